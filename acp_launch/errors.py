@@ -16,7 +16,7 @@ LaunchError                 unexpected                                        1
 │   ├── LocalProtocolError    acp-launch did: a bug here
 │   └── RemoteProtocolError   the agent or a server did: report it there
 │       └── ServerRefused       an MCP server answered a request with an error
-├── AuthRequired            the agent wants a login first                     6
+├── AuthRequired            the agent wants a login first, a server refuses   6
 ├── NotTrusted              a project's profile that was not accepted         7
 ├── ServerError             an MCP server did not start, or died              8
 ├── WaitExpired             a named wait passed its deadline                124
@@ -154,7 +154,7 @@ class ServerRefused(RemoteProtocolError):  # noqa: N818
 
 
 class AuthRequired(LaunchError):  # noqa: N818
-    """Raised when the agent answers -32000: it wants a login first."""
+    """Raised when the agent answers -32000, since it wants a login first, or a server refuses our credentials."""
 
     exit_code = 6
 

@@ -101,6 +101,12 @@ def real(path: Path) -> Path:
     return Path(os.path.realpath(path))  # Path.resolve raises RuntimeError for links that form a loop
 
 
+def sqlite_uri(path: Path) -> str:
+    """Return the address of a file for SQLite. `Path.as_uri` of Python 3.14 imports an HTTP client."""
+    escaped = str(path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    return f"file://{escaped}"
+
+
 def replace(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     """Replace the content of the file at `path` atomically; if that is a link, the file that it leads to."""
     target = real(path)

@@ -4,9 +4,10 @@ A `Problem`: one fault with its place and its fix. Every mistake that a user can
 Also `KeyPath`, a place inside a profile, and `dotted`, the text of one. Pure, and imports little.
 """
 
-import re
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
+
+from acp_launch.regex import regex
 
 Severity = Literal["error", "warning"]
 
@@ -72,7 +73,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 # The keys and list indexes that lead to a value of a profile.
 KeyPath = tuple[str | int, ...]
-_SIMPLE = re.compile(r"[A-Za-z0-9_-]+")
+_SIMPLE = regex(r"[A-Za-z0-9_-]+")
 
 
 def dotted(path: KeyPath) -> str:

@@ -13,13 +13,16 @@ does not read blocks only itself.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from itertools import chain
 from typing import Any, Protocol
 
 from acp_launch.errors import LaunchError, LocalProtocolError, RemoteProtocolError, first
-from acp_launch.process.child import Child
+from acp_launch.process.child import Child, first_of
+from acp_launch.process.flow import CHUNK
+from acp_launch.process.program import Running
 from acp_launch.protocol.conversation import Reply
 from acp_launch.protocol.jsonrpc import Answered, Call, Fault, Junk, LineFramer, LineTooLong
 from acp_launch.protocol.mishap import Mishaps
@@ -82,6 +85,95 @@ class StdioTransport:
         except TimeoutError:
             how = "closed its output but is still running"
         return how, tuple(self._child.stderr_tail())
+
+
+class RemoteTransport:
+    """The lines of a remote server, through the descriptors of its connection, which belongs to its caller."""
+
+    def __init__(self, remote: Running) -> None:
+        self._remote = remote
+        self._loop = asyncio.get_running_loop()
+        self._writing = asyncio.Lock()
+        self._is_closed = False
+
+    async def read(self) -> bytes:
+        """Return the next chunk; b"" once the connection has ended. Its descriptors stay open until it is left."""
+        while True:
+            is_over = self._remote.end is not None
+            try:
+                return os.read(self._remote.source, CHUNK)
+            except BlockingIOError:
+                if is_over:
+                    return b""
+                await first_of(self._readable(), self._remote.wait())
+            except OSError:
+                return b""
+
+    async def write(self, data: bytes) -> None:
+        async with self._writing:
+            rest = memoryview(data)
+            while rest:
+                if self._is_closed:
+                    raise TransportClosed("nothing more can be sent: the connection is closed")
+                try:
+                    rest = rest[os.write(self._remote.sink, rest) :]
+                except BlockingIOError:
+                    await first_of(self._writable(), self._remote.wait())
+                    self._is_closed = self._remote.end is not None
+                except OSError as error:
+                    raise TransportClosed(f"nothing more can be sent: {error.strerror}") from error
+
+    async def close(self) -> None:
+        self._is_closed = True
+
+    async def describe_end(self) -> tuple[str, tuple[str, ...]]:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(EXIT):
+                await self._remote.wait()
+        end = self._remote.end
+        how = "; ".join(filter(None, (end.how, end.reason))) if end else "has closed the connection"
+        return how, tuple(self._remote.stderr_tail())
+
+    async def _readable(self) -> None:
+        able, descriptor = asyncio.Event(), self._remote.source
+        self._loop.add_reader(descriptor, able.set)
+        try:
+            await able.wait()
+        finally:
+            self._loop.remove_reader(descriptor)
+
+    async def _writable(self) -> None:
+        able, descriptor = asyncio.Event(), self._remote.sink
+        self._loop.add_writer(descriptor, able.set)
+        try:
+            await able.wait()
+        finally:
+            self._loop.remove_writer(descriptor)
+
+
+def transport(child: Running) -> Transport:
+    """Return the transport of a process, or of a remote server."""
+    return StdioTransport(child) if isinstance(child, Child) else RemoteTransport(child)
+
+
+class Trace(Protocol):
+    """The trace of a launch (`acp_launch.trace`), as far as a connection needs it. `name` is the file's."""
+
+    @property
+    def name(self) -> str: ...
+
+    def connected(self, child: Running, server: str = "") -> AbstractContextManager[Transport]:
+        """Connect as `connected`, and trace it."""
+
+
+@contextmanager
+def connected(child: Running, trace: Trace | None = None, server: str = "") -> Iterator[Transport]:
+    """Connect to an agent, or to a server if one is named; the child is stopped within the block."""
+    if trace is None:
+        yield transport(child)
+        return
+    with trace.connected(child, server) as traced:
+        yield traced
 
 
 MAX_REPLIES = 16 * 1024 * 1024  # bytes of our answers that the other side may leave unread

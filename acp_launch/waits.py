@@ -28,6 +28,11 @@ def seconds(amount: float) -> str:
     return f"{amount:.3g} s"
 
 
+def to_beat(now: float, every: float) -> float:
+    """Return the seconds from `now` to the next multiple of `every`: what looks again and again wakes us together."""
+    return every - now % every
+
+
 async def awaited(
     future: "Future[T]",
     *,

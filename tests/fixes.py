@@ -91,6 +91,8 @@ def fault(words: list[str]) -> str:
     context = command.context_class(command, info_name="acp-launch")
     rest = list(words)
     while hasattr(command, "get_command"):
+        if not rest and command.invoke_without_command:  # `acp-launch session` is a command by itself
+            return ""
         name, *rest = rest or [""]
         found = command.get_command(context, name)
         if found is None:
@@ -119,6 +121,8 @@ def named(words: list[str]) -> list[str]:
     context = command.context_class(command, info_name="acp-launch")
     rest = list(words)
     while hasattr(command, "get_command"):
+        if not rest and command.invoke_without_command:
+            return []
         name, *rest = rest
         command = command.get_command(context, name)
         context = command.context_class(command, info_name=name, parent=context)

@@ -17,6 +17,7 @@ ROWS = [
     {"checks"},  # what `doctor` looks at
     {"session", "bridge"},
     {"mcp"},
+    {"trace"},
     {"rpc"},
     {"process"},
     {"interop"},  # other tools' configuration
@@ -27,7 +28,7 @@ ROWS = [
     {"document"},
     {"waits"},
     {"errors", "problem"},
-    {"private", "mark", "leave"},  # files for the user alone; our own lines; how this process ends
+    {"private", "mark", "leave", "regex"},  # files for the user alone; our own lines; how this process ends; patterns
     {"__init__"},
 ]
 SAME = {
@@ -37,6 +38,7 @@ SAME = {
 
 PURE = [
     "mark",
+    "regex",
     "problem",
     "document/[!c]*",
     "settings/model",
@@ -53,6 +55,11 @@ PURE = [
     "secret/forms",
     "protocol/*",
     "process/lifecycle",
+    "mcp/http/eventstream",
+    "mcp/http/headers",
+    "mcp/http/machine",
+    "mcp/http/streams",
+    "mcp/http/wire",
     "session/elicitation/request",
     "session/elicitation/answer",
     "session/permission/globs",
@@ -62,11 +69,22 @@ PURE = [
     "checks/check",
     "bridge/conversation",
     "bridge/exchange",
+    "bridge/front/gate",
     "bridge/health",
+    "bridge/front/session",
     "bridge/ledger",
     "bridge/messages",
     "bridge/offer",
+    "bridge/front/replies",
+    "bridge/front/stateless",
     "bridge/toolpolicy",
+    "mcp/era",
+    "mcp/translation/adapter",
+    "mcp/translation/calls",
+    "mcp/translation/envelope",
+    "mcp/translation/legacyagent",
+    "mcp/translation/listeners",
+    "mcp/translation/modernagent",
     "settings/check",
     "document/yaml",
     "document/nodes",
@@ -183,6 +201,12 @@ def loaded(*arguments: str) -> set[str]:
     return set(ended.stderr.split("MODULES\n", 1)[1].splitlines())
 
 
+def brought_by_asyncio() -> set[str]:
+    """The modules of a bare event loop: from Python 3.14 on its tracebacks hold dataclasses."""
+    code = "import asyncio, sys; print(*sys.modules)"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+
+
 HEAVY = {"pydantic", "ruamel.yaml", "keyring", "psutil", "asyncio", "rich", "msgspec", "sqlite3", "tomlkit"}
 
 
@@ -235,6 +259,7 @@ WRITERS = {
     "console/stdout": "the answer, made harmless",
     "console/stderr": "everything else; its callers have made it harmless",
     "console/doctor": "colours its own lines; texts pass `one_line`",
+    "console/trace": "colours its own lines; texts pass `plain`",
     "console/logs": "colours the names of logs; lines pass `on_terminal`",
     "cli/app": "the version",
     "__main__": "the version",
@@ -291,7 +316,9 @@ def test_a_profile_without_mistakes_needs_neither_typer_nor_pydantic_and_the_sec
 def test_a_plain_run_loads_no_hash_makes_no_dataclass_and_needs_no_typer() -> None:
     """docs/internals.md; a server's shim is greeted with one, so this agent has none."""
     agent = f"{sys.executable} -P -m acp_launch.demo.agent"
-    assert not {*UNNEEDED, "ruamel.yaml"} & loaded("run", "--agent", agent, "help", "--output", "quiet")
+    assert not ({*UNNEEDED, "ruamel.yaml"} - brought_by_asyncio()) & loaded(
+        "run", "--agent", agent, "help", "--output", "quiet"
+    )
 
 
 def test_only_a_session_somebody_sits_in_front_of_imports_prompt_toolkit() -> None:
@@ -300,6 +327,11 @@ def test_only_a_session_somebody_sits_in_front_of_imports_prompt_toolkit() -> No
             assert not [name for name in imports(path) if name.split(".")[0] == "prompt_toolkit"], path
     run = loaded("run", "demo", "help", "--output", "text")
     assert not [name for name in run if name.startswith(("prompt_toolkit", "acp_launch.interactive"))]
+
+
+def test_only_a_run_that_is_traced_imports_the_trace() -> None:
+    """Without `--trace`, none of its code is on the way of a message."""
+    assert "acp_launch.trace" not in loaded("run", "demo", "add 1 2", "--output", "quiet")
 
 
 def test_importing_the_package_costs_nothing() -> None:

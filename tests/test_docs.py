@@ -66,7 +66,9 @@ def test_a_page_begins_with_what_it_is_for_and_has_headings(page: Path) -> None:
 def test_the_readme_has_its_order() -> None:
     found = re.findall(r"^## (.*)$", prose(README), re.MULTILINE)
     assert [heading.startswith(begins) for heading, begins in zip(found, ORDER, strict=True)] == [True] * len(ORDER)
-    assert README.read_text().index("![") < README.read_text().index("## Install"), "the first screen has a picture"
+    assert README.read_text().index("<picture>") < README.read_text().index("## Install"), (
+        "the first screen has a picture"
+    )
 
 
 def test_the_readme_leads_to_every_page_and_help_shows_them() -> None:

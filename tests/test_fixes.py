@@ -11,7 +11,7 @@ import pytest
 from typer.main import get_command
 
 from acp_launch.cli.app import app
-from acp_launch.interactive.commands import COMMANDS
+from acp_launch.interactive.commands import ALIASES, COMMANDS
 from tests.fixes import PLAIN, commands, fault
 from tests.test_architecture import MODULES, PACKAGE, place
 
@@ -138,7 +138,7 @@ def test_every_command_of_a_session_that_is_spoken_of_is_one() -> None:
         for text in told(path)
         for word in re.findall(r"(?<![\w:]):[a-z]+(?![\w:])", text)
     }
-    assert spoken <= set(COMMANDS)
+    assert spoken <= {*COMMANDS, *ALIASES}
     assert {":help", ":switch", ":servers"} <= spoken
 
 

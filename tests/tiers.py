@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-SLOW = {"matrix", "peers", "realservers"}  # directories
+SLOW = {"conformance", "matrix", "peers", "realservers"}  # directories
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,5 +1,5 @@
 """
-The bridge between the agent and the stdio MCP servers of a launch: the agent talks to shims, acp-launch to the servers.
+The bridge between the agent and the MCP servers of a launch: the agent talks to shims, acp-launch to the servers.
 
 Plans of servers come in; entries for the agent's `mcpServers` and events for an observer come out. Open `servers` first
 for the processes, or `exchange` for the protocol.
@@ -7,6 +7,7 @@ for the processes, or `exchange` for the protocol.
 - `offer`: the `mcpServers` that the agent gets.
 - `shim`, `copying`: the program that the agent starts in place of a server, and its copy loop.
 - `seat`: the socket that shims connect to.
+- `front`: the same servers over HTTP, for agents that take only that.
 - `servers`: the servers of a launch, with a relay for each conversation.
 - `relay`: one conversation at work: its two links, its exchange and the server's processes.
 - `exchange`: the protocol of one conversation. Sans-IO, like the modules below.

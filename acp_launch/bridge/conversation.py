@@ -220,6 +220,7 @@ class ConversationState:
         self.server, self.process, self.policy, self.directories = server, process or server, policy, directories
         self.ports, self.observer = ports, observer
         self.call, self.health, self.gives_roots = call, health, gives_roots
+        self.is_careful = policy is not None or call is not None  # each message must be looked at in full
         self.phase: Phase = "absent"
         self.memory = Memory()
         self.ledger, self.questions, self.queue = Ledger(), Questions(), Queue()
@@ -228,6 +229,8 @@ class ConversationState:
         self.agent_has_roots = False
         self.handshake = b""  # the key of the agent's `initialize`
         self.is_ready = False
+        self.offers_tools = True  # unless its handshake said otherwise
+        self.knows_tools = False  # the agent has read the list, or called one
         self.has_asked = False  # the agent has sent a request
         self.is_modern = False  # the agent does no handshake (messages.py), so no ping may precede its first request
         self.was_pinged = False  # we pinged the present process before the agent's first request
@@ -287,6 +290,10 @@ class Restorer:
         if take is not None:
             take(message, line)
         return take is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._open)
 
     def forget(self) -> None:
         """Drop all open requests, because the process has ended."""

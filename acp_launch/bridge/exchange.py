@@ -8,7 +8,8 @@ One MCP conversation between an agent and a server that may die and come back. S
 
 Messages pass as the bytes they came in. The exchange reads `id` and `method`, remembers what a new process must be
 told, and answers requests that would never get an answer. While absent, requests wait for the next process, within
-bounds. No request is sent twice, because it is unknown what a dead process did with it. While final, every request is
+bounds. No request is sent twice, because it is unknown what a dead process did with it; unless it is certain that it
+never reached the server, as only the connection to a remote one can tell. While final, every request is
 refused at once, until the user restarts the server.
 
 `AgentSide` handles the agent's messages and `ServerSide` the server's; they share a `ConversationState`.
@@ -18,8 +19,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Raw
 
 from acp_launch.bridge import messages
 from acp_launch.bridge.conversation import (
@@ -36,10 +36,12 @@ from acp_launch.bridge.conversation import (
     ServerObserver,
 )
 from acp_launch.bridge.health import Health
-from acp_launch.bridge.ledger import NULL, Numbers, OpenRequest, Waiting, key
-from acp_launch.bridge.messages import TIMED_OUT, Lost, each, with_id, with_roots
-from acp_launch.mcp.message import listing
+from acp_launch.bridge.ledger import NULL, Numbers, OpenRequest, Waiting
+from acp_launch.bridge.messages import TIMED_OUT, Lost, each, with_roots
+from acp_launch.mcp.era import LISTEN, is_modern
+from acp_launch.mcp.message import cancelled_id, listing, reported_token, wanted_token
 from acp_launch.protocol import jsonrpc
+from acp_launch.protocol.ids import key
 from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.protocol.mishap import Mishaps
 from acp_launch.secret.redact import excerpt
@@ -52,20 +54,17 @@ PARSE_ERROR = -32700
 SPLIT = "a message with a carriage return in it may be read as two, and this server's tools are restricted"
 
 
-class Cancelled(Struct):
-    request_id: Raw = field(name="requestId")
+LOOKED_AT = REMEMBERED | {INITIALIZE, PING}  # requests of which more than the id matters, whoever answers them
+NOTHING = Raw(b"")
 
 
-class _Meta(Struct):
-    token: Raw | UnsetType = field(default=UNSET, name="progressToken")
+def _renamed(line: bytes, id: Raw) -> bytes:
+    from acp_launch.protocol.edits import with_id  # rarely needed, and takes time to import
+
+    return with_id(line, id)
 
 
-class _Params(Struct):
-    meta: _Meta = field(default_factory=_Meta, name="_meta")
-
-
-_cancelled = msgspec.json.Decoder(Cancelled)
-_params = msgspec.json.Decoder(_Params)
+REPLAYED = (CANCELLED, PROGRESS, INITIALIZED)  # about requests that have ended, or replayed anyway; never queued
 
 
 class AgentSide:
@@ -79,6 +78,21 @@ class AgentSide:
         """Handle one line, without its newline."""
         if (rest := each(line, self._message, self._broke)) is not None:
             self._state.ports.to_server(rest)
+
+    def passes(self, line: bytes) -> bool:
+        """Note an ordinary request, which the caller must then send on as it is; most are, and this is quick.
+
+        Ordinary is what follows the list of tools, or the first call of one.
+        Otherwise returns False, and has done nothing: the line must be handled in full.
+        """
+        state = self._state
+        if state.phase != "open" or state.is_careful or not state.knows_tools:
+            return False
+        message = jsonrpc.decode(line)
+        if message is None or message.method is UNSET or message.id is UNSET or message.method in LOOKED_AT:
+            return False
+        state.ledger.ask(OpenRequest(message.id.copy(), message.method, NOTHING, state.ports.now()))
+        return True
 
     def _broke(self, line: bytes, error: Exception) -> None:
         """A message that we failed to handle gets no further; the side that waits for its result is told."""
@@ -128,7 +142,7 @@ class AgentSide:
         own = self._settled = self._state.questions.settle(message.id)
         if own is None:
             return None  # the question died with its server, or there was none
-        return line if key(own) == key(message.id) else with_id(line, own)
+        return line if key(own) == key(message.id) else _renamed(line, own)
 
     def _notifies(self, message: Envelope, line: bytes) -> bytes | None:
         state = self._state
@@ -138,18 +152,18 @@ class AgentSide:
             state.memory.initialized = line
         if state.phase == "open":
             return line
-        if message.method not in (CANCELLED, PROGRESS, INITIALIZED):  # about ended requests, or replayed anyway
+        if message.method not in REPLAYED:
             state.queue.put(Waiting(line, None, state.ports.now()))
         return None
 
     def _cancels_waiting(self, params: Raw) -> bool:
         """Cancel a request; return whether it was still queued, so that the server need not be told."""
-        cancelled = jsonrpc.read(_cancelled, params)
+        cancelled = cancelled_id(params)
         if cancelled is None:
             return False
-        if self._state.queue.withdraw(cancelled.request_id):
+        if self._state.queue.withdraw(cancelled):
             return True
-        self._state.ledger.cancel(cancelled.request_id)
+        self._state.ledger.cancel(cancelled)
         return False
 
     def _asks(self, message: Envelope, line: bytes) -> bytes | None:
@@ -165,7 +179,7 @@ class AgentSide:
 
     def _opens(self, asked: OpenRequest, params: Raw, line: bytes) -> None:
         state = self._state
-        state.has_asked, state.is_modern = True, messages.is_modern(params)
+        state.has_asked, state.is_modern = True, is_modern(params)
         if state.is_modern:
             state.opening = Waiting(line, asked, state.ports.now())
 
@@ -174,18 +188,17 @@ class AgentSide:
         assert message.id is not UNSET
         method = str(message.method)
         return OpenRequest(
-            id=message.id.copy(),
-            method=method,
+            message.id.copy(),
+            method,
             params=message.params.copy() if method in REMEMBERED else Raw(b""),
             silent_since=0.0,
             token=self._token(message.params),
         )
 
     def _token(self, params: Raw) -> bytes | None:
-        if self._state.call is None:
+        if self._state.call is None or (token := wanted_token(params)) is None:
             return None
-        found = jsonrpc.read(_params, params)
-        return None if found is None or found.meta.token is UNSET else key(found.meta.token)
+        return key(token)
 
     def _introduces(self, asked: OpenRequest, message: Envelope, line: bytes) -> bytes | None:
         """Take the agent's handshake. Without a process it is sent as soon as one has started.
@@ -207,15 +220,7 @@ EXCERPT = 120  # characters of a line that is not a message
 FLOOD = 1024 * 1024  # bytes on stdout without a message among them
 STARTS = (b"{", b"[", b"\xef")  # first bytes of a message; the last one is of a byte order mark
 NOT_YET = -32600
-TOOLS = "tools/list"
-
-
-class _Progress(Struct):
-    token: Raw = field(name="progressToken")
-
-
-_cancelled_by_server = msgspec.json.Decoder(Cancelled)
-_progress = msgspec.json.Decoder(_Progress)
+TOOLS, CALL = "tools/list", "tools/call"
 
 
 class ServerSide:
@@ -232,6 +237,26 @@ class ServerSide:
         """Handle one line, without its newline."""
         if (rest := each(line, self._message, self._broke)) is not None:
             self._state.ports.to_agent(rest)
+
+    def passes(self, line: bytes) -> bool:
+        """Note the answer to an ordinary request, as `AgentSide.passes` does with the request."""
+        state = self._state
+        if state.phase != "open" or state.is_careful or not state.knows_tools:
+            return False
+        if state.opening is not None or self._restorer.is_waiting:
+            return False
+        message = jsonrpc.decode(line)
+        if message is None or message.method is not UNSET or message.id is UNSET or message.result is UNSET:
+            return False
+        number = key(message.id)
+        asked = state.ledger.open.get(number)
+        if asked is None or asked.method in LOOKED_AT or not state.memory.initialize:
+            return False
+        state.ledger.settle_key(number)
+        self._junk_bytes = 0
+        state.health.heard(state.ports.now())
+        state.ports.alive()
+        return True
 
     def _broke(self, line: bytes, error: Exception) -> None:
         """A message that we failed to handle gets no further; the side that waits for its result is told."""
@@ -315,6 +340,9 @@ class ServerSide:
 
     def _done(self, asked: OpenRequest, message: Envelope, line: bytes) -> bytes:
         state = self._state
+        if asked.method in messages.PRESENTING:
+            assert message.result is not UNSET
+            state.offers_tools = messages.offers_tools(message.result)
         if asked.method == INITIALIZE or not state.memory.initialize:  # since 2026-07-28 there is no handshake
             state.become_ready()
         if asked.method == TOOLS and state.policy:
@@ -323,6 +351,8 @@ class ServerSide:
         if asked.method in REMEMBERED:
             assert message.result is not UNSET
             state.memory.answered(asked.method, asked.params, message.result)
+        if asked.method in (TOOLS, CALL):
+            state.knows_tools = True
         if asked.method == TOOLS:
             state.observer.listed()
         return line
@@ -357,16 +387,16 @@ class ServerSide:
         return line
 
     def _progressed(self, params: Raw) -> None:
-        if (told := jsonrpc.read(_progress, params)) is not None:
-            self._state.ledger.progress(key(told.token), self._state.ports.now())
+        if (token := reported_token(params)) is not None:
+            self._state.ledger.progress(key(token), self._state.ports.now())
 
     def _withdraws(self, params: Raw, line: bytes) -> bytes | None:
         """Cancel a question of the server under the id that the agent sees."""
-        cancelled = jsonrpc.read(_cancelled_by_server, params)
+        cancelled = cancelled_id(params)
         if cancelled is None:
             return line
-        known_as = self._state.questions.withdraw(cancelled.request_id)
-        if known_as is None or key(known_as) == key(cancelled.request_id):
+        known_as = self._state.questions.withdraw(cancelled)
+        if known_as is None or key(known_as) == key(cancelled):
             return line
         return jsonrpc.notification(CANCELLED, {"requestId": known_as})
 
@@ -381,7 +411,7 @@ class ServerSide:
             return line
         known_as = Raw(self._numbers.fresh(state.questions.open))
         state.questions.ask(id.copy(), known_as=known_as)
-        return with_id(line, known_as)
+        return _renamed(line, known_as)
 
     def _own_answer(self, id: Raw, method: str) -> bytes | None:
         """Answer a request of the server if the agent has not connected yet, or does not declare roots."""
@@ -434,14 +464,30 @@ class Exchange:
         return self._state.mishaps
 
     @property
+    def is_careful(self) -> bool:
+        """Whether no line takes the quick way of `passes`: it is looked at in full, and sent alone."""
+        return self._state.is_careful
+
+    @is_careful.setter
+    def is_careful(self, is_so: bool) -> None:
+        self._state.is_careful = is_so
+
+    @property
     def phase(self) -> Phase:
         return self._state.phase
 
     @property
     def tools(self) -> int | None:
-        """The number of tools that the agent has seen; None if it has not asked."""
-        listing = self._state.memory.lists.get("tools/list")
-        return listing.count if listing else None
+        """The number of tools that the agent has seen, 0 if the server has none to show; None if it has not asked."""
+        listing = self._state.memory.lists.get(TOOLS)
+        if listing is None:
+            return None if self._state.offers_tools else 0
+        return listing.count
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether the server is ready and has tools that the agent does not know."""
+        return self._state.is_ready and self._state.offers_tools and not self._state.knows_tools
 
     @property
     def is_introduced(self) -> bool:
@@ -476,13 +522,23 @@ class Exchange:
             if asked.method == INITIALIZE:
                 asked.silent_since = self._state.ports.now()  # it waits for a process now, not for an answer
 
-    def lost(self, lost: Lost, *, for_good: bool) -> None:
-        """Handle the end of the process, after all its output was given to `from_server`."""
+    def lost(self, lost: Lost, *, for_good: bool, unsent: Sequence[bytes] = ()) -> None:
+        """Handle the end of the process, after all its output was given to `from_server`.
+
+        The requests among the `unsent` lines had no effect: they wait for the next process, as long as a request that
+        was never written to one may wait.
+        """
         state = self._state
         state.lost, state.phase = lost, "final" if for_good else "absent"
         self._restorer.forget()
+        waiting = self._unsent(unsent)
+        again = {key(each.asked.id) for each in waiting if each.asked is not None}
         for asked in state.ledger.close():
-            self._died_with_it(asked, for_good=for_good)
+            if key(asked.id) not in again:
+                self._died_with_it(asked, for_good=for_good)
+        for left in state.queue.put_back(waiting) if waiting else ():
+            if left.asked is not None:
+                state.refuse(left.asked)
         for id in state.questions.die():
             params = {"requestId": id, "reason": f'MCP server "{state.server}" {lost.why}'}
             state.ports.to_agent(jsonrpc.notification(CANCELLED, params))
@@ -495,6 +551,11 @@ class Exchange:
         state.directories = directories
         if state.phase == "open" and state.memory.initialized and not state.agent_has_roots:
             state.ports.to_server(jsonrpc.notification(messages.CHANGED))
+
+    def heard(self) -> None:
+        """Note a sign of life that was not for the agent."""
+        self._state.health.heard(self._state.ports.now())
+        self._state.ports.alive()
 
     def excuse(self) -> None:
         """Do not count the server's silence up to now, because it was not read, or waited for the agent."""
@@ -535,6 +596,26 @@ class Exchange:
         said = f'MCP server "{self._state.server}" {self._state.lost.why}, and was not back within {self._start:g} s'
         self._state.ports.to_agent(jsonrpc.error(asked.id, TIMED_OUT, said))
 
+    def _unsent(self, lines: Sequence[bytes]) -> list[Waiting]:
+        """List the open requests among these lines, and the notifications that a new process needs."""
+        state, now = self._state, self._state.ports.now()
+        found: list[Waiting] = []
+        for part in (part for line in lines for part in jsonrpc.batch(line) or [line]):
+            message = jsonrpc.decode(part)
+            if message is None or message.method is UNSET:
+                continue
+            if message.id is UNSET:
+                if message.method not in REPLAYED:
+                    found.append(Waiting(part, None, now))
+                continue
+            asked = state.ledger.open.get(key(message.id))
+            if asked is None or asked.is_cancelled or asked.method == INITIALIZE:
+                continue
+            if asked.unsent_since is None:
+                asked.unsent_since = now
+            found.append(Waiting(part, asked, asked.unsent_since))
+        return found
+
     def _died_with_it(self, asked: OpenRequest, *, for_good: bool) -> None:
         if asked.method == PING:
             self._state.pong(asked)
@@ -560,7 +641,8 @@ class Exchange:
         limit = self._state.call
         if limit is None:
             return False
-        waiting = [asked for asked in self._state.ledger.wanted() if asked.method != INITIALIZE]  # has its own limit
+        endless = (INITIALIZE, LISTEN)  # it has its own limit; a subscription has none
+        waiting = [asked for asked in self._state.ledger.wanted() if asked.method not in endless]
         late = [asked for asked in waiting if now - asked.silent_since >= limit]
         for asked in waiting:
             self._mention(asked, now - asked.silent_since, limit)

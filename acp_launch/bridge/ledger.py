@@ -3,36 +3,19 @@ Open requests of one conversation between an agent and a server. Pure.
 
 `Ledger` holds the agent's requests to the server, `Questions` the server's requests to the agent, `Queue` the agent's
 messages for a server that is not running. Each request is answered once; an answer that no request waits for is not
-passed on. `key` makes a dictionary key of a JSON-RPC id, and `Numbers` gives ids of our own.
+passed on. `Numbers` gives ids of our own.
 """
 
 from collections import deque
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 
-import msgspec
 from msgspec import Raw, Struct
 
-from acp_launch.protocol.acp import decoded
-from acp_launch.protocol.written import written
+from acp_launch.protocol.ids import key
 from acp_launch.waits import FIRST_WORD
-
-# Ids (MCP "base protocol"). An id is compared as the bytes it came in: `1`, `"1"` and `1.0` are three. Only strings are
-# compared decoded, because an answer may write them differently (`"\u0061"` for `"a"`).
 
 OURS = "acp-launch:"  # prefix of the ids of our own requests to a server or an agent
 NULL = b"null"
-
-
-def key(id: Raw) -> bytes:
-    """Return the same key for all spellings of an id. It never fails, even if the id holds half a surrogate pair."""
-    text = bytes(id)
-    if not text.startswith(b'"') or (b"\\" not in text and text.isascii()):
-        return text
-    try:
-        return msgspec.json.encode(msgspec.json.decode(text))
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        said = decoded(text)  # as `protocol.jsonrpc` lets it pass
-        return text if said is None else written(said)
 
 
 class Numbers:
@@ -52,7 +35,7 @@ class Numbers:
 FORGOTTEN = 1000  # cancelled requests that are remembered; they need not be answered (MCP "cancellation")
 
 
-class OpenRequest(Struct, kw_only=True):
+class OpenRequest(Struct, gc=False):
     """One request of the agent to the server. `silent_since` is on the caller's clock; `token` is its progressToken."""
 
     id: Raw
@@ -60,6 +43,7 @@ class OpenRequest(Struct, kw_only=True):
     params: Raw
     silent_since: float
     token: bytes | None = None
+    unsent_since: float | None = None  # when it was first queued again, because it had not reached the server
     word: float = FIRST_WORD  # seconds of silence after which the user is told of the wait
     is_cancelled: bool = False
 
@@ -76,8 +60,11 @@ class Ledger:
 
     def settle(self, id: Raw) -> OpenRequest | None:
         """Remove and return the request that this id answers; None if there is none."""
-        number = key(id)
-        self._cancelled.pop(number, None)
+        return self.settle_key(key(id))
+
+    def settle_key(self, number: bytes) -> OpenRequest | None:
+        if self._cancelled:
+            self._cancelled.pop(number, None)
         return self.open.pop(number, None)
 
     def cancel(self, id: Raw) -> None:
@@ -186,6 +173,11 @@ class Queue:
         self._waiting.append(waiting)
         self._bytes += len(waiting.line)
         return True
+
+    def put_back(self, before: Sequence[Waiting]) -> list[Waiting]:
+        """Put messages before all others, in their order; return those for which there is no room."""
+        after = list(self.take_all())
+        return [waiting for waiting in (*before, *after) if not self.put(waiting)]
 
     def take_all(self) -> Iterator[Waiting]:
         """Remove and yield all messages in order, also those put meanwhile."""

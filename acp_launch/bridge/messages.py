@@ -8,7 +8,7 @@ The error codes are in the range that JSON-RPC leaves to implementations and MCP
 from collections.abc import Callable, Sequence
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import jsonrpc
@@ -94,16 +94,6 @@ def with_roots(line: bytes) -> bytes:
     return line[:end] + (b"," if declared else b"") + b'"roots":' + ROOTS + line[end:]
 
 
-def with_id(line: bytes, id: Raw) -> bytes:
-    """Replace the id of a message."""
-    from acp_launch.protocol.splice import members
-
-    for member in reversed(members(line)):
-        if member.key == "id":
-            return line[: member.start] + bytes(id) + line[member.end :]
-    return line
-
-
 # The era of MCP that an agent speaks. Since 2026-07-28 there is no handshake and no ping: every request carries its
 # version in `_meta`. A server of both eras chooses by its first request ("stdio, choosing the era"). If that was our
 # ping, it refuses the requests of a newer agent.
@@ -112,21 +102,26 @@ WRONG_ERA = -32600  # the code of that refusal
 WRONGED = "took our ping for the protocol of its client, which is a newer one"  # completes "the server …"
 
 
-class _Meta(Struct):
-    version: Raw | UnsetType = field(default=UNSET, name="io.modelcontextprotocol/protocolVersion")
+# What a server offers: its answer to the handshake, or since 2026-07-28 to `server/discover`.
+
+PRESENTING = frozenset({"initialize", "server/discover"})
 
 
-class _Params(Struct):
-    meta: _Meta = field(default_factory=_Meta, name="_meta")
+class _Offer(Struct):
+    tools: Raw | UnsetType = UNSET
 
 
-_params = msgspec.json.Decoder(_Params)
+class _Presentation(Struct):
+    capabilities: _Offer
 
 
-def is_modern(params: Raw) -> bool:
-    """Tell whether a request with these parameters is of the era without a handshake."""
-    found = jsonrpc.read(_params, params)
-    return found is not None and found.meta.version is not UNSET
+_presentation = msgspec.json.Decoder(_Presentation)
+
+
+def offers_tools(result: Raw) -> bool:
+    """Tell whether a server has tools, by its answer to one of `PRESENTING`; an unreadable answer counts as yes."""
+    found = jsonrpc.read(_presentation, result)
+    return found is None or found.capabilities.tools is not UNSET
 
 
 # Roots: a server gets the agent's roots if the agent declares them, else the session's (M-47).

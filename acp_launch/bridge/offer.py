@@ -2,16 +2,18 @@
 The `mcpServers` that the agent gets. Pure: made from the plan's servers and the agent's capabilities.
 
 stdio entries have a name, an absolute command, args and env, but no `type` (C-39). http and sse entries go only to
-agents that advertise them (C-40). The entry of a bridged server starts a shim, which knows only its socket and token.
+agents that advertise them (C-40). The entry of a bridged server, also of a remote one, starts a shim, which knows only
+its socket and token; or it is an address on 127.0.0.1 with a token, for agents that take servers only over HTTP.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
-from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan, Value
+from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan, Value
+from acp_launch.profile.agents import started
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.secret.value import Secret
 
@@ -25,9 +27,40 @@ class ShimCommand(Struct, frozen=True):
     token: str
 
 
-def entries(
-    servers: Sequence[ServerPlan], secrets: Mapping[str, Secret], way: ShimCommand | None
-) -> list[dict[str, Any]]:
+class HttpAddress(Struct, frozen=True):
+    """Where the agent reaches a server over HTTP, and the token it must send."""
+
+    url: str
+    token: str
+
+    def __repr__(self) -> str:
+        return "HttpAddress(...)"
+
+
+Way = ShimCommand | Mapping[str, HttpAddress]  # one shim for all servers, or an address for each name
+Transport = Literal["stdio", "http"]
+
+
+def wanted_transport(plan: LaunchPlan) -> Transport:
+    """Return how the agent should reach bridged servers, by the profile, or by what is known of the agent."""
+    if plan.mcp != "auto":
+        return plan.mcp
+    known = started(str(plan.agent.command), [argument.display() for argument in plan.agent.args])
+    takes = known.takes if known else ()
+    return "http" if "http" in takes and "stdio" not in takes else "stdio"
+
+
+def transport(plan: LaunchPlan, able: Capabilities) -> Transport:
+    """Return how the agent reaches bridged servers: as wanted, but by `auto` over HTTP only if it advertises that."""
+    return "stdio" if plan.mcp == "auto" and not able.http else wanted_transport(plan)
+
+
+def is_unable(plan: LaunchPlan, able: Capabilities) -> bool:
+    """Tell whether the profile wants HTTP for bridged servers, which the agent does not advertise."""
+    return plan.mcp == "http" and not able.http
+
+
+def entries(servers: Sequence[ServerPlan], secrets: Mapping[str, Secret], way: Way | None) -> list[dict[str, Any]]:
     """Build the entries. They hold the secrets of unbridged servers, and must go only to the agent (C-48).
 
     `way` is None if no server is bridged.
@@ -36,20 +69,21 @@ def entries(
 
 
 def is_bridged(server: ServerPlan) -> bool:
-    """Tell whether acp-launch runs the server, and the agent gets a shim."""
-    return isinstance(server, StdioPlan) and server.bridge
+    """Tell whether acp-launch runs the server or connects to it, and the agent gets a shim."""
+    return server.bridge
 
 
 def untakeable(servers: Sequence[ServerPlan], able: Capabilities) -> list[RemotePlan]:
-    """List the servers whose transport the agent does not advertise."""
+    """List the servers that the agent would have to connect to by a transport that it does not advertise."""
     takes = {"http": able.http, "sse": able.sse}
-    return [server for server in servers if isinstance(server, RemotePlan) and not takes[server.type]]
+    theirs = (server for server in servers if isinstance(server, RemotePlan) and not is_bridged(server))
+    return [server for server in theirs if not takes[server.type]]
 
 
-def _entry(server: ServerPlan, secrets: Mapping[str, Secret], way: ShimCommand | None) -> dict[str, Any]:
-    if isinstance(server, StdioPlan) and server.bridge:
+def _entry(server: ServerPlan, secrets: Mapping[str, Secret], way: Way | None) -> dict[str, Any]:
+    if is_bridged(server):
         assert way is not None, "a bridged server needs a seat"
-        return _shim(server, way)
+        return _shim(server, way) if isinstance(way, ShimCommand) else _address(server, way[server.name])
     if isinstance(server, StdioPlan):
         return {
             "name": server.name,
@@ -61,11 +95,11 @@ def _entry(server: ServerPlan, secrets: Mapping[str, Secret], way: ShimCommand |
         "type": server.type,
         "name": server.name,
         "url": server.url.reveal(secrets),
-        "headers": _pairs(server.headers, secrets),
+        "headers": _pairs(server.sent, secrets),
     }
 
 
-def _shim(server: StdioPlan, way: ShimCommand) -> dict[str, Any]:
+def _shim(server: ServerPlan, way: ShimCommand) -> dict[str, Any]:
     """Build a shim's entry. `-I -S` keeps the agent's environment and directory from affecting imports, and is fast."""
     return {
         "name": server.name,
@@ -73,6 +107,11 @@ def _shim(server: StdioPlan, way: ShimCommand) -> dict[str, Any]:
         "args": ["-I", "-S", str(way.shim), str(way.socket), server.name],
         "env": [{"name": "ACP_LAUNCH_SEAT", "value": way.token}],
     }
+
+
+def _address(server: ServerPlan, where: HttpAddress) -> dict[str, Any]:
+    headers = [{"name": "Authorization", "value": f"Bearer {where.token}"}]
+    return {"type": "http", "name": server.name, "url": where.url, "headers": headers}
 
 
 def _pairs(values: Mapping[str, Value], secrets: Mapping[str, Secret]) -> list[dict[str, str]]:

@@ -12,27 +12,32 @@ requests.
 import asyncio
 import select
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_launch.bridge.conversation import ServerObserver
 from acp_launch.bridge.exchange import Exchange
 from acp_launch.bridge.messages import lost
 from acp_launch.bridge.seat import ShimConnection
-from acp_launch.plan.model import StdioPlan
+from acp_launch.mcp.era import pinned
+from acp_launch.mcp.translation.adapter import Adapter
+from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan
 from acp_launch.process import prepare
-from acp_launch.process.child import Child
 from acp_launch.process.flow import CHUNK, Inflow, Lent, Outflow
-from acp_launch.process.lifecycle import Change
-from acp_launch.process.supervisor import Program, Supervisor
-from acp_launch.profile.model import Tools
+from acp_launch.process.lifecycle import DOWNLOAD, Change
+from acp_launch.process.program import LocalProgram, Program, Running
+from acp_launch.process.supervisor import Supervisor
+from acp_launch.profile.model import ServerTimeouts, Tools
 from acp_launch.protocol.jsonrpc import LineFramer, LineTooLong
 from acp_launch.secret.value import Secret
 
 if TYPE_CHECKING:
     from acp_launch.bridge.toolpolicy import ToolPolicy
+    from acp_launch.mcp.remote import RemoteProgram
+    from acp_launch.trace import Side, Trace
 
 
 class LinkEnd(Struct, frozen=True):
@@ -49,6 +54,8 @@ class Link:
     gets each line without its end. `over` is called once, when nothing more can come or go. `room` is called when a
     slow reader has taken the held bytes. `burst` is called with True before several lines that came in one chunk, and
     with False after them. If `line` raises, `broke` gets the error, and the other lines still come.
+
+    `passes` sees each line first. Those that it lets pass are not given to `line`, but joined, as they came, to `on`.
     """
 
     def __init__(
@@ -60,10 +67,13 @@ class Link:
         room: Callable[[], None],
         burst: Callable[[bool], None],
         broke: Callable[[Exception], None],
+        passes: Callable[[bytes], bool],
+        on: Callable[[bytes], None],
         *,
         max_line: int,
     ) -> None:
         self._source, self._line, self._over, self._burst, self._broke = source, line, over, burst, broke
+        self._passes, self._on = passes, on
         self._framer = LineFramer(limit=max_line)
         self._max_line = max_line
         self._is_closed = self._is_told = self._is_paused = False
@@ -133,14 +143,26 @@ class Link:
             self._burst(False)
 
     def _cut(self, chunk: bytes) -> None:
+        passing: list[bytes] = []
         try:
             for line in self._framer.feed(chunk):
                 if self._is_closed:
                     return
+                if self._passes(line):
+                    passing.append(line)
+                    continue
+                self._send_on(passing)
                 self._handle(line)
+            self._send_on(passing)
         except LineTooLong:
+            self._send_on(passing)
             self._in.close()  # the rest of that line may look like a message
             self._end(LinkEnd(f"has sent a line of more than {self._max_line:,} bytes", is_fault=True))
+
+    def _send_on(self, passing: list[bytes]) -> None:
+        if passing:
+            self._on(b"\n".join(passing))
+            passing.clear()
 
     def _handle(self, line: bytes) -> None:
         try:
@@ -154,15 +176,39 @@ class Link:
             self._over(over)
 
 
-def program(plan: StdioPlan, name: str, secrets: Mapping[str, Secret]) -> Program:
-    """Make a program of a server's plan, with its secrets revealed; `name` tells two processes of a server apart."""
+def program(plan: StdioPlan, name: str, secrets: Mapping[str, Secret]) -> LocalProgram:
+    """Make a program of a stdio server's plan, with its secrets revealed.
+
+    `name` tells two processes of a server apart.
+    """
     assert plan.cwd is not None, "each server has a directory by now"
     argv = (str(plan.command), *(arg.reveal(secrets) for arg in plan.args))
     env = {variable: value.reveal(secrets) for variable, value in plan.env.items()}
-    return Program(name=name, argv=argv, env=env, cwd=plan.cwd)
+    return LocalProgram(name=name, argv=argv, env=env, cwd=plan.cwd)
 
 
-def policy(plan: StdioPlan) -> "ToolPolicy | None":
+def remote_program(
+    plan: RemotePlan, name: str, secrets: Mapping[str, Secret], *, max_line: int, cache: Path | None
+) -> "RemoteProgram":
+    """Make a program of a remote server's plan, with its secrets revealed.
+
+    `cache` is the directory of acp-launch's caches. httpx2 is imported when the program begins.
+    """
+    from acp_launch.mcp.http.wire import Limits
+    from acp_launch.mcp.remote import RemoteProgram
+
+    return RemoteProgram(
+        name=name,
+        type=plan.type,
+        url=plan.url.reveal(secrets),
+        headers={header: value.reveal(secrets) for header, value in plan.sent.items()},
+        protocol=plan.protocol,
+        limits=Limits(max_line=max_line),
+        cache=cache,
+    )
+
+
+def policy(plan: ServerPlan) -> "ToolPolicy | None":
     """Make the policy for a server's tools; None if every tool is allowed."""
     if plan.tools == Tools():
         return None
@@ -190,12 +236,22 @@ def own_time(begun: float, first: float | None, asked: float, now: float) -> flo
     return now - begun if first >= asked else first - begun + now - asked
 
 
+class AdapterPorts(Struct, frozen=True):
+    """The ports of a relay's era adapter."""
+
+    to_agent: Callable[[bytes], None]
+    to_server: Callable[[bytes], None]
+    heard: Callable[[], None]
+    broke: Callable[[str, Exception], None]
+    now: Callable[[], float]
+
+
 class Relay:
     """One conversation at work. `name` is the server's, or `github#2`; `left` is set when the agent has gone."""
 
     def __init__(
         self,
-        plan: StdioPlan,
+        plan: ServerPlan,
         program: Program,
         directories: Sequence[PurePath],
         observer: ServerObserver,
@@ -212,6 +268,7 @@ class Relay:
         self._agent: Link | None = None
         self._shim: ShimConnection | None = None
         self._server: Link | None = None
+        self._latest: Running | None = None  # its process, or that which has ended last
         self._kept: list[bytes] = []
         self._kept_bytes = 0
         self._probe = True
@@ -222,12 +279,16 @@ class Relay:
         self._begun = self._first = 0.0  # when the latest process was started, and first said anything
         self._messages = 0  # of it, up to two
         self._was_stopped = False
+        self.knowledge = pinned(plan.protocol)  # of the server's era; may be shared with other relays of it
+        self._adapter: Adapter | None = None  # until it is known that both sides are of one era
+        self._adapter_timer: asyncio.TimerHandle | None = None
         self._dying: asyncio.TimerHandle | None = None
         self._parting: asyncio.TimerHandle | None = None
         self.supervisor = Supervisor(
             program,
             restart=plan.restart,
             start=plan.timeouts.start,
+            download=plan.timeouts.download if isinstance(plan.timeouts, ServerTimeouts) else DOWNLOAD,
             required=plan.required,
             watcher=self,
             emit=self._changed,
@@ -244,6 +305,10 @@ class Relay:
             gives_roots=plan.roots == "session",
             process=self.name,
         )
+        self._is_careful = self.exchange.is_careful
+        self._adapter_ports = AdapterPorts(
+            self.exchange.from_server, self._write, self.exchange.heard, self.exchange.mishaps.add, self._time
+        )
 
     # The agent's side.
 
@@ -252,7 +317,8 @@ class Relay:
         self.is_claimed = True
         self._shim = shim
         hears = (self._agent_says, self._agent_over, self._agent_has_room, self._burst, self._agent_broke)
-        self._agent = Link(shim.source, shim.sink, *hears, max_line=self._max_line)
+        passing = self.exchange.from_agent.passes, self.to_server
+        self._agent = Link(shim.source, shim.sink, *hears, *passing, max_line=self._max_line)
         for kept in self._take_kept():
             self._agent.send(kept)
         if self._server is not None and not self._agent.is_full:
@@ -287,11 +353,19 @@ class Relay:
 
     # Events of the server's process, from the supervisor.
 
-    def started(self, child: Child) -> None:
-        spawned = child.spawned
+    def started(self, child: Running) -> None:
         hears = (self._server_says, self._server_over, self._server_has_room, self._burst, self._server_broke)
-        self._server = Link(spawned.stdout, spawned.stdin, *hears, max_line=self._max_line)
-        self._begun, self._messages = self._time(), 0
+        passing = self.exchange.from_server.passes, self.to_agent
+        self._server = Link(child.source, child.sink, *hears, *passing, max_line=self._max_line)
+        self._latest, self._begun, self._messages = child, self._time(), 0
+        self._adapter = Adapter(
+            self.plan.name,
+            self._adapter_ports,
+            self.knowledge,
+            is_stdio=isinstance(self.plan, StdioPlan),
+            gives_roots=self.plan.roots == "session",
+        )
+        self.exchange.is_careful = True  # no line may pass by the adapter
         self.exchange.attached(probe=self._probe)
 
     def ending(self) -> None:
@@ -299,6 +373,9 @@ class Relay:
             self._server.close()
             self._server = None
             self.exchange.detached()
+        if self._adapter_timer is not None:
+            self._adapter_timer.cancel()
+            self._adapter_timer = None
 
     def lost(self, change: Change) -> None:
         if self._server is not None:
@@ -306,10 +383,19 @@ class Relay:
         self.ending()
         if self._dying is not None:
             self._dying.cancel()
-        if change.after is not None and not self.supervisor.has_answered:
+        if change.after is not None and not self.supervisor.has_answered and isinstance(self.plan, StdioPlan):
             self._probe = False  # the ping itself may have ended it
         self._take_kept()
-        self.exchange.lost(lost(change, self.plan.name), for_good=change.state != "resting")
+        unsent = self._latest.unsent if self._latest else ()
+        self._latest = None
+        for_good = change.state != "resting"
+        if self._adapter is not None:
+            adapter, self._adapter = self._adapter, None
+            unsent = adapter.ended(unsent)
+            for_good = for_good and not self._is_followed(adapter)
+        if isinstance(self.plan, RemotePlan):
+            change = replace(change, reason="", detail=())  # they name its address, which is not for the agent
+        self.exchange.lost(lost(change, self.plan.name), for_good=for_good, unsent=unsent)
         if self._is_expected and not self.exchange.is_introduced:
             self._is_expected = False
             self.supervisor.unexpect()  # its handshake was refused, and may be tried again
@@ -328,6 +414,12 @@ class Relay:
             self._server.pause()
 
     def to_server(self, line: bytes) -> None:
+        if self._adapter is None:
+            self._write(line)
+        else:
+            self._adapt(self._adapter.from_agent, line)
+
+    def _write(self, line: bytes) -> None:
         if self._server is None:
             return
         self._server.send(line)
@@ -365,6 +457,8 @@ class Relay:
         self.exchange.from_agent(line)
         if agent.held > held and agent.is_full:
             agent.pause()
+        if self._server is None and isinstance(self.plan, RemotePlan) and self.exchange.is_waiting:
+            self.supervisor.need()
         if not self._is_expected and self.exchange.is_introduced:
             self._is_expected = True
             self.supervisor.expect()  # from the handshake on, the agent waits for the process
@@ -373,9 +467,43 @@ class Relay:
         server = self._server
         assert server is not None
         held = server.held
-        self.exchange.from_server(line)
+        if self._adapter is None:
+            self.exchange.from_server(line)
+        else:
+            self._adapt(self._adapter.from_server, line)
         if server.held > held and server.is_full:
             server.pause()
+
+    def _adapt(self, take: Callable[[bytes], None], line: bytes) -> None:
+        """Give a line to the adapter, and take it out of the path once it is not needed."""
+        take(line)
+        self._after_adapter()
+
+    def _after_adapter(self) -> None:
+        adapter = self._adapter
+        if adapter is None:
+            return
+        due = adapter.due
+        if self._adapter_timer is not None:
+            self._adapter_timer.cancel()
+            self._adapter_timer = None
+        if not adapter.is_needed:
+            self._adapter = None
+            self.exchange.is_careful = self._is_careful
+        elif due is not None and self._server is not None:
+            self._adapter_timer = self._loop.call_at(due, self._tick_adapter)
+
+    def _is_followed(self, adapter: Adapter) -> bool:
+        """Start another process after one that has ended on a message of ours; its restart policy is not for that."""
+        if adapter.was_provoked:
+            self._loop.call_soon(self.supervisor.renew)
+        return adapter.was_provoked
+
+    def _tick_adapter(self) -> None:
+        self._adapter_timer = None
+        if self._adapter is not None:
+            self._adapter.tick()
+        self._after_adapter()
 
     def _agent_broke(self, error: Exception) -> None:
         self.exchange.mishaps.add("the agent", error)
@@ -451,5 +579,69 @@ class Relay:
 
     def _is_stopped(self) -> bool:
         child = self.supervisor.child
-        process = prepare.table().read(child.pid) if child else None
+        process = prepare.table().read(child.pid) if child and child.pid is not None else None
         return process is not None and process.is_stopped
+
+
+class TracedRelay(Relay):
+    """A relay that writes each message to a trace, once: from its sender to the side that gets it unchanged.
+
+    A message that the exchange keeps, answers or changes goes to acp-launch, and what it sends instead comes from it.
+    """
+
+    def __init__(
+        self,
+        plan: ServerPlan,
+        program: Program,
+        directories: Sequence[PurePath],
+        observer: ServerObserver,
+        *,
+        max_line: int,
+        trace: "Trace",
+    ) -> None:
+        self._trace = trace
+        self._crossing: tuple[Side, bytes] | None = None  # the message in hand and its sender, until it is written
+        super().__init__(plan, program, directories, observer, max_line=max_line)
+        self.exchange.is_careful = self._is_careful = True
+
+    def to_agent(self, line: bytes) -> None:
+        if self._agent is not None or not self.left.is_set():
+            self._passes("server", "agent", line)
+        super().to_agent(line)
+
+    def _write(self, line: bytes) -> None:
+        if self._server is not None:
+            self._passes("agent", "server", line)
+        super()._write(line)
+
+    def _agent_says(self, line: bytes) -> None:
+        self._crossing = "agent", line
+        super()._agent_says(line)
+        self._stays()
+
+    def _server_says(self, line: bytes) -> None:
+        self._crossing = "server", line
+        super()._server_says(line)
+        self._stays()
+
+    def _agent_broke(self, error: Exception) -> None:
+        self._stays()
+        super()._agent_broke(error)
+
+    def _server_broke(self, error: Exception) -> None:
+        self._stays()
+        super()._server_broke(error)
+
+    def _passes(self, sender: "Side", receiver: "Side", line: bytes) -> None:
+        if self._crossing == (sender, line):
+            self._crossing = None
+            self._trace.message(line, sender, receiver, self.name)
+            return
+        self._stays()
+        self._trace.message(line, "acp-launch", receiver, self.name)
+
+    def _stays(self) -> None:
+        """Write the message in hand, which was not passed on."""
+        if self._crossing is not None:
+            (sender, line), self._crossing = self._crossing, None
+            self._trace.message(line, sender, "acp-launch", self.name)

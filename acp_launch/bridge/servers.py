@@ -1,5 +1,5 @@
 """
-The bridged stdio servers of a launch, started while the agent starts, and stopped with the launch.
+The bridged servers of a launch, started while the agent starts, and stopped with the launch.
 
 One process serves one conversation (docs/mcp.md), so each connection of the agent has its own relay. For each server
 one process is started ahead of the agent's first connection. A second connection at the same time gets a new process.
@@ -9,45 +9,62 @@ After a connection has ended, a process is started ahead again for the next one.
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_launch.bridge.conversation import ServerObserver
-from acp_launch.bridge.relay import Relay, program
+from acp_launch.bridge.relay import Relay, TracedRelay, program, remote_program
 from acp_launch.bridge.seat import Seat, ShimConnection, seat
 from acp_launch.errors import first
-from acp_launch.plan.model import StdioPlan
+from acp_launch.mcp.era import Knowledge
+from acp_launch.plan.model import RemotePlan, ServerPlan
 from acp_launch.process.child import HASTY
 from acp_launch.process.lifecycle import Change, Standing
+from acp_launch.process.program import Program
 from acp_launch.secret.value import Secret
+from acp_launch.waits import to_beat
+
+if TYPE_CHECKING:
+    from acp_launch.bridge.front.server import Front
+    from acp_launch.mcp.remote import RemoteProgram
+    from acp_launch.trace import Trace
 
 TICK = 1.0  # seconds between two checks of time-outs, unless a server has a shorter `timeouts.call`
 
 
 class ServerNeeds(Struct, frozen=True, kw_only=True):
-    """The needs of servers besides their plans. `hurry` is set when they must be killed at once."""
+    """The needs of servers besides their plans. `hurry` is set when they must be killed at once.
+
+    `cache` is the directory of acp-launch's caches, if remote servers may use it.
+    """
 
     secrets: Mapping[str, Secret]
     directories: Sequence[Path]
     max_line: int
     hurry: asyncio.Event
+    trace: "Trace | None" = None
+    cache: Path | None = None
 
 
 class Servers:
     """The servers of a launch, each with its relays. Made by `running` only."""
 
     def __init__(
-        self, plans: Sequence[StdioPlan], needs: ServerNeeds, observer: ServerObserver, tasks: asyncio.TaskGroup
+        self, plans: Sequence[ServerPlan], needs: ServerNeeds, observer: ServerObserver, tasks: asyncio.TaskGroup
     ) -> None:
         self._plans = {plan.name: plan for plan in plans}
         self._needs, self._observer, self._tasks = needs, observer, tasks
         self._relays: list[Relay] = []
         self._lives: set[asyncio.Task[None]] = set()
         self._seated: dict[str, Relay] = {}  # the latest that the agent has opened and not left, by server name
+        self._knowledge: dict[str, Knowledge] = {}  # of their eras, by server name
         self._opened: set[str] = set()  # names of servers that the agent has ever opened
         self._proven: set[str] = set()  # names of servers of which an ended process has answered
+        self._remotes: dict[str, RemoteProgram] = {}  # the connections to one server share what they learn of it
         self._is_stopping = False
         for plan in plans:
             self._ahead(plan)
@@ -63,7 +80,7 @@ class Servers:
         self._opened.add(plan.name)
         relay.seat(shim)
 
-    def greet(self, plan: StdioPlan, hello: bytes) -> socket.socket:
+    def greet(self, plan: ServerPlan, hello: bytes) -> socket.socket:
         """Begin a handshake in place of an agent that has not opened this server; `hello` is its first line.
 
         Returns the agent's end of the connection, which the caller must close. The server's answer itself is ignored;
@@ -76,20 +93,24 @@ class Servers:
         its.sendall(hello)
         return its
 
-    def up(self, plan: StdioPlan) -> "asyncio.Task[bool]":
+    def up(self, plan: ServerPlan) -> "asyncio.Task[bool]":
         """Wait for the server's first process: True once it has answered, False if it never will."""
         return self._tasks.create_task(self._first(plan).supervisor.up())
 
-    def has_answered(self, plan: StdioPlan) -> bool:
+    def has_answered(self, plan: ServerPlan) -> bool:
         """Tell whether any process of this server has ever sent a valid message."""
         return plan.name in self._proven or any(relay.supervisor.has_answered for relay in self._of(plan))
 
-    def patience(self, plan: StdioPlan) -> float:
+    def patience(self, plan: ServerPlan) -> float:
         """Return the seconds that its process still has for its first answer."""
         relay = self._seated.get(plan.name) or self._first(plan)
         return relay.supervisor.patience
 
-    def last(self, plan: StdioPlan) -> Change | None:
+    def is_fetching(self, plan: ServerPlan) -> bool:
+        """Tell whether the package runner of this server is downloading."""
+        return self._first(plan).supervisor.is_fetching
+
+    def last(self, plan: ServerPlan) -> Change | None:
         """Return the last state change of its process."""
         return self._first(plan).standing
 
@@ -130,20 +151,36 @@ class Servers:
     async def tick(self) -> None:
         limits = [plan.timeouts.call for plan in self._plans.values() if plan.timeouts.call is not None]
         every = max(0.02, min([TICK, *(limit / 4 for limit in limits)]))
+        now = asyncio.get_running_loop().time
         while True:
-            await asyncio.sleep(every)
+            await asyncio.sleep(to_beat(now(), every))
             for relay in self._relays:
                 relay.tick()
 
-    def _ahead(self, plan: StdioPlan) -> Relay:
+    def _ahead(self, plan: ServerPlan) -> Relay:
         name = self._free_name(plan.name)
-        needs, running = self._needs, program(plan, name, self._needs.secrets)
-        relay = Relay(plan, running, needs.directories, self._observer, max_line=needs.max_line)
+        needs, running = self._needs, self._program(plan, name)
+        inputs = plan, running, needs.directories, self._observer
+        relay: Relay
+        if needs.trace is None:
+            relay = Relay(*inputs, max_line=needs.max_line)
+        else:
+            relay = TracedRelay(*inputs, max_line=needs.max_line, trace=needs.trace)
+        relay.knowledge = self._knowledge.setdefault(plan.name, relay.knowledge)
         self._relays.append(relay)
         life = self._tasks.create_task(self._life(relay), name=f"server {name}")
         self._lives.add(life)
         life.add_done_callback(self._lives.discard)
         return relay
+
+    def _program(self, plan: ServerPlan, name: str) -> Program:
+        needs = self._needs
+        if not isinstance(plan, RemotePlan):
+            return program(plan, name, needs.secrets)
+        if (known := self._remotes.get(plan.name)) is None:
+            known = remote_program(plan, name, needs.secrets, max_line=needs.max_line, cache=needs.cache)
+            self._remotes[plan.name] = known
+        return replace(known, name=name)
 
     async def _life(self, relay: Relay) -> None:
         try:
@@ -162,13 +199,13 @@ class Servers:
         if not self._is_stopping and self._waiting_for(relay.plan) is None:
             self._ahead(relay.plan)
 
-    def _waiting_for(self, plan: StdioPlan) -> Relay | None:
+    def _waiting_for(self, plan: ServerPlan) -> Relay | None:
         return next((relay for relay in self._of(plan) if not relay.is_claimed), None)
 
-    def _of(self, plan: StdioPlan) -> Iterator[Relay]:
+    def _of(self, plan: ServerPlan) -> Iterator[Relay]:
         return (relay for relay in self._relays if relay.plan is plan)
 
-    def _first(self, plan: StdioPlan) -> Relay:
+    def _first(self, plan: ServerPlan) -> Relay:
         return next(self._of(plan))
 
     def _free_name(self, name: str) -> str:
@@ -176,7 +213,7 @@ class Servers:
         numbered = (f"{name}#{number}" if number > 1 else name for number in range(1, len(taken) + 2))
         return next(candidate for candidate in numbered if candidate not in taken)
 
-    def _standing(self, plan: StdioPlan) -> Standing:
+    def _standing(self, plan: ServerPlan) -> Standing:
         relay = self._seated.get(plan.name) or next(self._of(plan), None)
         change = relay.standing if relay else None
         return Standing(
@@ -186,16 +223,18 @@ class Servers:
             after=relay.took if relay else None,
             tools=relay.exchange.tools if relay else None,
             opened=plan.name in self._opened,
+            unread=relay is not None and plan.name in self._opened and relay.exchange.is_unread,
             restarts=change.restarts if change else 0,
             reason="; ".join(filter(None, (change.exit, change.reason))) if change else "",
         )
 
 
 class RunningServers(Struct, frozen=True):
-    """The running servers, and the socket by which the agent reaches them."""
+    """The running servers, the socket for shims, and the HTTP front, which is started when it is first asked for."""
 
     servers: Servers
     seat: Seat
+    front: "Callable[[], Awaitable[Front]]"
 
 
 async def _forever(tell: Callable[[], Awaitable[None]]) -> None:
@@ -203,19 +242,36 @@ async def _forever(tell: Callable[[], Awaitable[None]]) -> None:
         await tell()
 
 
+def _starter(
+    names: Sequence[str], servers: Servers, needs: ServerNeeds, observer: ServerObserver, fronts: AsyncExitStack
+) -> "Callable[[], Awaitable[Front]]":
+    """Return the function that starts the HTTP front, or returns it if it is running; `fronts` closes it."""
+    started: list[Front] = []
+
+    async def start() -> "Front":
+        from acp_launch.bridge.front.server import front, make_keys  # few agents need it
+
+        if not started:
+            opening = front(make_keys(names), servers.seated, observer.note, max_line=needs.max_line)
+            started.append(await fronts.enter_async_context(opening))
+        return started[0]
+
+    return start
+
+
 @asynccontextmanager
 async def running(
-    plans: Sequence[StdioPlan], needs: ServerNeeds, observer: ServerObserver
+    plans: Sequence[ServerPlan], needs: ServerNeeds, observer: ServerObserver
 ) -> AsyncIterator[RunningServers]:
     """Run the servers while the block runs; leaving stops them concurrently."""
     try:
         async with asyncio.TaskGroup() as tasks:
-            servers = Servers(plans, needs, observer, tasks)
+            names, servers = [plan.name for plan in plans], Servers(plans, needs, observer, tasks)
             refused = lambda why: observer.note(f"a connection to the launch's MCP socket was refused: {why}")  # noqa: E731
             beside = [tasks.create_task(servers.tick()), tasks.create_task(_forever(observer.tell))]
             try:
-                async with seat({plan.name for plan in plans}, servers.seated, refused) as address:
-                    yield RunningServers(servers, address)
+                async with seat(names, servers.seated, refused) as address, AsyncExitStack() as fronts:
+                    yield RunningServers(servers, address, _starter(names, servers, needs, observer, fronts))
             finally:
                 for task in beside:
                     task.cancel()

@@ -1,32 +1,30 @@
 """
 Checks of running agents and servers: who they are, what they can do, and how long it took.
 
-The caller starts them; the functions here turn their answers, or their errors, into a `Check`. `reach` tries whether
+The caller starts them; the functions here turn their answers, or their errors, into a `Check`. `connect` tries whether
 a remote MCP server accepts connections.
 """
 
 import socket
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.checks.check import Check, of_error, ok, problem, warning
+from acp_launch.checks.check import Check, of_error, ok, warning
 from acp_launch.checks.profile import ProfilePart
-from acp_launch.errors import LaunchError, WaitExpired
+from acp_launch.errors import AuthRequired, LaunchError, ProtocolError, WaitExpired
 from acp_launch.plan.model import Value
 from acp_launch.problem import ours
-from acp_launch.process.capture import capture
 from acp_launch.profile.values import is_local
 from acp_launch.protocol.acp import AuthMethod, Capabilities, Negotiated
 from acp_launch.session.advice import more
 
 if TYPE_CHECKING:
     from acp_launch.mcp.client import Survey
+    from acp_launch.mcp.http.contact import RemoteFacts
 
 LAST_WORDS = 5  # the last lines of a child's stderr that are shown
 SLOW = 0.5  # of its start timeout; on a busy machine a start that takes longer may fail
@@ -34,11 +32,15 @@ NOUNS = {"tools/list": "tool", "resources/list": "resource", "prompts/list": "pr
 
 
 class Handshake(Struct, frozen=True):
-    """An agent's answer to `initialize`, `after` seconds from its start; `limit` is its timeout in seconds."""
+    """An agent's answer to `initialize`, `after` seconds from its start; `limit` is its timeout in seconds.
+
+    `mcp` is how it reaches bridged MCP servers, empty if there are none.
+    """
 
     negotiated: Negotiated
     after: float
     limit: float
+    mcp: str = ""
 
 
 def agent(shaken: Handshake) -> Check:
@@ -55,7 +57,10 @@ def agent(shaken: Handshake) -> Check:
     }
     who = f"{said.title or '(without a name)'} {said.agent_version}".strip()
     text = f"{who}, ACP {said.version}; answered in {milliseconds(shaken.after)}"
-    detail = (f"can: {', '.join(able) or 'nothing beyond a prompt'}", f"logins: {_logins(methods)}")
+    detail: tuple[str, ...] = (f"can: {', '.join(able) or 'nothing beyond a prompt'}", f"logins: {_logins(methods)}")
+    if shaken.mcp == "http":
+        detail = (*detail, f"reaches bridged MCP servers over {shaken.mcp}")
+        facts["mcp_over"] = shaken.mcp
     if shaken.after > SLOW * shaken.limit:
         fix = f"raise agent.timeouts.initialize ({shaken.limit:g} s) in the profile"
         return Check(
@@ -70,14 +75,22 @@ def session(after: float) -> Check:
 
 
 def server(
-    part: ProfilePart, found: "Survey", profile: str, *, hidden: int, after: float, has_log: bool = True
+    part: ProfilePart,
+    found: "Survey",
+    profile: str,
+    *,
+    hidden: int,
+    after: float,
+    fetched: bool = False,
+    has_log: bool = True,
 ) -> Check:
     """Report an MCP server that answered.
 
-    `hidden` counts the tools that the profile hides from the agent; `after` is the time of its handshake in seconds.
+    `hidden` counts the tools that the profile hides from the agent; `after` is the time of its handshake in seconds,
+    with the download by its package runner if it was `fetched`.
     """
-    assert part.stdio is not None
-    who, limit = found.server, part.stdio.timeouts.start
+    assert part.planned is not None
+    who, limit = found.server, part.planned.timeouts.start
     facts = {
         "server_name": who.name,
         "server_version": who.version,
@@ -87,41 +100,30 @@ def server(
         "hidden_tools": hidden,
         "refused": dict(found.refused),
         "answers_ping": found.answers_ping,
+        "downloaded": fetched,
         "timings": {"initialize": round(after, 4), **{key: round(each, 4) for key, each in found.timings.items()}},
     }
     text = (
         f"{who.title or who.name or '(without a name)'} {who.version}".strip()
         + f", MCP {who.protocol_version}; {_offers(found, hidden)}; ready in {milliseconds(after)}"
+        + (", after a download" if fetched else "")
     )
     if "tools/list" in found.refused:
         text = f"{text}; {found.refused['tools/list']}"
         fix = ours("logs", profile, part.server) if has_log else "fix the server: it declares tools"
         return warning("server", part.server, text, fix, **facts)
-    if after > SLOW * limit:
+    if after > SLOW * limit and not fetched:
         fix = f"raise mcp_servers.{part.server}.timeouts.start ({limit:g} s) in the profile"
         return warning("server", part.server, f"{text}, near its limit", fix, **facts)
     return ok("server", part.server, text, **facts)
 
 
-def remote(part: ProfilePart, reached: float | str | None) -> Check:
-    """Report a remote MCP server; the agent itself does the handshake with it. `reached` is the result of `reach`."""
-    assert part.remote is not None
-    text, facts = f"{part.remote.type} {part.remote.url.display()}", {"type": part.remote.type}
-    if reached is None:
-        return ok(
-            "server",
-            part.server,
-            f"{text}; not tried (a proxy is set, or its host is a secret): the agent connects to it",
-            **facts,
-        )
-    if isinstance(reached, str):
-        fix, said = f"start it, or correct mcp_servers.{part.server}.url", f"{text}; cannot connect: {reached}"
-        if part.is_required:
-            return problem("server", part.server, said, fix, 8, **facts)
-        return warning("server", part.server, said, fix, **facts)
-    timings = {"connect": round(reached, 4)}
-    said = f"{text}; accepts connections in {milliseconds(reached)}; the agent itself does the handshake"
-    return ok("server", part.server, said, **facts, timings=timings)
+def with_connection(check: Check, remote: "RemoteFacts | None") -> Check:
+    """Add what is known of the connection to a remote server."""
+    if remote is None:
+        return check
+    timings = {**remote.timings, **check.facts["timings"]}
+    return replace(check, facts={**check.facts, "connection": remote.as_json, "timings": timings})
 
 
 def failed(part: ProfilePart, error: LaunchError, profile: str, *, has_log: bool = True) -> Check:
@@ -134,7 +136,11 @@ def failed(part: ProfilePart, error: LaunchError, profile: str, *, has_log: bool
     detail = (*command, *words[-LAST_WORDS:])
     if not part.is_required:
         return Check(name="server", subject=part.server, verdict="warning", text=check.text, fix=fix, detail=detail)
-    code = 8 if part.server else 4 if isinstance(error, WaitExpired) else error.exit_code
+    if part.server:
+        is_told = part.remote is not None and isinstance(error, AuthRequired | ProtocolError)
+        code = error.exit_code if is_told else 8
+    else:
+        code = 4 if isinstance(error, WaitExpired) else error.exit_code
     return Check(
         name=check.name, subject=part.server, verdict="problem", text=check.text, fix=fix, detail=detail, code=code
     )
@@ -187,47 +193,19 @@ def no_answer(part: ProfilePart) -> Check:
     return warning("server" if part.server else "agent", part.server, text, "run it again")
 
 
-# Reachability of a remote MCP server. Only the connection is tried: the agent itself talks to the server, and a request
-# with the headers of the profile would be a login.
+# Reachability of a remote MCP server that the agent connects to itself, before a run. Only the connection is tried,
+# because a request with the headers of the profile would be a login.
 PATIENCE = 5.0  # seconds for a name and a connection
 LATE = f"no answer within {PATIENCE:g} s"
 _SECRET = "\ue000"  # stands for a secret in an address
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
-# A separate process, since nothing else limits the time of a name look-up.
-_CONNECT = """
-import socket, sys, time
-began = time.perf_counter()
-try:
-    socket.create_connection((sys.argv[1], int(sys.argv[2]))).close()
-except OSError as error:
-    print("-", error.strerror or error)
-else:
-    print("+", time.perf_counter() - began)
-"""
-
-
-def reach(url: Value, environ: Mapping[str, str]) -> float | str | None:
-    """Return the seconds until the connection was accepted, or the reason of the failure.
-
-    None means that it was not tried, because a proxy is set or the host is a secret.
-
-    Raises:
-        LaunchError: the process cannot be started.
-    """
-    where = address(url, environ)
-    if where is None or isinstance(where, str):
-        return where
-    host, port = where
-    argv = [sys.executable, "-I", "-S", "-c", _CONNECT, host, str(port)]
-    answer = capture(argv, PATIENCE, env={}, cwd=Path("/"))
-    if answer.timed_out:
-        return LATE
-    sign, _, rest = answer.out.decode(errors="replace").strip().partition(" ")
-    return float(rest) if sign == "+" else rest or "the connection could not be tried"
 
 
 def address(url: Value, environ: Mapping[str, str]) -> tuple[str, int] | str | None:
-    """Return host and port, or what is wrong with them; None as in `reach`. Local addresses bypass a proxy."""
+    """Return host and port, or what is wrong with them; None if a proxy is set or the host is a secret.
+
+    Local addresses bypass a proxy.
+    """
     whole = "".join(part if isinstance(part, str) else _SECRET for part in url.parts)
     parts = urlsplit(whole)
     if _SECRET in parts.netloc.rpartition("@")[2]:

@@ -6,7 +6,6 @@ can be planned is started and checked by the caller (see `answers`).
 """
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
@@ -17,7 +16,7 @@ from msgspec.structs import replace
 from acp_launch.checks.check import MACHINE, Check, of_error, of_problem, ok, problem, warning
 from acp_launch.errors import LaunchError, NotTrusted, ProfileError
 from acp_launch.plan.executable import CannotRun, find
-from acp_launch.plan.model import LaunchPlan, RemotePlan, StdioPlan
+from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan
 from acp_launch.plan.resolve import Need, Resolved, next_command, process, resolve, unfit
 from acp_launch.problem import Problem, errors, ours
 from acp_launch.profile.discover import Found
@@ -25,6 +24,7 @@ from acp_launch.profile.load import Loaded, inspect
 from acp_launch.profile.model import Agent
 from acp_launch.profile.trust import TrustState, trust_state
 from acp_launch.profile.values import Template
+from acp_launch.regex import regex
 from acp_launch.secret import lookup
 from acp_launch.secret.keyring import open_keyring
 from acp_launch.secret.lookup import Waiting, look_up, within
@@ -39,18 +39,24 @@ class ProfilePart(Struct, frozen=True, kw_only=True):
     """
     The agent or one server of a profile, planned on its own.
 
-    `server` is its name, empty for the agent. `plan.agent` is the process to start. `plan` is None if this machine
-    cannot start it, and for a remote server. `whole` is the complete plan of a remote server.
+    `server` is its name, empty for the agent. `plan.agent` is the process to start, of all but a remote server. `plan`
+    is None if this machine cannot start it.
     """
 
     server: str = ""
     plan: LaunchPlan | None = None
-    whole: LaunchPlan | None = None
-    stdio: StdioPlan | None = None
-    remote: RemotePlan | None = None
+    planned: ServerPlan | None = None
     problems: tuple[Problem, ...] = ()
     needs: tuple[Need, ...] = ()
     is_required: bool = True
+
+    @property
+    def stdio(self) -> StdioPlan | None:
+        return self.planned if isinstance(self.planned, StdioPlan) else None
+
+    @property
+    def remote(self) -> RemotePlan | None:
+        return self.planned if isinstance(self.planned, RemotePlan) else None
 
     @property
     def label(self) -> str:
@@ -107,9 +113,10 @@ def _server(loaded: Loaded, inputs: ResolveInputs, name: str) -> ProfilePart:
     if resolved.plan is None or not resolved.plan.servers:
         return part
     (planned,) = resolved.plan.servers
-    if isinstance(planned, RemotePlan):
-        return replace(part, whole=resolved.plan, remote=planned)
-    return replace(part, stdio=planned, plan=replace(resolved.plan, agent=process(planned, inputs.environ)))
+    plan = resolved.plan
+    if isinstance(planned, StdioPlan):
+        plan = replace(plan, agent=process(planned, inputs.environ))
+    return replace(part, planned=planned, plan=plan)
 
 
 def _resolved(loaded: Loaded, inputs: ResolveInputs) -> Resolved:
@@ -156,7 +163,7 @@ BAD = {
 
 
 MOST = 40  # lines of the report of what it would run; `trust` shows all
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_COLOUR = regex(r"\x1b\[[0-9;]*m")
 
 
 def trust(
@@ -216,7 +223,7 @@ def unfit_checks(parts: Sequence[ProfilePart], outcomes: Mapping[str, Outcome]) 
     values = lookup.secrets(outcomes)
     for part in parts:
         if part.remote is not None:
-            yield from (of_problem("server", part.server, found, MACHINE) for found in unfit(part.whole, values))
+            yield from (of_problem("server", part.server, found, MACHINE) for found in unfit(part.plan, values))
 
 
 # The secret store must answer without a dialog, since doctor asks nothing. From a keyring a name is read that does not

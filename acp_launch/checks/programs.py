@@ -15,13 +15,12 @@ from msgspec import Struct
 
 from acp_launch.checks.check import Check, ok, warning
 from acp_launch.plan.executable import CannotRun, find
+from acp_launch.regex import regex
 
 # Versions of Node.js and npm's range grammar, as used by `engines` in package.json.
 Version = tuple[int, int, int]
 _NUMBER = r"(\d{1,9}|[xX*])"
-_COMPARATOR = re.compile(
-    rf"\s*(>=|<=|>|<|=|\^|~)?\s*v?{_NUMBER}(?:\.{_NUMBER})?(?:\.{_NUMBER})?(?:[-+][\w.-]+)?(?![\w.])"
-)
+_COMPARATOR = regex(rf"\s*(>=|<=|>|<|=|\^|~)?\s*v?{_NUMBER}(?:\.{_NUMBER})?(?:\.{_NUMBER})?(?:[-+][\w.-]+)?(?![\w.])")
 
 
 def parse_version(text: str) -> Version | None:

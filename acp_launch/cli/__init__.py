@@ -16,14 +16,15 @@ Launching:
 - `job`, `start`: one run, and the processes of a launch.
 - `session_needs`, `interactive_run`: the needs of a session; the interactive session.
 - `planning`: a profile or command line becomes a launch plan; asks for trust.
+- `supply`: asks a user at a terminal for secrets and programs that a run lacks.
 - `screen`, `permission_record`: a run's output, and its permission record.
 - `session_agent`, `probe`: an agent or an MCP server started for one operation.
 
 Verbs:
 - `profiles`, `edit`, `init`, `drafting`: `validate`, `plan`, `list`, `show`, `schema`; `profile`; `init`.
-- `interop`, `importing`, `exporting`, `import_servers`, `credentials`: `import` and `export`.
+- `interop`, `importing`, `exporting`, `import_servers`, `credentials`, `onboarding`: `import` and `export`.
 - `secrets`, `secretvalue`, `stores`, `execute`: `secret`, and the store that the user chose.
-- `sessions`, `permission`, `trust`, `logs`, `processes`, `login`: the verbs of these names, `ps` and `reap`.
+- `sessions`, `permission`, `trust`, `logs`, `trace`, `processes`, `login`: the verbs of these names, `ps` and `reap`.
 - `doctor`, `probes`: `doctor`.
 - `mcp`, `toolarguments`: `mcp`.
 """

@@ -6,15 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from acp_launch.cli import edit, mcp, permission, processes, profiles, secrets, sessions
+from acp_launch.cli import config, edit, mcp, permission, processes, profiles, secrets, sessions
 from acp_launch.cli.complete import completion
 from acp_launch.cli.doctor import doctor
+from acp_launch.cli.groups import WIDEST, AllCommands, Commands
 from acp_launch.cli.help import help_
 from acp_launch.cli.init import init
 from acp_launch.cli.interop import export, import_
 from acp_launch.cli.login import login, logout
 from acp_launch.cli.logs import logs
 from acp_launch.cli.run import Run
+from acp_launch.cli.trace import trace
 from acp_launch.cli.trust import trust
 from acp_launch.cli.verb import Option, Verb, parameters
 from acp_launch.cli.verb import Parameter as VerbParameter
@@ -22,11 +24,12 @@ from acp_launch.cli.verb import Parameter as VerbParameter
 app = typer.Typer(
     name="acp-launch",
     help="docker compose for coding agents: one YAML profile starts an agent, its directories and its MCP servers.",
+    cls=AllCommands,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST},
     epilog="Try it without an account: acp-launch run demo help",
 )
 
@@ -78,6 +81,7 @@ def _value(asked: VerbParameter, given: Any) -> Any:
 for name, verb in {"run": Run, **profiles.VERBS}.items():
     app.command(name)(_command(verb))
 app.command()(init)
+app.command()(edit.edit)
 app.command("import")(import_)
 app.command()(export)
 app.command()(doctor)
@@ -85,12 +89,14 @@ app.command()(login)
 app.command()(logout)
 app.command()(trust)
 app.command()(logs)
+app.command()(trace)
 app.command()(processes.ps)
 app.command()(processes.reap)
 app.command()(completion)
 app.command("help")(help_)
-app.add_typer(edit.app, name="profile")
+app.add_typer(config.app, name="config", cls=Commands)
+app.add_typer(edit.app, name="profile", cls=Commands)
 app.add_typer(secrets.app, name="secret")
-app.add_typer(sessions.app, name="session")
-app.add_typer(mcp.app, name="mcp")
-app.add_typer(permission.app, name="permission")
+app.add_typer(sessions.app, name="session", cls=Commands)
+app.add_typer(mcp.app, name="mcp", cls=Commands)
+app.add_typer(permission.app, name="permission", cls=Commands)

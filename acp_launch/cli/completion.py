@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from acp_launch.profile.discover import Found, discover, find, project_of
+from acp_launch.regex import regex
 from acp_launch.settings.load import directory
 from acp_launch.settings.model import Settings
 
@@ -26,14 +27,12 @@ Candidates = Iterable[tuple[str, str]]
 MOST = 500  # candidates of one kind
 LONGEST = 200  # characters of a name
 DESCRIBED = 8 * 1024  # bytes of a profile that are searched for its description
-_DESCRIPTION = re.compile(
-    r"""^(["']?)description\1[ \t]*:[ \t]*(?:[|>][-+0-9]*[ \t]*\n\s*)?(?P<text>.*)$""", re.MULTILINE
-)
-_IN_JSON = re.compile(r'"description"\s{0,99}:\s{0,99}("(?:[^"\\]|\\.)*")')
-_QUOTED = re.compile(r"""(["'])(.*?)\1\s*(?:#.*)?$""")
-_COMMENT = re.compile(r"(?:^|\s)#.*$")
-_REMARK = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
-_SECRET = re.compile(r"\$\{secret:([A-Za-z0-9_./-]{1,200})\}")
+_DESCRIPTION = regex(r"""^(["']?)description\1[ \t]*:[ \t]*(?:[|>][-+0-9]*[ \t]*\n\s*)?(?P<text>.*)$""", re.MULTILINE)
+_IN_JSON = regex(r'"description"\s{0,99}:\s{0,99}("(?:[^"\\]|\\.)*")')
+_QUOTED = regex(r"""(["'])(.*?)\1\s*(?:#.*)?$""")
+_COMMENT = regex(r"(?:^|\s)#.*$")
+_REMARK = regex(r"^[ \t]*#.*$", re.MULTILINE)
+_SECRET = regex(r"\$\{secret:([A-Za-z0-9_./-]{1,200})\}")
 LATEST = "SELECT name, profile, title FROM session WHERE project = ? ORDER BY last_used DESC"
 
 
@@ -88,10 +87,12 @@ def _stored(file: Path, project: str) -> list[tuple[str, str, str]]:
     import sqlite3
     from contextlib import closing
 
+    from acp_launch.private import sqlite_uri
+
     log = file.with_name(f"{file.name}-wal")
     how = "readonly_shm=1" if log.exists() else "immutable=1"
     try:
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro&{how}", uri=True, timeout=0)) as store:
+        with closing(sqlite3.connect(f"{sqlite_uri(file)}?mode=ro&{how}", uri=True, timeout=0)) as store:
             return store.execute(f"{LATEST} LIMIT {MOST}", (project,)).fetchall()
     except sqlite3.Error as fault:  # the store is missing, damaged, or being recreated
         raise ValueError(str(fault)) from None
@@ -141,16 +142,25 @@ def _logged(line: Line, settings: Settings) -> Candidates:
 
 def _secrets(line: Line, settings: Settings) -> Candidates:
     """List the names in the index of secrets, of every store."""
+    named = {value for kind, value in line.arguments if kind == "secret"}
+    return [(name, store) for name, store in stored_secrets(settings) if name not in named]
+
+
+def stored_secrets(settings: Settings) -> list[tuple[str, str]]:
+    """Return the names of secrets in the index, and the store of each; no store is asked.
+
+    Raises:
+        ValueError: the index cannot be read.
+    """
     import json
 
     from acp_launch.private import Unfit, read_bounded
     from acp_launch.secret.lookup import LARGEST
 
-    named = {value for kind, value in line.arguments if kind == "secret"}
     try:
         found = read_bounded(settings.state / "secrets.json", LARGEST)
         stores = json.loads(found[0])["stores"] if found else {}
-        return [(name, store) for store, names in stores.items() for name in names if name not in named]
+        return [(name, store) for store, names in stores.items() for name in names]
     except (Unfit, KeyError, TypeError, AttributeError, RecursionError) as fault:
         raise ValueError(str(fault)) from None
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from acp_launch.cli.stores import Vault
+from acp_launch.cli.supply import sealed_file
 from acp_launch.errors import SecretError
 from acp_launch.interop.drafts import DraftSet
 from acp_launch.secret.value import Outcome, Secret
@@ -23,6 +24,14 @@ class CredentialStore:
     @property
     def label(self) -> str:
         return self._vault.store.label
+
+    def require(self, incoming: DraftSet) -> None:
+        """Check that the store can be read, if there are credentials to store.
+
+        Raises:
+            SecretError: it cannot be read.
+        """
+        self.names(incoming, range(len(incoming.tokens)), ())
 
     def names(self, incoming: DraftSet, needed: Iterable[int], taken: Iterable[str]) -> list[str]:
         """Choose a name for each token; the names of `needed` tokens do not hold another value in the store.
@@ -67,5 +76,5 @@ class CredentialStore:
     @property
     def _vault(self) -> Vault:
         if self._opened is None:
-            self._opened = Vault(self._settings)
+            self._opened = Vault(self._settings, instead=sealed_file)
         return self._opened

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from acp_launch import leave
+from acp_launch.cli.trace import TraceFile
 from acp_launch.errors import LaunchError, Stopped
 
 if TYPE_CHECKING:
@@ -35,7 +36,12 @@ Trust = Annotated[bool, typer.Option("--trust", help="Trust the profile for this
 
 
 def doctor(
-    name: Name = None, as_json: Json = False, cwd: Directory = None, session: Session = True, trust: Trust = False
+    name: Name = None,
+    as_json: Json = False,
+    cwd: Directory = None,
+    session: Session = True,
+    trust: Trust = False,
+    trace: TraceFile = None,
 ) -> None:
     """Check this machine and a profile: its agent, servers and secrets. Fit for a bug report."""
     from acp_launch.checks.check import exit_code
@@ -43,7 +49,7 @@ def doctor(
     from acp_launch.console import doctor as screen
 
     protect_secrets()
-    checkup = Checkup(name, cwd, opens_session=session, is_waved=trust)
+    checkup = Checkup(name, cwd, opens_session=session, is_waved=trust, trace=trace)
     code = checkup.run()
     screen.show(checkup.found, name, exit_code(checkup.found), as_json=as_json, is_cut_short=code > 0)
     raise typer.Exit(code or exit_code(checkup.found))
@@ -52,9 +58,11 @@ def doctor(
 class Checkup:
     """One run of `doctor`. `found` grows meanwhile, so that an interrupted run still shows its results."""
 
-    def __init__(self, name: str | None, cwd: Path | None, *, opens_session: bool, is_waved: bool) -> None:
+    def __init__(
+        self, name: str | None, cwd: Path | None, *, opens_session: bool, is_waved: bool, trace: Path | None = None
+    ) -> None:
         self.found: list[Check] = []
-        self._name, self._cwd = name, cwd
+        self._name, self._cwd, self._trace = name, cwd, trace
         self._opens_session, self._is_waved = opens_session, is_waved
         self._answers: dict[str, list[Check]] = {}  # by part
         self._asked: list[ProfilePart] = []
@@ -204,13 +212,11 @@ class Checkup:
 
         known = secrets(outcomes)
         for part in parts:
-            if part.remote is not None:
-                self._answers[part.label] = [_remote(part)]
-            elif part.plan is not None and (lacking := _lacking(part, known)):
+            if part.plan is not None and (lacking := _lacking(part, known)):
                 self._answers[part.label] = [
                     answers.without_secret(part, lacking, way_out(lacking[0], outcomes[lacking[0]]))
                 ]
-        self._asked = [part for part in parts if part.plan is not None or part.remote is not None]
+        self._asked = [part for part in parts if part.plan is not None]
         able = [part for part in self._asked if part.label not in self._answers]
         _say_starting(able)
         needs = ProbeNeeds(
@@ -219,16 +225,18 @@ class Checkup:
             secrets=known,
             heard=self._heard,
             remotes=[part for part in parts if part.remote is not None],
+            servers=[server for part in parts if (server := part.stdio or part.remote) is not None],
             continued=record,
             opens_session=self._opens_session,
+            trace=self._trace,
         )
         probe_all(able, needs)
 
     def _heard(self, part: "ProfilePart", check: "Check") -> None:
-        """Add a result of a part. It replaces the "ok" of a remote server that the agent does not support."""
-        before = self._answers.get(part.label, [])
-        kept = before if part.remote is None else [each for each in before if each.verdict == "problem"]
-        self._answers[part.label] = [*kept, check]
+        """Add a result of a part. What a remote server answers does not matter if the agent does not support it."""
+        told = [*self._answers.get(part.label, []), check]
+        wrong = [each for each in told if each.verdict == "problem"]
+        self._answers[part.label] = wrong if part.remote is not None and wrong else told
 
     def _collect(self) -> None:
         """Add the answers in the profile's order; a part without an answer was interrupted."""
@@ -236,14 +244,6 @@ class Checkup:
 
         for part in self._asked:
             self._note(self._answers.get(part.label) or [answers.no_answer(part)])
-
-
-def _remote(part: "ProfilePart") -> "Check":
-    from acp_launch.checks import answers
-    from acp_launch.checks.answers import reach
-
-    assert part.remote is not None
-    return answers.remote(part, reach(part.remote.url, os.environ))
 
 
 def _of_error(name: str, error: LaunchError) -> "list[Check]":
@@ -292,7 +292,7 @@ def _commands(parts: "Sequence[ProfilePart]") -> "Iterator[Check]":
     from acp_launch.checks.programs import command
 
     for part in parts:
-        if part.plan is not None:
+        if part.plan is not None and part.remote is None:
             yield command(part.label, part.plan.agent.command, _runtime(part))
 
 

@@ -2,8 +2,8 @@
 The draft of a new profile, and the files that `init` writes for it.
 
 `make_draft` makes the draft (agent, name, location, servers) from options, or by asking the user. It writes nothing, so
-leaving in the middle leaves nothing behind. `ProfileFiles` then writes the profile, the schema for editors and
-`.gitignore`, all of them or none.
+leaving in the middle leaves nothing behind. `ProfileFiles` then writes the profile, a pointer to the schema for editors
+and `.gitignore`, all of them or none.
 """
 
 import json
@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Literal
 
 import typer
 from msgspec import Struct
@@ -21,7 +22,6 @@ from msgspec import Struct
 from acp_launch.cli.credentials import CredentialStore
 from acp_launch.cli.edit import server
 from acp_launch.cli.import_servers import ImportedServers, import_servers
-from acp_launch.cli.importing import machine
 from acp_launch.cli.planning import here
 from acp_launch.console import init
 from acp_launch.console.ask.terminal import possible
@@ -31,11 +31,13 @@ from acp_launch.errors import UsageError
 from acp_launch.interop import files
 from acp_launch.interop.merge import refuse_escaping_link
 from acp_launch.interop.read import Finding, survey
+from acp_launch.interop.tools import this_machine
 from acp_launch.plan.adhoc import words
+from acp_launch.private import make_private, replace
 from acp_launch.profile.agents import AGENTS, PYTHON, KnownAgent
 from acp_launch.profile.discover import HOLDER, OVERLAY, SUFFIXES, Found, project_of, users
 from acp_launch.profile.load import read, shown
-from acp_launch.profile.scaffold import NAME, SCHEMA, NewServer, called, ignoring, own_agent
+from acp_launch.profile.scaffold import NAME, OVERLAYS, SCHEMA, NewServer, called, ignoring, own_agent
 from acp_launch.settings.model import Settings
 
 CANCELLED = 130  # exit code
@@ -50,6 +52,8 @@ class Options(Struct, frozen=True):
     servers: tuple[NewServer, ...]
     is_users: bool
     force: bool
+    sources: tuple[Finding, ...] | None = None  # to import from; None to ask
+    copies_schema: bool = False
 
 
 class Draft(Struct, frozen=True):
@@ -142,7 +146,7 @@ def _server(written: str) -> NewServer:
 
 
 def _given(options: Options) -> Draft:
-    agent = _agent(options.agent, is_users=options.is_users) if options.agent else None
+    agent = named_agent(options.agent, is_users=options.is_users) if options.agent else None
     name = options.name or (agent.name if agent else f"my-{called([options.extends])}")
     return Draft(name, options.is_users, agent, options.extends, options.servers)
 
@@ -152,14 +156,21 @@ def _asked(options: Options, settings: Settings, credentials: CredentialStore) -
     answer = init.agent(known, installed)
     places = [location(settings, "", is_users=is_users).file.parent for is_users in (False, True)]
     is_users = options.is_users or init.place(*places)
-    agent = _agent(answer, is_users=is_users)
+    agent = named_agent(answer, is_users=is_users)
     name = _name(options, agent, lambda name: _fault(settings, options, name, is_users=is_users))
     project = project_of(here())
-    found = [one for one in survey(machine(), project) if one.servers]
-    wanted = init.servers([(shown(one.file), one.servers) for one in found]) if found else []
-    chosen = tuple(found[index] for index in wanted)
+    chosen = options.sources
+    if chosen is None:
+        found = [one for one in survey(this_machine(), project) if one.servers]
+        chosen = chosen_sources(found, otherwise="none") if found else ()
     adoption = import_servers(chosen, project, credentials) if chosen else ImportedServers(())
     return Draft(name, is_users, agent, "", options.servers, chosen, adoption)
+
+
+def chosen_sources(found: Sequence[Finding], *, otherwise: Literal["all", "none"]) -> tuple[Finding, ...]:
+    """Ask which files to import; `otherwise` is the answer of an empty line."""
+    wanted = init.servers([(shown(one.file), one.servers) for one in found], otherwise)
+    return tuple(found[index] for index in wanted)
 
 
 def _name(options: Options, agent: KnownAgent, fault: Callable[[str], str]) -> str:
@@ -184,7 +195,7 @@ def _known() -> tuple[list[KnownAgent], list[str]]:
     return [AGENTS[name] for name in (*installed, *others)], installed
 
 
-def _agent(text: str, *, is_users: bool) -> KnownAgent:
+def named_agent(text: str, *, is_users: bool) -> KnownAgent:
     """Return the known agent of this name, or an agent started by this command line."""
     if text in AGENTS:
         return AGENTS[text]
@@ -202,25 +213,34 @@ def _program(program: str, *, is_users: bool) -> str:
     return relative if os.sep in relative else f".{os.sep}{relative}"
 
 
-# Writing a new profile, with the schema for editors and the .gitignore beside it.
+# Writing a new profile, with what editors need, and the .gitignore beside it.
+#
+# A profile of a project is on many machines, and the schema has no address on the web. So the profile names a file
+# beside it, which is not committed: a pointer to the schema in this user's state directory. `--schema` puts the schema
+# itself there, to be committed. The user's own profiles name the schema in the state directory.
 
-OURS = "acp-launch profile"  # the title of the schema
+BESIDE = f"./{SCHEMA}"
+OURS = "acp-launch profile"  # the title of the schema, and of a pointer to it
 
 
 class ProfileFiles:
-    """The files in the directory of a new profile. `is_shared` if the directory belongs to a repository."""
+    """The files in the directory of a new profile. `is_shared` if the directory belongs to a repository; `copies` if
+    the schema itself is wanted there."""
 
-    def __init__(self, directory: Path, *, is_shared: bool) -> None:
+    def __init__(self, directory: Path, installed: Path | None, *, is_shared: bool, copies: bool) -> None:
+        """`installed` is the schema in the user's state directory; None if it could not be written."""
         self._directory = directory
         self._is_shared = is_shared
         self._schema = directory / SCHEMA
+        self._installed = installed
+        self._copies = copies or _is_whole(self._schema)  # a copy that is there is kept up to date
 
     @property
     def schema(self) -> str:
-        """The schema's path as the profile writes it; empty if the schema cannot be written."""
-        if not self._is_ours():
-            return ""
-        return f"{self._directory.name}/{SCHEMA}" if self._is_shared else str(self._schema)
+        """The address of the schema as the profile writes it; empty if it cannot be written."""
+        if not (self._is_shared or self._copies):
+            return self._installed.as_uri() if self._installed else ""
+        return BESIDE if self._beside() else ""
 
     def write(self, file: Path, text: str) -> None:
         """Write the profile and the files beside it; on failure remove what was written.
@@ -243,25 +263,26 @@ class ProfileFiles:
 
     def _everything(self, file: Path, text: str) -> list[tuple[Path, str]]:
         """List the files and their contents. The profile comes last, so that it exists only with all the others."""
-        from acp_launch.profile.schema import text as schema
-
-        found = [(self._schema, schema())] if self.schema else []
+        found = [(self._schema, beside)] if self.schema == BESIDE and (beside := self._beside()) else []
         ignore = self._directory / ".gitignore"
         if self._is_shared and not _is_file_or_nothing(ignore):
             warn(f"{shown(ignore)} is not a regular file and stays as it is; add *.local.yaml to it")
         elif self._is_shared:
-            found.append((ignore, ignoring(_text(ignore))))
+            is_pointer = bool(found) and not self._copies
+            found.append((ignore, ignoring(_text(ignore), (*OVERLAYS, SCHEMA) if is_pointer else OVERLAYS)))
         return [*found, (file, text)]
 
+    def _beside(self) -> str:
+        """Return the text of the file beside the profile; empty if it cannot be written."""
+        from acp_launch.profile.schema import text as schema
+
+        if not self._is_ours():
+            return ""
+        return schema() if self._copies else _pointer(self._installed) if self._installed else ""
+
     def _is_ours(self) -> bool:
-        """Tell whether the schema may be written: it does not exist, or is an older one of ours."""
-        if not _is_file_or_nothing(self._schema):
-            return False
-        text = _text(self._schema)
-        try:
-            return text is None or json.loads(text).get("title") == OURS
-        except (ValueError, AttributeError, RecursionError):
-            return False
+        """Tell whether the schema may be written: it does not exist, or is an older one of ours, or a pointer."""
+        return _is_file_or_nothing(self._schema) and (not self._schema.exists() or _read(self._schema) is not None)
 
     def _take_back(self, made: list[Path], *, is_new: bool) -> None:
         for path in made:
@@ -269,6 +290,39 @@ class ProfileFiles:
         if is_new:
             with suppress(OSError):  # another program has put a file there meanwhile
                 self._directory.rmdir()
+
+
+def installed_schema(state: Path) -> Path | None:
+    """Write the schema into the state directory, if it is not there; None if that is impossible."""
+    from acp_launch.profile.schema import text as schema
+
+    file = state / SCHEMA
+    try:
+        make_private(state)
+        if not file.is_file() or file.read_text(encoding="utf-8") != schema():
+            replace(file, schema().encode())
+    except (OSError, ValueError):
+        return None
+    return file
+
+
+def _is_whole(schema: Path) -> bool:
+    """Whether this is a schema of ours, and not a pointer to one."""
+    found = _read(schema) if _is_file_or_nothing(schema) else None
+    return found is not None and "$ref" not in found
+
+
+def _read(schema: Path) -> dict[str, Any] | None:
+    """Read a schema, or a pointer to one; None if it is not ours."""
+    try:
+        found = json.loads(_text(schema) or "")
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and found.get("title") == OURS else None
+
+
+def _pointer(schema: Path) -> str:
+    return json.dumps({"title": OURS, "$ref": schema.as_uri()}) + "\n"
 
 
 def _is_file_or_nothing(path: Path) -> bool:

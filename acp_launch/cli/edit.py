@@ -1,7 +1,9 @@
 """
-The verbs `profile add-server`, `profile set` and `profile remove`, each of which makes one change in a profile's file.
+The verb `edit`, and `profile add-server`, `profile set` and `profile remove`, each of which makes one change in a
+profile's file.
 
-Everything else in the file stays as it is, comments included. A change that would make the profile wrong is refused.
+With these everything else in the file stays as it is, comments included, and a change that would make the profile wrong
+is refused. `edit` opens the file in the user's editor.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from acp_launch.errors import ProblemsError, ProfileError, UsageError
-from acp_launch.problem import ours
+from acp_launch.problem import errors, ours
 
 if TYPE_CHECKING:
     from acp_launch.problem import KeyPath
@@ -27,6 +29,26 @@ Key = Annotated[
 Pairs = Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable; repeatable.")]
 Headers = Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="A header; repeatable.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would change without changing it.")]
+
+
+def edit(profile: Name) -> None:
+    """Edit a profile's file in $VISUAL or $EDITOR. It is checked when you save it."""
+    from acp_launch.cli.correct import corrected
+    from acp_launch.interop import files
+    from acp_launch.profile.edit import Revision, problems
+    from acp_launch.profile.load import read
+
+    found = editable(profile)
+    before, unreadable = read(found.file)
+    if before is None:
+        raise ProfileError(unreadable)
+    text = corrected(found.file, before, lambda text: problems(found, text), may_save=True)
+    if text is None:
+        return
+    was_trusted = _is_trusted(found)
+    files.put(found.file, text, instead_of=before)
+    remaining = len(errors(problems(found, text)))
+    _remarks(profile, Revision(found, before, text, (), remaining), was_trusted=was_trusted)
 
 
 @app.command("add-server")
@@ -58,7 +80,7 @@ def set_(
     dry_run: DryRun = False,
 ) -> None:
     """Set one value, or add it if it is missing."""
-    from acp_launch.profile.edit import put
+    from acp_launch.profile.edit import meant, put
 
     path, given = _path(key), meant(value)
     _change(profile, path, lambda text: put(text, path, given), dry_run=dry_run)
@@ -96,24 +118,6 @@ def server(
     return {**({"type": kind} if kind else {}), "command": command[0], **args, **_env(env)}
 
 
-def meant(value: str) -> object:
-    """Read a value from the command line: YAML if it begins with a bracket, brace or quote, else one scalar.
-
-    Raises:
-        UsageError: the value is not valid YAML.
-    """
-    from acp_launch.document.nodes import scalar
-    from acp_launch.document.yaml import parse
-
-    if not value or value[0] not in "[{\"'":
-        return scalar(value) if value else ""
-    document, problems = parse(f"value: {value}", "")
-    if document is None or problems or document.root.keys() != {"value"}:
-        what = f": {problems[0].message}" if problems else ""
-        raise UsageError(f"cannot read VALUE{what}", fix="""quote text that begins like this: '"[a"'""")
-    return document.root["value"]
-
-
 def _env(env: dict[str, str]) -> dict[str, Any]:
     return {"env": env} if env else {}
 
@@ -121,7 +125,8 @@ def _env(env: dict[str, str]) -> dict[str, Any]:
 def _pairs(written: Sequence[str] | None, option: str) -> dict[str, str]:
     pairs = [pair.partition("=") for pair in written or ()]
     if not all(name and equals for name, equals, _ in pairs):  # the text is not repeated: it may be a token
-        raise UsageError(f"{option} takes NAME=VALUE", fix=f"{option} 'TOKEN=${{secret:NAME}}'")
+        example = "Authorization=Bearer ${secret:NAME}" if option == "--header" else "TOKEN=${secret:NAME}"
+        raise UsageError(f"{option} takes NAME=VALUE", fix=f"{option} '{example}'")
     return {name: value for name, _, value in pairs}
 
 

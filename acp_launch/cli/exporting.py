@@ -1,6 +1,5 @@
 """The verb `export`: prints a profile's servers and agent for another tool, or writes them to the tool's file."""
 
-import asyncio
 import os
 import sys
 from pathlib import Path
@@ -9,8 +8,8 @@ from msgspec import Struct
 
 from acp_launch.cli.planning import here, loaded_profile, require, resolved_from
 from acp_launch.console import stdout
-from acp_launch.console.ask.terminal import possible
-from acp_launch.console.interop import agreed, listed, note, show_change, warn
+from acp_launch.console.ask.terminal import agreed, possible
+from acp_launch.console.interop import listed, note, show_change, warn
 from acp_launch.errors import UsageError
 from acp_launch.interop import files, write
 from acp_launch.interop.drafts import collect_drafts
@@ -110,7 +109,7 @@ def _agree(request: ExportRequest) -> None:
         return
     if not possible():
         raise UsageError("there is no terminal to ask on; nothing was written", fix="--yes writes it")
-    if not asyncio.run(agreed("Change it?", "Yes", "No")):
+    if not agreed("Change it?"):
         raise UsageError("nothing was written")
 
 

@@ -15,13 +15,18 @@ Topic = Annotated[
 ]
 
 
-def help_(topic: Topic = None) -> None:
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+
+
+def help_(topic: Topic = None, as_json: Json = False) -> None:
     """Show the documentation: the topics, a page, or where a word occurs."""
     from acp_launch.cli.manual import page, search, topics
 
     words = " ".join(topic or []).split()
     name = " ".join(words).casefold()
-    if not words:
+    if as_json:
+        _put_json(name, words)
+    elif not words:
         _show_topics()
     elif name in topics():
         _show(_drawn(page(name)))
@@ -30,6 +35,20 @@ def help_(topic: Topic = None) -> None:
         _note(f"acp-launch help TOPIC shows a page{_options(name)}")
     else:
         raise _nothing(name)
+
+
+def _put_json(name: str, words: list[str]) -> None:
+    import json
+
+    from acp_launch.cli.manual import about, page, search, topics
+
+    if not words:
+        answer: dict[str, object] = {"topics": [{"topic": topic, "about": about(topic)} for topic in topics()]}
+    elif name in topics():
+        answer = {"topic": name, "text": page(name)}
+    else:
+        answer = {"matches": [match._asdict() for match in search(words)]}
+    _put(f"{json.dumps(answer)}\n")
 
 
 def _show_topics() -> None:
@@ -67,7 +86,7 @@ def _drawn(text: str) -> str:
     from rich.console import Console
     from rich.segment import Segment, Segments
 
-    from acp_launch.console.draw.markdown import PARSER, Typesetter
+    from acp_launch.console.draw.markdown import Typesetter, parser
 
     is_terminal = _is_terminal()
     screen = Console(
@@ -76,7 +95,7 @@ def _drawn(text: str) -> str:
         force_terminal=is_terminal,
         color_system="auto" if is_terminal else None,
     )
-    lines = Typesetter(screen, coloured=is_terminal).lines(PARSER.parse(text), screen.width)
+    lines = Typesetter(screen, coloured=is_terminal).lines(parser().parse(text), screen.width)
     with screen.capture() as drawn:
         screen.print(Segments(segment for line in lines for segment in (*line, Segment.line())))
     return "".join(f"{line.rstrip()}\n" for line in drawn.get().splitlines())

@@ -30,7 +30,7 @@ def import_servers(found: Sequence[Finding], project: Path, credentials: Credent
 
     Raises:
         LaunchError: the store cannot be read.
-        Dismissed: the user left without an answer.
+        InputEnded: the user left without an answer.
     """
     incoming = collect_drafts([(one.tool, one.source.root) for one in found if one.source], str(project))
     redactor.register(*(token.secret for token in incoming.tokens if token.secret is not None))
@@ -41,7 +41,7 @@ def import_servers(found: Sequence[Finding], project: Path, credentials: Credent
     steps = merge.steps({}, [one for one in drafts if not one.unfit], names)
     interop.tell_of_drafts(drafts, steps, forced=False)
     interop.tell_of_servers(steps)
-    if steps and init.choice("Import them", ("yes", "no")) == "no":
+    if steps and not init.agreed("Import them?"):
         return ImportedServers(())
     tokens = [(names[index], incoming.tokens[index]) for index in needed]
     entries = tuple(NewServer(step.name, step.entry, step.comments) for step in steps)
@@ -68,4 +68,4 @@ def store_credentials(servers: ImportedServers, found: Sequence[Finding], creden
 
 def _are_kept(tokens: Sequence[tuple[str, Token]], credentials: CredentialStore) -> bool:
     interop.tell_of_tokens(tokens)
-    return init.choice(f"Store them in the {credentials.label}", ("yes", "no")) == "yes"
+    return init.agreed(f"Store them in the {credentials.label}?")

@@ -4,38 +4,38 @@ The verb `import`: servers and agents of other tools become part of a profile.
 The order is: read, draft, show the change, ask, store the secrets, write the profile. In this order nothing is lost.
 """
 
-import asyncio
-import os
 import shlex
-import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_launch.cli.credentials import CredentialStore
+from acp_launch.cli.drafting import ProfileFiles, installed_schema, named_agent
 from acp_launch.cli.planning import here
 from acp_launch.console import interop
-from acp_launch.console.ask.terminal import possible
-from acp_launch.console.interop import agreed, listed, note, show_change, show_findings
+from acp_launch.console.ask.terminal import agreed, possible
+from acp_launch.console.interop import listed, note, show_change, show_findings
 from acp_launch.errors import UsageError
 from acp_launch.interop import files, merge
 from acp_launch.interop.drafts import Draft, DraftSet, Spot, Token, collect_drafts, holes, used_secrets
 from acp_launch.interop.merge import Step, Target, target
 from acp_launch.interop.read import survey
-from acp_launch.interop.tools import Host, Source, Tool, at_home, read, sources
-from acp_launch.problem import ours
-from acp_launch.profile.discover import HOLDER, project_of
+from acp_launch.interop.tools import Source, Tool, at_home, read, sources, this_machine
+from acp_launch.profile.discover import HOLDER, discover, project_of
 from acp_launch.profile.load import shown
+from acp_launch.profile.scaffold import without_servers
 from acp_launch.secret.redact import redactor
 from acp_launch.settings.load import load
+from acp_launch.settings.model import Settings
 
 
 class ImportRequest(Struct, frozen=True):
-    """The options of `import`; `called` is the name for the one server that is imported."""
+    """The options of `import`; `called` names the one server that is imported, `agent` the agent of a new profile."""
 
     only: tuple[str, ...]
     called: str
+    agent: str
     dry_run: bool
     yes: bool
     force: bool
@@ -58,14 +58,10 @@ class ImportPlan(Struct, frozen=True):
         return tuple((self.names[index], self.incoming.tokens[index]) for index in needed)
 
 
-def machine() -> Host:
-    return Host(Path.home(), os.environ, sys.platform)
-
-
 def list_(*, as_json: bool) -> None:
     """List the sources of an import on this machine."""
-    found = list(survey(machine(), project_of(here())))
-    show_findings(found, as_json=as_json)
+    found = list(survey(this_machine(), project_of(here())))
+    show_findings(found, as_json=as_json, is_first=not own_profiles())
     if not found and not as_json:
         note("no configuration of another tool was found; to import a file: acp-launch import FILE --into PROFILE")
 
@@ -76,29 +72,70 @@ def find_sources(source: str, tool: Tool | None) -> tuple[Source, ...]:
     Raises:
         LaunchError: it is neither a tool nor a file, or the file is not valid.
     """
-    return (read(here() / at_home(source), tool),) if tool else sources(source, machine(), project_of(here()), here())
+    return (
+        (read(here() / at_home(source), tool),) if tool else sources(source, this_machine(), project_of(here()), here())
+    )
 
 
-def import_source(source: str, into: str, tool: Tool | None, request: ImportRequest) -> None:
-    """Import `source` into the profile `into`.
+def import_source(
+    source: str, into: str, tool: Tool | None, request: ImportRequest, credentials: CredentialStore | None = None
+) -> None:
+    """Import `source` into the profile `into`; `credentials` is the store if the caller has opened it already.
 
     Raises:
         LaunchError: the source, the profile or the store is not usable; nothing was written.
     """
     settings, files_found = load(), find_sources(source, tool)
-    goal = target(into, settings, start=here())
-    _Import(files_found, project_of(here()), goal, CredentialStore(settings), request).run()
+    goal, new_files = target(into, settings, start=here()), None
+    if request.agent:
+        new_files = _new_files(goal, settings)
+        goal = _with_agent(goal, request.agent, new_files)
+    _Import(files_found, goal, credentials or CredentialStore(settings), request, new_files).run()
+
+
+def own_profiles() -> list[str]:
+    """Name the profiles of the project and of the user, which an import can write to."""
+    found = discover(start=here(), settings=load())
+    return [one.name for one in found if one.origin in ("project", "user") and not one.shadowed_by]
+
+
+def _new_files(goal: Target, settings: Settings) -> ProfileFiles:
+    """Return the files beside a new profile; a profile at a path of its own has none.
+
+    Raises:
+        UsageError: the profile exists.
+    """
+    if goal.text is not None:
+        what = f"{shown(goal.file)} exists, and keeps its agent"
+        raise UsageError(what, fix="leave --agent out, or choose another name for a new profile")
+    is_shared = goal.file.parent.name == HOLDER
+    return ProfileFiles(
+        goal.file.parent, installed_schema(settings.state) if is_shared else None, is_shared=is_shared, copies=False
+    )
+
+
+def _with_agent(goal: Target, agent: str, new_files: ProfileFiles) -> Target:
+    """Let a new profile begin with a known agent, or with one of this command line."""
+    known = named_agent(agent, is_users=False)
+    start = without_servers(known, schema=new_files.schema)
+    return replace(goal, root={"agent": {"command": known.command}}, start=start)
 
 
 class _Import:
     def __init__(
-        self, found: Sequence[Source], project: Path, goal: Target, credentials: CredentialStore, request: ImportRequest
+        self,
+        found: Sequence[Source],
+        goal: Target,
+        credentials: CredentialStore,
+        request: ImportRequest,
+        new_files: ProfileFiles | None,
     ) -> None:
         self._found = found
-        self._project = project
+        self._project = project_of(here())
         self._goal = goal
         self._credentials = credentials
         self._request = request
+        self._new_files = new_files
 
     def run(self) -> None:
         can_write = not self._request.dry_run and (self._request.yes or possible())
@@ -125,7 +162,10 @@ class _Import:
         wanted = [(name, token.secret) for name, token in plan.tokens if token.spot not in declined]
         kept = [(name, secret) for name, secret in wanted if secret is not None]
         self._credentials.store(kept)
-        files.put(self._goal.file, plan.text, instead_of=self._goal.text)
+        if self._new_files is None:
+            files.put(self._goal.file, plan.text, instead_of=self._goal.text)
+        else:
+            self._new_files.write(self._goal.file, plan.text)
         if kept:
             interop.tell_of_kept([name for name, _ in kept], self._credentials.label, [one.file for one in self._found])
         interop.tell_of_missing([pair for pair in plan.tokens if pair[0] not in dict(kept)])
@@ -137,13 +177,11 @@ class _Import:
         Raises:
             UsageError: the user does not want the profile changed.
         """
-        if not asyncio.run(agreed("Change it?", "Yes", "No")):
+        if not agreed("Change it?"):
             raise UsageError("nothing was written")
         valued = [(name, token) for name, token in plan.tokens if token.secret is not None]
         return {
-            token.spot
-            for name, token in valued
-            if not asyncio.run(agreed(*interop.question(name, token, self._credentials.label)))
+            token.spot for name, token in valued if not agreed(*interop.question(name, token, self._credentials.label))
         }
 
     def _plan(self, *, ask_store: bool, spared: Iterable[Spot] = ()) -> ImportPlan:
@@ -161,7 +199,7 @@ class _Import:
         needed = {index for one in drafted for index in holes(one.shape)}
         names = self._credentials.names(incoming, needed, others) if ask_store else incoming.names(others)
         taken = merge.steps(self._goal.root, drafted, names, self._request.called)
-        text = merge.applied(merge.EMPTY if self._goal.text is None else self._goal.text, taken)
+        text = merge.applied(self._goal.start if self._goal.text is None else self._goal.text, taken)
         return ImportPlan(incoming, drafts, steps, taken, tuple(names), text)
 
     def _chosen(self, incoming: DraftSet) -> tuple[Draft, ...]:
@@ -189,10 +227,7 @@ class _Import:
         what = f"{shown(self._goal.file)} does not exist yet, and the source has no agent for it"
         if agents:
             return UsageError(what, fix=f"name the agent, and the servers you want: --only {listed(agents)}")
-        name, is_named = self._goal.file.stem, self._goal.file.parent.name == HOLDER
-        return UsageError(
-            what, fix=f"create it first: {ours('init', name)}{'' if is_named else f', and --into {name}'}"
-        )
+        return UsageError(what, fix="name the agent of the new profile: --agent claude")
 
     def _only_agents(self, drafts: Sequence[Draft]) -> UsageError | None:
         """Explain that the source has only agents. A profile has one agent, which is not replaced without --force."""

@@ -1,5 +1,5 @@
 """
-The verb `init`: creates a profile, with a schema for editors and a .gitignore for personal overlays.
+The verb `init`: creates a profile, with a pointer to the schema for editors and a .gitignore for personal overlays.
 
 It asks on a terminal; without one it takes the options. It decides everything before it writes anything, and removes
 what it wrote if the rest cannot be written.
@@ -14,7 +14,7 @@ from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     from acp_launch.cli.credentials import CredentialStore
-    from acp_launch.cli.drafting import Draft
+    from acp_launch.cli.drafting import Draft, Options
     from acp_launch.profile.discover import Found
     from acp_launch.settings.model import Settings
 
@@ -37,20 +37,37 @@ def init(
         bool, typer.Option("--user", help="Create it in your own configuration, not in the project.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing profile of that name.")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Copy the schema for editors into the project, to be committed.")
+    ] = False,
 ) -> None:
     """Create a profile. Asks on a terminal, unless --agent or --extends is given."""
+    from acp_launch.cli.drafting import Options, servers
+
+    create(Options(name or "", agent or "", extends or "", servers(server or ()), user, force, copies_schema=schema))
+
+
+def create(options: "Options", credentials: "CredentialStore | None" = None) -> str:
+    """Make a draft from the options, or by questions; write it, and return its name.
+
+    `credentials` is the store for imported credentials if the caller has opened it already.
+
+    Raises:
+        LaunchError: the profile exists, would be wrong, or cannot be written.
+        Exit: the user left without an answer.
+    """
     from acp_launch.cli.credentials import CredentialStore
-    from acp_launch.cli.drafting import Options, location, make_draft, servers
+    from acp_launch.cli.drafting import location, make_draft
     from acp_launch.settings.load import load
 
     settings = load()
-    credentials = CredentialStore(settings)
-    options = Options(name or "", agent or "", extends or "", servers(server or ()), user, force)
+    credentials = credentials or CredentialStore(settings)
     draft = make_draft(options, settings, credentials)
     found = location(settings, draft.name, is_users=draft.is_users)
-    _require(found, draft, settings, force=force)
-    _write(found, draft, credentials)
+    _require(found, draft, settings, force=options.force)
+    _write(found, draft, credentials, settings, copies=options.copies_schema)
     _finish(found, draft, settings)
+    return draft.name
 
 
 def _require(found: "Found", draft: "Draft", settings: "Settings", *, force: bool) -> None:
@@ -74,19 +91,23 @@ def _require(found: "Found", draft: "Draft", settings: "Settings", *, force: boo
         find(draft.extends, start=found.project, settings=settings)
 
 
-def _write(found: "Found", draft: "Draft", credentials: "CredentialStore") -> None:
+def _write(
+    found: "Found", draft: "Draft", credentials: "CredentialStore", settings: "Settings", *, copies: bool
+) -> None:
     """Write the profile and the files beside it, all or none.
 
     Raises:
         LaunchError: the profile would be wrong, or cannot be written.
     """
-    from acp_launch.cli.drafting import ProfileFiles
+    from acp_launch.cli.drafting import ProfileFiles, installed_schema
     from acp_launch.cli.import_servers import store_credentials
     from acp_launch.console import problems
     from acp_launch.profile.edit import judged
     from acp_launch.profile.scaffold import beginning, extending
 
-    new_files = ProfileFiles(found.file.parent, is_shared=not draft.is_users)
+    new_files = ProfileFiles(
+        found.file.parent, installed_schema(settings.state), is_shared=not draft.is_users, copies=copies
+    )
     servers = (*draft.servers, *draft.imported.servers)
     if draft.agent:
         text = beginning(draft.agent, servers, schema=new_files.schema)

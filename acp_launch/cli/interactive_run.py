@@ -1,34 +1,34 @@
 """`run` without a prompt: the interactive session."""
 
-import asyncio
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from acp_launch.cli.planning import checked_name, here
-from acp_launch.cli.session_needs import session_needs, wished
-from acp_launch.cli.start import launched
+from acp_launch.cli.start import Launched, RunContext, launched
 from acp_launch.plan.model import LaunchPlan
+from acp_launch.problem import ours
 from acp_launch.session.hold import hold
+from acp_launch.session.store import is_fresh
 
 if TYPE_CHECKING:
-    from acp_launch.cli.run_request import RunContext, RunRequest
-    from acp_launch.process.guard import Guard
-    from acp_launch.process.spawn import Spawned
-    from acp_launch.process.supervisor import Program
+    from acp_launch.cli.run_request import RunRequest
+    from acp_launch.process.program import LocalProgram
     from acp_launch.process.tree import Exit
 
 
-def run_interactive(request: "RunRequest", plan: LaunchPlan, kept: "RunContext", held: ExitStack) -> int:
+def run_interactive(request: "RunRequest", plan: LaunchPlan, kept: RunContext, held: ExitStack) -> int:
     """Run an interactive session and return the exit code; `held` holds the first session."""
-    with launched(kept.settings, plan, kept.secrets) as (guard, plan, spawned):
-        return asyncio.run(_run(request, plan, kept, held, guard, spawned))
+    with launched(kept.settings, plan, kept.secrets, request.trace) as started:
+        import asyncio  # while the agent starts
+
+        return asyncio.run(_run(request, kept, held, started))
 
 
-async def _run(
-    request: "RunRequest", plan: LaunchPlan, kept: "RunContext", held: ExitStack, guard: "Guard", spawned: "Spawned"
-) -> int:
+async def _run(request: "RunRequest", kept: RunContext, held: ExitStack, started: Launched) -> int:
+    guard, plan, spawned, trace = started
+    from acp_launch.cli.session_needs import session_needs, wished
     from acp_launch.console.stillclock import StillClock, UntimedPerson
     from acp_launch.console.stream.redacted import RedactedOutput
     from acp_launch.interactive.output import session_output
@@ -36,12 +36,14 @@ async def _run(
     from acp_launch.interactive.state import HeldSessions
     from acp_launch.interactive.which import choose_front
 
-    shown = choose_front(kept.settings.state / "history" / _history_name(plan))
+    history = kept.settings.state / "history" / _history_name(plan)
+    shown = choose_front(history, kept.settings.attention, profile=plan.profile)
     clock = StillClock()
-    output = session_output(shown.canvas, clock)
+    roots = (plan.cwd, *plan.additional_directories)
+    output = session_output(shown.canvas, clock, roots, has_links=not request.plain)
     held_sessions = HeldSessions(kept.registry, plan, partial(_holding, plan, kept), check=checked_name)
 
-    async def in_front(program: "Program") -> "Exit":
+    async def in_front(program: "LocalProgram") -> "Exit":
         from acp_launch.process.foreground import foreground
 
         async with shown.suspended():
@@ -49,7 +51,7 @@ async def _run(
 
     observer = RedactedOutput(output)
     with session_needs(
-        request, plan, kept, guard, UntimedPerson(shown.person, clock), observer.note, in_front
+        request, plan, kept, guard, UntimedPerson(shown.person, clock), observer.note, in_front, trace=trace
     ) as needs:
         setup = SessionSetup(
             needs=needs,
@@ -62,12 +64,21 @@ async def _run(
             wishes=wished(plan, request.sets),
             blocks=partial(_blocks, plan),
             here=here(),
+            resume=partial(_resuming, request, plan),
+            seen=kept.settings.state / "interactive",
         )
         return await run_session(plan, setup, spawned)
 
 
-def _holding(plan: LaunchPlan, kept: "RunContext", name: str) -> AbstractContextManager[None]:
+def _holding(plan: LaunchPlan, kept: RunContext, name: str) -> AbstractContextManager[None]:
     return hold(kept.settings.state, (str(plan.project), plan.profile, name))
+
+
+def _resuming(request: "RunRequest", plan: LaunchPlan, name: str) -> str:
+    """Return the command that comes back to the session `name`, as the user can type it here."""
+    command = ("--agent", request.agent) if request.agent is not None else (plan.called or plan.profile,)
+    cwd = ("--cwd", str(request.cwd)) if request.cwd is not None else ()
+    return ours("run", *command, *cwd, *(("--continue",) if is_fresh(name) else ("--session", name)))
 
 
 def _history_name(plan: LaunchPlan) -> str:

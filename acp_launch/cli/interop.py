@@ -32,26 +32,48 @@ def import_(
         str | None, typer.Option("--as", metavar="NAME", help="The name for the imported server.")
     ] = None,
     origin: From = None,
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", "-a", metavar="NAME|COMMAND", help="The agent of a new profile, as for init."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change without changing it.")] = False,
     yes: Yes = False,
     force: Annotated[bool, typer.Option("--force", help="Replace servers of the same name.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Import MCP servers and agents from other tools. Without SOURCE, list those on this machine."""
-    from acp_launch.cli.importing import ImportRequest, find_sources, import_source, list_
+    """Import MCP servers and agents from other tools. Without SOURCE, list those on this machine; a terminal asks."""
+    from acp_launch.cli.importing import ImportRequest, find_sources, import_source
 
     if source is None:
         if into is not None:
             raise UsageError("no source is given", fix="acp-launch import lists the sources on this machine")
-        list_(as_json=as_json)
+        _from_the_list(as_json=as_json)
         return
     tool = _tool(origin) if origin else None
     if into is None:
         find_sources(source, tool)  # a mistake in the source is reported first, as no profile would mend it
         whose = ("--from", origin) if origin else ()
         raise UsageError("no profile is given to import into", fix=ours("import", source, *whose, "--into", "PROFILE"))
-    request = ImportRequest(tuple(only or ()), as_name or "", dry_run=dry_run, yes=yes, force=force)
+    request = ImportRequest(tuple(only or ()), as_name or "", agent or "", dry_run=dry_run, yes=yes, force=force)
     import_source(source, into, tool, request)
+
+
+def _from_the_list(*, as_json: bool) -> None:
+    """List the sources; on a terminal import what the user picks, and offer to run the profile."""
+    from acp_launch.console.ask.terminal import possible
+
+    if as_json or not possible():
+        from acp_launch.cli.importing import list_
+
+        list_(as_json=as_json)
+        return
+    from acp_launch.cli.onboarding import imported_profile
+    from acp_launch.cli.planning import agrees
+    from acp_launch.cli.run import Run
+
+    name = imported_profile()
+    if name and agrees(f"Run {name} now?"):
+        raise typer.Exit(Run((name,)).carry_out())
 
 
 def export(

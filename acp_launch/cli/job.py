@@ -1,5 +1,6 @@
 """One `run`, from its request to its exit code. Nothing starts before all possible checks have passed."""
 
+import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,9 +9,9 @@ from msgspec.structs import replace
 
 from acp_launch import leave
 from acp_launch.cli import run_request as prompts
-from acp_launch.cli.run_request import RunContext, RunRequest
+from acp_launch.cli.run_request import RunRequest
 from acp_launch.cli.screen import Screen
-from acp_launch.cli.start import launched
+from acp_launch.cli.start import RunContext, launched
 from acp_launch.errors import LaunchError, Stopped, UsageError
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.settings.load import load
@@ -29,7 +30,9 @@ ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # docs/scripting.md
 
 def carry_out(request: RunRequest) -> int:
     """Carry out the request and return the exit code."""
-    screen = Screen(request.output)
+    if request.plain:
+        os.environ["NO_COLOR"] = "1"  # known to everything that draws, also in the programs we start
+    screen = Screen(request.output, has_links=not request.plain)
     try:
         return _carried_out(request, screen)
     except LaunchError as error:
@@ -50,6 +53,10 @@ def _carried_out(request: RunRequest, screen: Screen) -> int:
     require_descriptors()
     start_guards()
     settings = load()
+    if request.agent is None and (request.latest or not request.words):
+        from acp_launch.cli.choice import completed
+
+        request = completed(request, settings)
     profile, words = _profile_and_words(request)
     if is_interactive := prompts.is_left_open(words, request.file) and request.output == "text":
         require_nothing_one_shot(request)
@@ -90,10 +97,6 @@ def _profile_and_words(request: RunRequest) -> tuple[str, tuple[str, ...]]:
     """Split the words into the profile's name and the prompt; with `--agent` all words belong to the prompt."""
     if request.agent is not None:
         return "", request.words
-    if not request.words:
-        raise UsageError(
-            "no profile is given", fix="acp-launch run PROFILE PROMPT…; acp-launch list shows the profiles"
-        )
     return request.words[0], request.words[1:]
 
 
@@ -139,7 +142,8 @@ def session_of(
 
 def _turn(request: RunRequest, plan: LaunchPlan, text: str, screen: Screen, kept: RunContext) -> int:
     """Start the agent, then import the modules that talk to it, so that both overlap; run the turn."""
-    with launched(kept.settings, plan, kept.secrets) as (guard, plan, spawned):
+    screen.roots = (plan.cwd, *plan.additional_directories)
+    with launched(kept.settings, plan, kept.secrets, request.trace) as (guard, plan, spawned, trace):
         import asyncio
 
         from acp_launch.cli.session_needs import session_needs, session_request
@@ -153,7 +157,7 @@ def _turn(request: RunRequest, plan: LaunchPlan, text: str, screen: Screen, kept
             timeout=request.timeout,
             over=lambda end: keeper.ended(end.title),
         )
-        with session_needs(request, plan, kept, guard, screen.person(), screen.observer.note) as needs:
+        with session_needs(request, plan, kept, guard, screen.person(), screen.observer.note, trace=trace) as needs:
             return exit_code(asyncio.run(run_prompt(plan, needs, prompt, spawned, screen.observer)))
 
 

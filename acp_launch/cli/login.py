@@ -2,10 +2,12 @@
 
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from acp_launch.cli.trace import TraceFile
 from acp_launch.errors import AuthRequired, UsageError
 from acp_launch.problem import ours
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from acp_launch.console.ask.terminal import AgentStderr
     from acp_launch.launch.loop import Interrupts
     from acp_launch.launch.run import LogIn
-    from acp_launch.process.supervisor import Program
+    from acp_launch.process.program import LocalProgram
     from acp_launch.process.tree import Exit
     from acp_launch.session.connection import Connection
     from acp_launch.session.login import InFront, LoginContext
@@ -32,6 +34,7 @@ def login(
     list_: Annotated[bool, typer.Option("--list", help="Show the login methods and do not log in.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --list, print JSON on stdout.")] = False,
     trust: Trust = False,
+    trace: TraceFile = None,
 ) -> None:
     """Log in to a profile's agent."""
     if list_ and method is not None:
@@ -40,16 +43,16 @@ def login(
         raise UsageError("--json needs --list")
     settings, planned = _planned(profile, trust=trust)
     if list_:
-        _list(settings, planned, as_json=as_json)
+        _list(settings, planned, as_json=as_json, trace=trace)
         return
     from acp_launch.console.stderr import harmless, say
 
-    agent, used = _logged_in(settings, planned, method)
+    agent, used = _logged_in(settings, planned, method, trace)
     say(harmless(f'acp-launch: logged in to {agent} with "{used}"', keep=""))
     say(harmless(f"    to use it: {ours('run', planned[0].called)}", keep=""))
 
 
-def logout(profile: Profile, trust: Trust = False) -> None:
+def logout(profile: Profile, trust: Trust = False, trace: TraceFile = None) -> None:
     """Log out of a profile's agent, if it supports that."""
     from acp_launch.console.stderr import harmless, say
     from acp_launch.session.login import log_out, name_of
@@ -60,7 +63,7 @@ def logout(profile: Profile, trust: Trust = False) -> None:
     async def story(connection: "Connection") -> tuple[str, bool]:
         return name_of(connection), await log_out(connection, limit=limit)
 
-    agent, was_in = _asked(settings, planned, "logout", story)
+    agent, was_in = _asked(settings, planned, "logout", story, trace)
     say(harmless(f"acp-launch: logged out of {agent}" if was_in else f"acp-launch: {agent} was not logged in", keep=""))
 
 
@@ -90,7 +93,7 @@ def logging_in(
     return logged_in
 
 
-def _list(settings: "Settings", planned: "Planned", *, as_json: bool) -> None:
+def _list(settings: "Settings", planned: "Planned", *, as_json: bool, trace: Path | None) -> None:
     from acp_launch.console import stdout
     from acp_launch.console.ask import logins
     from acp_launch.console.stderr import DIM, harmless, say
@@ -101,7 +104,7 @@ def _list(settings: "Settings", planned: "Planned", *, as_json: bool) -> None:
     async def story(connection: "Connection") -> tuple[str, tuple[AuthMethod, ...]]:
         return name_of(connection), connection.agent.auth_methods
 
-    agent, methods = _asked(settings, planned, "login", story)
+    agent, methods = _asked(settings, planned, "login", story, trace)
     if as_json:
         stdout.put_json(logins.as_json(agent, methods))
     elif methods:
@@ -122,15 +125,21 @@ def _planned(profile: str, *, trust: bool) -> "tuple[Settings, Planned]":
     return settings, agent_plan(profile, settings, cwd=None, trust=trust)
 
 
-def _asked(settings: "Settings", planned: "Planned", verb: str, story: "Callable[[Connection], Awaitable[T]]") -> T:
+def _asked(
+    settings: "Settings",
+    planned: "Planned",
+    verb: str,
+    story: "Callable[[Connection], Awaitable[T]]",
+    trace: Path | None,
+) -> T:
     from acp_launch.cli.start import with_agent
     from acp_launch.process.foreground import available
     from acp_launch.protocol.acp import Offers
 
-    return with_agent(planned, settings, verb, story, Offers(terminal_login=available()))  # C-25
+    return with_agent(planned, settings, verb, story, Offers(terminal_login=available()), trace)  # C-25
 
 
-def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None) -> tuple[str, str]:
+def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None, trace: Path | None) -> tuple[str, str]:
     """Log in; return the names of agent and method. The agent is stopped while a program uses the terminal."""
     from contextlib import nullcontext
 
@@ -144,7 +153,7 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None) -> 
     from acp_launch.session.login import StartedLogin, begin, name_of, run_on_terminal
 
     plan, secrets = planned
-    with verb_processes(settings, plan, "login") as processes:
+    with verb_processes(settings, plan, "login", trace) as processes:
         spawned = processes.agent(plan, secrets)
         aloud = AgentStderr(processes.log, sys.stderr)
         needs = processes.needs(secrets, Offers(terminal_login=available()), aloud)  # C-25
@@ -196,7 +205,7 @@ def _in_front(person: "Person | None") -> "InFront":
 
     from acp_launch.process.foreground import foreground
 
-    async def run(program: "Program") -> "Exit":
+    async def run(program: "LocalProgram") -> "Exit":
         async with person.floor() if person else nullcontext():
             return await foreground(program)
 

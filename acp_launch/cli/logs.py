@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from acp_launch.errors import UsageError
-from acp_launch.problem import did_you_mean
+from acp_launch.problem import did_you_mean, ours
 
 if TYPE_CHECKING:
     from acp_launch.console.logs import LogWatch
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 LOOK = 0.25  # seconds between two checks for new lines
 
 Profile = Annotated[
-    str | None, typer.Argument(metavar="[PROFILE]", help="The profile; by default that of the latest launch.")
+    str | None,
+    typer.Argument(metavar="[PROFILE]", help="The profile; by default this project's latest launch."),
 ]
 Server = Annotated[str | None, typer.Argument(metavar="[SERVER]", help="Only the log of this server; or agent.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines, of newer launches too.")]
@@ -31,7 +32,9 @@ def logs(
 ) -> None:
     """Show the stderr of the agent and the MCP servers of the latest launch."""
     from acp_launch import leave
+    from acp_launch.cli.planning import here
     from acp_launch.console.logs import LogPrinter, LogWatch
+    from acp_launch.profile.discover import project_of
     from acp_launch.settings.load import load
 
     settings = load()
@@ -39,10 +42,13 @@ def logs(
     name = None if profile is None else _profile(profile, directory, settings)
     of = None if server is None else _server(server, name, directory)
     shown = LogPrinter(as_json=as_json)
-    watch = LogWatch(directory, shown, profile=name, server=of, follow=follow, is_enough=leave.is_due)
+    project = project_of(here()) if profile is None else None
+    watch = LogWatch(directory, shown, profile=name, project=project, server=of, follow=follow, is_enough=leave.is_due)
     with leave.deferred():  # a signal takes effect only between lines
         watch.look(lines)
-    if not watch.has_logs:
+    if watch.has_logs and not (watch.has_lines or follow or lines == 0):
+        shown.note("nothing was written to stderr in this launch")
+    elif not watch.has_logs:
         shown.note(_nothing(watch, directory, name, of) + ("; waiting for one" if follow else ""))
     try:
         gc.enable()  # following may go on for days
@@ -94,8 +100,12 @@ def _server(given: str, profile: str | None, directory: Path) -> str:
 
 
 def _nothing(watch: "LogWatch", directory: Path, profile: str | None, server: str | None) -> str:
+    from acp_launch.process.logs import logs
+
     if watch.has_launch:
         return f'"{server}" wrote nothing in the latest launch of "{profile}"'
+    if profile is None and any(logs(directory)):
+        return f"no logs of this project yet; {ours('logs', 'PROFILE')} shows those of a profile elsewhere"
     of = f' of "{profile}"' if profile else ""
     return f"no logs{of} yet; they are kept in {directory}"
 

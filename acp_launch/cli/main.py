@@ -70,7 +70,11 @@ def _run(arguments: Sequence[str]) -> int:
     from acp_launch.profile.progress import progress
 
     progress.begin(_say_reading)
-    if arguments and not HELP & set(arguments) and (verb := _verb(arguments[0])):
+    if not arguments:
+        from acp_launch.cli.overview import show
+
+        return show()
+    if not HELP & set(arguments) and (verb := _verb(arguments[0])):
         from acp_launch.cli.verb import plain
 
         if asked := plain(verb, arguments[1:]):

@@ -5,12 +5,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-_FILE = re.compile(r"^<!-- file: (\S+) -->$", re.MULTILINE)
-_COMMENT = re.compile(r"^<!--.*-->\n", re.MULTILINE)
-_IMAGE = re.compile(r"^!\[([^\]]*)\]\([^)]*\)$", re.MULTILINE)
-_LINK = re.compile(r"\[([^\]]*)\]\((?:[a-z]+\.md)?(?:#[^)]*)?\)")  # to a heading, or to another page
-_ABOUT = re.compile(r"^This page is about (.*)\.$", re.MULTILINE)
-_MARKS = re.compile(r"^[-|>\s]+|[`|]|\*\*")  # marks of Markdown that a single line is shown without
+from acp_launch.regex import regex
+
+_FILE = regex(r"^<!-- file: (\S+) -->$", re.MULTILINE)
+_COMMENT = regex(r"^<!--.*-->\n", re.MULTILINE)
+_IMAGE = regex(r"^<picture>.*<img alt=\"([^\"]*)\".*</picture>$", re.MULTILINE)
+_LINK = regex(r"\[([^\]]*)\]\((?:[a-z]+\.md)?(?:#[^)]*)?\)")  # to a heading, or to another page
+_ABOUT = regex(r"^This page is about (.*)\.$", re.MULTILINE)
+_MARKS = regex(r"^[-|>\s]+|[`|]|\*\*")  # marks of Markdown that a single line is shown without
 
 
 class Section(NamedTuple):

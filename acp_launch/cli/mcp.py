@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from acp_launch.cli.trace import TraceFile
 from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean, ours
 
@@ -57,17 +58,18 @@ def inspect(
     cwd: Directory = None,
     trust: Trust = False,
     verbose: Verbose = False,
+    trace: TraceFile = None,
 ) -> None:
     """Start a server and show its name, what it offers, what it was given, and its times."""
     from acp_launch.cli.probe import ServerOptions, probe, with_server
     from acp_launch.console import servers
     from acp_launch.mcp.client import survey
 
-    wanted = probe(profile, name, cwd=cwd, trust=trust)
+    wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
 
     async def story(started: "StartedServer") -> None:
         found = await survey(started.connection, started.server, limit=wanted.server.timeouts.start)
-        await servers.show_survey(found, _facts(wanted, started, found), wanted.plan.agent.env, as_json=as_json)
+        await servers.show_survey(found, _facts(wanted, started, found), wanted.variables, as_json=as_json)
 
     telling = servers.ServerMessages(wanted.server.name, verbose=verbose)
     with_server(ServerOptions(probe=wanted, telling=telling, offers_roots=True), story)
@@ -81,12 +83,13 @@ def tools(
     cwd: Directory = None,
     trust: Trust = False,
     verbose: Verbose = False,
+    trace: TraceFile = None,
 ) -> None:
     """List the tools of a server that the profile allows, with their arguments (* is required)."""
     from acp_launch.cli.probe import ServerOptions, probe, with_server
     from acp_launch.console import servers
 
-    wanted = probe(profile, name, cwd=cwd, trust=trust)
+    wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
     policy = _policy(wanted)
 
     async def story(started: "StartedServer") -> None:
@@ -114,6 +117,7 @@ def call(
     cwd: Directory = None,
     trust: Trust = False,
     verbose: Verbose = False,
+    trace: TraceFile = None,
 ) -> None:
     """Call a tool and print its result."""
     from acp_launch.cli.probe import ServerOptions, probe, with_server
@@ -123,7 +127,7 @@ def call(
 
     patience = None if timeout is None else seconds(timeout)
     given = read(words or (), file)
-    wanted = probe(profile, name, cwd=cwd, trust=trust)
+    wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
     chosen = _allowed(wanted, tool)
     limit = _limit(wanted, patience)
 
@@ -147,6 +151,8 @@ def _facts(wanted: "Probe", started: "StartedServer", found: "Survey") -> dict[s
         "profile": wanted.plan.profile,
         "name": wanted.server.name,
         "after": started.after,
+        "remote": started.remote,
+        "era": started.era,
         "hidden": sum(not policy.allows(tool) for tool in found.tool_names),
         **listing(wanted.roots),
     }

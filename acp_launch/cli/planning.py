@@ -6,7 +6,6 @@ checks that wherever something is about to start.
 """
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,18 +44,30 @@ def agent_plan(name: str, settings: Settings, *, cwd: Path | None, trust: bool) 
 def planned(resolved: "Resolved", settings: Settings, *, waiting: "Waiting | None" = None) -> "Planned":
     """Return the plan and all secrets it needs. `waiting` is called while the store has not answered.
 
+    A user at a terminal is asked for the secrets that are not set.
+
     Raises:
         MachineError: a command, directory, variable or secret is missing on this machine.
     """
     if not resolved.needs:
         return _plan(resolved), {}
-    from acp_launch.cli.stores import outcomes
+    from functools import cache, partial
+
+    from acp_launch.cli import supply
+    from acp_launch.cli.stores import open_store, outcomes
     from acp_launch.plan.resolve import unfit, unmet
     from acp_launch.process.guard import start_guards
     from acp_launch.secret.lookup import secrets
 
     start_guards()
-    answers = outcomes((need.name for need in resolved.needs), settings, waiting)
+    opening = cache(partial(open_store, settings))  # once, so that its passphrase is asked for once
+    names = [need.name for need in resolved.needs]
+    answers = outcomes(names, settings, waiting, opening)
+    if resolved.plan is not None:
+        if supply.lacks_store(answers) and (changed := supply.sealed_file(settings)) is not None:
+            settings, opening = changed, cache(partial(open_store, changed))
+            answers = outcomes(names, settings, waiting, opening)
+        answers = supply.supplied(resolved.needs, answers, settings, opening)
     values = secrets(answers)
     return _plan(resolved, (*unmet(resolved.needs, answers), *unfit(resolved.plan, values))), values
 
@@ -66,6 +77,8 @@ def trusted_profile(
 ) -> "Resolved":
     """Resolve a profile of which something is about to start; `trust` is `--trust`.
 
+    A user at a terminal is offered to install programs that are missing.
+
     Raises:
         NotTrusted: it belongs to a project, and the user does not trust its present content.
         UsageError, ProfileError: as `resolved_profile`.
@@ -73,7 +86,11 @@ def trusted_profile(
     loaded = loaded_profile(name, settings)
     resolved = resolved_from(loaded, cwd=cwd, session=session)
     require(loaded, resolved.found, settings, is_waved=trust)
-    return resolved
+    if resolved.plan is not None:
+        return resolved
+    from acp_launch.cli import supply
+
+    return supply.installed(resolved, lambda: resolved_from(loaded, cwd=cwd, session=session), agrees)
 
 
 def resolved_profile(name: str, settings: Settings, *, cwd: Path | None, session: str | None = None) -> "Resolved":
@@ -200,14 +217,9 @@ def require(loaded: "Loaded", found: "Mapping[KeyPath, Path]", settings: Setting
 
 def agrees(question: str) -> bool:
     """Ask a yes-or-no question; without a terminal the answer is no."""
-    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
-        return False
-    from acp_launch.console.ask.terminal import forget_typed
-    from acp_launch.console.stderr import ask
+    from acp_launch.console.ask.terminal import agreed, possible
 
-    forget_typed()  # keys typed ahead and further pasted lines must not count as an answer
-    ask(f"{question} [y/N]: ")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return possible() and agreed(question) is True
 
 
 def _fix(loaded: "Loaded", how: str) -> str:

@@ -16,23 +16,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.cli.planning import at_home, here, loaded_profile, planned, require, resolved_from
-from acp_launch.cli.start import verb_processes
-from acp_launch.console.servers import ServerMessages
+from acp_launch.cli.start import StartedProgram, VerbProcesses, verb_processes
+from acp_launch.console.servers import ServerMessages, say_downloading
 from acp_launch.console.stream.text import Notices
-from acp_launch.errors import AgentError, MachineError, ProtocolError, ServerError, UsageError, WaitExpired
+from acp_launch.errors import ProtocolError, ServerError, UsageError, WaitExpired
 from acp_launch.launch.loop import Interrupts
 from acp_launch.mcp.client import Client, Connection, connect, shake_hands
+from acp_launch.mcp.http.contact import RemoteFacts
 from acp_launch.mcp.message import ServerInfo
-from acp_launch.plan.model import LaunchPlan, Origin, StdioPlan
+from acp_launch.plan.model import LaunchPlan, Origin, RemotePlan, ServerPlan, StdioPlan, Value
 from acp_launch.plan.resolve import process, resolve
 from acp_launch.problem import did_you_mean, ours
-from acp_launch.process.child import attach, stop
-from acp_launch.process.logs import ServerLogs
-from acp_launch.process.spawn import Spawned, require_platform
+from acp_launch.process.spawn import require_platform
 from acp_launch.profile.load import Loaded
-from acp_launch.profile.model import Agent, StdioServer
+from acp_launch.profile.model import Agent
 from acp_launch.profile.values import Template
 from acp_launch.secret.value import Secret
+from acp_launch.session.advice import pointed
 from acp_launch.settings.load import load as load_settings
 from acp_launch.settings.model import Settings
 
@@ -40,12 +40,18 @@ T = TypeVar("T")
 
 
 class Probe(Struct, frozen=True, kw_only=True):
-    """One server and everything its process needs; `plan.agent` is that process."""
+    """One server and everything it needs; `plan.agent` is the process of a local one."""
 
     plan: LaunchPlan
-    server: StdioPlan
+    server: ServerPlan
     secrets: Mapping[str, Secret]
     settings: Settings
+    trace: Path | None = None  # the file of `--trace`
+
+    @property
+    def variables(self) -> Mapping[str, Value]:
+        """The variables that the server gets, in its environment or as headers."""
+        return self.server.env if isinstance(self.server, RemotePlan) else self.plan.agent.env
 
     @property
     def roots(self) -> tuple[Path, ...]:
@@ -70,18 +76,20 @@ class StartedServer(Struct, frozen=True):
     connection: Connection
     server: ServerInfo
     after: float
+    remote: RemoteFacts | None
+    era: str
 
 
 Story = Callable[[StartedServer], Awaitable[T]]
 
 
-def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool) -> Probe:
+def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool, trace: Path | None = None) -> Probe:
     """Plan the start of one server.
 
     Raises:
         UsageError: there is no such profile or server, or no server is named.
         ProfileError: the file is wrong.
-        MachineError: the server is a remote one, or this machine cannot start it.
+        MachineError: this machine cannot start it.
     """
     require_platform()
     settings = load_settings()
@@ -90,9 +98,9 @@ def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool) -> P
     alone = _alone(loaded, profile, _named(name, profile, loaded.profile.mcp_servers))
     plan, secrets = planned(resolve(alone, cwd=here(), environ=os.environ, cwd_override=at_home(cwd)), settings)
     (server,) = plan.servers
-    assert isinstance(server, StdioPlan)
-    plan = replace(plan, agent=process(server, os.environ))
-    return Probe(plan=plan, server=server, secrets=secrets, settings=settings)
+    if isinstance(server, StdioPlan):
+        plan = replace(plan, agent=process(server, os.environ))
+    return Probe(plan=plan, server=server, secrets=secrets, settings=settings, trace=trace)
 
 
 def with_server(how: ServerOptions, story: "Story[T]") -> T:
@@ -103,49 +111,42 @@ def with_server(how: ServerOptions, story: "Story[T]") -> T:
         LaunchError: as `mcp.client.Connection.ask`; `Stopped` after a signal.
     """
     probe = how.probe
-    with verb_processes(probe.settings, probe.plan, "mcp") as processes:
+    with verb_processes(probe.settings, probe.plan, "mcp", probe.trace) as processes:
+        return processes.run(partial(_with_server, how, processes, story))
+
+
+async def _with_server(how: ServerOptions, processes: VerbProcesses, story: "Story[T]", interrupts: Interrupts) -> T:
+    probe = how.probe
+    async with processes.server(probe.plan, probe.secrets, interrupts.hurry, how.telling.stderr) as program:
         try:
-            _, spawned = processes.server(probe.plan, probe.secrets)
-        except AgentError as error:
-            raise ServerError(
-                f'the MCP server "{probe.server.name}": {error.message}', fix=error.fix, detail=error.detail
-            ) from error
-        return processes.run(partial(_with_process, how, processes.server_logs, spawned, time.monotonic(), story))
-
-
-async def _with_process(
-    how: ServerOptions, logs: ServerLogs, spawned: Spawned, begun: float, story: "Story[T]", interrupts: Interrupts
-) -> T:
-    name = how.probe.server.name
-    logs.mark(name, f"starting (pid {spawned.pid})")
-    async with attach(spawned, log=_both(how.telling, logs.of(name))) as child:
-
-        async def met() -> T:
-            client = Client(how.probe.roots, declares_roots=how.declares_roots)
-            limit = how.probe.settings.max_line
-            async with connect(name, child, client, how.telling, Notices().waiting, max_line=limit) as connection:
-                server = await shake_hands(connection, limit=how.probe.server.timeouts.start)
-                return await story(StartedServer(connection, server, time.monotonic() - begun))
-
-        try:
-            return await interrupts.watch(met())
+            return await interrupts.watch(_met(how, program, story))
         except (ServerError, ProtocolError, WaitExpired) as error:
-            error.detail = (*error.detail, *child.stderr_tail())
-            raise
+            error.detail = (*error.detail, *program.running.stderr_tail())
+            told = program.explained(error)
+            pointed(told, str(probe.trace or ""))
+            raise told from None
         finally:
             interrupts.stopping()
-            await stop(child, hurry=interrupts.hurry)
-            logs.mark(name, f"stopped, {child.exit}" if child.exit else "could not be stopped")
 
 
-def _both(telling: ServerMessages, log: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    """Combine both receivers of stderr; it is shown first, because a log that cannot be written raises."""
-
-    def both(data: bytes) -> None:
-        telling.stderr(data)
-        log(data)
-
-    return both
+async def _met(how: ServerOptions, program: StartedProgram, story: "Story[T]") -> T:
+    probe, name, limits = how.probe, how.probe.server.name, how.probe.server.timeouts
+    client = Client(probe.roots, declares_roots=how.declares_roots)
+    connecting = connect(
+        name,
+        program.transport,
+        client,
+        how.telling,
+        Notices().waiting,
+        max_line=probe.settings.max_line,
+        is_remote=isinstance(probe.server, RemotePlan),
+    )
+    async with connecting as connection:
+        with program.download(how.probe.server, partial(say_downloading, name)) as download:
+            server = await shake_hands(connection, limit=limits.start, since=download.since)
+        return await story(
+            StartedServer(connection, server, time.monotonic() - program.begun, program.remote, program.transport.era)
+        )
 
 
 def _named(name: str | None, profile: str, servers: Collection[str]) -> str:
@@ -173,15 +174,6 @@ def _alone(loaded: Loaded, profile: str, name: str) -> Loaded:
     path = ("mcp_servers", name)
     at = loaded.positions.where(path)
     server, where = servers[name], Origin(at.file, at.line, at.column, f"mcp_servers.{name}")
-    if not isinstance(server, StdioServer):
-        raise MachineError(
-            [
-                where.problem(
-                    f"acp-launch cannot talk to {server.type} servers itself yet; the agent connects to it",
-                    f"ask the agent: {ours('run', profile, f'which tools does {name} have?')}",
-                )
-            ]
-        )
     own_path = {variable: value for variable, value in loaded.profile.agent.env.items() if variable == "PATH"}
     agent = Agent(command=Template("${python}"), env=own_path, inherit_env=loaded.profile.agent.inherit_env)
     problems = tuple(problem for problem in loaded.problems if problem.path.startswith(where.path))

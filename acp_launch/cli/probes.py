@@ -12,38 +12,41 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from msgspec import Struct
 
+from acp_launch.bridge import offer
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.checks import answers
 from acp_launch.checks.check import MACHINE, Check, of_problem
 from acp_launch.checks.profile import ProfilePart
 from acp_launch.cli.login import logging_in
 from acp_launch.cli.session_needs import wished
-from acp_launch.cli.start import VerbProcesses, verb_processes
-from acp_launch.console.servers import ServerMessages
+from acp_launch.cli.start import StartedProgram, VerbProcesses, server_logs, verb_processes
+from acp_launch.console.servers import ServerMessages, say_downloading
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
-from acp_launch.errors import AgentError, AgentRefused, LaunchError, StateError, WaitExpired
+from acp_launch.errors import AgentError, AgentRefused, LaunchError, ServerError, StateError, WaitExpired
 from acp_launch.launch.loop import Interrupts
-from acp_launch.launch.run import SessionRequest, explained, open_requested, untakeable
+from acp_launch.launch.run import SessionRequest, explained, open_requested, unable, untakeable
 from acp_launch.launch.servers import LaunchServers
 from acp_launch.mcp.client import PING, ROOTS, Survey, shake_hands, survey
 from acp_launch.mcp.client import Client as ServerClient
 from acp_launch.mcp.client import Connection as ServerConnection
 from acp_launch.mcp.client import connect as connect_server
 from acp_launch.mcp.message import ServerInfo
-from acp_launch.plan.model import LaunchPlan
+from acp_launch.plan.model import LaunchPlan, ServerPlan
 from acp_launch.problem import Problem
 from acp_launch.process.child import Child, attach, stop
 from acp_launch.process.foreground import available
-from acp_launch.process.logs import ServerLogs
+from acp_launch.process.program import Running
 from acp_launch.process.spawn import Spawned
 from acp_launch.protocol.acp import Capabilities, Negotiated, Offers
-from acp_launch.rpc import StdioTransport
+from acp_launch.rpc import Transport, connected
 from acp_launch.secret.value import Secret
+from acp_launch.session.advice import pointed, referred
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Budget, Connection, connect, negotiate
 from acp_launch.session.opening import how_to_continue
@@ -53,7 +56,6 @@ from acp_launch.session.store import Record
 from acp_launch.settings.model import Settings
 
 T = TypeVar("T")
-Log = Callable[[bytes], None]
 
 
 class ProbeNeeds(Struct, frozen=True, kw_only=True):
@@ -67,8 +69,10 @@ class ProbeNeeds(Struct, frozen=True, kw_only=True):
     secrets: Mapping[str, Secret]
     heard: Callable[[ProfilePart, Check], None]
     remotes: Sequence[ProfilePart]
+    servers: Sequence[ServerPlan]  # all of the profile that can be planned
     continued: Record | None
     opens_session: bool
+    trace: Path | None = None  # the file of `--trace`
 
 
 class _Begun(Struct, frozen=True):
@@ -90,68 +94,102 @@ def probe_all(parts: Sequence[ProfilePart], needs: ProbeNeeds) -> None:
     if not plans:
         return
     first = next(iter(plans.values()))
-    with verb_processes(needs.settings, first, "doctor") as processes:
-        begun = [one for part in parts if part.plan and (one := _begin(part, part.plan, needs, processes))]
+    with verb_processes(needs.settings, first, "doctor", needs.trace) as processes:
+        agents = [one for part in parts if not part.server and (one := _begin(part, needs, processes))]
+        servers = [part for part in parts if part.server and part.plan is not None]
 
         async def all_of_them(interrupts: Interrupts) -> None:
-            await interrupts.watch(_together(begun, needs, interrupts, processes))
+            await interrupts.watch(_together(agents, servers, needs, interrupts, processes))
 
         processes.run(all_of_them)
 
 
-def _begin(part: ProfilePart, plan: LaunchPlan, needs: ProbeNeeds, processes: VerbProcesses) -> _Begun | None:
+def _begin(part: ProfilePart, needs: ProbeNeeds, processes: VerbProcesses) -> _Begun | None:
+    assert part.plan is not None
     try:
-        if part.server:
-            plan, spawned = processes.server(plan, needs.secrets)
-        else:
-            spawned = processes.agent(plan, needs.secrets)
+        spawned = processes.agent(part.plan, needs.secrets)
     except (AgentError, StateError) as error:
         needs.heard(part, answers.failed(part, error, needs.profile, has_log=False))
         return None
-    return _Begun(part, plan, spawned, time.monotonic())
+    return _Begun(part, part.plan, spawned, time.monotonic())
 
 
 async def _together(
-    begun: Sequence[_Begun], needs: ProbeNeeds, interrupts: Interrupts, processes: VerbProcesses
+    agents: Sequence[_Begun],
+    servers: Sequence[ProfilePart],
+    needs: ProbeNeeds,
+    interrupts: Interrupts,
+    processes: VerbProcesses,
 ) -> None:
     async with asyncio.TaskGroup() as tasks:
-        for one in begun:
-            log = processes.server_logs.of(one.part.server) if one.part.server else processes.log
-            tasks.create_task(_probe(one, needs, interrupts, log))
+        for one in agents:
+            tasks.create_task(_agent(one, needs, interrupts, processes))
+        for part in servers:
+            tasks.create_task(_server(part, needs, interrupts, processes))
 
 
-async def _probe(one: _Begun, needs: ProbeNeeds, interrupts: Interrupts, log: Log) -> None:
-    """Check one part and stop its process; the result is reported before the stop, which may take long."""
-    async with attach(one.spawned, log=log) as child:
-        try:
-            await (_server(one, child, needs) if one.part.server else _agent(one, child, needs))
-        except LaunchError as error:
-            has_log = bool(child.stderr_tail())
-            error.detail = (*error.detail, *_last_words(error, child))
-            needs.heard(one.part, answers.failed(one.part, error, needs.profile, has_log=has_log))
-        finally:
-            await stop(child, hurry=interrupts.hurry)
+async def _agent(one: _Begun, needs: ProbeNeeds, interrupts: Interrupts, processes: VerbProcesses) -> None:
+    """Check the agent and stop its process; the result is reported before the stop, which may take long."""
+    async with attach(one.spawned, log=processes.log) as child:
+        with connected(child, processes.trace) as transport:
+            try:
+                await _met(one, child, transport, needs)
+            except LaunchError as error:
+                _report(one.part, error, child, needs)
+            finally:
+                await stop(child, hurry=interrupts.hurry)
 
 
-def _last_words(error: LaunchError, child: Child) -> list[str]:
+async def _server(part: ProfilePart, needs: ProbeNeeds, interrupts: Interrupts, processes: VerbProcesses) -> None:
+    """Do the same for a server."""
+    assert part.plan is not None
+    try:
+        async with processes.server(part.plan, needs.secrets, interrupts.hurry) as program:
+            try:
+                await _greeted(part, program, needs)
+            except LaunchError as error:
+                _report(part, program.explained(error), program.running, needs)
+    except (ServerError, StateError) as error:
+        needs.heard(part, answers.failed(part, error, needs.profile, has_log=False))
+
+
+def _report(part: ProfilePart, error: LaunchError, running: Running, needs: ProbeNeeds) -> None:
+    has_log = bool(running.stderr_tail())
+    error.detail = (*error.detail, *_last_words(error, running))
+    _advise(error, running, needs)
+    needs.heard(part, answers.failed(part, error, needs.profile, has_log=has_log))
+
+
+def _advise(error: LaunchError, child: Running, needs: ProbeNeeds) -> None:
+    trace = str(needs.trace or "")
+    pointed(error, trace)
+    referred(error, needs.profile, trace, has_log=bool(child.stderr_tail()))
+
+
+def _last_words(error: LaunchError, child: Running) -> list[str]:
     """Return the last stderr lines for an error that does not hold them yet."""
     tells = isinstance(error, AgentError) and not isinstance(error, AgentRefused)
-    return [] if tells else child.stderr_tail()
+    return [] if tells or child.pid is None else child.stderr_tail()
 
 
-async def _agent(one: _Begun, child: Child, needs: ProbeNeeds) -> None:
-    limit = one.plan.timeouts.initialize
-    transport, command = StdioTransport(child), one.plan.agent.display
+async def _met(one: _Begun, child: Child, transport: Transport, needs: ProbeNeeds) -> None:
+    limit, command = one.plan.timeouts.initialize, one.plan.agent.display
     max_line = needs.settings.max_line
     async with connect(transport, RedactedOutput(Notices()), max_line=max_line, command=command) as connection:
-        connection.explain = partial(explained, one.plan)
+        connection.explain = partial(explained, one.plan, trace=str(needs.trace or ""))
         negotiated = await negotiate(connection, limit=limit, offers=Offers(terminal_login=available()))
-        shaken = answers.Handshake(negotiated, time.monotonic() - one.at, limit)
+        shaken = answers.Handshake(negotiated, time.monotonic() - one.at, limit, _over(one.plan, needs, negotiated))
         needs.heard(one.part, answers.agent(shaken))
+        for problem in unable(one.plan, needs.servers, negotiated):
+            needs.heard(one.part, of_problem("agent", "", problem, MACHINE))
         for part, problem in _untakeable(one.plan, needs.remotes, negotiated):
             needs.heard(part, of_problem("server", part.server, problem, MACHINE))
         check = await _session(one, connection, child, needs) if needs.opens_session else None
         needs.heard(one.part, check or answers.session_skipped(needs.profile))
+
+
+def _over(plan: LaunchPlan, needs: ProbeNeeds, agent: Negotiated) -> str:
+    return offer.transport(plan, agent.capabilities) if any(map(offer.is_bridged, needs.servers)) else ""
 
 
 def _untakeable(
@@ -178,12 +216,11 @@ async def _session(one: _Begun, connection: Connection, child: Child, needs: Pro
     try:
         if needs.continued is not None:
             how_to_continue(able, replay=True, name=needs.continued.name)
-        none = LaunchServers(
-            plan, connection.observer, Budget(), ServerLogs(needs.settings.state / "log", plan.profile)
-        )
+        none = LaunchServers(plan, connection.observer, Budget(), server_logs(needs.settings, plan))
         ready = await open_requested(plan, request, needs.secrets, connection, client, none, log_in)
         await _give_back(connection, ready.session_id, able, plan.timeouts.session)
     except LaunchError as error:
+        _advise(error, child, needs)
         return answers.no_session(error, needs.profile, has_log=bool(child.stderr_tail()))
     return answers.session(moments[-1] - moments[0])
 
@@ -201,23 +238,32 @@ async def _give_back(connection: Connection, session_id: str, able: Capabilities
         return  # the check is about opening, which has worked
 
 
-async def _server(one: _Begun, child: Child, needs: ProbeNeeds) -> None:
-    stdio, plan = one.part.stdio, one.plan
-    assert stdio is not None
-    roots, limit = (plan.cwd, *plan.additional_directories), stdio.timeouts.start
-    client = ServerClient(roots, declares_roots=stdio.roots == "session")
-    telling = ServerMessages(stdio.name, verbose=False)
+async def _greeted(part: ProfilePart, program: StartedProgram, needs: ProbeNeeds) -> None:
+    server, plan = part.planned, part.plan
+    assert server is not None and plan is not None
+    roots, limit = (plan.cwd, *plan.additional_directories), server.timeouts.start
+    client = ServerClient(roots, declares_roots=server.roots == "session")
+    telling = ServerMessages(server.name, verbose=False)
+    download = program.download(server, partial(say_downloading, server.name))
     async with connect_server(
-        stdio.name, child, client, telling, Notices().waiting, max_line=needs.settings.max_line
+        server.name,
+        program.transport,
+        client,
+        telling,
+        Notices().waiting,
+        max_line=needs.settings.max_line,
+        is_remote=part.remote is not None,
     ) as connection:
-        server = await shake_hands(connection, limit=limit)
-        after = time.monotonic() - one.at
-        found = await _surveyed(connection, server, limit)
-        policy = ToolPolicy(stdio.name, stdio.tools)
+        with download:
+            said = await shake_hands(connection, limit=limit, since=download.since)
+        after = time.monotonic() - program.begun
+        found = await _surveyed(connection, said, limit)
+        policy = ToolPolicy(server.name, server.tools)
         hidden = sum(not policy.allows(name) for name in found.tool_names)
-        has_log = bool(child.stderr_tail())
-        told = answers.server(one.part, found, needs.profile, hidden=hidden, after=after, has_log=has_log)
-        needs.heard(one.part, told)
+        has_log = bool(program.running.stderr_tail())
+        fetched = download.was_seen
+        told = answers.server(part, found, needs.profile, hidden=hidden, after=after, fetched=fetched, has_log=has_log)
+        needs.heard(part, answers.with_connection(told, program.remote))
 
 
 async def _surveyed(connection: ServerConnection, server: ServerInfo, limit: float) -> Survey:

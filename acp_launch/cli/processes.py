@@ -2,15 +2,25 @@
 The verbs `ps` and `reap`: show running launches; stop processes of launches that were killed with their guard.
 """
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from acp_launch.console.processes import Sessions
+    from acp_launch.process.leftovers import LaunchTree
+
+EARLIER = 2.0  # seconds by which two clocks of the system may differ: an older note is of another process
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 def ps(as_json: Json = False) -> None:
-    """Show your running launches and their processes."""
+    """Show your running launches: session, directory, processes."""
+    from pathlib import Path
+
     from acp_launch.console.processes import show_families
     from acp_launch.process.leftovers import launch_tree
     from acp_launch.process.records import read_all
@@ -18,9 +28,26 @@ def ps(as_json: Json = False) -> None:
     from acp_launch.settings.load import load
 
     require_platform()
-    families = [found for launch in read_all(load().state) if (found := launch_tree(launch))]
+    state = load().state
+    families = [found for launch in read_all(state) if (found := launch_tree(launch))]
     families.sort(key=lambda each: each.root.age if each.root else 0.0, reverse=True)
-    show_families(families, as_json=as_json)
+    show_families(families, _sessions(families, state), home=str(Path.home()), as_json=as_json)
+
+
+def _sessions(families: "Sequence[LaunchTree]", state: "Path") -> "Sessions":
+    """Return the names and titles of the sessions that the launches hold."""
+    import time
+
+    from acp_launch.session.hold import held
+    from acp_launch.session.store import open_registry
+
+    since = {family.root.pid: time.time() - family.root.age for family in families if family.root}
+    used = [each for each in held(state) if each.pid in since and each.since >= since[each.pid] - EARLIER]
+    if not used:
+        return {}
+    with open_registry(state) as registry:
+        records = {each.pid: registry.find(*each.key) for each in used}
+    return {each.pid: (each.key[2], record.title if (record := records[each.pid]) else "") for each in used}
 
 
 def reap(as_json: Json = False) -> None:

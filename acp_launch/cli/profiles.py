@@ -13,6 +13,7 @@ from acp_launch.cli.verb import Argument, Option, Verb
 from acp_launch.errors import MachineError, ProblemsError, ProfileError, UsageError
 
 if TYPE_CHECKING:
+    from acp_launch.console.profiles import Entry
     from acp_launch.plan.resolve import Need, Resolved
     from acp_launch.problem import Problem
     from acp_launch.profile.discover import Found
@@ -39,7 +40,9 @@ class Validate(NamedTuple):
         from acp_launch.profile.load import examine
 
         _, settings = _here()
-        reports = [(found, *examine(found, cache=settings.cache)) for found in _chosen(self.names)]
+        reports: list[Entry] = [(found, *examine(found, cache=settings.cache)) for found in _chosen(self.names)]
+        if not self.names:
+            reports += _broken_parents(reports, settings)
         needed = [need for _, loaded, _ in reports if loaded for need in _needs(loaded)] if self.secrets else []
         outcomes, unmet = _looked_up(needed, settings)
         if not profiles.show_reports(reports, outcomes, unmet, as_json=self.as_json, strict=self.strict):
@@ -57,7 +60,10 @@ class Plan(NamedTuple):
     secrets: Secrets = False
 
     def carry_out(self) -> int:
-        """Return nonzero if this machine cannot run the profile, or a secret is missing."""
+        """Return nonzero if this machine cannot run the profile, or a secret is missing.
+
+        A plan that only lacks programs is shown all the same.
+        """
         from acp_launch.console import plans, problems
 
         try:
@@ -67,15 +73,16 @@ class Plan(NamedTuple):
                 raise
             problems.show(error.problems, as_json=True)
             return error.exit_code
+        startable = 0 if resolved.plan is not None else MachineError.exit_code
         if not self.secrets:
             plans.show(resolved, as_json=self.as_json, verbose=self.verbose)
-            return 0
+            return startable
         from msgspec.structs import replace
 
         outcomes, unmet = _looked_up(resolved.needs, _here()[1])
         found = replace(resolved, problems=(*resolved.problems, *unmet))
         plans.show(found, as_json=self.as_json, verbose=self.verbose, secrets=outcomes)
-        return MachineError.exit_code if unmet else 0
+        return MachineError.exit_code if unmet else startable
 
 
 class List(NamedTuple):
@@ -151,6 +158,17 @@ VERBS: Mapping[str, Callable[..., Verb]] = {
 }
 
 
+def _broken_parents(reports: "Sequence[Entry]", settings: "Settings") -> "list[Entry]":
+    """Examine the files that are only parents of others; return those with a problem that no report has yet."""
+    from acp_launch.profile.discover import parents
+    from acp_launch.profile.load import examine
+
+    known = {problem for *_, problems in reports for problem in problems}
+    start, _ = _here()
+    found = [(each, *examine(each, cache=settings.cache)) for each in parents(start=start, settings=settings)]
+    return [each for each in found if not known.issuperset(each[2])]
+
+
 def _looked_up(needs: "Sequence[Need]", settings: "Settings") -> "tuple[dict[str, Outcome], tuple[Problem, ...]]":
     """Look up the secrets; return the outcome of each, and a problem for each reference without a value."""
     if not needs:
@@ -173,7 +191,7 @@ def _resolved(name: str, cwd: Path | None) -> "Resolved":
 
     _, settings = _here()
     resolved = resolved_profile(name, settings, cwd=cwd)
-    if resolved.plan is None:
+    if resolved.plan is None and resolved.draft is None:
         raise MachineError(resolved.problems)
     return resolved
 

@@ -6,19 +6,12 @@ import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from acp_launch.cli.verb import Argument, Option
+from acp_launch.cli.verb import TRACE, Argument, Option
 from acp_launch.console.stderr import DIM, say
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from acp_launch.secret.value import Secret
-    from acp_launch.session.store import Record, Registry
-    from acp_launch.settings.model import Settings
 
 # `--timeout` takes a duration as in a profile, or a plain number of seconds. With the name of a wait before it, as in
 # `initialize=5m`, it limits that wait.
@@ -88,6 +81,10 @@ class RunRequest(NamedTuple):
     ] = ()
     trust: Annotated[bool, Option("--trust", "Run a project's profile once without trusting it, as in CI.")] = False
     verbose: Annotated[bool, Option("--verbose -v", "Show the agent's stderr as it comes.")] = False
+    trace: Annotated[Path | None, TRACE] = None
+    plain: Annotated[bool, Option("--plain", "Use no colours and no animation, as with NO_COLOR, and no links.")] = (
+        False
+    )
 
     @property
     def replay(self) -> bool:
@@ -99,19 +96,9 @@ class RunRequest(NamedTuple):
         return dict(self.timeouts).get("")
 
     @property
-    def limits(self) -> "dict[str, Duration]":
+    def limits(self) -> dict[str, Duration]:
         """The limits of named waits."""
         return {wait: length for wait, length in self.timeouts if wait}
-
-
-class RunContext(NamedTuple):
-    """What a run needs besides its request. `secrets` are by name; `record` is of the session to resume."""
-
-    settings: "Settings"
-    secrets: "Mapping[str, Secret]"
-    registry: "Registry"
-    name: str
-    record: "Record | None"
 
 
 # The prompt: the words, then the file; stdin if there is neither.

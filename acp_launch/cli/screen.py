@@ -7,6 +7,9 @@ from acp_launch import leave
 from acp_launch.errors import LaunchError, RunExpired, Stopped
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from acp_launch.console.stillclock import StillClock
     from acp_launch.console.stream.redacted import Output
     from acp_launch.session.person import Person
@@ -15,9 +18,11 @@ LAST_WORDS = 0.5  # seconds for a reader to take the end of our output after a s
 
 
 class Screen:
-    def __init__(self, output: str) -> None:
+    def __init__(self, output: str, *, has_links: bool = True) -> None:
         """`output` is text, json or quiet."""
         self._output = output
+        self._has_links = has_links
+        self.roots: Sequence[Path] = ()  # the directories of the session, once they are known
         self._observer: Output | None = None
         self._clock: StillClock | None = None  # of what is drawn
 
@@ -39,7 +44,7 @@ class Screen:
             from acp_launch.console.stillclock import StillClock
 
             self._clock = StillClock()
-            return Live(clock=self._clock)
+            return Live(clock=self._clock, roots=self.roots, has_links=self._has_links)
         from acp_launch.console.stream.outlet import Outlet
 
         if self._output == "json":

@@ -8,8 +8,8 @@ shell's history would show it.
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
+from acp_launch.cli.groups import Commands
 from acp_launch.errors import MachineError, SecretError, UsageError
 from acp_launch.problem import ours
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SHOWING = ("get", "show", "print", "read", "cat")  # verbs a user may try to see a value
 
 
-class _Verbs(TyperGroup):
+class _Verbs(Commands):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Explain that values are not shown, where typer would suggest `set`, the nearest verb.
 
@@ -51,18 +51,13 @@ def set_(
 ) -> None:
     """Store a secret. The value is read from a hidden prompt or from stdin."""
     from acp_launch.cli import secretvalue
-    from acp_launch.console.stderr import say
+    from acp_launch.cli.stores import Vault
+    from acp_launch.cli.supply import sealed_file
+    from acp_launch.settings.load import load
 
     secretvalue.refuse_words(context.args)
     secretvalue.checked(name)
-    vault = _vault()
-    failed = f'cannot store secret "{name}"'
-    vault.do(failed, vault.store.names, writing=name)  # fails before the user types a value that cannot be stored
-    secret = secretvalue.received(name, from_env)
-    vault.do(failed, lambda: vault.store.write(name, secret), writing=name)
-    vault.index.put(name)
-    say(f"{name}: stored in the {vault.store.label}")
-    secretvalue.warn(name, secret, vault.index.names())
+    secretvalue.put(Vault(load(), instead=sealed_file), name, lambda: secretvalue.received(name, from_env))
 
 
 @app.command("list")
@@ -70,6 +65,7 @@ def list_(as_json: Json = False) -> None:
     """List the secrets, when each was set, and which profiles use it. Values are never shown."""
     import os
 
+    from acp_launch.cli.planning import here
     from acp_launch.cli.secretvalue import uses
     from acp_launch.console import secrets
     from acp_launch.console.stderr import DIM, say
@@ -77,7 +73,7 @@ def list_(as_json: Json = False) -> None:
 
     vault = _vault()
     kept, remark, failed = vault.names()
-    used = uses(vault.settings)
+    used = uses(vault.settings, here())
     given = [name for name in used.names if os.environ.get(variable(name))]
     rows = [secrets.Listed(name, variable(name), None, used.of(name)) for name in given]
     rows += [secrets.Listed(name, vault.store.label, kept[name], used.of(name)) for name in sorted(kept)]
@@ -97,13 +93,14 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Check that the secrets of profiles can be found, and where."""
+    from acp_launch.cli.planning import here
     from acp_launch.cli.secretvalue import uses
     from acp_launch.cli.stores import outcomes
     from acp_launch.console import secrets
     from acp_launch.console.stderr import DIM, say
 
     vault = _vault()
-    used = uses(vault.settings, profiles or ())
+    used = uses(vault.settings, here(), profiles or ())
     answers = outcomes(used.names, vault.settings)
     vault.index.learn(answers, vault.store.label)
     rows = [secrets.Checked(name, answers[name], used.of(name)) for name in used.names]
@@ -193,10 +190,11 @@ def _remove(vault: "Vault", name: str) -> None:
 
 def _mention_uses(vault: "Vault", names: "Sequence[str]", what: str) -> None:
     """List the references in profiles, which do not change by themselves."""
+    from acp_launch.cli.planning import here
     from acp_launch.cli.secretvalue import uses
     from acp_launch.console.stderr import YELLOW, say
 
-    for profile, need in uses(vault.settings).all:
+    for profile, need in uses(vault.settings, here()).all:
         if need.name in names:
             say(
                 f"{need.origin}: {need.origin.path}: {profile} still needs ${{secret:{need.name}}}; {what}",

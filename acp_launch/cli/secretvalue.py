@@ -1,19 +1,22 @@
 """
 The name and value of a secret as the user gives them, and the profiles that need each secret.
 
-`checked` validates a name, `received` reads a value from a prompt, stdin or variable, and `uses` lists the needs.
+`checked` validates a name, `received` reads a value from a prompt, stdin or variable, `put` stores it, and `uses` lists
+the needs.
 """
 
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from acp_launch.console.stderr import YELLOW, say
+from acp_launch.console.stderr import YELLOW, harmless, say
 from acp_launch.errors import UsageError
+from acp_launch.mark import COLUMNS
 from acp_launch.plan.resolve import Need, needs
 from acp_launch.problem import ours
 from acp_launch.secret.forms import SHORTEST, is_maskable
@@ -23,9 +26,11 @@ from acp_launch.secret.value import MAX_VALUE, Secret, size, variable
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
+    from acp_launch.cli.stores import Vault
     from acp_launch.profile.load import Loaded
 
 LONGEST_NAME = 200  # characters
+SHORTEST_PLACE = 8  # columns in which a place is shown
 VARIABLE = "[A-Za-z_][A-Za-z0-9_]*"  # what a shell can read
 
 
@@ -67,12 +72,46 @@ def received(name: str, from_variable: str | None) -> Secret:
     Raises:
         UsageError: there is no value, or it cannot be a secret.
     """
-    text = _from_variable(from_variable) if from_variable else _typed(name) if _is_terminal() else _piped()
-    redactor.register(secret := Secret(text))
+    text = _from_variable(from_variable) if from_variable else _asked(name) if _is_terminal() else _piped()
     if not text:
         raise UsageError(
             "the value is empty; nothing was stored", fix="give a value; acp-launch secret rm NAME removes one"
         )
+    return _fit(text)
+
+
+def typed(name: str, needs: Iterable[Need]) -> Secret | None:
+    """Read the value from a hidden prompt, which says for which of `needs` it is; None if the user leaves it empty.
+
+    Raises:
+        UsageError: it cannot be a secret.
+    """
+    text = _asked(name, [_place(need.origin.path) for need in needs if need.name == name])
+    return _fit(text) if text else None
+
+
+def put(vault: "Vault", name: str, value: Callable[[], Secret | None]) -> Secret | None:
+    """Store a secret and return it; None if there is no value.
+
+    `value` is called once the store can be written, so that the user types nothing in vain.
+
+    Raises:
+        SecretError: the store cannot be written.
+        UsageError: the value cannot be a secret.
+    """
+    failed = f'cannot store secret "{name}"'
+    vault.do(failed, lambda: vault.store.names(), writing=name)  # the store may change
+    if (secret := value()) is None:
+        return None
+    vault.do(failed, lambda: vault.store.write(name, secret), writing=name)
+    vault.index.put(name)
+    say(f"{name}: stored in the {vault.store.label}")
+    warn(name, secret, vault.index.names())
+    return secret
+
+
+def _fit(text: str) -> Secret:
+    redactor.register(secret := Secret(text))
     if "\0" in text:
         raise UsageError("the value holds a NUL character, which no variable can", fix="give text")
     if (held := size(text)) is None:
@@ -116,10 +155,30 @@ def _is_terminal() -> bool:
     return sys.stdin is None or sys.stdin.isatty()
 
 
-def _typed(name: str) -> str:
+def _place(path: str) -> str:
+    """Say what a place in a profile is: `TOKEN of the server github` for `mcp_servers.github.env.TOKEN`."""
+    simple = r'([^."\[]+)'
+    if found := re.fullmatch(rf"mcp_servers\.{simple}\.(?:env|headers)\.{simple}", path):
+        return f"{found[2]} of the server {found[1]}"
+    found = re.fullmatch(rf"agent\.env\.{simple}", path)
+    return f"{found[1]} of the agent" if found else path
+
+
+def _prompt(name: str, places: Sequence[str]) -> str:
+    """Return the prompt in one row of the terminal; the places are cut, and left out where they do not fit."""
+    from acp_launch.console.ask.room import fitted, screen
+
+    what, columns = f'value of the secret "{name}"', screen()[0] - COLUMNS
+    room = columns - len(f"{what} (): ") - 1  # the cursor
+    if places and room >= SHORTEST_PLACE:
+        what += f" ({fitted(harmless(', '.join(dict.fromkeys(places)), keep=''), room)})"
+    return f"{fitted(what, columns - 3)}: "
+
+
+def _asked(name: str, places: Sequence[str] = ()) -> str:
     from acp_launch.secret.hidden_input import ask_hidden
 
-    text = ask_hidden(f"{name}: ", fix=f"pipe it in: acp-launch secret set {name} < FILE")
+    text = ask_hidden(_prompt(name, places), fix=f"pipe it in: acp-launch secret set {name} < FILE")
     if text is None:
         raise UsageError("there is no terminal to ask on", fix=f"pipe the value: ... | acp-launch secret set {name}")
     return text
@@ -155,33 +214,31 @@ class Uses(Struct, frozen=True):
         return tuple(dict.fromkeys(profile for profile, need in self.all if need.name == secret))
 
 
-def uses(settings: Settings, profiles: Sequence[str] = ()) -> Uses:
-    """Collect the needs of these profiles; by default of all profiles available here, without broken ones.
+def uses(settings: Settings, start: Path, profiles: Sequence[str] = ()) -> Uses:
+    """Collect the needs of these profiles; by default of all that can be named from `start`, without broken ones.
 
     Raises:
         UsageError, ProfileError: a named profile does not exist, or is wrong.
     """
-    from acp_launch.cli.planning import here
     from acp_launch.profile.discover import find
     from acp_launch.profile.load import load
 
     if not profiles:
-        return _uses(_usable(settings))
-    return _uses([load(find(name, start=here(), settings=settings), cache=settings.cache) for name in profiles])
+        return _uses(_usable(settings, start))
+    return _uses([load(find(name, start=start, settings=settings), cache=settings.cache) for name in profiles])
 
 
 def _uses(profiles: "Sequence[Loaded]") -> Uses:
     return Uses(tuple((loaded.found.name, need) for loaded in profiles for need in needs(loaded)))
 
 
-def _usable(settings: Settings) -> "list[Loaded]":
-    from acp_launch.cli.planning import here
+def _usable(settings: Settings, start: Path) -> "list[Loaded]":
     from acp_launch.console.stderr import YELLOW, say
     from acp_launch.profile.discover import discover
     from acp_launch.profile.load import inspect, shown
 
     found = []
-    for each in discover(start=here(), settings=settings):
+    for each in discover(start=start, settings=settings):
         if each.shadowed_by:
             continue
         loaded, _ = inspect(each, cache=settings.cache)

@@ -1,6 +1,7 @@
 """One operation with a session's agent other than a turn, for the verbs of `session`."""
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from acp_launch.cli.start import with_agent
@@ -14,7 +15,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def with_session_agent(planned: "Planned", settings: Settings, story: "Callable[[Connection], Awaitable[T]]") -> T:
+def with_session_agent(
+    planned: "Planned",
+    settings: Settings,
+    story: "Callable[[Connection], Awaitable[T]]",
+    trace: Path | None = None,
+) -> T:
     """Start the agent, run `story`, end the agent; if it wants a login first, the error names the command for that.
 
     Raises:
@@ -30,4 +36,4 @@ def with_session_agent(planned: "Planned", settings: Settings, story: "Callable[
             await logging_in(planned, None)(connection, wanted, is_second=True)
             raise
 
-    return with_agent(planned, settings, "session", advised)
+    return with_agent(planned, settings, "session", advised, trace=trace)

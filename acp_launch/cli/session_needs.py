@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from acp_launch.cli.permission_record import PermissionRecord
 from acp_launch.cli.planning import here
-from acp_launch.cli.start import open_env, spawn_agent, stderr_log
-from acp_launch.console.ask.permission import permitting
+from acp_launch.cli.start import RunContext, open_env, server_logs, spawn_agent, stderr_log
 from acp_launch.console.ask.terminal import AgentStderr
 from acp_launch.errors import AuthRequired
 from acp_launch.launch.run import LogIn, SessionNeeds, SessionRequest
@@ -18,47 +17,51 @@ from acp_launch.launch.services import Elicit, ServicePolicy, offers
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import KeyPath
 from acp_launch.process.guard import Guard
-from acp_launch.process.logs import ServerLogs
 from acp_launch.profile.discover import project_of
 from acp_launch.session.connection import Connection
 from acp_launch.session.opening import Setting, wishes
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import policy
 from acp_launch.session.permission.remembered import AnswerStore, load
-from acp_launch.session.person import Person
+from acp_launch.session.person import Answer, Ask, Person, ToolQuestion
 from acp_launch.session.store import SessionKeeper
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
-    from acp_launch.cli.run_request import RunContext, RunRequest
+    from acp_launch.cli.run_request import RunRequest
     from acp_launch.session.elicitation.request import Elicitation
     from acp_launch.session.login import InFront
+    from acp_launch.trace import Trace
 
 
 @contextmanager
 def session_needs(
     request: "RunRequest",
     plan: LaunchPlan,
-    kept: "RunContext",
+    kept: RunContext,
     guard: Guard,
     person: Person | None,
     note: Callable[[str], None],
     in_front: "InFront | None" = None,
+    *,
+    trace: "Trace | None" = None,
 ) -> Iterator[SessionNeeds]:
     """Provide the needs of a run's sessions; logs are open while the block runs. `note` shows a line to the user.
 
     `in_front` runs a program on the terminal if the screen must be left first.
     """
+    if trace is not None:
+        trace.note = note
     shelf = AnswerStore(kept.settings.state, str(plan.project), plan.profile, plan.called)
     home = os.environ.get("HOME", "")
     rules = policy(plan, approve=request.approve, remembered=load(shelf), home=home)
     with (
         stderr_log(kept.settings, plan, echo=request.verbose) as log_file,
-        closing(ServerLogs(kept.settings.state / "log", plan.profile)) as server_logs,
+        closing(server_logs(kept.settings, plan)) as logs,
         closing(PermissionRecord(plan, shelf, home, note)) as record,
     ):
         offered = offers(plan, has_person=person is not None)
-        gate = Gate(rules, permitting(person, _listing(request, plan)) if person else None, record)
+        gate = Gate(rules, _permitting(person, _listing(request, plan)) if person else None, record)
         aloud = AgentStderr(log_file, sys.stderr)
         yield SessionNeeds(
             guard=guard,
@@ -71,7 +74,9 @@ def session_needs(
             ),
             log_in=_logging_in((plan, kept.secrets), person, None if request.verbose else aloud, in_front),
             respawn=lambda: spawn_agent(plan, kept.secrets),
-            server_logs=server_logs,
+            server_logs=logs,
+            cache=kept.settings.cache,
+            trace=trace,
         )
 
 
@@ -82,6 +87,15 @@ def _listing(request: "RunRequest", plan: LaunchPlan) -> str:
         return shlex.join([*words, request.words[0]])
     listing = shlex.join([*words, "--", plan.profile])
     return listing if plan.project == project_of(here()) else f"cd {shlex.quote(str(plan.project))}; {listing}"
+
+
+def _permitting(person: Person, where: str) -> Ask:
+    async def ask(question: ToolQuestion) -> Answer:
+        from acp_launch.console.ask.permission import permitting  # most runs ask nothing
+
+        return await permitting(person, where)(question)
+
+    return ask
 
 
 def _eliciting(person: Person) -> Elicit:
@@ -107,9 +121,7 @@ def _logging_in(
     return logged_in
 
 
-def session_request(
-    request: "RunRequest", plan: LaunchPlan, kept: "RunContext", keeper: SessionKeeper
-) -> SessionRequest:
+def session_request(request: "RunRequest", plan: LaunchPlan, kept: RunContext, keeper: SessionKeeper) -> SessionRequest:
     """Build the request for the first session."""
     return SessionRequest(
         name=kept.name,

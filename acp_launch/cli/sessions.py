@@ -4,25 +4,51 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from acp_launch.cli.trace import TraceFile
 from acp_launch.console.stderr import say
 from acp_launch.errors import LaunchError, NotTrusted, SessionError, UsageError
 from acp_launch.problem import did_you_mean, ours
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from acp_launch.cli.planning import Planned
     from acp_launch.session.connection import Connection
     from acp_launch.session.store import Record, Registry
     from acp_launch.settings.model import Settings
 
+AGES = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}  # seconds
 PAGE = 50  # sessions that `list` shows without --all
-app = typer.Typer(help="Named sessions: list, show, rename, close, rm.", no_args_is_help=True)
+app = typer.Typer(help="Choose a session to resume; list, show, rename, close, rm, prune.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The session's name.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The session's name; without one, its title.")]
 Profile = Annotated[
     str | None, typer.Option("--profile", "-p", help="The session's profile, if several have that name.")
 ]
 Trust = Annotated[bool, typer.Option("--trust", help="Run a project's profile once without trusting it.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+
+
+@app.callback(invoke_without_command=True)
+def choose(context: typer.Context) -> None:
+    """Choose a session of this project and resume it; or list, show, rename, close, rm, prune."""
+    if context.invoked_subcommand is not None:
+        return
+    from pathlib import Path
+
+    from acp_launch.cli import choice
+    from acp_launch.cli.job import carry_out
+
+    project = _project()
+    with _registry() as registry:
+        records = registry.list(project)
+    if not records:
+        say("no sessions here yet; acp-launch run starts one, and acp-launch session list --all shows all others")
+    elif not choice.can_pick():
+        choice.refuse_to_choose(records)
+    else:
+        raise typer.Exit(carry_out(choice.resuming(choice.pick_session(records, Path(project)))))
 
 
 @app.command("list")
@@ -32,16 +58,14 @@ def list_(
     agent: Annotated[bool, typer.Option("--agent", help="Ask the profile's agent which sessions it knows.")] = False,
     as_json: Json = False,
     trust: Trust = False,
+    trace: TraceFile = None,
 ) -> None:
     """List this project's sessions, the latest first; the latest 50 without --all."""
-    import time
-    from pathlib import Path
-
+    from acp_launch.cli.choice import list_sessions
     from acp_launch.console import sessions, stdout
-    from acp_launch.console.width import terminal_width
 
     if agent:
-        _list_of_agent(profile, everything, as_json, trust=trust)
+        _list_of_agent(profile, everything, as_json, trust=trust, trace=trace)
         return
     project = None if everything else _project()
     with _registry() as registry:
@@ -50,7 +74,7 @@ def list_(
     if as_json:
         stdout.put_json(sessions.table_json(records))
     elif records:
-        stdout.line(sessions.table(records, now=time.time(), home=str(Path.home()), width=terminal_width()))
+        list_sessions(records)
         if more > 0:
             say(f"{more:,} more {'is' if more == 1 else 'are'} older; --all shows every session")
     else:
@@ -87,12 +111,12 @@ def rename(name: Name, new: Annotated[str, typer.Argument(metavar="NEW")], profi
 
 
 @app.command()
-def close(name: Name, profile: Profile = None, trust: Trust = False) -> None:
+def close(name: Name, profile: Profile = None, trust: Trust = False, trace: TraceFile = None) -> None:
     """Tell the agent to free a session's resources; the session stays."""
     with _registry() as registry:
         record = _the(registry, name, profile)
     with _held(record, "session close"):
-        if not _end("close", record, trust=trust):
+        if not _end("close", record, trust=trust, trace=trace):
             say(f"acp-launch: {_agent(record)} cannot close sessions; nothing was changed")
 
 
@@ -102,15 +126,108 @@ def rm(
     profile: Profile = None,
     local: Annotated[bool, typer.Option("--local", help="Delete it only here, without starting the agent.")] = False,
     trust: Trust = False,
+    trace: TraceFile = None,
 ) -> None:
     """Delete sessions, also at the agent if it can."""
+    if trace is not None and len(names) > 1:
+        raise UsageError("--trace is for one session", fix="name one")
     with _registry() as registry:
         for record in [_the(registry, name, profile) for name in dict.fromkeys(names)]:
             with _held(record, "session rm"):
-                if not local and not _end("delete", record, trust=trust):
+                if not local and not _end("delete", record, trust=trust, trace=trace):
                     who = _agent(record)
                     say(f"acp-launch: {who} cannot delete sessions; deleted here, but the agent may still have it")
                 registry.remove(record.key)
+
+
+@app.command()
+def prune(
+    older_than: Annotated[str, typer.Option("--older-than", metavar="AGE", help="Since its last use: 30d, 12h, 8w.")],
+    profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="Only this profile's.")] = None,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Those of all projects.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Delete the records of old sessions. Those in use stay, and so does what agents have."""
+    import time
+
+    from acp_launch.cli.choice import called, list_sessions
+
+    latest = time.time() - _age(older_than)
+    with _registry() as registry:
+        listed = registry.list(None if everything else _project(), profile)
+        old = [record for record in listed if record.last_used < latest]
+        free = [record for record in old if not _is_held(record)]
+        if len(free) < len(old):
+            say(f"in use, and so not deleted: {', '.join(called(record) for record in old if record not in free)}")
+        if free and not as_json:
+            list_sessions(free)
+        gone = _pruned(registry, free) if free and _may_prune(free, is_sure=yes) else []
+    if as_json:
+        _put_records(gone)
+    elif not free:
+        say(f"no session was last used more than {older_than} ago")
+    elif gone:
+        say(f"deleted {_counted(gone)}; the agents still have what they stored")
+
+
+def _pruned(registry: "Registry", records: "Sequence[Record]") -> "list[Record]":
+    """Delete the sessions that are not in use by now."""
+    gone = []
+    for record in records:
+        try:
+            with _held(record, "session prune"):
+                registry.remove(record.key)
+                gone.append(record)
+        except SessionError as error:
+            say(f"acp-launch: {error.message}; it was not deleted")
+    return gone
+
+
+def _may_prune(records: "Sequence[Record]", *, is_sure: bool) -> bool:
+    import sys
+
+    from acp_launch.cli.planning import agrees
+
+    if is_sure or agrees(f"Delete {_counted(records)}?"):
+        return True
+    if not (sys.stdin is not None and sys.stdin.isatty()):
+        what = f"{_counted(records)} would be deleted; nothing was changed"
+        raise UsageError(what, fix="to delete without a question: --yes")
+    say("nothing was deleted")
+    return False
+
+
+def _counted(records: "Sequence[Record]") -> str:
+    return f"{len(records)} session{'s' if len(records) != 1 else ''}"
+
+
+def _put_records(records: "Sequence[Record]") -> None:
+    from acp_launch.console import sessions, stdout
+
+    stdout.put_json(sessions.table_json(records))
+
+
+def _age(text: str) -> float:
+    """Parse an age such as 30d; return seconds.
+
+    Raises:
+        UsageError: the text is not an age.
+    """
+    import re
+
+    found = re.fullmatch(r"(\d{1,6})([hdw])", text, re.ASCII)
+    if found is None:
+        raise UsageError(f'--older-than: expected an age, found "{text}"', fix="write it as 12h, 30d or 8w")
+    return int(found[1]) * AGES[found[2]]
+
+
+def _is_held(record: "Record") -> bool:
+    try:
+        with _held(record, "session prune"):
+            return False
+    except SessionError:
+        return True
 
 
 def _agent(record: "Record") -> str:
@@ -119,7 +236,7 @@ def _agent(record: "Record") -> str:
     return one_line(record.agent_name) or "the agent"
 
 
-def _end(how: Any, record: "Record", *, trust: bool) -> bool:
+def _end(how: Any, record: "Record", *, trust: bool, trace: "Path | None") -> bool:
     from acp_launch.cli.session_agent import with_session_agent
     from acp_launch.session.opening import end_session
 
@@ -129,10 +246,10 @@ def _end(how: Any, record: "Record", *, trust: bool) -> bool:
         limit = planned[0].timeouts.session
         return await end_session(connection, how, record.session_id, limit=limit, name=record.name)
 
-    return with_session_agent(planned, _settings(), story)
+    return with_session_agent(planned, _settings(), story, trace)
 
 
-def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trust: bool) -> None:
+def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trust: bool, trace: "Path | None") -> None:
     from pathlib import Path
 
     from acp_launch.cli.planning import agent_plan
@@ -151,7 +268,7 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
         cwd = None if everything else str(plan.cwd)
         return [found async for found in list_sessions(connection, cwd=cwd, limit=plan.timeouts.session)]
 
-    found = with_session_agent(planned, _settings(), story)
+    found = with_session_agent(planned, _settings(), story, trace)
     if as_json:
         stdout.put_json(sessions.agent_json(found))
     elif found:
@@ -186,11 +303,14 @@ def _plan_of(record: "Record", *, trust: bool) -> "Planned":
 
 
 def _the(registry: "Registry", name: str, profile: str | None) -> "Record":
-    """Find the session of this project by its name."""
+    """Find the session of this project by its name, or by the title or its beginning if the user gave it no name."""
     here = registry.list(_project(), profile)
-    found = [record for record in here if record.name == name]
+    found = [record for record in here if record.name == name] or _titled(here, name)
     if len(found) == 1:
         return found[0]
+    if found and found[0].name != name:
+        names = ", ".join(record.name for record in found)
+        raise SessionError(f'several sessions have a title that begins with "{name}"', fix=f"say which: {names}")
     if found:
         profiles = ", ".join(record.profile for record in found)
         raise SessionError(f'"{name}" is a session of several profiles: {profiles}', fix="say which: --profile NAME")
@@ -198,6 +318,16 @@ def _the(registry: "Registry", name: str, profile: str | None) -> "Record":
     raise SessionError(
         f'there is no session "{name}" here{hint}', fix="acp-launch session list --all shows every session"
     )
+
+
+def _titled(records: "Sequence[Record]", title: str) -> "list[Record]":
+    from acp_launch.cli.choice import called
+
+    wanted = " ".join(title.split()).casefold()
+    titles = [(called(record).casefold(), record) for record in records]
+    unnamed = [(said, record) for said, record in titles if said != record.name.casefold()]
+    same = [record for said, record in unnamed if said == wanted]
+    return same or [record for said, record in unnamed if wanted and said.startswith(wanted)]
 
 
 def _held(record: "Record", verb: str) -> Any:

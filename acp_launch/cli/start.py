@@ -7,19 +7,29 @@ agent.
 """
 
 import codecs
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.console.stderr import YELLOW, harmless, put, say, share, uncoloured
-from acp_launch.errors import ProblemsError
+from acp_launch.errors import (
+    AgentError,
+    AuthRequired,
+    LaunchError,
+    ProblemsError,
+    RemoteProtocolError,
+    ServerError,
+)
 from acp_launch.leave import deferred
-from acp_launch.plan.model import OURS, LaunchPlan, StdioPlan
+from acp_launch.plan.model import OURS, LaunchPlan, RemotePlan, ServerPlan, StdioPlan
 from acp_launch.process.guard import Guard
-from acp_launch.process.logs import LogFile, ServerLogs
+from acp_launch.process.logs import LogFile, ServerLogs, launch_in
 from acp_launch.process.prepare import require_descriptors
 from acp_launch.process.records import LaunchRecord, files
 from acp_launch.process.spawn import Spawned, spawn
@@ -28,10 +38,18 @@ from acp_launch.secret.value import Secret
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
+    import asyncio
+
     from acp_launch.launch.loop import Interrupts
     from acp_launch.launch.run import AgentNeeds
+    from acp_launch.mcp.http.contact import RemoteFacts
+    from acp_launch.mcp.translation.transport import TranslatedTransport
+    from acp_launch.process.program import Program, Running
+    from acp_launch.process.runner import Download
     from acp_launch.protocol.acp import Offers
     from acp_launch.session.connection import Connection
+    from acp_launch.session.store import Record, Registry
+    from acp_launch.trace import Trace
 
 T = TypeVar("T")
 TOLD = 5  # names of files in a message
@@ -55,6 +73,7 @@ def guard(settings: Settings, plan: LaunchPlan, verb: str) -> Iterator[Guard]:
     try:
         with deferred():  # a signal within `start` would lose what it has just started
             record.begin(verb, plan.profile)
+            record.works_in(plan.cwd)
             made.start()
         yield made
     finally:
@@ -102,8 +121,9 @@ def with_workdir(settings: Settings, plan: LaunchPlan) -> Iterator[LaunchPlan]:
     """Do the same for a plan whose `agent` is the process of its only server."""
     with with_workdirs(settings, plan) as given:
         (server,) = given.servers
-        assert isinstance(server, StdioPlan) and server.cwd is not None
-        yield replace(given, agent=replace(given.agent, cwd=server.cwd))
+        if isinstance(server, StdioPlan) and server.cwd is not None:
+            given = replace(given, agent=replace(given.agent, cwd=server.cwd))
+        yield given
 
 
 def _left(server: str, names: Sequence[str]) -> None:
@@ -144,10 +164,21 @@ def open_env(plan: LaunchPlan) -> dict[str, str]:
     }
 
 
+def agent_log(settings: Settings, plan: LaunchPlan) -> LogFile:
+    """Return the log of the agent's stderr."""
+    return LogFile(settings.state / "log", plan.profile, launch=launch_in(plan.project))
+
+
+def server_logs(settings: Settings, plan: LaunchPlan) -> ServerLogs:
+    """Return the logs of the servers' stderr; the caller closes them."""
+    return ServerLogs(settings.state / "log", plan.profile, launch=launch_in(plan.project))
+
+
 @contextmanager
 def stderr_log(settings: Settings, plan: LaunchPlan, *, echo: bool) -> Iterator[Callable[[bytes], None]]:
     """Log the agent's stderr in the state directory; with `echo` also show it, without control sequences."""
-    log = LogFile(settings.state / "log", plan.profile)
+    log = agent_log(settings, plan)
+    log.begin()
     if echo:
         share(at_once=True)
 
@@ -168,23 +199,133 @@ def stderr_log(settings: Settings, plan: LaunchPlan, *, echo: bool) -> Iterator[
         log.close()
 
 
+@contextmanager
+def traced(file: Path | None, plan: LaunchPlan, verb: str) -> "Iterator[Trace | None]":
+    """Write a trace of the launch to `file`, if it is given.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    if file is None:
+        yield None
+        return
+    from acp_launch.trace import tracing
+
+    with tracing(file, verb, plan.profile, _note) as trace:
+        yield trace
+
+
 class Launched(NamedTuple):
-    """A plan whose servers have directories, with its guard and the process of its agent."""
+    """A plan whose servers have directories, with its guard, the process of its agent, and its trace."""
 
     guard: Guard
     plan: LaunchPlan
     spawned: Spawned
+    trace: "Trace | None"
+
+
+class RunContext(Struct, frozen=True):
+    """What a run needs besides its request. `secrets` are by name; `record` is of the session to resume."""
+
+    settings: Settings
+    secrets: Mapping[str, Secret]
+    registry: "Registry"
+    name: str
+    record: "Record | None"
 
 
 @contextmanager
-def launched(settings: Settings, plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[Launched]:
+def launched(
+    settings: Settings, plan: LaunchPlan, secrets: Mapping[str, Secret], trace: Path | None = None
+) -> Iterator[Launched]:
     """Start the agent of a run before the modules that talk to it are imported; leaving kills what is left."""
     with (
         guard(settings, plan, "run") as watching,
+        traced(trace, plan, "run") as tracing,
         with_workdirs(settings, plan) as given,
         agent_process(given, secrets) as spawned,
     ):
-        yield Launched(watching, given, spawned)
+        if tracing is not None:
+            tracing.started(spawned.pid)
+        yield Launched(watching, given, spawned, tracing)
+
+
+class StartedProgram(NamedTuple):
+    """A server that a verb talks to; `begun` is when it was started, by time.monotonic."""
+
+    program: "Program"
+    running: "Running"
+    transport: "TranslatedTransport"
+    begun: float
+
+    def download(self, server: ServerPlan, tell: Callable[[], None]) -> "Download":
+        """Watch its download by a package runner, if there is one."""
+        from acp_launch.process.runner import Download
+
+        limit = server.timeouts.download if isinstance(server, StdioPlan) else 0.0
+        return Download(self.running.pid if self.program.may_fetch else None, limit, tell)
+
+    @property
+    def remote(self) -> "RemoteFacts | None":
+        """What is known of the connection to a remote server; None for a local one."""
+        from acp_launch.mcp.http.contact import RemoteFacts
+        from acp_launch.mcp.remote import Remote, RemoteProgram
+
+        if not isinstance(self.program, RemoteProgram) or not isinstance(self.running, Remote):
+            return None
+        assert self.program.contact is not None
+        first, here = self.program.contact, self.running
+        return RemoteFacts(
+            self.program.type, here.era or self.transport.era, here.has_session, first.tls, dict(first.steps)
+        )
+
+    def explained(self, error: LaunchError) -> LaunchError:
+        """Return the error of a remote server as what it says of the server, with its exit code; any other as it is."""
+        from acp_launch.mcp.http.failure import advice
+
+        end = self.running.end
+        if self.running.pid is not None or end is None or end.is_clean:
+            return error
+        kind = {"credentials": AuthRequired, "protocol": RemoteProtocolError, "": ServerError}[end.fault]
+        name = self.program.name
+        why, fix = advice(name, end.reason)
+        return kind(f'the MCP server "{name}" {end.how}' + (f": {why}" if why else ""), fix=fix)
+
+
+def server_program(plan: LaunchPlan, secrets: Mapping[str, Secret], settings: Settings) -> "Program":
+    """Return the program of the only server of a plan, with its secrets revealed. `plan.agent` is a local one's."""
+    (server,), process = plan.servers, plan.agent
+    if isinstance(server, RemotePlan):
+        from acp_launch.mcp.http.contact import Contact
+        from acp_launch.mcp.http.wire import Limits
+        from acp_launch.mcp.remote import RemoteProgram, warm_up
+
+        warm_up()
+
+        return RemoteProgram(
+            name=server.name,
+            type=server.type,
+            url=server.url.reveal(secrets),
+            headers={name: value.reveal(secrets) for name, value in server.sent.items()},
+            protocol=server.protocol,
+            limits=Limits(max_line=settings.max_line),
+            cache=settings.cache,
+            contact=Contact(),
+        )
+    from acp_launch.process.program import LocalProgram
+
+    argv = (str(process.command), *(arg.reveal(secrets) for arg in process.args))
+    env = {name: value.reveal(secrets) for name, value in process.env.items()}
+    return LocalProgram(name=server.name, argv=argv, env=env, cwd=process.cwd)
+
+
+def _unable(name: str, error: AgentError) -> ServerError:
+    return ServerError(f'the MCP server "{name}": {error.message}', fix=error.fix, detail=error.detail)
+
+
+def _both(first: Callable[[bytes], None], second: Callable[[bytes], None], data: bytes) -> None:
+    first(data)
+    second(data)
 
 
 class VerbProcesses:
@@ -194,12 +335,13 @@ class VerbProcesses:
         self,
         settings: Settings,
         watching: Guard,
-        log: Callable[[bytes], None],
+        log: LogFile,
         server_logs: ServerLogs,
         ending: ExitStack,
+        trace: "Trace | None",
     ) -> None:
         """`log` takes an agent's stderr."""
-        self.log, self.server_logs = log, server_logs
+        self.log, self.server_logs, self.trace = log, server_logs, trace
         self._settings, self._guard, self._ending = settings, watching, ending
 
     def agent(self, plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Spawned:
@@ -208,25 +350,68 @@ class VerbProcesses:
         Raises:
             AgentError: it cannot be started.
         """
-        return self._ending.enter_context(agent_process(plan, secrets))
+        self.log.begin()
+        return self._start(plan, secrets)
 
-    def server(self, plan: LaunchPlan, secrets: Mapping[str, Secret]) -> tuple[LaunchPlan, Spawned]:
-        """Start the server whose process is `plan.agent`, in a directory of its own if it has none.
+    @asynccontextmanager
+    async def server(
+        self,
+        plan: LaunchPlan,
+        secrets: Mapping[str, Secret],
+        hurry: "asyncio.Event",
+        shown: Callable[[bytes], None] | None = None,
+    ) -> AsyncIterator[StartedProgram]:
+        """Run the only server of a plan while the block runs, in a directory of its own if it has none; then end it.
 
-        Returns the plan with that directory, and the process.
+        A local server's process is `plan.agent`. Its stderr is logged as in a launch, and given to `shown` first,
+        because a log that cannot be written raises. `hurry` cuts its patience for the end.
 
         Raises:
-            AgentError: the server cannot be started.
+            ServerError: the server cannot be started.
             StateError: its directory cannot be made.
         """
-        given = self._ending.enter_context(with_workdir(self._settings, plan))
-        return given, self.agent(given, secrets)
+        from acp_launch.mcp.translation.transport import TranslatedTransport
+        from acp_launch.process.program import stop
+        from acp_launch.rpc import connected
+
+        (server,) = plan.servers
+        name, log = server.name, self.server_logs.of(server.name)
+        with with_workdir(self._settings, plan) as given:
+            program, begun = server_program(given, secrets, self._settings), time.monotonic()
+            async with AsyncExitStack() as stack:
+                took = log if shown is None else partial(_both, shown, log)
+                try:
+                    running = await stack.enter_async_context(program.begin(restarts=0, log=took))
+                except AgentError as error:
+                    raise _unable(name, error) from error
+                self.server_logs.mark(name, "starting" + (f" (pid {running.pid})" if running.pid else ""))
+                with connected(running, self.trace, name) as inner:
+                    is_stdio, limit = isinstance(server, StdioPlan), self._settings.max_line
+                    transport = TranslatedTransport(
+                        inner, name, server.protocol, _note, is_stdio=is_stdio, max_line=limit
+                    )
+                    try:
+                        yield StartedProgram(program, running, transport, begun)
+                    finally:
+                        await stop(running, hurry=hurry)
+                        end = running.end
+                        self.server_logs.mark(name, f"stopped, {end.how}" if end else "could not be stopped")
 
     def needs(self, secrets: Mapping[str, Secret], offers: "Offers", log: Callable[[bytes], None]) -> "AgentNeeds":
         """Build what `launch.run.with_agent` needs besides the plan."""
         from acp_launch.launch.run import AgentNeeds
 
-        return AgentNeeds(guard=self._guard, secrets=secrets, max_line=self._settings.max_line, log=log, offers=offers)
+        return AgentNeeds(
+            guard=self._guard,
+            secrets=secrets,
+            max_line=self._settings.max_line,
+            log=log,
+            offers=offers,
+            trace=self.trace,
+        )
+
+    def _start(self, plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Spawned:
+        return self._ending.enter_context(agent_process(plan, secrets))
 
     def run(self, story: "Callable[[Interrupts], Coroutine[Any, Any, T]]") -> T:
         """Run an event loop that keeps the guard informed and handles signals.
@@ -242,18 +427,21 @@ class VerbProcesses:
 
 
 @contextmanager
-def verb_processes(settings: Settings, plan: LaunchPlan, verb: str) -> Iterator[VerbProcesses]:
+def verb_processes(
+    settings: Settings, plan: LaunchPlan, verb: str, trace: Path | None = None
+) -> Iterator[VerbProcesses]:
     """Provide a guard and logs to a verb that starts processes for one operation; leaving ends the processes.
 
-    `verb` is the name in `ps`.
+    `verb` is the name in `ps`. A trace is written to the file `trace`, if it is given.
     """
     with (
         guard(settings, plan, verb) as watching,
-        stderr_log(settings, plan, echo=False) as log,
-        closing(ServerLogs(settings.state / "log", plan.profile)) as server_logs,
+        traced(trace, plan, verb) as tracing,
+        closing(agent_log(settings, plan)) as log,
+        closing(server_logs(settings, plan)) as logs,
         ExitStack() as ending,
     ):
-        yield VerbProcesses(settings, watching, log, server_logs, ending)
+        yield VerbProcesses(settings, watching, log, logs, ending, tracing)
 
 
 def with_agent(
@@ -262,6 +450,7 @@ def with_agent(
     verb: str,
     story: "Callable[[Connection], Awaitable[T]]",
     offers: "Offers | None" = None,
+    trace: Path | None = None,
 ) -> T:
     """Start the agent of a plan, do the handshake, run `story` and end the agent; `verb` is the name in `ps`.
 
@@ -276,7 +465,7 @@ def with_agent(
 
     require_platform()
     plan, secrets = planned
-    with verb_processes(settings, plan, verb) as processes:
+    with verb_processes(settings, plan, verb, trace) as processes:
         spawned = processes.agent(plan, secrets)
         needs = processes.needs(secrets, offers or Offers(), processes.log)
         return processes.run(partial(run.with_agent, plan, needs, spawned, RedactedOutput(Notices()), story))

@@ -34,8 +34,13 @@ def protect_secrets() -> None:
     install()
 
 
-def outcomes(names: Iterable[str], settings: Settings, waiting: Waiting | None = None) -> dict[str, Outcome]:
-    """Look up all names in one pass; return the outcome of each."""
+def outcomes(
+    names: Iterable[str],
+    settings: Settings,
+    waiting: Waiting | None = None,
+    opening: Callable[[], Store] | None = None,
+) -> dict[str, Outcome]:
+    """Look up all names in one pass; return the outcome of each. `opening` opens the store, if it is needed."""
     protect_secrets()
     wanted = tuple(names)
     limit = _patience(settings, len(wanted))
@@ -43,7 +48,7 @@ def outcomes(names: Iterable[str], settings: Settings, waiting: Waiting | None =
     return look_up(
         wanted,
         environ=os.environ,
-        store=lambda: open_store(settings),
+        store=opening or (lambda: open_store(settings)),
         limit=limit + _grace(settings),
         waiting=lambda what, waited, _: say_so(what, waited, limit) if waited < limit else None,
     )
@@ -116,25 +121,47 @@ def _captured(argv: Sequence[str], limit: float) -> "Captured":
 class Vault:
     """The user's store together with its index. Every method may raise SecretError."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        opening: Callable[[], Store] | None = None,
+        instead: Callable[[Settings], Settings | None] = lambda _: None,
+    ) -> None:
+        """`opening` returns the store if the caller has opened it already.
+
+        `instead` is called if there is no such store on this machine; it returns the settings with another one, or
+        None.
+        """
         protect_secrets()
+        self._instead = instead
+        self._use(settings, opening or (lambda: open_store(settings)))
+
+    def _use(self, settings: Settings, opening: Callable[[], Store]) -> None:
         self.settings = settings
-        self.store = _opened(settings)
+        self.store = _opened(opening)
         self.index = NameIndex(settings.state, _identity(settings, self.store.label))
 
     def do(self, what: str, work: Callable[[], T], *, writing: str = "") -> T:
         """Run an operation that the user has just asked for; `what` begins the message if it fails.
 
         `writing` is the name of a secret to store; if there is no keyring for it, the error explains the choices.
+        `work` is done again, with another `store`, if the user chooses one instead of one that does not exist.
         """
         try:
             self.store.prepare(writing=bool(writing))
             return done(self.settings, self.store, work, patient=True)
         except StoreFault as fault:
-            detail = fault.detail
-            if writing and self.settings.secrets.store == "keyring" and fault.state in ("unavailable", "locked"):
-                detail = (*detail, *choices(writing, self.settings.config))
-            raise SecretError(f"{what}: {fault.reason}", fix=fault.fix, detail=detail) from None
+            settings = self._instead(self.settings) if fault.is_absent else None
+            if settings is None:
+                raise self._failed(what, fault, writing) from None
+        self._use(settings, lambda: open_store(settings))
+        return self.do(what, work, writing=writing)
+
+    def _failed(self, what: str, fault: StoreFault, writing: str) -> SecretError:
+        detail = fault.detail
+        if writing and self.settings.secrets.store == "keyring" and fault.state in ("unavailable", "locked"):
+            detail = (*detail, *choices(writing, self.settings.config))
+        return SecretError(f"{what}: {fault.reason}", fix=fault.fix, detail=detail)
 
     def states(self, *names: str) -> Mapping[str, Outcome]:
         """Read the secrets; return the outcome of each."""
@@ -182,9 +209,9 @@ class Vault:
         return SecretError(f"no secret named {listed} in the {self.store.label}{hint}", fix="acp-launch secret list")
 
 
-def _opened(settings: Settings) -> Store:
+def _opened(opening: Callable[[], Store]) -> Store:
     try:
-        return open_store(settings)
+        return opening()
     except StoreFault as fault:
         raise SecretError(f"cannot open the store: {fault.reason}", fix=fault.fix) from None
 

@@ -18,6 +18,7 @@ def trust(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the trusted profiles.")] = False,
     revoke: Annotated[bool, typer.Option("--revoke", help="Stop trusting it.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
     """Trust a project's profile until it changes."""
     from acp_launch.settings.load import load
@@ -28,7 +29,9 @@ def trust(
     if revoke and yes:
         raise UsageError("--yes cannot be combined with --revoke, which does not ask", fix="leave --yes out")
     if list_:
-        _list(settings)
+        _list(settings, as_json=as_json)
+    elif as_json:
+        raise UsageError("--json goes with --list", fix="acp-launch trust --list --json")
     elif profile is None:
         raise UsageError("no profile is given", fix="acp-launch trust PROFILE; --list shows the trusted ones")
     elif revoke:
@@ -37,13 +40,16 @@ def trust(
         _accept(profile, settings, is_sure=yes)
 
 
-def _list(settings: "Settings") -> None:
+def _list(settings: "Settings", *, as_json: bool) -> None:
     from acp_launch.console import stdout
     from acp_launch.console.stderr import say
-    from acp_launch.console.trust import table
+    from acp_launch.console.trust import table, table_json
     from acp_launch.profile.trust import accepted
 
-    if found := accepted(settings):
+    found = accepted(settings)
+    if as_json:
+        stdout.put_json(table_json(found))
+    elif found:
         stdout.line(table(found))
     else:
         say("no profile of a project is trusted yet")

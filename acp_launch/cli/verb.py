@@ -36,6 +36,9 @@ class Option(NamedTuple):
     read: Callable[[str], object] | None = None
 
 
+TRACE = Option("--trace", "Write every message of agent and servers to a file; `trace` shows it.", "FILE")
+
+
 class Verb(Protocol):
     """A verb with all its values, as `plain` returns it."""
 

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from acp_launch.checks.check import Anonymizer, Check
+from acp_launch.console.columns import cells
 from acp_launch.console.draw.outside import cut, one_line
-from acp_launch.console.sessions import cells
 from acp_launch.console.stderr import YELLOW, say
 from acp_launch.secret.detect import masked
 from acp_launch.secret.redact import redactor

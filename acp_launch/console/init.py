@@ -1,9 +1,12 @@
-"""The questions of `init`, on stderr; the answers come from stdin. Enter gives the default answer."""
+"""The questions of `init`, on stderr; the answers come from stdin. Enter gives the default answer
+of a line; yes or no is one key."""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Literal
 
+from acp_launch.console.ask import terminal
 from acp_launch.console.columns import columns
 from acp_launch.console.stderr import DIM, YELLOW, harmless, put, say
 from acp_launch.console.stderr import ask as question
@@ -48,18 +51,20 @@ def name(suggested: str, fault: Callable[[str], str]) -> str:
         say(harmless(wrong, keep=""), style=YELLOW)
 
 
-def servers(found: Sequence[tuple[str, Sequence[str]]]) -> list[int]:
-    """Ask which files to import. Return their positions in `found`; Enter means none."""
+def servers(found: Sequence[tuple[str, Sequence[str]]], otherwise: Literal["all", "none"]) -> list[int]:
+    """Ask which files to import. Return their positions in `found`; Enter means `otherwise`."""
     say("Other tools have MCP servers here:", style="1")
     for row in columns([(f"{number:>4}.", file, ", ".join(names)) for number, (file, names) in enumerate(found, 1)]):
         say(row)
     while True:
-        words = ask("Numbers of those to import", "none").replace(",", " ").split()
+        words = ask("Numbers of those to import", otherwise).replace(",", " ").split()
         if words == ["none"]:
             return []
+        if words == ["all"]:
+            return list(range(len(found)))
         if all(word.isdecimal() and 0 < int(word) <= len(found) for word in words):
             return sorted({int(word) - 1 for word in words})
-        say('type numbers from the list, or "none"', style=YELLOW)
+        say('type numbers from the list, "all" or "none"', style=YELLOW)
 
 
 def choice(prompt: str, answers: Sequence[str]) -> str:
@@ -71,10 +76,22 @@ def choice(prompt: str, answers: Sequence[str]) -> str:
         say(f"answer {' or '.join(answers)}", style=YELLOW)
 
 
+def agreed(prompt: str) -> bool:
+    """Ask a yes-or-no question.
+
+    Raises:
+        InputEnded: it was dismissed.
+    """
+    answer = terminal.agreed(prompt)
+    if answer is None:
+        raise InputEnded
+    return answer
+
+
 def ask(prompt: str, default: str) -> str:
     """Ask one question and return the answer, or `default` for an empty line.
     Raises:
-        Dismissed: at the end of input.
+        InputEnded: at the end of input.
     """
     question(harmless(f"{prompt} [{default}]: ", keep=""))
     line = sys.stdin.readline()
@@ -86,4 +103,4 @@ def ask(prompt: str, default: str) -> str:
 
 
 def _state(one: KnownAgent, installed: set[str]) -> str:
-    return "ready" if one.name in installed else one.install
+    return "ready" if one.name in installed else "not installed"

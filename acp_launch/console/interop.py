@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from acp_launch.console import stdout
-from acp_launch.console.ask.terminal import Questions
 from acp_launch.console.columns import columns
 from acp_launch.console.draw.difflines import changes
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say
@@ -23,7 +22,6 @@ from acp_launch.problem import ours
 from acp_launch.profile.load import shown
 from acp_launch.secret.detect import masked
 from acp_launch.secret.redact import redactor
-from acp_launch.session.person import Choice
 
 NAMED = 6  # entries of one file
 
@@ -41,8 +39,8 @@ def warn(text: str) -> None:
     say(f"acp-launch: {discreet(text)}", style=YELLOW)
 
 
-def show_findings(found: Sequence[Finding], *, as_json: bool) -> None:
-    """Print each file with its content, and the command that imports it."""
+def show_findings(found: Sequence[Finding], *, as_json: bool, is_first: bool) -> None:
+    """Print each file with its content, and the command that imports it. `is_first`: there is no profile yet."""
     if as_json:
         stdout.put_json(json.dumps({"found": [_members(one) for one in found]}))
         return
@@ -50,10 +48,9 @@ def show_findings(found: Sequence[Finding], *, as_json: bool) -> None:
         stdout.line(line)
     usable = [one for one in found if one.servers or one.agents]
     for one in usable:
-        say(
-            f"    {ours('import', discreet(shown(one.file)), '--from', one.tool.name, '--into', 'PROFILE')}",
-            style=DIM,
-        )
+        name, agent = ("tools", ("--agent", "claude")) if is_first and not one.agents else ("PROFILE", ())
+        command = ours("import", discreet(shown(one.file)), "--from", one.tool.name, "--into", name, *agent)
+        say(f"    {command}", style=DIM)
 
 
 def show_change(file: Path, old: str | None, new: str) -> None:
@@ -64,13 +61,6 @@ def show_change(file: Path, old: str | None, new: str) -> None:
     for line in made.lines:
         if line.sign in "+-":
             stdout.line(f"{line.sign} {discreet(line.text)}")
-
-
-async def agreed(prompt: str, yes: str, no: str) -> bool:
-    """Ask the user at the terminal. True if the answer is yes."""
-    questions = Questions(lambda: None)
-    async with questions.floor():
-        return await questions.choose(prompt, [Choice("y", yes), Choice("n", no)]) == "y"
 
 
 def listed(names: Iterable[str]) -> str:

@@ -7,7 +7,6 @@ made visible, and only the last state of a progress bar is shown.
 
 import json
 import os
-import re
 import sys
 import time
 from collections import deque
@@ -15,14 +14,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from zlib import crc32
 
-from acp_launch.console.sessions import ago, cells
+from acp_launch.console.columns import cells
+from acp_launch.console.sessions import ago
 from acp_launch.console.stderr import DIM, harmless, say
 from acp_launch.errors import StateError
 from acp_launch.process.logs import LogName, LogReader, began, logs
+from acp_launch.regex import regex
 
 AGENT = "agent"
 COLOURS = ("36", "33", "32", "35", "34", "96", "93", "92", "95", "94")
-_STYLING = re.compile(r"\x1b\[[0-9;:]*m")
+_STYLING = regex(r"\x1b\[[0-9;:]*m")
 
 
 def label(name: LogName) -> str:
@@ -85,7 +86,7 @@ def on_terminal(line: bytes) -> bytes:
 
 
 class LogWatch:
-    """The logs of a profile's latest launch and of later ones, or those of all profiles.
+    """The logs of a profile's latest launch and of later ones, or those of all profiles in `project`.
 
     `server` is a label, and means every process of that server. With `follow` there will be further looks, so each line
     gets a label from the beginning, since other logs may appear. `is_enough` is called before each line; when it
@@ -99,15 +100,17 @@ class LogWatch:
         *,
         profile: str | None,
         server: str | None,
+        project: Path | None = None,
         follow: bool = False,
         is_enough: Callable[[], bool] = lambda: False,
     ) -> None:
         self._directory = directory
         self._shown = shown
-        self._profile = profile
+        self._profile, self._project = profile, project
         self._server = server
         self._follow = follow
         self._is_enough = is_enough
+        self.has_lines = False
         self._is_through = False  # whether the last look reached the end, so that an incomplete line may be shown
         self._since = ""  # the first launch whose logs are shown
         self._launches: set[str] = set()
@@ -148,7 +151,7 @@ class LogWatch:
     def _look(self, last: int | None) -> bool:
         """Return False if `is_enough` stopped it before the last line."""
         now = self._now()
-        if (self._follow and self._server is None) or len({*self._trails, *now}) > 1:
+        if (self._follow and self._server is None) or sum(map(_is_written, {*self._trails, *now})) > 1:
             self._shown.prefix(map(label, now.values()))
         for file, name in now.items():
             if file not in self._trails:
@@ -168,18 +171,23 @@ class LogWatch:
         for line in lines:
             if self._is_enough():
                 return False
+            self.has_lines = True
             self._shown.line(name, line)
         return True
 
     def _show_rest(self, name: LogName, trail: LogReader) -> None:
         if rest := trail.rest():
+            self.has_lines = True
             self._shown.line(name, rest)
 
     def _now(self) -> dict[Path, LogName]:
-        there = {file: name for file, name in logs(self._directory).items() if self._profile in (None, name.profile)}
+        there = {file: name for file, name in logs(self._directory).items() if self._is_meant(name)}
         if there and not self._since:
             self._since = max(name.launch for name in there.values())
         return {file: name for file, name in there.items() if name.launch >= self._since and self._wants(label(name))}
+
+    def _is_meant(self, name: LogName) -> bool:
+        return self._profile in (None, name.profile) and (self._project is None or name.is_of(self._project))
 
     def _wants(self, of: str) -> bool:
         return self._server is None or of == self._server or of.startswith(f"{self._server}#")
@@ -191,6 +199,14 @@ class LogWatch:
         if name.launch not in self._launches:
             self._launches.add(name.launch)
             self._shown.launch(name)
+
+
+def _is_written(log: Path) -> bool:
+    """Tell whether a log holds anything: the agent's is there before its first byte."""
+    try:
+        return log.stat().st_size > 0
+    except OSError:  # it was full and is renamed at this moment, or removed with its launch
+        return True
 
 
 def _last(trail: LogReader, count: int) -> Iterable[bytes]:

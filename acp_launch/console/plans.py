@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from msgspec.structs import asdict
 
+from acp_launch.bridge.offer import is_bridged, wanted_transport
 from acp_launch.console import problems, stdout
 from acp_launch.console.secretstates import state_lines, states
 from acp_launch.console.stderr import harmless
@@ -27,7 +28,7 @@ from acp_launch.plan.model import (
 )
 from acp_launch.plan.resolve import Resolved
 from acp_launch.problem import KeyPath
-from acp_launch.profile.model import Client, Match, Restart, Tools
+from acp_launch.profile.model import Client, Match, RemoteRestart, RemoteTimeouts, Restart, Tools
 from acp_launch.secret.detect import masked
 from acp_launch.secret.value import Outcome
 
@@ -36,18 +37,20 @@ def show(
     resolved: Resolved, *, as_json: bool, verbose: bool = False, secrets: Mapping[str, Outcome] | None = None
 ) -> None:
     """
-    Print the plan on stdout; the profile's problems go to stderr, or into the JSON. There must be a plan.
+    Print the plan on stdout; the profile's problems go to stderr, or into the JSON. There must be a plan, or a draft,
+    in which commands that are not installed are marked.
 
     `secrets` are the outcomes of a lookup; None if the user did not ask for one.
     """
-    assert resolved.plan is not None
+    plan = resolved.draft or resolved.plan
+    assert plan is not None
     if as_json:
         found = [problem.as_json() for problem in resolved.problems]
         looked_up = {} if secrets is None else {"secret_states": states(secrets)}
-        stdout.put_json(json.dumps({**described(resolved.plan), **looked_up, "problems": found}))
+        stdout.put_json(json.dumps({**described(plan), **looked_up, "problems": found}))
         return
     problems.show(resolved.problems, as_json=False, outcome="a run would not start")
-    stdout.line(as_text(resolved.plan, verbose=verbose))
+    stdout.line(as_text(plan, verbose=verbose))
     for index, line in enumerate(state_lines(secrets or {})):
         stdout.line(f"{'' if index else 'secrets':12} {line}")
 
@@ -72,7 +75,12 @@ def described(plan: LaunchPlan) -> dict[str, Any]:
         "permissions": {"default": plan.permission, "rules": [_rule(rule) for rule in plan.rules]},
         "client": asdict(plan.client),
         "timeouts": {name: float(seconds) for name, seconds in _timeouts(plan).items()},
-        "agent": {**_program(plan.agent), "cwd": str(plan.agent.cwd)},
+        "agent": {
+            **_program(plan.agent),
+            "cwd": str(plan.agent.cwd),
+            "mcp": plan.mcp,
+            "mcp_over": wanted_transport(plan),
+        },
         "mcp_servers": [_server(server, plan) for server in plan.servers],
         "secrets": [secret.name for secret in plan.secrets],
         "origins": {masked(origin.path): str(origin) for origin in plan.origins.values() if origin.path},
@@ -98,6 +106,7 @@ def _globs(match: Match) -> dict[str, list[str]]:
 def _program(program: ProcessPlan | StdioPlan) -> dict[str, Any]:
     return {
         "command": str(program.command),
+        "missing": program.missing or None,
         "args": [masked(argument.display()) for argument in program.args],
         "env": _origins(program.env),
     }
@@ -105,20 +114,35 @@ def _program(program: ProcessPlan | StdioPlan) -> dict[str, Any]:
 
 def _server(server: ServerPlan, plan: LaunchPlan) -> dict[str, Any]:
     if isinstance(server, StdioPlan):
-        return {"name": server.name, "type": "stdio", **_program(server), **_supervision(server, plan)}
-    headers = _origins(server.headers)
-    where = {"url": masked(server.url.display()), "headers": headers}
-    return {"name": server.name, "type": server.type, **where, "required": server.required}
+        return {
+            "name": server.name,
+            "type": "stdio",
+            **_program(server),
+            **_placed(server, plan),
+            **_supervision(server),
+        }
+    sent = {"headers": _origins(server.headers), "env": _origins(server.env), "insecure": server.insecure}
+    return {
+        "name": server.name,
+        "type": server.type,
+        "url": masked(server.url.display()),
+        **sent,
+        **_supervision(server),
+    }
 
 
-def _supervision(server: StdioPlan, plan: LaunchPlan) -> dict[str, Any]:
+def _placed(server: StdioPlan, plan: LaunchPlan) -> dict[str, Any]:
+    return {"cwd": None if server.cwd is None else str(server.cwd), "cwd_from": _chosen_by(server, plan)}
+
+
+def _supervision(server: ServerPlan) -> dict[str, Any]:
     """Describe what acp-launch decides about a server. Without a bridge the agent decides the rest."""
-    cwd = None if server.cwd is None else str(server.cwd)
-    chosen = {"cwd": cwd, "cwd_from": _chosen_by(server, plan), "required": server.required, "bridge": server.bridge}
+    chosen = {"required": server.required, "bridge": server.bridge}
     if not server.bridge:
         return chosen
     return {
         **chosen,
+        "protocol": server.protocol,
         "restart": {**asdict(server.restart), "backoff": asdict(server.restart.backoff)},
         "timeouts": asdict(server.timeouts),
         "tools": asdict(server.tools),
@@ -158,6 +182,8 @@ def _lines(plan: LaunchPlan, verbose: bool) -> Iterator[str]:
     yield f"timeouts     {timeouts}{_at(plan, ('agent', 'timeouts'))}"
     yield "agent"
     yield from _program_lines(plan.agent, ("agent",), plan, verbose)
+    if any(map(is_bridged, plan.servers)) and (plan.mcp != "auto" or wanted_transport(plan) == "http"):
+        yield f"  mcp        {_over(plan)}{_at(plan, ('agent', 'mcp'))}"
     for server in plan.servers:
         if isinstance(server, StdioPlan):
             yield from _stdio_lines(server, plan, verbose)
@@ -171,6 +197,13 @@ def _chosen_lines(plan: LaunchPlan) -> Iterator[str]:
     for index, (name, value) in enumerate(plan.config.items()):
         shown = value if isinstance(value, str) else str(value).lower()
         yield f"{'' if index else 'config':12} {masked(name)}: {masked(shown)}{_at(plan, ('session', 'config', name))}"
+
+
+def _over(plan: LaunchPlan) -> str:
+    if wanted_transport(plan) == "stdio":
+        return "it reaches bridged servers over stdio"
+    why = " (it is known to take no others)" if plan.mcp == "auto" else ""
+    return f"it reaches bridged servers over http, at addresses on 127.0.0.1{why}"
 
 
 def _rule_line(rule: RulePlan) -> str:
@@ -192,13 +225,21 @@ def _stdio_lines(server: StdioPlan, plan: LaunchPlan, verbose: bool) -> Iterator
     if not server.bridge:
         yield f"  bridge     none: the agent starts this server and gets its secrets{_at(plan, (*path, 'bridge'))}"
         return
+    yield from _bridged_lines(server, plan)
+
+
+def _bridged_lines(server: ServerPlan, plan: LaunchPlan) -> Iterator[str]:
+    path, limits = ("mcp_servers", server.name), server.timeouts
     yield f"  restart    {_restart(server.restart)}{_at(plan, (*path, 'restart'))}"
-    timeouts = f"start {server.timeouts.start}, call {server.timeouts.call or 'none'}"
+    download = "" if isinstance(limits, RemoteTimeouts) else f"download {limits.download}, "
+    timeouts = f"start {limits.start}, {download}call {limits.call or 'none'}"
     yield f"  timeouts   {timeouts}{_at(plan, (*path, 'timeouts'))}"
     if server.tools != Tools():
         yield f"  tools      {_tools(server.tools)}{_at(plan, (*path, 'tools'))}"
     if server.roots == "session":
         yield f"  roots      the session's directories, whatever the agent declares{_at(plan, (*path, 'roots'))}"
+    if server.protocol != "auto":
+        yield f"  protocol   {server.protocol}{_at(plan, (*path, 'protocol'))}"
 
 
 def _directory(server: StdioPlan, plan: LaunchPlan) -> str:
@@ -210,12 +251,13 @@ def _directory(server: StdioPlan, plan: LaunchPlan) -> str:
     }[_chosen_by(server, plan)]
 
 
-def _restart(restart: Restart) -> str:
-    if restart.policy == "never" or not restart.max:
+def _restart(restart: Restart | RemoteRestart) -> str:
+    if restart.policy == "never" or restart.max == 0:
         return "never"
     backoff = restart.backoff
     pauses = f"after {backoff.initial} to {backoff.max} (x{backoff.factor:g})"
-    return f"{restart.policy}, {restart.max} in a row, {pauses}; the count resets after {restart.min_uptime}"
+    times = "no limit once it has answered" if restart.max is None else f"{restart.max} in a row"
+    return f"{restart.policy}, {times}, {pauses}; the count resets after {restart.min_uptime}"
 
 
 def _tools(tools: Tools) -> str:
@@ -229,10 +271,20 @@ def _remote_lines(server: RemotePlan, plan: LaunchPlan, verbose: bool) -> Iterat
     yield f"mcp server {server.name} ({server.type}{'' if server.required else ', not required'}){declared}"
     yield f"  url        {masked(server.url.display())}{_at(plan, (*path, 'url'))}"
     yield from _value_lines("headers", server.headers, verbose)
+    yield from _value_lines("variables", server.env, verbose)
+    if server.insecure:
+        yield f"  insecure   headers and variables may be sent unencrypted{_at(plan, (*path, 'insecure'))}"
+    if server.bridge:
+        yield from _bridged_lines(server, plan)
+    else:
+        given = "the agent connects to this server and gets its address, headers and secrets"
+        yield f"  bridge     none: {given}{_at(plan, (*path, 'bridge'))}"
 
 
 def _program_lines(program: ProcessPlan | StdioPlan, path: KeyPath, plan: LaunchPlan, verbose: bool) -> Iterator[str]:
     yield f"  command    {program.command}{_at(plan, (*path, 'command'))}"
+    if program.missing:
+        yield f"  missing    {program.missing}"
     if program.args:
         arguments = " ".join(_quoted(masked(argument.display())) for argument in program.args)
         yield f"  arguments  {arguments}{_at(plan, (*path, 'args'))}"

@@ -8,21 +8,28 @@ from msgspec.structs import asdict
 
 from acp_launch.console import stdout
 from acp_launch.console.columns import columns
+from acp_launch.console.sessions import called, tilde
 from acp_launch.console.stderr import say
+from acp_launch.console.width import terminal_width
 from acp_launch.process.leftovers import Ended, LaunchTree, LeftProcess, TreeProcess
 
-HEADINGS = ("NAME", "PID", "AGE", "MEMORY", "RESTARTS", "")
+HEADINGS = ("NAME", "PID", "AGE", "MEMORY", "RESTARTS", "SESSION", "DIRECTORY", "")
+SESSION, DIRECTORY = 5, 6  # the columns that give way when the terminal is narrow
 SAID = {"ending": "its guard is stopping it", "dead": "left behind; to stop: acp-launch reap"}
 INDENT = "  "
 STEPS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))  # seconds
 
 
-def show_families(families: Sequence[LaunchTree], *, as_json: bool) -> None:
+Sessions = Mapping[int, tuple[str, str]]  # of launches by the pid of the launcher: the name and the title
+
+
+def show_families(families: Sequence[LaunchTree], sessions: Sessions, *, home: str, as_json: bool) -> None:
     """Print all launches of this user as trees."""
     if as_json:
-        _print_json({"launches": [_family(family) for family in families]})
+        _print_json({"launches": [_family(family, sessions) for family in families]})
     elif families:
-        for line in columns([HEADINGS, *(row for family in families for row in _rows(family))]):
+        rows = [HEADINGS, *(row for family in families for row in _rows(family, sessions, home))]
+        for line in columns(rows, width=terminal_width(), ends=[SESSION], starts=[DIRECTORY]):
             stdout.line(line)
     else:
         say("nothing is running")
@@ -60,36 +67,45 @@ def size(memory: int) -> str:
     return f"{memory / (1024 * 1024):.0f} MiB"
 
 
-def _rows(family: LaunchTree) -> Iterator[tuple[str, ...]]:
-    title = f"{family.profile} ({family.verb})"
+def _rows(family: LaunchTree, sessions: Sessions, home: str) -> Iterator[tuple[str, ...]]:
+    title, directory = f"{family.profile} ({family.verb})", tilde(family.cwd, home)
     if family.root is None:
-        yield (title, "", "", "", "", SAID[family.state])
+        yield (title, "", "", "", "", "", directory, SAID[family.state])
     else:
-        yield (title, str(family.root.pid), age(family.root.age), size(family.root.memory), "", "")
+        root = family.root
+        session = called(*sessions[root.pid]) if root.pid in sessions else ""
+        yield (title, str(root.pid), age(root.age), size(root.memory), "", session, directory, "")
     for member in family.members:
         yield from _branch(member, 1)
+    for each in family.remote:
+        yield (INDENT + each.name, "-", age(each.age), "", str(each.restarts or ""), f"(remote, {each.state})", "", "")
     for gone in family.ended:
-        yield (INDENT + gone.name, "-", "", "", str(gone.restarts or ""), "(ended)")
+        yield (INDENT + gone.name, "-", "", "", str(gone.restarts or ""), "(ended)", "", "")
 
 
 def _branch(member: TreeProcess, depth: int) -> Iterator[tuple[str, ...]]:
     name = INDENT * depth + (member.name or member.command)
     restarts = str(member.restarts or "")
-    yield (name, str(member.pid), age(member.age), size(member.memory), restarts, "")
+    yield (name, str(member.pid), age(member.age), size(member.memory), restarts, "", "", "")
     for child in member.children:
         yield from _branch(child, depth + 1)
 
 
-def _family(family: LaunchTree) -> Mapping[str, object]:
+def _family(family: LaunchTree, sessions: Sessions) -> Mapping[str, object]:
+    name, title = sessions.get(family.root.pid if family.root else 0, (None, None))
     return {
         "profile": family.profile,
         "verb": family.verb,
         "state": "left behind" if family.state == "dead" else family.state,
+        "session": name,
+        "title": title,
+        "directory": family.cwd or None,
         "pid": family.root.pid if family.root else None,
         "age": round(family.root.age, 2) if family.root else None,
         "memory": family.root.memory if family.root else None,
         "processes": [_member(member) for member in family.members],
         "ended": [asdict(gone) for gone in family.ended],
+        "remote": [asdict(each) | {"age": round(each.age, 2)} for each in family.remote],
     }
 
 

@@ -1,6 +1,5 @@
 """The output of `validate` and `list`: answers on stdout, problems on stderr, or both as JSON."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from acp_launch.problem import KeyPath, Problem, errors, ours
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, Positions, shown
 from acp_launch.protocol.written import visible_long
+from acp_launch.regex import regex
 from acp_launch.secret.value import Outcome
 
 Entry = tuple[Found, Loaded | None, Sequence[Problem]]
@@ -76,16 +76,21 @@ def show_list(entries: Sequence[Entry], *, as_json: bool) -> None:
         return
     from acp_launch.console.columns import columns
 
-    rows = [(found.name, found.origin, _remark(found, loaded, problems)) for found, loaded, problems in entries]
-    for line in columns(rows):
+    for line in columns(list(rows(entries))):
         stdout.line(harmless(line, keep=""))
+
+
+def rows(entries: Sequence[Entry]) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, the origin and the description of each profile."""
+    for found, loaded, problems in entries:
+        yield found.name, found.origin, _remark(found, loaded, problems)
 
 
 def _described(found: Found, loaded: Loaded | None, problems: Sequence[Problem]) -> dict[str, Any]:
     return {
         "name": found.name,
         "origin": found.origin,
-        "description": _description(loaded),
+        "description": description(loaded),
         "file": str(found.file),
         "project": str(found.project),
         "shadowed_by": str(found.shadowed_by) if found.shadowed_by else None,
@@ -93,7 +98,7 @@ def _described(found: Found, loaded: Loaded | None, problems: Sequence[Problem])
     }
 
 
-def _description(loaded: Loaded | None) -> str:
+def description(loaded: Loaded | None) -> str:
     """Return the description with credentials masked, because lists are pasted into issues."""
     from acp_launch.secret.detect import masked
 
@@ -104,8 +109,7 @@ def _remark(found: Found, loaded: Loaded | None, problems: Sequence[Problem]) ->
     count = len(errors(problems))
     wrong = f"({count} problem{'s' if count != 1 else ''}: {ours('validate', shown(found.file))})" if count else ""
     hidden = f"(shadowed by {shown(found.shadowed_by)})" if found.shadowed_by else ""
-    description = _description(loaded)
-    return " ".join(filter(None, (description, wrong, hidden))) or shown(found.file)
+    return " ".join(filter(None, (description(loaded), wrong, hidden))) or shown(found.file)
 
 
 def _print_json(answer: dict[str, Any]) -> None:
@@ -119,7 +123,7 @@ def _print_json(answer: dict[str, Any]) -> None:
 # The layers may come from anywhere, so unprintable characters in values, keys and comments are written as escapes.
 
 
-_PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./@%+=-]*(?: [A-Za-z0-9_./@%+=-]+)*")
+_PLAIN = regex(r"[A-Za-z0-9_./][A-Za-z0-9_./@%+=-]*(?: [A-Za-z0-9_./@%+=-]+)*")
 
 
 def as_yaml(loaded: Loaded) -> str:

@@ -9,7 +9,7 @@ import codecs
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from acp_launch.console import stdout
 from acp_launch.console.columns import columns
@@ -18,11 +18,15 @@ from acp_launch.mark import unmarked
 from acp_launch.mcp.client import Survey, ToolResult
 from acp_launch.mcp.message import CLIENT_INFO, LogMessage, Progress, ServerInfo, Tool
 from acp_launch.plan.model import INHERITED, Value
+from acp_launch.process.lifecycle import DOWNLOADING
 from acp_launch.profile.model import McpServer, StdioServer
 from acp_launch.protocol.written import visible
 from acp_launch.secret.detect import masked
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import MASK
+
+if TYPE_CHECKING:
+    from acp_launch.mcp.http.contact import RemoteFacts
 
 NOUNS = {
     "tools/list": ("tool", "tools"),
@@ -30,6 +34,16 @@ NOUNS = {
     "resources/templates/list": ("resource template", "resource_templates"),
     "prompts/list": ("prompt", "prompts"),
 }
+
+
+MODERN = "2026-07-28"  # the version of MCP without a handshake
+STEPS = {"dns": "name", "connect": "connection", "tls": "TLS", "first_answer": "first answer"}
+ERAS = {"legacy": "of the legacy era", "modern": "of the modern era", "sse": "over HTTP+SSE (2024-11-05)"}
+
+
+def say_downloading(name: str) -> None:
+    """Tell that a server is being downloaded by its package runner."""
+    say(f"acp-launch: mcp server {harmless(name, keep='')} is {DOWNLOADING}", style=DIM)
 
 
 class ServerMessages:
@@ -106,11 +120,9 @@ def _shown(text: str) -> str:
 
 
 def _declared(name: str, server: McpServer) -> dict[str, Any]:
-    """Describe a declared server. The agent connects to remote servers itself, so they are never bridged."""
-    if isinstance(server, StdioServer):
-        runs = {"command": masked(server.command)}
-        return {"name": name, "type": server.type, **runs, "required": server.required, "bridge": server.bridge}
-    return {"name": name, "type": server.type, "url": masked(server.url), "required": server.required, "bridge": False}
+    """Describe a declared server."""
+    runs = {"command": masked(server.command)} if isinstance(server, StdioServer) else {"url": masked(server.url)}
+    return {"name": name, "type": server.type, **runs, "required": server.required, "bridge": server.bridge}
 
 
 def _row(said: Mapping[str, Any]) -> tuple[str, ...]:
@@ -119,7 +131,7 @@ def _row(said: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _surveyed(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value]) -> dict[str, Any]:
-    server = found.server
+    server, remote = found.server, facts["remote"]
     return {
         "profile": facts["profile"],
         "server": facts["name"],
@@ -130,7 +142,12 @@ def _surveyed(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value])
         "counts": {plural: found.counts.get(method) for method, (_, plural) in NOUNS.items()},
         "hidden_tools": facts["hidden"],
         "refused": dict(found.refused),
-        "timings": {"initialize": round(facts["after"], 4), **_rounded(found.timings)},
+        "connection": remote.as_json if remote else {"type": "stdio", "era": facts["era"] or None},
+        "timings": {
+            **(remote.timings if remote else {}),
+            "initialize": round(facts["after"], 4),
+            **_rounded(found.timings),
+        },
         "answers_ping": found.answers_ping,
         "roots_asked": found.roots_asked,
         "client_info": {
@@ -147,23 +164,34 @@ def _surveyed(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value])
 def _survey_lines(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value]) -> Iterator[str]:
     server = found.server
     yield f"server        {_named(server)}"
-    yield f"protocol      MCP {server.protocol_version}"
+    translated = f", translated from {MODERN}" if facts["era"] == "modern" else ""
+    yield f"protocol      MCP {server.protocol_version}{translated}"
+    if remote := facts["remote"]:
+        yield f"connection    {_connection(remote)}"
     yield f"capabilities  {', '.join(sorted(server.capabilities)) or '(none)'}"
     counted = [_counted(found.counts[method], noun) for method, (noun, _) in NOUNS.items() if method in found.counts]
     hidden = f" ({facts['hidden']} hidden by the profile)" if facts["hidden"] else ""
     yield f"offers        {', '.join(counted) or 'nothing'}{hidden}"
     yield from (f"refused       {method}: {why}" for method, why in found.refused.items())
+    steps = "".join(f"{STEPS[name]} {_seconds(taken)}, " for name, taken in (remote.steps if remote else {}).items())
     timings = "".join(f", {method} in {_seconds(taken)}" for method, taken in found.timings.items())
-    yield f"timings       ready in {_seconds(facts['after'])}{timings}"
+    yield f"timings       {steps}ready in {_seconds(facts['after'])}{timings}"
     yield f"ping          {'answered' if found.answers_ping else 'not answered'}"
     own = sorted(name for name, value in env.items() if value.origin != INHERITED)
     yield f"variables     {', '.join(own) or '(none of its own)'}"
-    yield f"  inherited   {', '.join(sorted(set(env) - set(own)))}"
+    if remote is None:
+        yield f"  inherited   {', '.join(sorted(set(env) - set(own)))}"
     asked = {0: "it did not ask for them", 1: "it asked for them"}.get(found.roots_asked, "it asked several times")
     yield f"roots         {facts['roots'][0]['uri']}  ({asked})"
     yield from (f"              {root['uri']}" for root in facts["roots"][1:])
     for index, line in enumerate(server.instructions.splitlines()):
         yield f"{'' if index else 'instructions':12}  {line}"
+
+
+def _connection(remote: "RemoteFacts") -> str:
+    """Describe a connection: `http, TLSv1.3, of the legacy era, with a session`."""
+    session = "" if remote.era == "sse" else "with a session" if remote.has_session else "without a session"
+    return ", ".join(filter(None, [remote.type, remote.tls or "not encrypted", ERAS.get(remote.era, ""), session]))
 
 
 def _named(server: ServerInfo) -> str:

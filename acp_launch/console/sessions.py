@@ -6,23 +6,19 @@ are never cut, because users type them again.
 """
 
 import json
-import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from acp_launch.mark import MARK
+from acp_launch.console.columns import columns, plain
 
 if TYPE_CHECKING:
     from acp_launch.session.store import Record
 
-HEADINGS = ("NAME", "PROFILE", "TITLE", "LAST USED", "DIRECTORY")
-TITLE, DIRECTORY = 2, 4  # the columns that give way when the terminal is narrow
-NARROWEST = 9  # cells that each of them keeps
-GAP = "  "
-JOINERS = "\u200c\u200d"  # harmless formatting characters that Persian and emoji need
+HEADINGS = ("NAME", "PROFILE", "TITLE", "TURNS", "LAST USED", "DIRECTORY")
+TITLE, DIRECTORY = 2, 5  # the columns that give way when the terminal is narrow
 STEPS = ((60, 60, "minute"), (3600, 24, "hour"), (86400, 14, "day"), (7 * 86400, 9, "week"))  # seconds, up to, name
 
 
@@ -35,10 +31,24 @@ def table(records: "Sequence[Record]", *, now: float, home: str, width: int | No
     if not records:
         return ""
     rows = [HEADINGS, *(_row(record, now, home, zone) for record in records)]
-    widths = [max(cells(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    if width is not None:
-        widths = _narrowed(widths, width)
-    return "\n".join(_line(row, widths) for row in rows)
+    return "\n".join(columns(rows, width=width, ends=[TITLE], starts=[DIRECTORY]))
+
+
+def called(name: str, title: str) -> str:
+    """Return what users call a session: its name, or the title of a session that they did not name."""
+    from acp_launch.session.store import is_fresh
+
+    return _flowing(title) or name if is_fresh(name) else name
+
+
+CHOICE = ("SESSION", "LAST USED", "TURNS", "PROFILE")
+
+
+def choice_row(record: "Record", *, now: float) -> tuple[str, ...]:
+    """Return the texts of a session under the headings `CHOICE`, for the user to choose one."""
+    name, title = called(record.name, record.title), _flowing(record.title)
+    shown = f"{name}: {title}" if title and name != title else name
+    return (shown, ago(record.last_used, now=now), str(record.turns or ""), record.profile)
 
 
 def details(record: "Record", *, now: float, home: str, zone: tzinfo | None = None) -> str:
@@ -50,6 +60,7 @@ def details(record: "Record", *, now: float, home: str, zone: tzinfo | None = No
         "project": tilde(record.project, home),
         "title": _flowing(record.title),
         "session id": record.session_id,
+        "turns": str(record.turns or ""),
         "agent": agent,
         "command": record.agent_command,
         "directory": tilde(record.cwd, home),
@@ -60,8 +71,15 @@ def details(record: "Record", *, now: float, home: str, zone: tzinfo | None = No
 
 
 def table_json(records: "Sequence[Record]") -> str:
-    """Return the JSON for `session list --json`: objects as in `details_json`."""
-    return json.dumps({"sessions": [asdict(record) for record in records]}, indent=2)
+    """Return the JSON for `session list --json`: objects as in `details_json`.
+
+    For 10,000 sessions: `json` indents in Python, but separators, such as a line's end, are written in C.
+    """
+    if not records:
+        return json.dumps({"sessions": []}, indent=2)
+    encode = json.JSONEncoder(separators=(",\n      ", ": ")).encode
+    objects = (f"    {{\n      {encode(asdict(record))[1:-1]}\n    }}" for record in records)
+    return '{\n  "sessions": [\n' + ",\n".join(objects) + "\n  ]\n}"
 
 
 def details_json(record: "Record") -> str:
@@ -88,69 +106,16 @@ def tilde(path: str, home: str) -> str:
     return "~" + path.removeprefix(home) if path == home or path.startswith(f"{home}/") else path
 
 
-def plain(text: str) -> str:
-    """Return `text` on one line, safe to print on any terminal."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(map(_printable, text))
-
-
-def cells(text: str) -> int:
-    """Return how many columns of a terminal `text` takes."""
-    return len(text) if text.isascii() else sum(_cells(character) for character in text)
-
-
 def _row(record: "Record", now: float, home: str, zone: tzinfo | None) -> tuple[str, ...]:
     used = ago(record.last_used, now=now, zone=zone)
-    texts = (record.name, record.profile, _flowing(record.title), used, tilde(record.cwd, home))
-    return tuple(plain(text) for text in texts)
-
-
-def _narrowed(widths: list[int], width: int) -> list[int]:
-    """Narrow the wider of title and directory, cell by cell, until the row fits or both have the least width."""
-    widths = list(widths)
-    while sum(widths) + len(GAP) * (len(widths) - 1) > width:
-        widest = max(TITLE, DIRECTORY, key=lambda column: widths[column])
-        if widths[widest] <= NARROWEST:
-            break
-        widths[widest] -= 1
-    return widths
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    fitted = [
-        _fit(text, width, tail=column == DIRECTORY)
-        for column, (text, width) in enumerate(zip(row, widths, strict=True))
-    ]
-    return GAP.join(text + " " * (width - cells(text)) for text, width in zip(fitted, widths, strict=True)).rstrip()
-
-
-def _fit(text: str, width: int, *, tail: bool) -> str:
-    """Cut `text` to `width` cells, with `…` at the cut; `tail` keeps its end instead of its beginning."""
-    if cells(text) <= width:
-        return text
-    kept = text
-    while cells(kept) > width - 1:
-        kept = kept[1:] if tail else kept[:-1]
-    return f"…{kept}" if tail else f"{kept}…"
+    title = _flowing(record.title)
+    name = "" if title and called(record.name, title) == title else record.name
+    return (name, record.profile, title, str(record.turns or ""), used, tilde(record.cwd, home))
 
 
 def _flowing(title: str) -> str:
     """Put a title on one line, since agents take titles from prompts, line breaks included."""
     return " ".join(title.split())
-
-
-def _printable(character: str) -> str:
-    if character.isspace():
-        return " "
-    hidden = unicodedata.category(character) in ("Cc", "Cf", "Cs") or character == MARK
-    return "\N{REPLACEMENT CHARACTER}" if hidden and character not in JOINERS else character
-
-
-def _cells(character: str) -> int:
-    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def _moment(moment: float, zone: tzinfo | None) -> str:

@@ -10,7 +10,7 @@ import sys
 
 from acp_launch.mark import MARK, marked, unmarked
 
-DIM, RED, YELLOW = "2", "31", "33"
+DIM, RED, GREEN, YELLOW = "2", "31", "32", "33"
 QUOTE, QUOTED = "00", "02"  # plain and dim, for text of agents and servers: it gets no mark
 TYPED = "01"  # bold, for what the user typed: it gets no mark either
 
@@ -56,7 +56,7 @@ def put(text: str) -> None:
 
 def ask(text: str) -> None:
     """Write a question to the user at the terminal. The answer follows on the same line. It is always marked."""
-    put(marked(text))
+    put(marked(text).replace(MARK, paint(MARK, YELLOW), 1))
 
 
 def paint(text: str, style: str) -> str:

@@ -14,9 +14,14 @@ from acp_launch.protocol.written import visible
 
 
 def put(text: str) -> None:
-    """Write to stdout, in UTF-8 whatever the locale is: agents and servers use all languages."""
+    """Write to stdout, in UTF-8 whatever the locale is: agents and servers use all languages.
+
+    A terminal shows it before a question or a line on stderr that follows.
+    """
     sys.stdout.flush()
     sys.stdout.buffer.write(shown(text).encode(errors="replace"))
+    if sys.stdout.isatty():
+        sys.stdout.buffer.flush()
 
 
 def line(text: str) -> None:

@@ -7,7 +7,6 @@ are counted.
 
 import json
 import os
-import re
 import shlex
 import sys
 import time
@@ -16,13 +15,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from acp_launch.console.columns import columns
-from acp_launch.console.sessions import cells
+from acp_launch.console.columns import cells, columns
 from acp_launch.console.stderr import DIM, RED, harmless, paint
 from acp_launch.problem import KeyPath
-from acp_launch.profile.model import Agent, Profile, StdioServer
+from acp_launch.profile.model import Agent, Profile, RemoteServer, StdioServer
 from acp_launch.profile.trust import Acceptance, TrustState, changes, discreet, power, shown
 from acp_launch.profile.values import templates
+from acp_launch.regex import regex
 from acp_launch.secret.reference import EnvironmentReference, SecretReference, parse
 
 # The actions of a profile as it is written. References are not resolved, since their values may change. Programs and
@@ -50,10 +49,7 @@ def parts(profile: Profile, found: Found, said: Sequence[str]) -> Iterator[Repor
         if isinstance(server, StdioServer):
             yield from _server(name, server, found)
         else:
-            yield ReportRow("server", f"{name}: {server.type} {discreet(server.url)}")
-            yield from _set("sends", server.headers)
-            if not server.required:
-                yield ReportRow("", "not required")
+            yield from _remote(name, server)
     yield from _references(profile)
     yield ReportRow("asks", f"permissions.default: {profile.permissions.default}")
     yield from (ReportRow("rule", line.removeprefix(RULES)) for line in said if line.startswith(RULES))
@@ -69,6 +65,17 @@ def _server(name: str, server: StdioServer, found: Found) -> Iterator[ReportRow]
     yield ReportRow("", _where(server, found.get((*path, "cwd"))))
     if not server.bridge:
         yield ReportRow("", "started by the agent")
+    if not server.required:
+        yield ReportRow("", "not required")
+
+
+def _remote(name: str, server: RemoteServer) -> Iterator[ReportRow]:
+    yield ReportRow("server", f"{name}: {server.type} {discreet(server.url)}")
+    yield from _set("sends", server.sent)
+    if server.insecure:
+        yield ReportRow("", "may send them unencrypted (insecure: true)", True)
+    if not server.bridge:
+        yield ReportRow("", "the agent connects to it, and gets its address, its headers and their secrets")
     if not server.required:
         yield ReportRow("", "not required")
 
@@ -154,7 +161,7 @@ LONGEST = 400  # lines of a diff; further ones are counted
 WIDEST = 20_000  # characters of a line; further ones are counted
 NARROWEST = 20  # columns; below that the terminal wraps
 FOREIGN_MARKS = 8  # characters that are named; further ones are counted
-_GAP = re.compile(r" {9,}")  # so many spaces could push the rest to where a new line would begin
+_GAP = regex(r" {9,}")  # so many spaces could push the rest to where a new line would begin
 
 
 def heading(state: TrustState) -> str:
@@ -238,6 +245,15 @@ def table(acceptances: Sequence[Acceptance]) -> str:
         for each in acceptances
     ]
     return "\n".join(columns([tuple(map(_plain, row)) for row in rows]))
+
+
+def table_json(acceptances: Sequence[Acceptance]) -> str:
+    """Return the JSON for `trust --list --json`; `since` is in Unix seconds."""
+    listed = [
+        {"profile": each.profile, "project": each.project, "file": each.file, "since": each.since}
+        for each in acceptances
+    ]
+    return json.dumps({"profiles": listed})
 
 
 def _cut(lines: Sequence[str]) -> Iterator[str]:

@@ -17,4 +17,5 @@ params     validation of the client's parameters
 wire       JSON-RPC over pipes
 home       the directory of the demo programs
 server     the MCP server
+web        the same over HTTP
 """

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from acp_launch.document.nodes import Plain, found, number_text
 from acp_launch.problem import KeyPath, Problem, Severity, dotted, likeliest
+from acp_launch.regex import regex
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -31,6 +32,7 @@ _EXPECTED = {
     "bad_duration": "a duration",
     "bad_size": "a number of bytes from 4KiB to 1GiB",
 }
+_NO_TEXT = regex(r"[\d.+-]+|true|false|null", re.IGNORECASE)  # YAML reads these as other values
 _SHAPED = {
     "a mapping": "write it on lines of its own as KEY: VALUE",
     "a list": "write each item on a line of its own after a dash: - ITEM",
@@ -67,14 +69,15 @@ def _repair(expected: str, value: Plain) -> str:
     if expected == "text" and isinstance(value, bool | int | float):
         return f'quote it: "{str(value).lower() if isinstance(value, bool) else number_text(value)}"'
     if expected == "a list" and isinstance(value, str):
-        items = ", ".join(map(_item, value.split()[:4]))
+        items = ", ".join(map(in_list, value.split()[:4]))
         return f"write it as a list: [{items}]" if len(value) < 60 else "write it as a list"
     return next((fix for what, fix in _SHAPED.items() if expected.startswith(what)), "correct the value")
 
 
-def _item(word: str) -> str:
-    """Quote a word if needed, so that it can stand between brackets."""
-    return word if re.fullmatch(r"[\w./@-]+", word) else f'"{word}"'
+def in_list(word: str) -> str:
+    """Quote a word if needed, so that it can stand between brackets as a text."""
+    is_plain = re.fullmatch(r"(?!-\Z)[\w./-][\w./@=+-]*", word) and not _NO_TEXT.fullmatch(word)
+    return word if is_plain else f'"{word}"'
 
 
 def choose(path: KeyPath, value: Plain, choices: Sequence[str], meant: str | None = None) -> Fault:

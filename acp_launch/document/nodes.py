@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 
 from acp_launch.problem import Problem
+from acp_launch.regex import regex
 
 Plain = Any  # a value of YAML: str, int, float, bool, None, or a list or dict of those
 
-_INTEGER = re.compile(r"[-+]?[0-9]{1,300}|0o[0-7]{1,300}|0x[0-9a-fA-F]{1,300}")
-_FLOAT = re.compile(
-    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
-)
+_INTEGER = regex(r"[-+]?[0-9]{1,300}|0o[0-7]{1,300}|0x[0-9a-fA-F]{1,300}")
+_FLOAT = regex(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _WORDS = {
     "": None,
     **dict.fromkeys(("~", "null", "Null", "NULL")),

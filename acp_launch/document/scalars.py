@@ -8,6 +8,8 @@ pydantic is imported only when it asks one of the classes for its schema. Values
 import re
 from typing import TYPE_CHECKING, Any, Self
 
+from acp_launch.regex import regex
+
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
     from pydantic_core import CoreSchema
@@ -76,8 +78,8 @@ def _fix(value: object) -> str:
 
 
 _BYTES = {"": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
-_SIZE = re.compile(r"([0-9]{1,10})(KiB|MiB|GiB|)")
-_MEANT = re.compile(r"([0-9]{1,10}) ?([KMG])(?:I?B)?", re.IGNORECASE)
+_SIZE = regex(r"([0-9]{1,10})(KiB|MiB|GiB|)")
+_MEANT = regex(r"([0-9]{1,10}) ?([KMG])(?:I?B)?", re.IGNORECASE)
 SMALLEST, LARGEST = 4096, 1024**3  # bytes; one message is held in memory, and an answer to `initialize` needs 2 KiB
 _EXAMPLE = "a number and its unit: 64MiB"
 

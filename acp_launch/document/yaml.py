@@ -27,6 +27,7 @@ from ruamel.yaml.events import (
 
 from acp_launch.document.nodes import MAX_SIZE, PROFILE, Kind, Node, Place, Plain, found, scalar, too_large
 from acp_launch.problem import KeyPath, Problem
+from acp_launch.regex import regex
 
 # Our sentences for ruamel.yaml's errors: (part of its context, part of its problem, sentence, fix). The first match
 # counts.
@@ -80,7 +81,7 @@ def syntax_problem(fault: Exception, file: str) -> Problem:
 MAX_NODES = 10_000
 MAX_DEPTH = 64  # our formats need 5 and 3
 # Characters that YAML forbids. One set of them all would take ten times as long to compile.
-_UNREADABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]|[\ud800-\udfff]|\ufffe|\uffff")
+_UNREADABLE = regex("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]|[\ud800-\udfff]|\ufffe|\uffff")
 _TYPED = {f"tag:yaml.org,2002:{name}" for name in ("int", "float", "bool", "null")}
 _TEXT = {"!", "tag:yaml.org,2002:str"}
 _COLLECTIONS = {"!", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"}

@@ -11,7 +11,11 @@ which         the choice of the front
 application   the front on a terminal: prompt, status line, questions, keys
 layout        its windows, the status line and the rows of a question
 screen        its canvas: scrollback above, drawn rows below, one write per frame
+activity      what the agent does at the moment, in words, and for how long
+attention     what the terminal is told besides the screen: bell, notifications, title, progress
+keyboard      its keys, and text typed before it reads them
 questions     its questions, safe from keys typed before them
+picker        a list to choose from, with a filter
 completion    its completions: commands, values, files
 history       its history of prompts, on disk
 lines         the front on a dumb terminal, line by line

@@ -9,38 +9,64 @@ is not, and `reset` or `stty sane` repairs it.
 
 import asyncio
 import os
-import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any, TextIO, cast
 
 from msgspec.structs import replace
 from prompt_toolkit import Application as Toolkit
-from prompt_toolkit.application import in_terminal
+from prompt_toolkit.application import get_app, in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition, has_completions, has_focus
-from prompt_toolkit.input.posix_utils import PosixStdinReader
-from prompt_toolkit.input.vt100 import Vt100Input, cooked_mode, raw_mode
+from prompt_toolkit.filters import Condition, has_completions, has_focus, is_searching
+from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bindings
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.search import stop_search
 from rich.console import Console
 from rich.text import Text
 
 from acp_launch.console.ask.terminal import given_back
+from acp_launch.console.stderr import harmless
+from acp_launch.errors import LaunchError
+from acp_launch.interactive.attention import Attention, abilities
 from acp_launch.interactive.completion import Completing
-from acp_launch.interactive.front import Event, Interrupted, Left, Status, Submitted, Vocabulary
+from acp_launch.interactive.front import (
+    Activity,
+    Cancelled,
+    Event,
+    Interrupted,
+    Key,
+    Left,
+    Pressed,
+    Status,
+    Submitted,
+    Unqueued,
+    Vocabulary,
+    is_ours,
+)
 from acp_launch.interactive.history import PromptHistory
-from acp_launch.interactive.layout import Screen, room_above, statusline
+from acp_launch.interactive.keyboard import ESCAPE, SEQUENCE, Keyboard
+from acp_launch.interactive.layout import FINE, MOODS, POOR, Screen, room_above, statusline
 from acp_launch.interactive.questions import Question, ScreenQuestions
-from acp_launch.interactive.screen import Drawing, SessionCanvas, Tty, redirect_streams, terminal_size
+from acp_launch.interactive.screen import (
+    DEPTHS,
+    Drawing,
+    SessionCanvas,
+    Tty,
+    Unwritten,
+    redirect_streams,
+    terminal_size,
+)
+from acp_launch.mark import marked
 from acp_launch.secret.redact import Redactor, redactor
 from acp_launch.session.person import Person
+from acp_launch.settings.model import AttentionSettings
 
 # The keys of an interactive session, besides those of every Emacs-like line editor.
 #
@@ -51,7 +77,12 @@ from acp_launch.session.person import Person
 # Ctrl-D             leave, if nothing is typed; dismiss a question for a line
 # Ctrl-L             begin at the top of the screen; its content scrolls away
 # Ctrl-Z             stop, until `fg`
-# Escape             close the menu; dismiss a question
+# Escape             close the menu or the search; dismiss a question; interrupt the turn; twice: edit the last prompt
+# Shift-Tab          the agent's next mode, unless a menu is open
+# Up                 the history; on an empty line the prompt that was queued last
+# Ctrl-G             type the prompt in the user's editor
+# Ctrl-O             show what is folded
+# ?                  on an empty line: what the keys do
 
 
 def everywhere(interrupt: Callable[[], None], stop: Callable[[], None], clear: Callable[[], None]) -> KeyBindings:
@@ -75,9 +106,28 @@ def of_prompt(prompt: Buffer, submit: Callable[[], None], leave: Callable[[], No
         keys.add(*new_line, filter=here)(lambda event: prompt.newline(copy_margin=False))
     keys.add("c-d", filter=here & Condition(lambda: not prompt.text))(_calling(leave))
     keys.add("tab", filter=here)(lambda event: _complete(prompt))
-    keys.add("s-tab", filter=here)(lambda event: prompt.complete_previous())
-    keys.add("escape", filter=here & has_completions)(lambda event: prompt.cancel_completion())
+    keys.add("s-tab", filter=here & has_completions)(lambda event: prompt.complete_previous())
     return keys
+
+
+def of_session(front: "Application", prompt: Buffer) -> KeyBindings:
+    """Return the keys for the session, which work where a prompt is typed. A key that begins with Escape is not one."""
+    keys = KeyBindings()
+    here = has_focus(prompt)
+    is_empty = Condition(lambda: not prompt.text)
+    is_alone = Condition(lambda: not get_app().key_processor.input_queue)  # else it was pasted, or is Alt with a key
+    is_urgent = is_alone & Condition(front.has_something_to_end)
+    keys.add("escape", filter=here | is_searching, eager=is_urgent)(_calling(front.escape))
+    keys.add("up", filter=here & Condition(front.can_take_back))(_calling(front.unqueue))
+    keys.add("c-g", filter=here)(_calling(front.edit))
+    keys.add("c-o")(_pressing(front, "unfold"))
+    keys.add("s-tab", filter=here & ~has_completions)(_pressing(front, "modes"))
+    keys.add("?", filter=here & is_empty & is_alone)(_pressing(front, "keys"))
+    return keys
+
+
+def _pressing(front: "Application", key: Key) -> Callable[[KeyPressEvent], None]:
+    return lambda event: front.events.put_nowait(Pressed(key))
 
 
 def of_answer(answer: Buffer, asking: ScreenQuestions, default: Callable[[], str]) -> KeyBindings:
@@ -144,100 +194,13 @@ def _complete(prompt: Buffer) -> None:
         prompt.start_completion(insert_common_part=True)
 
 
-# The keys of the terminal as prompt_toolkit reads them, and text typed before it does.
-#
-# Until we take the terminal it is in its usual mode, in which Enter is a line feed, like Ctrl-J in ours. Text typed
-# before that (while the session starts, or while another program has the terminal) becomes one prompt per line, except
-# for marked pastes.
-
-
-_PASTE = re.compile("(\x1b\\[200~.*?(?:\x1b\\[201~|\\Z))", re.DOTALL)
-
-
-class Keyboard(Vt100Input):
-    """Notices that the terminal is gone; prompt_toolkit would continue to read it."""
-
-    def __init__(self, stdin: TextIO) -> None:
-        super().__init__(stdin)
-        self.stdin_reader: _Reader = _Reader(self.fileno(), encoding=stdin.encoding)
-
-    def read_keys(self) -> list[Any]:
-        found = super().read_keys()
-        if not found and not os.isatty(self.fileno()):
-            self.stdin_reader.closed = True
-        return found
-
-    def raw_mode(self) -> raw_mode:
-        return _Raw(self.stdin_reader)
-
-    def cooked_mode(self) -> cooked_mode:
-        return _Cooked(self.stdin_reader)
-
-
-class _Reader(PosixStdinReader):
-    ahead = 0  # unread bytes that were typed in the terminal's usual mode
-
-    def read(self, count: int = 1024) -> str:
-        if not self.ahead:
-            return super().read(count)
-        ahead, self.ahead = self.ahead, 0
-        return entered(super().read(ahead))
-
-    def taken(self) -> None:
-        """Remember that the terminal has just become ours."""
-        self.ahead = _unread(self.stdin_fd)
-
-
-class _Raw(raw_mode):
-    def __init__(self, reader: _Reader) -> None:
-        super().__init__(reader.stdin_fd)
-        self._reader = reader
-
-    def __enter__(self) -> None:
-        super().__enter__()
-        self._reader.taken()
-
-
-class _Cooked(cooked_mode):
-    def __init__(self, reader: _Reader) -> None:
-        super().__init__(reader.stdin_fd)
-        self._reader = reader
-
-    def __exit__(self, *raised: object) -> None:
-        super().__exit__(*raised)
-        self._reader.taken()
-
-
-def entered(text: str) -> str:
-    """Convert text typed in the usual mode, so that Enter is Enter. That mode turns Ctrl-D into a NUL."""
-    parts = _PASTE.split(text)  # every other one is a paste
-    typed = str.maketrans({"\n": "\r", "\0": ""})
-    return "".join(part if number % 2 else part.translate(typed) for number, part in enumerate(parts))
-
-
-def _unread(descriptor: int) -> int:
-    import array
-    import fcntl
-    import termios
-
-    waiting = array.array("i", [0])
-    try:
-        fcntl.ioctl(descriptor, termios.FIONREAD, waiting)
-    except OSError:  # the terminal is gone
-        return 0
-    return waiting[0]
-
-
-ESCAPE = 0.1  # seconds for the rest of an escape sequence, also over a slow connection
-SEQUENCE = 0.3  # seconds in which Escape and another key count as Alt
 SOON = 0.5  # seconds after our own stop in which SIGCONT belongs to it
+AGAIN = 0.8  # seconds in which a second Escape counts as one with the first
+STEP = 0.4  # seconds between two steps of the spinner
+SECOND = 1.0  # between two looks at the clock while the user is asked
+CALM = 30.0  # between two of them without animation, as for a screen reader, which reads aloud what changes
 BUSY = ("working", "asking", "cancelling")
-DEPTHS = {
-    None: ColorDepth.DEPTH_1_BIT,
-    "standard": ColorDepth.DEPTH_4_BIT,
-    "256": ColorDepth.DEPTH_8_BIT,
-    "truecolor": ColorDepth.DEPTH_24_BIT,
-}
+RESTS = ("idle", "down")  # nothing is being done
 
 
 class _Sized(Toolkit[None]):
@@ -249,13 +212,24 @@ class _Sized(Toolkit[None]):
 class Application:
     """A `Front` on a terminal. The session is drawn on `canvas`."""
 
-    def __init__(self, history: Path, source: Redactor = redactor) -> None:
-        """`history` is the file with this project's prompts; text for it passes `source`."""
+    def __init__(
+        self,
+        history: Path,
+        source: Redactor = redactor,
+        *,
+        attention: AttentionSettings | None = None,
+        profile: str = "",
+    ) -> None:
+        """`history` is the file with this project's prompts; text for it passes `source`. `attention` is how the user
+        is called, and by which `profile`.
+        """
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self._status, self._queued, self._offered = Status(), tuple[str, ...](), ""
+        self._taken_back = ""  # text on the line that was queued
+        self._escaped = float("-inf")  # loop time of the last Escape without an effect
         self._closed = asyncio.Event()
         self._is_away, self._back = False, float("-inf")
-        console = Console(file=sys.stdout, highlight=False)
+        console = Console(file=Unwritten(sys.stdout), highlight=False)
         tty = Tty(sys.stdout.fileno(), sys.stdout.encoding or "utf-8", self._lose)
         output = Vt100_Output(
             cast(TextIO, tty),
@@ -265,6 +239,14 @@ class Application:
             enable_bell=False,
             enable_cpr=False,
         )
+        self._is_calm = console.no_color
+        self._attention = Attention(
+            attention or AttentionSettings(), abilities(os.environ), profile, source.text, monotonic
+        )
+        self._called: Question | None = None  # the question that the user was called for
+        self._signs = FINE if _is_fine(tty.encoding) else POOR
+        self._activity: Callable[[], Activity | None] = lambda: None
+        self._beat: asyncio.TimerHandle | None = None  # of the next step of the spinner
         self.canvas = SessionCanvas(console, output.get_size, self._frame)
         self._asking = ScreenQuestions(self.canvas, self._refocus, self._room)
         self.person: Person = self._asking
@@ -278,14 +260,14 @@ class Application:
         self._app = _Sized(
             self._screen.layout,
             key_bindings=self._keys(),
-            input=Keyboard(sys.stdin),
+            input=Keyboard(sys.stdin, focus=self._attention.focus, without=self._attention.answers.without),
             output=output,
             erase_when_done=True,
             terminal_size_polling_interval=None,
         )
         self._app.ttimeoutlen, self._app.timeoutlen = ESCAPE, SEQUENCE
         self._app.key_processor.before_key_press += self._pressed
-        self._drawing = Drawing(self._app, tty, self.canvas, self._asking.drawn)
+        self._drawing = Drawing(self._app, tty, self.canvas, self._asking.drawn, self._attention.take)
 
     async def run(self) -> None:
         if self._closed.is_set():
@@ -293,9 +275,10 @@ class Application:
         taken_back = given_back()
         with redirect_streams(self.canvas.write), self._signals():
             try:
-                with suppress(EOFError):
+                with suppress(EOFError), self._noticed():
                     await self._app.run_async(handle_sigint=False, set_exception_handler=False)
             finally:
+                self._rest()
                 self.canvas.stop()
                 taken_back()
         self._drawing.finish()
@@ -309,7 +292,12 @@ class Application:
 
     def status(self, status: Status) -> None:
         self._status = status
+        self._attention.show(self._shown)
         self.canvas.touch()
+        self._live()
+
+    def watch(self, activity: Callable[[], Activity | None]) -> None:
+        self._activity = activity
 
     def vocabulary(self, vocabulary: Vocabulary) -> None:
         self._completing.vocabulary = vocabulary
@@ -323,9 +311,74 @@ class Application:
         self._offered = text
         self._put_offered()
 
+    def take_back(self, text: str) -> None:
+        typed = self._prompt.text
+        self._taken_back = f"{text}\n{typed}" if typed else text
+        self._prompt.set_document(Document(self._taken_back, len(text)))
+        self.canvas.touch()
+
     def interrupt(self) -> None:
         """Handle a SIGINT like Ctrl-C."""
         self.events.put_nowait(Interrupted())
+
+    def has_something_to_end(self) -> bool:
+        """Return whether Escape has an effect at once, so that it does not wait for a second key."""
+        return (
+            self._prompt.complete_state is not None
+            or self._screen.layout.is_searching
+            or self._asking.question is not None
+            or self._status.mood not in RESTS
+        )
+
+    def escape(self) -> None:
+        """Close the menu or the search, dismiss the question, or interrupt the turn, one at a time.
+
+        With nothing of these, twice puts the previous prompt on the empty line.
+        """
+        if self._prompt.complete_state is not None:
+            self._prompt.cancel_completion()
+        elif self._screen.layout.is_searching:
+            stop_search()
+        elif self._asking.question is not None:
+            self._asking.answer(None)
+        elif self._status.mood not in RESTS:
+            self.events.put_nowait(Cancelled())
+        else:
+            self._escape_again()
+
+    def _escape_again(self) -> None:
+        now, before = asyncio.get_running_loop().time(), self._escaped
+        self._escaped = now
+        prompts = (text for text in reversed(self._past.get_strings()) if not is_ours(text))
+        if now - before < AGAIN and not self._prompt.text and (previous := next(prompts, "")):
+            self._prompt.set_document(Document(previous))
+            self._escaped = float("-inf")
+
+    def edit(self) -> None:
+        """Let the user type the prompt in an editor. The session goes on, and shows what it has to show afterwards."""
+        if not self._is_away:
+            self._app.create_background_task(self._edited())
+
+    async def _edited(self) -> None:
+        from acp_launch.interactive.editor import edited
+
+        try:
+            async with self.suspended():
+                text = await edited(self._prompt.text)
+        except LaunchError as error:
+            self.canvas.print(Text(marked(harmless(f"{error.message}; {error.fix}", keep="")), "yellow"))
+            return
+        if text != self._prompt.text:
+            self._prompt.set_document(Document(text))
+        self._frame()
+
+    def can_take_back(self) -> bool:
+        """Return whether Up means the queue: the line is empty, or holds what was taken from the queue."""
+        is_untouched = self._prompt.text == self._taken_back and self._prompt.document.on_first_line
+        return bool(self._queued) and (not self._prompt.text or is_untouched)
+
+    def unqueue(self) -> None:
+        self.events.put_nowait(Unqueued())
 
     @asynccontextmanager
     async def suspended(self) -> AsyncIterator[None]:
@@ -334,14 +387,86 @@ class Application:
             self._drawing.finish()
             self._is_away = True
             try:
-                yield
+                with self._unnoticed():
+                    yield
             finally:
                 self._is_away = False
 
     @property
     def _shown(self) -> Status:
-        is_asked = self._asking.question is not None and self._status.mood == "working"
+        is_asked = self._asking.question is not None and self._status.mood in ("starting", "idle", "working")
         return replace(self._status, mood="asking") if is_asked else self._status
+
+    @property
+    def _happens(self) -> Activity | None:
+        """What is being done now; while the user is asked, that."""
+        question = self._asking.question
+        if question is None:
+            return self._activity()
+        since = asyncio.get_running_loop().time() - question.since
+        return Activity(MOODS["asking"][0], since) if self._status.mood != "down" else None
+
+    def _statusline(self, width: int) -> StyleAndTextTuples:
+        activity = self._happens
+        if self._is_calm and activity is not None and activity.seconds is not None:
+            activity = replace(activity, seconds=activity.seconds // CALM * CALM)
+        is_busy = self._status.mood not in RESTS or activity is not None
+        sign = (
+            self._signs.still if self._is_still else self._signs.steps[int(monotonic() / STEP) % len(self._signs.steps)]
+        )
+        return statusline(self._shown, width, activity, sign=sign if is_busy else "", signs=self._signs)
+
+    @property
+    def _is_still(self) -> bool:
+        """Whether the spinner stands still: neither agent nor server works, or the user wants none."""
+        return self._is_calm or self._asking.question is not None
+
+    def _live(self) -> None:
+        """Draw again and again while something lasts, a few times a second at most; an idle session never wakes."""
+        if self._beat is None and (self._happens is not None):
+            period = CALM if self._is_calm else SECOND if self._is_still else STEP
+            self._beat = asyncio.get_running_loop().call_later(period, self._beats)
+
+    def _beats(self) -> None:
+        self._beat = None
+        self.canvas.touch()
+        self._live()
+
+    def _call(self) -> None:
+        """Call the user for a question, once."""
+        question = self._asking.question
+        self._attention.show(self._shown)
+        if question is not None and question is not self._called:
+            self._attention.ask(self._asking.about)
+        elif question is None and self._called is not None:
+            self._attention.unask()
+        self._called = question
+
+    @contextmanager
+    def _noticed(self) -> Iterator[None]:
+        """Tell the terminal more than what is on the screen while the block runs; all of it is undone."""
+        self._attention.enter()
+        try:
+            yield
+        finally:
+            self._tell(self._attention.leave())
+
+    @contextmanager
+    def _unnoticed(self) -> Iterator[None]:
+        self._tell(self._attention.leave())
+        try:
+            yield
+        finally:
+            self._attention.enter()
+
+    def _tell(self, sequences: str) -> None:
+        self._app.output.write_raw(sequences)
+        self._app.output.flush()
+
+    def _rest(self) -> None:
+        if self._beat is not None:
+            self._beat.cancel()
+            self._beat = None
 
     def _windows(self) -> Screen:
         return Screen(
@@ -351,8 +476,9 @@ class Application:
             asking=self._asking,
             hint=self._completing.hint,
             queued=lambda: self._queued,
-            status=lambda width: statusline(self._shown, width),
+            status=self._statusline,
             choose_keys=of_choice(self._asking, self._prompt, self._leave),
+            signs=self._signs,
         )
 
     def _keys(self) -> Any:
@@ -360,6 +486,7 @@ class Application:
             [
                 everywhere(self._interrupted, self._stop, lambda: self._drawing.clear()),
                 of_prompt(self._prompt, self._submit, self._leave),
+                of_session(self, self._prompt),
                 of_answer(self._answer, self._asking, self._default),
             ]
         )
@@ -408,6 +535,9 @@ class Application:
             self._answer.reset()
         self._screen.refocus()
         self._frame()
+        self._call()
+        self._rest()  # the time beside a question goes by seconds
+        self._live()
 
     def _frame(self) -> None:
         self._app.invalidate()
@@ -435,9 +565,10 @@ class Application:
         loop = asyncio.get_running_loop()
         async with in_terminal():
             self._drawing.finish()
-            loop.remove_signal_handler(signal.SIGTSTP)
-            os.kill(0, signal.SIGTSTP)  # the whole job, as Ctrl-Z in the terminal would
-            loop.add_signal_handler(signal.SIGTSTP, self._stop)
+            with self._unnoticed():
+                loop.remove_signal_handler(signal.SIGTSTP)
+                os.kill(0, signal.SIGTSTP)  # the whole job, as Ctrl-Z in the terminal would
+                loop.add_signal_handler(signal.SIGTSTP, self._stop)
             self._back = loop.time()
 
     def _continued(self) -> None:
@@ -447,7 +578,13 @@ class Application:
             return
         self._app.input.raw_mode().__enter__()  # undone at the end of the application
         self._app.renderer.reset()
+        self._tell(self._attention.again())
         self._frame()
+
+
+def _is_fine(encoding: str) -> bool:
+    """Return whether the terminal shows more than ASCII well; the fonts of the Linux console lack some of our signs."""
+    return encoding.casefold().replace("-", "") == "utf8" and os.environ.get("TERM") != "linux"
 
 
 def _is_in_front() -> bool:

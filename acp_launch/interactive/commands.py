@@ -2,33 +2,45 @@
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct
 
+from acp_launch.console.draw.live import counted
 from acp_launch.console.permissions import about
-from acp_launch.console.sessions import ago
+from acp_launch.console.sessions import CHOICE, ago, called, choice_row
 from acp_launch.console.stderr import DIM, QUOTE
 from acp_launch.console.stream.text import opened
 from acp_launch.errors import LaunchError, UsageError
-from acp_launch.interactive.front import Word
+from acp_launch.interactive.front import SIGIL, WORDS, Key, Word, can_draw
 from acp_launch.interactive.state import CurrentSession, InteractiveState, Leave, Move, Outcome, is_the_end
 from acp_launch.problem import likeliest
+from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
 from acp_launch.session.opening import Setting, fulfil
 from acp_launch.session.options import Option, match
 from acp_launch.session.permission.policy import Policy
-from acp_launch.session.store import Record
+from acp_launch.session.store import Record, is_fresh
 
-# The output of `:sessions`, `:permissions` and `:usage`.
+T = TypeVar("T")
+
+# The output of `:sessions`, `:permissions`, `:context` and `?`.
 
 
 def sessions(records: Sequence[Record], here: str) -> Iterator[str]:
     """Yield a line for each session; the current one is marked."""
     for record in records:
         mark = "*" if record.name == here else " "
-        yield f"{mark} {record.name}  {ago(record.last_used, now=time.time())}  {record.title}"
+        yield f"{mark} {called(record.name, record.title)}  {ago(record.last_used, now=time.time())}{_counted(record)}"
+
+
+def _counted(record: Record) -> str:
+    turns = f"  {record.turns} turn{'s' if record.turns != 1 else ''}" if record.turns else ""
+    title = "" if is_fresh(record.name) else record.title
+    return f"{turns}  {title}".rstrip()
 
 
 def permissions(policy: Policy) -> Iterator[str]:
@@ -42,19 +54,58 @@ def permissions(policy: Policy) -> Iterator[str]:
     yield f"  default: {policy.default}"
 
 
-def usage(current: CurrentSession) -> Iterator[str]:
-    """Yield the usage that the agent reported for this session and its last turn."""
+def context(current: CurrentSession) -> Iterator[str]:
+    """Yield what the context is filled with, as far as the agent reports it, the cost, and what was attached."""
     told = current.client.state.usage
     if told.used is not None and told.size:
         yield f"  context: {told.used:,} of {told.size:,} tokens ({told.used / told.size:.0%})"
+    else:
+        yield "  context: not reported by the agent so far"
+    for kind, count in told.kinds:
+        yield f"    {kind}: {count:,}{f' ({count / told.size:.0%})' if told.size else ''}"
     if told.cost:
-        yield f"  cost: {told.cost.amount:.4g} {told.cost.currency}"
-    for name, count in ((current.last.usage if current.last else None) or {}).items():
-        yield f"  last turn, {name}: {count}"
+        yield f"  cost: {told.cost}"
+    if last := " · ".join(counted((current.last.usage if current.last else None) or {})):
+        yield f"  {last} tokens in the last turn"
     yield f"  turns here: {current.turns}"
+    for file in current.attached:
+        yield f"  attached: {file}"
 
 
-SIGIL = ":"
+def details(interactive: InteractiveState, current: CurrentSession) -> Iterator[str]:
+    """Yield what the status line has no room for."""
+    state, name = current.client.state, current.held_session.name
+    titled = f"{name}: {state.title}" if state.title else name
+    yield f"  session: {titled} (profile {interactive.launch.plan.profile})"
+    yield f"  agent: {current.connection.agent.title or interactive.launch.plan.agent.command.name}"
+    for option in filter(None, (match(state.options, "mode"), match(state.options, "model"))):
+        yield f"  {option.name.lower()}: {option.shown}"
+    yield from islice(context(current), 1)
+    if state.usage.cost:
+        yield f"  cost: {state.usage.cost}"
+    for standing in interactive.launch.servers.standings():
+        yield f"  server: {standing.server} {standing.state}"
+
+
+_UNASKING = regex(r"(?i)bypass|yolo|danger|unrestricted|full.?(access|auto)|(skip|without).?permission")
+FIRST = "/ runs a command of the agent, : one of ours, @ attaches a file, ? shows the keys"
+KEYBOARD = (
+    ("Enter", "send; Alt-Enter or Ctrl-J begins a new line"),
+    ("Esc", "close the menu, dismiss the question, or interrupt the turn; twice: edit the last prompt"),
+    ("Up, Down, Ctrl-R", "the history of prompts; Up on an empty line takes back what is queued"),
+    ("Tab", "complete a command or a file"),
+    ("Shift-Tab", "the agent's next mode"),
+    ("Ctrl-G", "type in your editor ($VISUAL, $EDITOR)"),
+    ("Ctrl-O", "unfold the thoughts, long outputs and long changes of this turn"),
+    ("Ctrl-C", "clear the line, or interrupt; twice: leave"),
+    ("Ctrl-D, exit, :q", "leave; a space before the word exit sends it"),
+    ("Ctrl-L, Ctrl-Z", "begin at the top of the screen; stop until fg"),
+    ("/ : @ ?", "commands of the agent, ours, a file, this list"),
+)
+ALIASES = {
+    **dict.fromkeys((":q", ":q!", ":wq", ":exit", *WORDS), ":quit"),
+    ":usage": ":context",
+}
 
 
 class Command(Struct, frozen=True):
@@ -64,11 +115,6 @@ class Command(Struct, frozen=True):
     hint: str
     meaning: str
     in_turn: bool = True
-
-
-def is_ours(text: str) -> bool:
-    """Return whether a line is a command instead of a prompt."""
-    return text.startswith(SIGIL) and not text.startswith(SIGIL * 2)
 
 
 def prompt_of(text: str) -> str:
@@ -87,27 +133,47 @@ def found(text: str) -> tuple[Command, str]:
     Raises:
         UsageError: the command is unknown.
     """
-    name, _, rest = text.partition(" ")
-    command = COMMANDS.get(name)
+    name, command, rest = _split(text)
     if command is None:
         near = likeliest(name, COMMANDS)
         fix = f"did you mean {near}?" if near else ":help lists the commands; ::text sends text that begins with :"
         raise UsageError(f"unknown command {name}", fix=fix)
-    return command, rest.strip()
+    return command, rest
+
+
+def _split(text: str) -> tuple[str, Command | None, str]:
+    """Return the name at the beginning of a line, its command, and the text after it."""
+    name, _, rest = text.strip().partition(" ")
+    return name, COMMANDS.get(ALIASES.get(name, name)), rest.strip()
 
 
 def works_in_turn(text: str) -> bool:
     """Return whether the line can be run during a turn. An unknown command can, since it only reports an error."""
-    command = COMMANDS.get(text.partition(" ")[0])
+    _, command, _ = _split(text)
     return command is None or command.in_turn
 
 
 async def run(interactive: InteractiveState, current: CurrentSession, text: str) -> Outcome | None:
     """Run a command; errors are shown, and the session continues. Return how the session changes, if it does."""
-    try:
-        interactive.commanded(text)
+    interactive.commanded(text)
+
+    async def work() -> Outcome | None:
         command, rest = found(text)
+        if text.strip() in WORDS:
+            interactive.say(f"to send the word {text.strip()} to the agent, type a space before it", DIM)
         return await command.run(interactive, current, rest)
+
+    return await _reported(interactive, work())
+
+
+async def press(interactive: InteractiveState, current: CurrentSession, key: Key) -> None:
+    """Do what a key stands for; errors are shown, and the session continues."""
+    await _reported(interactive, KEYS[key](interactive, current))
+
+
+async def _reported(interactive: InteractiveState, work: Awaitable[T]) -> T | None:
+    try:
+        return await work
     except LaunchError as error:
         if is_the_end(error):
             raise
@@ -119,7 +185,21 @@ async def _help(interactive: InteractiveState, current: CurrentSession, rest: st
     width = max(len(f"{name} {command.hint}") for name, command in COMMANDS.items())
     for name, command in COMMANDS.items():
         interactive.say(f"  {f'{name} {command.hint}':{width}}  {command.meaning}")
-    interactive.say("  /… runs a command of the agent, @path attaches a file, Alt-Enter begins a new line", DIM)
+    interactive.say("  /… runs a command of the agent, @path attaches a file, ? on an empty line shows the keys", DIM)
+    interactive.say("  attention in config.yaml sets bell, notifications, the window's title and progress", DIM)
+
+
+async def _keys(interactive: InteractiveState, current: CurrentSession) -> None:
+    width = max(len(keys) for keys, _ in KEYBOARD)
+    for keys, meaning in KEYBOARD:
+        interactive.say(f"  {keys:{width}}  {meaning}", DIM)
+    for line in details(interactive, current):
+        interactive.say(line, QUOTE)
+
+
+async def _unfold(interactive: InteractiveState, current: CurrentSession) -> None:
+    if not interactive.output.unfold():
+        interactive.say("Ctrl-O: nothing is folded", DIM)
 
 
 async def _quit(interactive: InteractiveState, current: CurrentSession, rest: str) -> Outcome:
@@ -132,12 +212,34 @@ async def _sessions(interactive: InteractiveState, current: CurrentSession, rest
 
 
 async def _switch(interactive: InteractiveState, current: CurrentSession, rest: str) -> Outcome | None:
+    rest = rest or await _picked_session(interactive, current)
     if not rest:
-        raise UsageError("which session?", fix=":switch NAME; :sessions lists them")
+        return None
     if rest == current.held_session.name:
         interactive.say(f"already in session {rest}")
         return None
     return Move(interactive.held_sessions.enter(rest, is_new=False))
+
+
+async def _picked_session(interactive: InteractiveState, current: CurrentSession) -> str:
+    """Let the user choose one of the other sessions; empty if the user leaves without a choice.
+
+    Raises:
+        UsageError: there is no list to draw, or no other session.
+    """
+    others = [each for each in interactive.held_sessions.records() if each.name != current.held_session.name]
+    if not others:
+        raise UsageError("there is no other session of this profile here", fix=":new starts one")
+    if not can_draw():
+        for line in sessions(others, ""):
+            interactive.say(line)
+        raise UsageError("which session?", fix=":switch NAME")
+    from acp_launch.interactive.picker import Choices, pick  # imports the application
+
+    rows = [choice_row(record, now=time.time()) for record in others]
+    async with interactive.front.suspended():
+        number = await pick(Choices(title="Switch to", headings=CHOICE, rows=rows, ends=[0]))
+    return "" if number is None else others[number].name
 
 
 async def _new(interactive: InteractiveState, current: CurrentSession, rest: str) -> Outcome:
@@ -152,6 +254,30 @@ async def _mode(interactive: InteractiveState, current: CurrentSession, rest: st
         interactive.say("this agent has no modes")
     else:
         _tell_option(interactive, option)
+
+
+async def _next_mode(interactive: InteractiveState, current: CurrentSession) -> None:
+    """Set the mode after the current one. The status line shows it, so nothing is said about it."""
+    async with interactive.changing:  # each press counts from the mode that the one before has set
+        option = match(current.client.state.options, "mode")
+        if (value := next_mode(option)) is None:
+            interactive.say(f"Shift-Tab: {'no other mode to go to' if option else 'this agent has no modes'}", DIM)
+        else:
+            await _fulfilled(interactive, current, "mode", value)
+
+
+def next_mode(option: Option | None) -> str | None:
+    """Return the mode after the current one; None if there is no other.
+
+    A mode in which the agent asks for no permission is left out: no slip of a finger allows everything.
+    """
+    choices = option.choices if option else ()
+    values = [each.value for each in choices if not _UNASKING.search(f"{each.value} {each.name}")]
+    if option is None or not (others := [value for value in values if value != option.current]):
+        return None
+    order = [each.value for each in choices]
+    place = order.index(option.current) if option.current in order else -1
+    return next((value for value in order[place + 1 :] if value in others), others[0])
 
 
 async def _set(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
@@ -169,15 +295,21 @@ async def _set(interactive: InteractiveState, current: CurrentSession, rest: str
 
 
 async def _set_to(interactive: InteractiveState, current: CurrentSession, name: str, value: str) -> None:
-    wish = Setting(name, value, f":set {name} {value}")
-    client, limit = current.client, interactive.launch.plan.timeouts.session
     told = interactive.output.settings_told
-    before, _ = await fulfil(current.connection, client.state, current.ready.session_id, wish, limit=limit)
-    client.settled()
-    interactive.chosen.append(wish)
-    option = match(client.state.options, before.id)
+    before = await _fulfilled(interactive, current, name, value)
+    option = match(current.client.state.options, before.id)
     if interactive.output.settings_told == told:  # else the agent reported the change, and it was shown
         interactive.say(f"{before.name}: {option.shown if option else value}", QUOTE)
+
+
+async def _fulfilled(interactive: InteractiveState, current: CurrentSession, name: str, value: str) -> Option:
+    """Set an option, and return it as it was before."""
+    wish = Setting(name, value, f":set {name} {value}")
+    client, limit = current.client, interactive.launch.plan.timeouts.session
+    before, _ = await fulfil(current.connection, client.state, current.ready.session_id, wish, limit=limit)
+    client.settled()
+    interactive.chosen[:] = [*(each for each in interactive.chosen if each.option != name), wish]
+    return before
 
 
 def _tell_option(interactive: InteractiveState, option: Option) -> None:
@@ -212,8 +344,8 @@ async def _permissions(interactive: InteractiveState, current: CurrentSession, r
         interactive.say(line)
 
 
-async def _usage(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
-    for line in usage(current):
+async def _context(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
+    for line in context(current):
         interactive.say(line, QUOTE)
 
 
@@ -245,14 +377,20 @@ def _written(here: Path, name: str, text: str) -> Path:
 COMMANDS = {
     ":help": Command(_help, "", "list the commands"),
     ":sessions": Command(_sessions, "", "list the sessions of this project and profile"),
-    ":switch": Command(_switch, "NAME", "switch to another session", in_turn=False),
+    ":switch": Command(_switch, "[NAME]", "switch to another session; without NAME, choose one", in_turn=False),
     ":new": Command(_new, "[NAME]", "start a new session and switch to it", in_turn=False),
     ":mode": Command(_mode, "[MODE]", "show or set the agent's mode"),
     ":set": Command(_set, "[OPTION VALUE]", "show or set the agent's options"),
     ":servers": Command(_servers, "", "show the state of the MCP servers"),
     ":restart": Command(_restart, "SERVER", "restart an MCP server"),
     ":permissions": Command(_permissions, "", "show the permission rules and your remembered answers"),
-    ":usage": Command(_usage, "", "show context, tokens and cost, as the agent reports them"),
+    ":context": Command(_context, "", "show what fills the context, tokens and cost, as the agent reports them"),
     ":export": Command(_export, "FILE", "write this conversation to a Markdown file"),
     ":quit": Command(_quit, "", "end the session; it can be resumed later", in_turn=False),
+}
+
+KEYS: Mapping[Key, Callable[[InteractiveState, CurrentSession], Awaitable[None]]] = {
+    "modes": _next_mode,
+    "keys": _keys,
+    "unfold": _unfold,
 }

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import re
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -13,6 +12,7 @@ from prompt_toolkit.document import Document
 
 from acp_launch.console.stderr import harmless, is_harmless
 from acp_launch.interactive.front import Vocabulary, Word
+from acp_launch.regex import regex
 
 # Files to mention as `@path`. Each component of the typed path is a prefix (`@s/m` finds `src/main.py`).
 #
@@ -98,7 +98,7 @@ def _is_inside(path: Path, roots: Sequence[Path]) -> bool:
     return any(real.is_relative_to(root) for root in roots)
 
 
-MENTION = re.compile(r'(?:^|\s)@("[^"\n]*|[^\s"]*)$')
+MENTION = regex(r'(?:^|\s)@("[^"\n]*|[^\s"]*)$')
 PATIENCE = 2.0  # seconds for a disk; after that there is no menu
 
 

@@ -1,7 +1,9 @@
 """The interface between an interactive session and its front: an application on a terminal, or lines on a dumb one."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Literal, Protocol
@@ -17,6 +19,15 @@ class Submitted(Struct, frozen=True):
     text: str
 
 
+SIGIL = ":"
+WORDS = ("exit", "quit")  # alone on a line they leave, as in a shell
+
+
+def is_ours(text: str) -> bool:
+    """Return whether entered text is a command instead of a prompt. A space before `exit` makes it a prompt."""
+    return text.rstrip() in WORDS or (text.startswith(SIGIL) and not text.startswith(SIGIL * 2))
+
+
 class Interrupted(Struct, frozen=True):
     """Ctrl-C with an effect: there was no typed text to clear, or a turn is running."""
 
@@ -25,7 +36,24 @@ class Left(Struct, frozen=True):
     """Ctrl-D on an empty line, or the end of input."""
 
 
-Event = Submitted | Interrupted | Left
+class Cancelled(Struct, frozen=True):
+    """Escape during a turn. It never leaves the session, however often it is pressed."""
+
+
+class Unqueued(Struct, frozen=True):
+    """Up on an empty line: the prompt that was queued last is wanted back on the line."""
+
+
+Key = Literal["modes", "keys", "unfold"]
+
+
+class Pressed(Struct, frozen=True):
+    """A key that the session acts on: the agent's next mode, what keys do, what is folded."""
+
+    key: Key
+
+
+Event = Submitted | Interrupted | Left | Cancelled | Unqueued | Pressed
 Mood = Literal["starting", "idle", "working", "asking", "cancelling", "down"]
 
 
@@ -44,6 +72,14 @@ class Status(Struct, frozen=True, kw_only=True):
     servers_up: int = 0
     servers_down: int = 0
     mood: Mood = "starting"
+
+
+class Activity(Struct, frozen=True):
+    """What is being done, for how many seconds, and a remark about it. The text is redacted and harmless."""
+
+    what: str
+    seconds: float | None = None
+    remark: str = ""
 
 
 class Word(Struct, frozen=True):
@@ -77,6 +113,9 @@ class Front(Protocol):
 
     def status(self, status: Status) -> None: ...
 
+    def watch(self, activity: Callable[[], Activity | None]) -> None:
+        """Ask this function what is being done, whenever that is shown; None if nothing is."""
+
     def vocabulary(self, vocabulary: Vocabulary) -> None: ...
 
     def queued(self, prompts: Sequence[str]) -> None:
@@ -85,5 +124,18 @@ class Front(Protocol):
     def offer(self, text: str) -> None:
         """Put text into the prompt for editing; never over text that the user is typing."""
 
+    def take_back(self, text: str) -> None:
+        """Put a prompt of the queue on the line, above those that were taken back before."""
+
     def suspended(self) -> AbstractAsyncContextManager[None]:
         """Leave the terminal, in its usual mode, to another program while the block runs."""
+
+
+def possible() -> bool:
+    """Return whether an interactive session is possible: stdin is a terminal."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def can_draw() -> bool:
+    """Return whether the terminal can be drawn on, and is stdout too."""
+    return possible() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")

@@ -1,10 +1,12 @@
 """
 The windows at the bottom of the screen, from above: drawn rows, the question, queued prompts, the completion menu, the
-prompt, the status line. On a low screen the first of these is cut first.
+prompt between two rules, the status line. On a low screen the rules are left out, and the first of the rest is cut
+first.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from msgspec import Struct
 from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
@@ -14,51 +16,83 @@ from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.layout import (
     BufferControl,
     ConditionalContainer,
+    Container,
     Dimension,
     FormattedTextControl,
     HSplit,
     Layout,
-    UIContent,
-    UIControl,
     Window,
 )
-from prompt_toolkit.layout.controls import GetLinePrefixCallable
+from prompt_toolkit.layout.mouse_handlers import MouseHandlers
 from prompt_toolkit.layout.processors import AfterInput
+from prompt_toolkit.layout.screen import Char, WritePosition
+from prompt_toolkit.layout.screen import Screen as Cells
 from prompt_toolkit.utils import get_cwidth
 from prompt_toolkit.widgets import SearchToolbar
 
+from acp_launch.console.ask.room import broken
 from acp_launch.console.stderr import harmless
-from acp_launch.interactive.front import Mood, Status
+from acp_launch.interactive.activity import elapsed
+from acp_launch.interactive.front import Activity, Mood, Status
 from acp_launch.interactive.questions import Question, ScreenQuestions
-from acp_launch.mark import COLUMNS, marked
+from acp_launch.mark import COLUMNS, MARK, marked
 from acp_launch.session.person import Choice
 
-# The status line: the parts that fit, chosen by importance, in reading order. Pure.
+# The characters that draw the lower part of the screen.
 
 
-BETWEEN = " · "
+class Signs(Struct, frozen=True):
+    """The prompt, the rule above and below it, the steps of the spinner, one that stands, and what is between parts."""
+
+    prompt: str
+    rule: str
+    steps: str
+    still: str
+    between: str
+
+
+FINE = Signs("❯ ", "─", "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "●", " · ")
+# For a terminal without UTF-8, and for the Linux console, whose fonts lack some of the others.
+POOR = Signs("> ", "-", "|/-\\", "*", " - ")
+
+
+# The status line: on the left what happens, on the right at most four parts, chosen by importance, in reading order.
+# Pure.
+
+
 WIDEST = 32  # columns of one part, because names of agents and users may be long
+SHORTEST = 24  # columns that what happens may take at least
+MOST = 4  # parts on the right
+APART_SIDES = 2  # columns between the left and the right
 FULL = 80  # percent of the context from which it is highlighted
 MOODS: dict[Mood, tuple[str, str]] = {
-    "starting": ("starting", "dim"),
+    "starting": ("starting", "ansicyan"),
     "idle": ("ready", "ansigreen"),
     "working": ("working", "ansicyan"),
-    "asking": ("asks you", "ansiyellow bold"),
+    "asking": ("waiting for you", "ansiyellow bold"),
     "cancelling": ("cancelling", "ansiyellow"),
     "down": ("down", "ansired bold"),
 }
+HINTS: dict[Mood, str] = {"idle": "? shows the keys", "working": "esc interrupts", "cancelling": "Ctrl-C stops at once"}
+ABBREVIATED = 20  # columns of the agent's name where not all fits
 StatusPart = tuple[int, str, str]  # rank (0 stays longest), style, text
 
 
-def statusline(status: Status, width: int) -> StyleAndTextTuples:
-    """Return one row of at most `width` columns."""
-    parts = [part for part in _parts(status) if part[2]]
-    while len(parts) > 1 and _line_width(parts) > width:
-        parts.remove(max(parts, key=lambda part: part[0]))
-    shown: StyleAndTextTuples = []
-    for _, style, text in parts:
-        shown += [("dim", BETWEEN)] if shown else []
-        shown.append((style, cut(text, width)))
+def statusline(
+    status: Status, width: int, activity: Activity | None = None, *, sign: str = "", signs: Signs = FINE
+) -> StyleAndTextTuples:
+    """Return one row of at most `width` columns. `sign` begins it while something is done."""
+    left = list(_happens(status, activity, width, sign))
+    right = _right(status, is_long=True)
+    if _line_width(left, signs) + _right_width(right, signs) > width:
+        right = _right(status, is_long=False)
+    while len(left) + len(right) > 1 and _line_width(left, signs) + _right_width(right, signs) > width:
+        least = max([*left[1:], *right], key=lambda part: part[0])
+        (right if least in right else left).remove(least)
+    shown = _joined_parts(left, signs, width)
+    if right:
+        gap = width - _line_width(left, signs) - _line_width(right, signs)
+        shown += [("", " " * gap), *_joined_parts(right, signs, width)]
     return shown
 
 
@@ -74,18 +108,38 @@ def cut(text: str, width: int) -> str:
     return f"{kept}…" if width > 0 else ""
 
 
-def _parts(status: Status) -> Iterable[StatusPart]:
+def _happens(status: Status, activity: Activity | None, width: int, sign: str) -> Iterator[StatusPart]:
+    """Yield what happens and for how long, a remark, and a hint."""
     mood, style = MOODS[status.mood]
-    yield 0, style, mood
-    yield 2, "bold", _name(status.agent)
+    if activity is None:
+        yield 0, style, f"{sign} {mood}".lstrip()
+    else:
+        time = "" if activity.seconds is None else f" {elapsed(activity.seconds)}"
+        time = time if activity.seconds is None or activity.seconds >= 1 else ""
+        room = max(SHORTEST, width * 2 // 3 if activity.remark else width // 2) - get_cwidth(time)
+        yield 0, style, f"{sign} {cut(activity.what, room)}{time}".lstrip()
+        if activity.remark:
+            yield 0, "dim", activity.remark
+    if status.mood in HINTS:
+        yield 4 if status.mood == "working" else 8, "dim", HINTS[status.mood]
+
+
+def _right(status: Status, *, is_long: bool) -> list[StatusPart]:
+    known = [part for part in _parts(status, is_long) if part[2]]
+    chosen = sorted(known, key=lambda part: part[0])[:MOST]
+    return [part for part in known if part in chosen]
+
+
+def _parts(status: Status, is_long: bool) -> Iterable[StatusPart]:
+    agent = _name(status.agent)
+    yield 2, "", agent if is_long else cut(agent, ABBREVIATED)
     yield 9, "dim", _name(status.profile)
     yield 3, "", _name(status.session)
     yield 10, "dim", _name(status.title)
-    yield 4, "ansimagenta", _name(status.mode)
-    yield 6, "", _name(status.model)
-    yield 5, *_context(status)
-    yield 7, "dim", _name(status.cost)
-    yield 8, "dim", _servers(status.servers_up, "up")
+    yield 5, "ansimagenta", _name(status.mode)
+    yield 7, "", _name(status.model)
+    yield 6, *_usage(status, is_long)
+    yield 11, "dim", _servers(status.servers_up, "up")
     yield 1, "ansired", _servers(status.servers_down, "down")
 
 
@@ -93,19 +147,40 @@ def _name(text: str) -> str:
     return cut(harmless(text, keep="").strip(), WIDEST)
 
 
-def _context(status: Status) -> tuple[str, str]:
-    if status.used is None or not status.size:
-        return "", ""
-    percent = round(100 * status.used / status.size)
-    return ("ansiyellow" if percent >= FULL else "dim"), f"{percent}% of context"
+def _percent(status: Status) -> int | None:
+    return None if status.used is None or not status.size else round(100 * status.used / status.size)
+
+
+def _usage(status: Status, is_long: bool) -> tuple[str, str]:
+    """Return how full the context is and, if long, what the session costs, with the tokens during a turn."""
+    percent = _percent(status)
+    is_full = percent is not None and percent >= FULL
+    parts = [f"{percent} %{' full' if is_full else ''}"] if percent is not None else []
+    if is_long and status.used is not None and status.mood not in ("idle", "down"):
+        parts.append(f"{status.used:,} tokens")
+    if status.cost and (is_long or not parts):
+        parts.append(_name(status.cost))
+    return "ansiyellow" if is_full else "dim", ", ".join(parts)
 
 
 def _servers(count: int, state: str) -> str:
     return f"{count} {'server' if count == 1 else 'servers'} {state}" if count else ""
 
 
-def _line_width(parts: list[StatusPart]) -> int:
-    return sum(get_cwidth(text) for _, _, text in parts) + len(BETWEEN) * (len(parts) - 1)
+def _joined_parts(parts: Sequence[StatusPart], signs: Signs, width: int) -> StyleAndTextTuples:
+    shown: StyleAndTextTuples = []
+    for _, style, text in parts:
+        shown += [("dim", signs.between)] if shown else []
+        shown.append((style, cut(text, width)))
+    return shown
+
+
+def _line_width(parts: Sequence[StatusPart], signs: Signs) -> int:
+    return sum(get_cwidth(text) for _, _, text in parts) + len(signs.between) * max(0, len(parts) - 1)
+
+
+def _right_width(parts: Sequence[StatusPart], signs: Signs) -> int:
+    return _line_width(parts, signs) + APART_SIDES if parts else 0
 
 
 # The rows of a question that is answered by a key: the prompt, and its answers below. Pure.
@@ -117,6 +192,7 @@ def _line_width(parts: list[StatusPart]) -> int:
 BETWEEN_WAYS = "  "  # between two answers
 FEW = 5  # rows: the prompt, and one answer of each kind of a permission
 KEY = "ansicyan bold"
+BAR = "ansiyellow"
 Row = list[tuple[str, str]]  # style and text
 
 
@@ -127,13 +203,18 @@ def room(rows: int) -> int:
 
 def question_rows(question: Question, width: int, room: int) -> list[Row]:
     """Return at most `room` rows of at most `width` columns. Answers share a row if all fit, else each begins a row."""
-    asked: list[Row] = [[("bold", part)] for part in _broken(marked(question.prompt), width)]
-    beside = _beside(question, width)
+    inner = width - COLUMNS
+    asked: list[Row] = [[("bold", part)] for part in broken(question.prompt, inner)]
+    beside = _beside(question, inner)
     answers = (
-        beside if len(beside) == 1 else [row for choice in question.choices for row in _whole(choice, question, width)]
+        beside if len(beside) == 1 else [row for choice in question.choices for row in _whole(choice, question, inner)]
     )
-    if len(asked) + len(answers) <= room:
-        return [*asked, *answers]
+    rows = [*asked, *answers]
+    if question.is_below and len(rows) < room and room > FEW:
+        rows = [[], *rows]
+    if len(rows) <= room and inner > 0:
+        return [[(BAR, f"{MARK} " if row else MARK), *row] for row in rows]
+    beside = _beside(question, width)
     return [_head(question, width), *_some(beside, width, room - 1)] if room else []
 
 
@@ -168,7 +249,7 @@ def _beside(question: Question, width: int) -> list[Row]:
 
 def _whole(choice: Choice, question: Question, width: int) -> list[Row]:
     key = _key(choice, question)
-    first, *rest = _broken(key + choice.label, width)
+    first, *rest = broken(key + choice.label, width)
     style = "" if key else "dim"
     return [[(KEY, key), (style, first.removeprefix(key))], *([(style, part)] for part in rest)]
 
@@ -177,21 +258,11 @@ def _key(choice: Choice, question: Question) -> str:
     return f"[{choice.key}] " if question.is_open else ""
 
 
-def _broken(text: str, width: int) -> list[str]:
-    """Split into pieces of at most `width` columns."""
-    pieces = [""]
-    for mark in text:
-        if pieces[-1] and get_cwidth(pieces[-1] + mark) > width:
-            pieces.append("")
-        pieces[-1] += mark
-    return pieces
-
-
 def _way_width(row: Row) -> int:
     return sum(get_cwidth(text) for _, text in row)
 
 
-PROMPT = "> "
+FRAMED = 16  # rows from which the line to type on stands between two rules
 MENU = 8  # rows
 NARROW = 24  # columns; on fewer, names may take the whole width
 APART = 2  # columns between a name and its meaning
@@ -200,24 +271,90 @@ QUEUED = 3  # queued prompts that are shown
 Rows = Callable[[int], list[StyleAndTextTuples]]
 
 
-class Tail(UIControl):
-    """The last of some rows, as many as fit."""
+class Tail(Container):
+    """The last of some rows, as many as fit.
+
+    A whole fragment is one cell, as wide as its text: a flood of text redraws all rows in each frame, and a cell for
+    each character takes most of the time of the frame.
+    """
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
 
-    def preferred_height(
-        self,
-        width: int,
-        max_available_height: int,
-        wrap_lines: bool,
-        get_line_prefix: GetLinePrefixCallable | None,
-    ) -> int:
-        return len(self._rows(width))
+    def reset(self) -> None:
+        """Do nothing: there is no state."""
 
-    def create_content(self, width: int, height: int) -> UIContent:
-        rows = self._rows(width)[-height:]
-        return UIContent(rows.__getitem__, line_count=len(rows), show_cursor=False)
+    def preferred_width(self, max_available_width: int) -> Dimension:
+        return Dimension()
+
+    def preferred_height(self, width: int, max_available_height: int) -> Dimension:
+        count = len(self._rows(width))
+        return Dimension(preferred=count, max=count)
+
+    def get_children(self) -> list[Container]:
+        return []
+
+    def write_to_screen(
+        self,
+        screen: Cells,
+        mouse_handlers: MouseHandlers,
+        write_position: WritePosition,
+        parent_style: str,
+        erase_bg: bool,
+        z_index: int | None,
+    ) -> None:
+        width, height, top = write_position.width, write_position.height, write_position.ypos
+        rows = self._rows(width)[-height:] if height > 0 else []
+        for y, row in enumerate(rows, top):
+            _put(screen.data_buffer[y], row, width)
+        screen.width, screen.height = max(screen.width, width), max(screen.height, top + height)
+
+
+HIDDEN = Char("")  # a column that the cell before it covers; it differs from all that may stand there
+
+
+def _put(cells: dict[int, Char], row: StyleAndTextTuples, width: int) -> None:
+    """Write a row from the first column on, without spaces at its end."""
+    pieces = _fragment_cells(row)
+    if sum(piece.width for piece in pieces) > width:
+        pieces = _character_cells(row)
+    x = 0
+    for piece in pieces:
+        end = x + piece.width
+        if end > width:
+            break
+        cells[x] = piece
+        cells.update(dict.fromkeys(range(x + 1, end), HIDDEN))
+        x = end
+
+
+def _fragment_cells(row: StyleAndTextTuples) -> list[Char]:
+    cells: list[Char] = []
+    for style, text, *_ in row:
+        if text.isprintable():
+            _join(cells, Char(text, style))
+        else:  # each that has a picture of its own gets it from prompt_toolkit, such as ^A
+            cells = _character_cells([(style, text)], cells)
+    while cells and not cells[-1].style and cells[-1].char.endswith(" "):
+        if text := cells.pop().char.rstrip(" "):
+            cells.append(Char(text))
+    return cells
+
+
+def _character_cells(row: StyleAndTextTuples, before: Sequence[Char] = ()) -> list[Char]:
+    cells = list(before)
+    for style, text, *_ in row:
+        for character in text:
+            _join(cells, Char(character, style))
+    return cells
+
+
+def _join(cells: list[Char], cell: Char) -> None:
+    """Add a cell; what has no width, such as an accent, belongs to the one before."""
+    if cell.width:
+        cells.append(cell)
+    elif cells and cell.char:
+        cells[-1] = Char(cells[-1].char + cell.char, cells[-1].style)
 
 
 class Screen:
@@ -234,6 +371,7 @@ class Screen:
         queued: Callable[[], Sequence[str]],
         status: Callable[[int], StyleAndTextTuples],
         choose_keys: KeyBindings,
+        signs: Signs = FINE,
     ) -> None:
         self._asking = asking
         search = SearchToolbar(ignore_case=True)
@@ -241,7 +379,7 @@ class Screen:
         prompt_control = BufferControl(
             prompt, input_processors=[after], search_buffer_control=search.control, preview_search=True
         )
-        self._prompt = _input(prompt_control, lambda: PROMPT)
+        self._prompt = _input(prompt_control, lambda: signs.prompt, "ansicyan bold")
         self._answer = _input(BufferControl(answer), lambda: asked(asking.open))
         choice = FormattedTextControl(lambda: _joined(_question_rows(asking)), focusable=True, show_cursor=False)
         choice.key_bindings = choose_keys
@@ -252,13 +390,15 @@ class Screen:
         self.layout = Layout(
             HSplit(
                 [
-                    Window(Tail(rows), dont_extend_height=True),
+                    Tail(rows),
                     ConditionalContainer(self._choice, Condition(lambda: asking.question is not None) & ~is_line),
                     _rows(lambda: _waiting(queued(), _width())),
                     ConditionalContainer(_rows(lambda: _menu(_width())), has_completions & ~is_searching),
+                    _rule(signs),
                     ConditionalContainer(self._answer, is_line),
                     ConditionalContainer(self._prompt, ~is_line),
                     search,
+                    _rule(signs),
                     Window(FormattedTextControl(lambda: status(_width())), height=Dimension(min=0, max=1)),
                 ],
                 window_too_small=Window(),
@@ -280,10 +420,9 @@ class Screen:
 def room_above(question: Question, typed: str, queued: Sequence[str], size: Size) -> tuple[int, int]:
     """Return the columns next to our mark, and the rows above a question; queue, draft and status stand below it."""
     columns, rows = size.columns, size.rows
-    draft = sum(max(1, -(-get_cwidth(PROMPT + line) // columns)) for line in typed.split("\n"))
-    waiting = min(len(queued), QUEUED + 1)
-    above = rows - len(question_rows(question, columns, room(rows))) - waiting - min(draft, max(1, rows // 3)) - 1
-    return columns - COLUMNS, above
+    draft = sum(max(1, -(-get_cwidth(FINE.prompt + line) // columns)) for line in typed.split("\n"))
+    below = min(len(queued), QUEUED + 1) + min(draft, max(1, rows // 3)) + _rules(rows) + 1
+    return columns - COLUMNS, rows - len(question_rows(question, columns, room(rows))) - below
 
 
 def asked(question: Question | None) -> str:
@@ -293,10 +432,10 @@ def asked(question: Question | None) -> str:
     return marked(f"{question.prompt} [{question.default}] " if question.default else f"{question.prompt} ")
 
 
-def _input(control: BufferControl, prefix: Callable[[], str]) -> Window:
+def _input(control: BufferControl, prefix: Callable[[], str], style: str = "bold") -> Window:
     def line_prefix(line: int, wrapped: int) -> AnyFormattedText:
         text = prefix()
-        return [("bold", text)] if line == wrapped == 0 else " " * min(get_cwidth(text), get_cwidth(PROMPT))
+        return [(style, text)] if line == wrapped == 0 else " " * min(get_cwidth(text), get_cwidth(FINE.prompt))
 
     return Window(
         control,
@@ -305,6 +444,16 @@ def _input(control: BufferControl, prefix: Callable[[], str]) -> Window:
         dont_extend_height=True,
         get_line_prefix=line_prefix,
     )
+
+
+def _rules(rows: int) -> int:
+    return 2 if rows >= FRAMED else 0
+
+
+def _rule(signs: Signs) -> ConditionalContainer:
+    """Return a line across the screen, left out on a low one."""
+    window = Window(FormattedTextControl(lambda: [("dim", signs.rule * _width())]), height=1)
+    return ConditionalContainer(window, Condition(lambda: _rules(get_app().output.get_size().rows) > 0))
 
 
 def _rows(text: Callable[[], StyleAndTextTuples]) -> ConditionalContainer:

@@ -8,13 +8,13 @@ terminal itself edits and echoes them. Everything but the answer goes to stderr.
 import asyncio
 import codecs
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from acp_launch.console.ask.room import needed, screen
-from acp_launch.console.ask.terminal import forget_typed, tell
+from acp_launch.console.ask.terminal import answers, chosen, forget_typed, key_by_key, tell
 from acp_launch.console.stderr import DIM, ask, harmless, paint, put, say
-from acp_launch.interactive.front import Event, Interrupted, Left, Mood, Status, Submitted, Vocabulary
+from acp_launch.interactive.front import Activity, Event, Interrupted, Left, Mood, Status, Submitted, Vocabulary
 from acp_launch.mark import COLUMNS, marked
 from acp_launch.session.person import Choice, Person, Tone
 
@@ -35,6 +35,7 @@ class Lines:
         self._closed = asyncio.Event()
         self._floor = asyncio.Lock()
         self._answer: asyncio.Future[str | None] | None = None
+        self._keys: asyncio.Queue[str] | None = None  # typed for a question that one key answers
         self._begun = ""  # the beginning of a prompt of several lines
         self._is_pasted = False  # whether the next lines belong to a paste
         self._queued = 0  # prompts
@@ -59,6 +60,9 @@ class Lines:
         if self._mood in READY and not self._is_invited and not self._queued:
             self._invite()
 
+    def watch(self, activity: Callable[[], Activity | None]) -> None:
+        """Do nothing: a line that changes cannot be shown here."""
+
     def vocabulary(self, vocabulary: Vocabulary) -> None:
         """Do nothing: there is no completion here."""
 
@@ -71,6 +75,10 @@ class Lines:
         """Show the text for copying, because it cannot be put into the terminal's line."""
         say("not sent:", style=DIM)
         say(harmless(text))
+
+    def take_back(self, text: str) -> None:
+        """Show the text for copying; no key asks for it here."""
+        self.offer(text)
 
     def interrupt(self) -> None:
         """Handle SIGINT, which Ctrl-C sends here."""
@@ -86,30 +94,29 @@ class Lines:
             self._listen()
 
     @asynccontextmanager
-    async def floor(self) -> AsyncIterator[None]:
+    async def floor(self, about: str = "") -> AsyncIterator[None]:
         async with self._floor:
             yield
 
     def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
         columns, rows = screen()
-        lines = (prompt, *map(_listed, choices), _keys(choices))
+        lines = (prompt, prompt, *answers(choices, columns))
         return columns - COLUMNS, rows - sum(needed(marked(line), columns) for line in lines)
 
     def say(self, text: str, tone: Tone = "plain") -> None:
         tell(text, tone)
 
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
-        """Choose by key or, if no key is a digit, by number; anything else is asked again."""
-        tell(prompt)
-        for choice in choices:
-            tell(_listed(choice))
-        keys = {choice.key: choice.key for choice in choices}
-        if not any(map(str.isdecimal, keys)):
-            keys |= {str(number): choice.key for number, choice in enumerate(choices, 1)}
-        while True:
-            answer = await self._asked(_keys(choices))
-            if answer is None or answer.strip().lower() in keys:
-                return None if answer is None else keys[answer.strip().lower()]
+        """Choose by one key; a line with the key alone does as well."""
+        self._keys, self._unread = asyncio.Queue(), ""
+        try:
+            with key_by_key():
+                key = await chosen(prompt, choices, self._keys.get)
+        finally:
+            self._keys = None
+        if key is not None:
+            tell(f"{prompt} {next(choice.label for choice in choices if choice.key == key)}", "dim")
+        return key
 
     async def line(self, prompt: str, *, default: str = "") -> str | None:
         answer = await self._asked(f"{prompt} [{default}] " if default else f"{prompt} ")
@@ -140,6 +147,9 @@ class Lines:
         if not data:
             self._ended()
             return
+        if self._keys is not None:
+            self._keys.put_nowait(self._decode(data))
+            return
         *lines, self._unread = (self._unread + self._decode(data)).split("\n")
         for line in lines:
             self._entered(line.removesuffix("\r"))
@@ -150,7 +160,9 @@ class Lines:
             put("\n")
         else:
             asyncio.get_running_loop().remove_reader(STDIN)
-        if self._answer and not self._answer.done():
+        if self._keys is not None:
+            self._keys.put_nowait("")
+        elif self._answer and not self._answer.done():
             self._answer.set_result(None)
         else:
             self.events.put_nowait(Left())
@@ -176,11 +188,3 @@ class Lines:
     def _invite(self) -> None:
         self._is_invited = True
         put(paint(PROMPT, DIM))
-
-
-def _listed(choice: Choice) -> str:
-    return f"  [{choice.key}] {choice.label}"
-
-
-def _keys(choices: Sequence[Choice]) -> str:
-    return f"{'/'.join(choice.key for choice in choices)}: "

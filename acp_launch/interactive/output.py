@@ -1,16 +1,31 @@
 """The output of an interactive session, which also records the transcript and tells the session about changes."""
 
+import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from acp_launch.console.draw.contents import said
 from acp_launch.console.draw.live import Live
+from acp_launch.console.draw.look import UNFOLDED, below, indented, symbol
+from acp_launch.console.draw.outside import one_line
 from acp_launch.console.draw.region import Canvas
+from acp_launch.console.draw.tools import ENDED, FOLDED, OUTPUT, ROUTINE, Diff, seen
+from acp_launch.console.stderr import DIM, YELLOW
 from acp_launch.console.stream.outlet import Outlet
-from acp_launch.console.stream.text import Notices, Plain
-from acp_launch.process.lifecycle import Change
+from acp_launch.console.stream.text import NO_CHUNK, OPENED, Notices, Plain, opened, unasked
+from acp_launch.interactive.activity import SILENCE, Pulse
+from acp_launch.interactive.front import Activity
+from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
-from acp_launch.protocol.conversation import Updated
-from acp_launch.session.state import KINDS, OVER, ToolCalls, title
+from acp_launch.protocol.conversation import WORDS, Updated
+from acp_launch.session.observer import When
+from acp_launch.session.service import FileServed, TerminalServed
+from acp_launch.session.state import KINDS, OVER, ToolCalls, call_id, title
 
 # The transcript for `:export`, as Markdown: prompts, messages of the agent, tool calls.
 
@@ -39,12 +54,12 @@ class Transcript:
         """Add a prompt of the user."""
         self._add("you", text)
 
-    def update(self, update: Updated) -> None:
-        """Add an update, live or replayed."""
+    def update(self, update: Updated, text: str) -> None:
+        """Add an update, live or replayed; `text` is that of a chunk."""
         if update.kind == "agent_message_chunk":
-            self._add("agent, outside a turn" if update.outside else "agent", acp.read_chunk(update.update)[0])
+            self._add("agent, outside a turn" if update.outside else "agent", text)
         elif update.kind == "user_message_chunk" and update.replay:
-            self._add("you", acp.read_chunk(update.update)[0] or _besides(update))
+            self._add("you", text or _besides(update))
         elif update.kind in KINDS:
             call = self._calls.merge(acp.mapping(acp.decoded(update.update)))
             if call.get("status") in OVER:
@@ -68,32 +83,223 @@ class Transcript:
             self._is_cut = True
 
 
-SETTINGS = ("config_option_update", "current_mode_update")
+# What the drawing folds, whole: thoughts, results and output of tools, changes of files. For Ctrl-O.
+
+
+FOLDABLE = 1024 * 1024  # characters of a turn; beyond that the oldest go
+LONG = 60  # characters of a line that may not fit into the width
+
+
+class Piece:
+    """A thought, the text of a tool or the output of a command; or the change of a file, instead of its `parts`."""
+
+    def __init__(self, heading: str, parts: Sequence[str] = (), *, shown: int, change: Diff | None = None) -> None:
+        """`shown` is how many lines of it the drawing shows."""
+        self.heading, self.parts, self.change = heading, deque(parts), change
+        self.size = len(heading) + sum(map(len, parts))
+        self._shown = shown
+        self._is_cut = False
+
+    def add(self, part: str) -> None:
+        self.parts.append(part)
+        self.size += len(part)
+
+    def cut(self) -> int:
+        """Drop the oldest part; return how many characters that were."""
+        self._is_cut = True
+        gone = len(self.parts.popleft())
+        self.size -= gone
+        return gone
+
+    @property
+    def is_folded(self) -> bool:
+        """Return whether the drawing may have left something out."""
+        if self.change is not None:
+            return True
+        if not self._shown:
+            return True
+        lines = "".join(self.parts).strip("\n").split("\n")
+        return len(lines) > self._shown or any(len(line) > LONG for line in lines)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.heading:
+            yield indented(Text(f"{symbol(UNFOLDED, options)} {one_line(self.heading)}", "bold"))
+        if self._is_cut:
+            yield below(Text("… the beginning is not kept", "dim"))
+        yield below(self.change or Text(shown_line_by_line("".join(self.parts)), "dim"))
+
+
+def shown_line_by_line(text: str) -> str:
+    """Return output as it is seen on a terminal, without what moves the cursor."""
+    return "\n".join(seen(line) for line in text.strip("\n").split("\n"))
+
+
+class Unfoldable:
+    """Keeps what is folded in the current turn, or in the last one, in bounded memory."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a turn: the pieces of the one before are forgotten."""
+        self._pieces: dict[str, Piece] = {}  # the oldest first
+        self._titles: dict[str, str] = {}  # of calls
+        self._kinds: dict[str, str] = {}
+        self._thoughts = 0  # the number of the current one
+        self._size = 0
+
+    def update(self, update: Updated, text: str) -> None:
+        """Keep what of an update is folded; `text` is that of a chunk."""
+        if update.kind == "agent_message_chunk":
+            self._thoughts += 1
+        elif update.kind == "agent_thought_chunk":
+            self._extend(f"thought {self._thoughts}", "thought", text, shown=0)
+        elif update.kind in KINDS:
+            self._thoughts += 1
+            self._call(acp.mapping(acp.decoded(update.update)))
+        elif update.kind == "user_message_chunk" and update.replay:
+            self.begin()
+
+    def served(self, step: FileServed | TerminalServed) -> None:
+        if isinstance(step, TerminalServed):
+            self._extend(f"terminal {step.terminal_id}", f"$ {step.command}", step.output, shown=ENDED)
+        elif step.how == "write" and step.outcome == "done":
+            self._keep(f"file {step.path}", _change("", step.path, step.old, step.new or ""))
+
+    def take(self) -> list[Piece]:
+        """Return the folded pieces. They are forgotten, because they are on the screen now."""
+        pieces = [piece for piece in self._pieces.values() if piece.is_folded]
+        self._pieces, self._size = {}, 0
+        return pieces
+
+    def _call(self, body: dict[str, Any]) -> None:
+        id = call_id(body)
+        if acp.text(body.get("title")) or id not in self._titles:
+            self._titles[id] = title(body)
+        kind = self._kinds[id] = acp.text(body.get("kind")) or self._kinds.get(id, "")
+        for number, part in enumerate(map(acp.mapping, acp.sequence(body.get("content")))):
+            key = f"call {id} {number}"
+            if part.get("type") == "diff":
+                old = part.get("oldText")
+                told = acp.text(part.get("path")), old if isinstance(old, str) else None, acp.text(part.get("newText"))
+                self._keep(key, _change(self._titles[id], *told))
+            elif text := said(acp.mapping(part.get("content"))):
+                self._keep(key, Piece(self._titles[id], [text], shown=0 if kind in ROUTINE else FOLDED))
+        meta = acp.mapping(body.get("_meta"))
+        for output in (acp.mapping(meta.get(member)) for member in OUTPUT):
+            key = f"terminal {acp.text(output.get('terminal_id'))}"
+            self._extend(key, self._titles[id], acp.text(output.get("data")), shown=ENDED)
+
+    def _extend(self, key: str, heading: str, text: str, *, shown: int) -> None:
+        if not text:
+            return
+        if key not in self._pieces:
+            self._keep(key, Piece(heading, shown=shown))
+        self._pieces[key].add(text)
+        self._size += len(text)
+        self._bound()
+
+    def _keep(self, key: str, piece: Piece) -> None:
+        if before := self._pieces.pop(key, None):
+            self._size -= before.size
+        self._pieces[key] = piece
+        self._size += piece.size
+        self._bound()
+
+    def _bound(self) -> None:
+        while self._size > FOLDABLE:
+            key, oldest = next(iter(self._pieces.items()))
+            if len(self._pieces) > 1:
+                self._size -= self._pieces.pop(key).size
+            elif len(oldest.parts) > 1:
+                self._size -= oldest.cut()
+            else:
+                return
+
+
+def _change(heading: str, path: str, old: str | None, new: str) -> Piece:
+    piece = Piece(heading, shown=0, change=Diff(path, old, new, shown=sys.maxsize))
+    piece.size += len(old or "") + len(new)
+    return piece
+
+
+THINKS = 20.0  # seconds; the words of a wait come after 3, 9, 27 s (`waits`)
+SETTINGS = frozenset({"config_option_update", "current_mode_update"})
 
 
 class SessionOutput(Notices):
     """Records a session in front of an output; its updates are redacted already."""
 
     transcript: Transcript
+    folded: Unfoldable
+    pulse: Pulse
     is_drawn = True  # False if written line by line below the prompt
     settings_told = 0  # how often the agent reported a change of its mode or options
     is_history_hidden = False  # a history that is on the screen already is not shown again
-    server_changed: Callable[[], None] = staticmethod(lambda: None)
+    changed: Callable[[], None] = staticmethod(lambda: None)  # called if the status line may have changed
 
     def update(self, update: Updated) -> None:
         if update.replay and self.is_history_hidden:
             return
-        self.transcript.update(update)
-        self.settings_told += update.kind in SETTINGS
-        super().update(update)
+        kind, chunk = update.kind, NO_CHUNK
+        if kind in WORDS:
+            chunk = acp.read_chunk(update.update)
+        elif kind in SETTINGS:
+            self.settings_told += 1
+        self.transcript.update(update, chunk[0])
+        self.folded.update(update, chunk[0])
+        self.pulse.heard(kind)
+        self.take(update, chunk)
+
+    def served(self, step: FileServed | TerminalServed) -> None:
+        self.folded.served(step)
+        super().served(step)
 
     def server(self, change: Change) -> None:
         super().server(change)
-        self.server_changed()
+        self.changed()
+
+    def activity(self) -> Activity | None:
+        """Return what is being done."""
+        return self.pulse.now(())
+
+    def unfold(self) -> bool:
+        """Print what was folded in the current turn, or in the last one, in full. Return whether there was anything."""
+        return False
+
+    def standing(self, servers: Sequence[Standing], when: When) -> None:
+        if when == "opened":
+            for text, style in opened(servers, between=" · ", colon=":"):
+                self.tell(text.removeprefix(OPENED), style)
+        else:
+            super().standing(servers, when)
+
+    def note(self, text: str) -> None:
+        """Print a note behind a word of ours: the text may begin with the name that the agent gives itself."""
+        super().note(f"note: {text}")
+
+    def tell(self, text: str, style: str) -> None:
+        """Print a line. In a session our mark is enough to say that it is ours."""
+        super().tell(text.removeprefix("acp-launch: "), style)
 
 
 class DrawnSessionOutput(SessionOutput, Live):
     """Draws on a terminal."""
+
+    def unfold(self) -> bool:
+        pieces = self.folded.take()
+        self._settle()
+        for piece in pieces:
+            self._canvas.print(piece)
+        return bool(pieces)
+
+    def activity(self) -> Activity | None:
+        return self.pulse.now(self.running())
+
+    def waiting(self, what: str, waited: float, limit: float) -> None:
+        """Show a wait in the status line; it need not stay on the screen."""
+        self.pulse.waits(what, waited, limit)
+        self.changed()
 
 
 class PlainSessionOutput(SessionOutput, Plain):
@@ -101,13 +307,34 @@ class PlainSessionOutput(SessionOutput, Plain):
 
     is_drawn = False
 
+    def served(self, step: FileServed | TerminalServed) -> None:
+        """Print one line, which begins with a word of ours: without a prefix the command would stand there."""
+        if isinstance(step, TerminalServed) and step.exit is not None:
+            self._line(f"the command ended: {step.command}: {step.exit}", DIM)
+        else:
+            super().served(step)
 
-def session_output(canvas: Canvas | None, clock: Callable[[], float]) -> "DrawnSessionOutput | PlainSessionOutput":
-    """Return the output for a canvas, or for lines if it is None. `clock` measures the durations shown."""
+    def waiting(self, what: str, waited: float, limit: float) -> None:
+        """Print a line, unless an agent has been silent for a short time only: it thinks."""
+        if not (what.startswith(SILENCE) and waited < THINKS):
+            super().waiting(what, waited, limit)
+
+    def unasked(self, call: dict[str, Any], by: str) -> None:
+        if not by.startswith("permissions.default"):
+            self._line(f"{unasked(by, call.get('status'))}: {title(call)}", YELLOW)
+
+
+def session_output(
+    canvas: Canvas | None, clock: Callable[[], float], roots: Sequence[Path] = (), *, has_links: bool = True
+) -> "DrawnSessionOutput | PlainSessionOutput":
+    """Return the output for a canvas, or for lines if it is None.
+
+    `clock` measures the durations shown; `roots` are the directories of the session, whose files may be links.
+    """
     output = (
         PlainSessionOutput(Outlet(), is_watched=True)
         if canvas is None
-        else DrawnSessionOutput(canvas, history=True, clock=clock)
+        else DrawnSessionOutput(canvas, history=True, clock=clock, roots=roots, has_links=has_links)
     )
-    output.transcript = Transcript()
+    output.transcript, output.folded, output.pulse = Transcript(), Unfoldable(), Pulse(clock)
     return output

@@ -13,16 +13,23 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from rich.console import Group
 from rich.text import Text
 
-from acp_launch.console.ask.terminal import STYLES
-from acp_launch.console.stderr import headed
+from acp_launch.console.ask.room import broken
+from acp_launch.console.ask.terminal import PAUSE, QUIET
 from acp_launch.interactive.screen import SessionCanvas
+from acp_launch.mark import COLUMNS, MARK
 from acp_launch.session.person import Choice, Tone
 
-QUIET = 0.3  # seconds; no user reads and answers faster
-PAUSE = 1.0  # seconds without a key, after which the user is no longer typing
-TONES: dict[Tone, str] = {"dim": "dim", "heading": "bold", "warning": "yellow", "faint": "dim"}
+TONES: dict[Tone, str] = {
+    "dim": "dim",
+    "heading": "bold yellow",
+    "warning": "yellow",
+    "faint": "dim",
+    "added": "green",
+    "removed": "red",
+}
 
 
 @dataclass(eq=False)
@@ -32,9 +39,15 @@ class Question:
     prompt: str
     choices: Sequence[Choice] = ()  # none for a question that wants a line
     default: str = ""
+    since: float = field(default_factory=lambda: asyncio.get_running_loop().time())  # loop time
     drawn: float | None = None  # loop time of the first frame with it
     is_open: bool = False
+    is_below: bool = True  # a part of its block stands above it
     answer: "asyncio.Future[str | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+def _barred(row: str, style: str) -> Text:
+    return Text.assemble((MARK, "yellow"), " " if row else "", (row, style), no_wrap=True, overflow="crop")
 
 
 class ScreenQuestions:
@@ -45,18 +58,23 @@ class ScreenQuestions:
     ) -> None:
         """`changed` is called when a question comes, opens or goes; `room` returns the space above a question."""
         self.question: Question | None = None
+        self.about = ""  # what waits, in words for a user who is elsewhere
         self._board = board
         self._changed = changed
         self._room = room
         self._turn = asyncio.Lock()
         self._typed = float("-inf")
         self._after_line = False
+        self._has_said = False  # anything since the floor was taken
         self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
-    async def floor(self) -> AsyncIterator[None]:
+    async def floor(self, about: str = "") -> AsyncIterator[None]:
         async with self._turn:
             self._board.hold()
+            self.about = about or "asks you"
+            self._board.say(Text())
+            self._has_said = False
             try:
                 yield
             finally:
@@ -68,11 +86,13 @@ class ScreenQuestions:
         return self._room(Question(prompt, choices, is_open=True))
 
     def say(self, text: str, tone: Tone = "plain") -> None:
-        self._board.say(Text(headed(text, STYLES.get(tone, "")), TONES.get(tone, "")))
+        self._has_said = True
+        rows = broken(text, self._board.width - COLUMNS)
+        self._board.say(Group(*(_barred(row, TONES.get(tone, "")) for row in rows)))
 
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
         self._after_line = False
-        key = await self._asked(Question(prompt, choices))
+        key = await self._asked(Question(prompt, choices, is_below=self._has_said))
         if key is not None:
             label = next(choice.label for choice in choices if choice.key == key)
             self.say(f"{prompt} {label}", "dim")

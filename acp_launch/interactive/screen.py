@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from functools import lru_cache
 from math import ceil
 from time import monotonic
-from typing import Any
+from typing import Any, TextIO
 
 from prompt_toolkit import Application
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.utils import get_cwidth
 from rich.color import Color, ColorType
 from rich.console import Console, RenderableType
@@ -60,8 +61,37 @@ def _color(color: Color) -> str:
     return color.get_truecolor().hex
 
 
+DEPTHS = {
+    None: ColorDepth.DEPTH_1_BIT,
+    "standard": ColorDepth.DEPTH_4_BIT,
+    "256": ColorDepth.DEPTH_8_BIT,
+    "truecolor": ColorDepth.DEPTH_24_BIT,
+}
+
+
 FRAMES = 12  # a second
 SHARE = 0.2  # the largest part of our time for frames
+
+
+class Unwritten(io.StringIO):
+    """Stands for a terminal to a console that renders and never writes.
+
+    rich writes and flushes its file even if it has captured everything, which fails once the terminal is gone.
+    """
+
+    def __init__(self, terminal: TextIO) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._terminal.encoding
+
+    def isatty(self) -> bool:
+        return self._terminal.isatty()
+
+    def write(self, text: str, /) -> int:
+        return len(text)
 
 
 class SessionCanvas:
@@ -158,7 +188,7 @@ class SessionCanvas:
     def _ansi(self, what: RenderableType) -> str:
         console = self._sized()
         with console.capture() as captured:
-            console.print(what)
+            console.print(what, crop=False)  # all lines fit; cropping takes a third of the time
         return captured.get()
 
     def _sized(self) -> Console:
@@ -262,9 +292,12 @@ def terminal_size(descriptor: int) -> Size:
 class Drawing:
     """Draws the frames of an application."""
 
-    def __init__(self, app: "Application[None]", tty: Tty, board: SessionCanvas, drawn: Any) -> None:
-        """`drawn` is called after each frame."""
+    def __init__(
+        self, app: "Application[None]", tty: Tty, board: SessionCanvas, drawn: Any, beside: Callable[[], str]
+    ) -> None:
+        """`drawn` is called after each frame; `beside` returns what to tell the terminal with a frame."""
         self._app = app
+        self._beside = beside
         self._tty = tty
         self._board = board
         self._drawn = drawn
@@ -293,6 +326,7 @@ class Drawing:
         if text or size != self._size or self._is_lower(size):
             self._erase()
             self._app.output.write_raw(text)
+        self._app.output.write_raw(self._beside())
         self._size = size
 
     def _after(self, sender: object) -> None:

@@ -28,7 +28,17 @@ from acp_launch.errors import (
     first,
 )
 from acp_launch.interactive import commands
-from acp_launch.interactive.front import Event, Front, Interrupted, Left, Submitted
+from acp_launch.interactive.front import (
+    Cancelled,
+    Event,
+    Front,
+    Interrupted,
+    Left,
+    Pressed,
+    Submitted,
+    Unqueued,
+    is_ours,
+)
 from acp_launch.interactive.output import SessionOutput
 from acp_launch.interactive.state import (
     CurrentSession,
@@ -37,7 +47,8 @@ from acp_launch.interactive.state import (
     HeldSessions,
     InteractiveState,
     Leave,
-    Move,
+    Outcome,
+    is_first_time,
     is_the_end,
 )
 from acp_launch.interactive.which import TerminalFront
@@ -73,7 +84,7 @@ class KeyboardFocus:
     def __init__(self, front: Front, otherwise: EventHandler) -> None:
         """`otherwise` handles events that no other handler takes."""
         self._front = front
-        self._handler = otherwise
+        self._handler = self._otherwise = otherwise
 
     async def pump(self) -> None:
         """Pass on every event, until cancelled."""
@@ -90,22 +101,22 @@ class KeyboardFocus:
         finally:
             self._handler = before
 
-    async def while_waiting(self, work: Coroutine[Any, Any, T], enter: Callable[[str], None]) -> T:
-        """Return the result of `work`; text entered meanwhile goes to `enter`.
+    async def while_waiting(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of `work`; text entered meanwhile is queued.
 
         Raises:
-            GivenUp: after Ctrl-C or the end of input.
+            GivenUp: after Escape, Ctrl-C or the end of input.
         """
         running = asyncio.ensure_future(work)
         given_up: list[GivenUp] = []
 
         def take(event: Event) -> None:
             match event:
-                case Submitted(text):
-                    enter(text)
-                case Interrupted() | Left():
+                case Cancelled() | Interrupted() | Left():
                     given_up.append(GivenUp(leaves=isinstance(event, Left)))
                     running.cancel()
+                case _:
+                    self._otherwise(event)
 
         with self.of(take):
             try:
@@ -150,6 +161,13 @@ class InteractiveTurn:
         self._interactive.front.queued(self.queue)
         return text
 
+    def take_back(self) -> None:
+        """Put the last queued prompt back on the line, if it is not sent yet."""
+        if self.queue:
+            text = self.queue.pop()
+            self._interactive.front.queued(self.queue)
+            self._interactive.front.take_back(text)
+
     def give_back(self) -> str:
         """Return the unanswered prompt and all queued ones: none of them is sent automatically."""
         parts = [self._unanswered, *self.queue]
@@ -175,8 +193,10 @@ class InteractiveTurn:
         current.first_prompt = current.first_prompt or " ".join(text.split())[:TITLE]
         interactive.prompted(text)
         if blocks[1:]:
-            interactive.say(f"attached: {described(blocks[1:])}", DIM)
+            current.attached.append(described(blocks[1:]))
+            interactive.say(f"attached: {current.attached[-1]}", DIM)
         self._showing.mood = "working"
+        current.held_session.is_used = True
         try:
             await self._seen_through(current, blocks)
         except (AgentRefused, AuthRequired) as error:
@@ -219,7 +239,7 @@ class InteractiveTurn:
 
         current.last = await after_login(prompted, current.connection, interactive.launch.needs.log_in)
         current.turns += 1
-        current.held_session.used(current.last.title or current.first_prompt)
+        current.held_session.used(current.last.title, current.first_prompt)
         await interactive.observer.drain()
 
     def _taken(
@@ -227,20 +247,29 @@ class InteractiveTurn:
     ) -> Coroutine[Any, Any, None] | None:
         """Return work to do during the turn, if any."""
         match event:
-            case Submitted(text) if commands.is_ours(text) and commands.works_in_turn(text):
+            case Submitted(text) if is_ours(text) and commands.works_in_turn(text):
                 return self._carried_out(text, current)
             case Submitted(text):
                 self.enter(text)
-            case Interrupted() if self._is_cancelled:
-                self._outcome = Leave(INTERRUPTED)
-                self._interactive.launch.interrupts.hurry.set()
-                running.cancel()
-            case Interrupted():
-                self._cancel(running)
-            case Left():
-                self._outcome = Leave(0)
-                self._cancel(running)
+            case Unqueued():
+                self.take_back()
+            case Pressed(key):
+                return commands.press(self._interactive, current, key)
+            case Cancelled() | Interrupted() | Left():
+                self._end(event, running)
         return None
+
+    def _end(self, event: Event, running: "asyncio.Task[None]") -> None:
+        """Cancel the turn, and leave the session if the key says so."""
+        if isinstance(event, Interrupted) and self._is_cancelled:
+            self._outcome = Leave(INTERRUPTED)
+            self._interactive.launch.interrupts.hurry.set()
+            running.cancel()
+            return
+        if isinstance(event, Left):
+            self._outcome = Leave(0)
+        if not (isinstance(event, Cancelled) and self._is_cancelled):
+            self._cancel(running)
 
     async def _carried_out(self, text: str, current: CurrentSession) -> None:
         outcome = await commands.run(self._interactive, current, text)
@@ -269,17 +298,15 @@ def can_go_on(able: Capabilities) -> bool:
     return able.load or able.resume
 
 
-async def ask_to_restart(
-    able: Capabilities, person: Person, focus: KeyboardFocus, enter: Callable[[str], None]
-) -> bool:
-    """Ask the user. `able` are the agent's capabilities; text entered meanwhile goes to `enter`.
+async def ask_to_restart(able: Capabilities, person: Person, focus: KeyboardFocus) -> bool:
+    """Ask the user. `able` are the agent's capabilities.
 
     Raises:
         Stopped: after a SIGINT.
     """
     choices = AGAIN if can_go_on(able) else ANEW
     try:
-        return await focus.while_waiting(_is_chosen(person, choices), enter)
+        return await focus.while_waiting(_is_chosen(person, choices))
     except GivenUp as given_up:
         if given_up.leaves:
             return False
@@ -308,6 +335,8 @@ class SessionSetup(Struct, frozen=True, kw_only=True):
     wishes: Sequence[Setting]
     blocks: Callable[[str, Capabilities], Sequence[Block]]  # a prompt with what it mentions
     here: Path  # where the command was typed
+    resume: Callable[[str], str]  # the command that comes back to a session, by its name
+    seen: Path  # exists once the user was told what the first keys do
 
 
 async def run_session(plan: LaunchPlan, setup: SessionSetup, spawned: Spawned) -> int:
@@ -353,16 +382,24 @@ class _InteractiveSession:
         self._replay = setup.replay
         self._wishes = setup.wishes
         self._log_in = setup.needs.log_in
+        self._resume, self._seen = setup.resume, setup.seen
+        self._can_resume = False
         self._interrupted = 0.0  # loop time of the last Ctrl-C without an effect
-        interactive.output.server_changed = self._showing.changed
+        interactive.output.changed = self._showing.changed
 
     async def run(self, spawned: Spawned) -> int:
         interactive, launch = self._interactive, self._interactive.launch
+
+        def ending(error: BaseException | None) -> None:
+            if error is None:  # the user leaves, so no server is started again for the next connection of the agent
+                launch.servers.stopping(is_orderly=True)
+
+        about = launch.plan, launch.needs
         try:
             while True:
                 try:
                     return await with_agent(
-                        launch.plan, launch.needs, spawned, interactive.observer, self._talk, launch.interrupts
+                        *about, spawned, interactive.observer, self._talk, launch.interrupts, ending
                     )
                 except RestartAgent:
                     self._log_in = once(interactive.launch.needs.log_in)
@@ -376,6 +413,8 @@ class _InteractiveSession:
                 spawned = interactive.launch.needs.respawn()
         finally:
             self._showing.close()
+            if self._can_resume and self._held_session.is_used:
+                interactive.say(f"resume: {self._resume(self._held_session.name)}")
             self._held_session.leave()
 
     def _while_starting(self, event: Event) -> None:
@@ -383,6 +422,8 @@ class _InteractiveSession:
         match event:
             case Submitted(text):
                 self._turning.enter(text)
+            case Unqueued():
+                self._turning.take_back()
             case Interrupted() | Left():
                 self._interactive.launch.interrupts.interrupt()
 
@@ -395,7 +436,7 @@ class _InteractiveSession:
         interactive.current = None
         interactive.failed(error)
         self._showing.mood = "down"
-        is_wanted = await ask_to_restart(able, interactive.front.person, self.focus, self._turning.enter)
+        is_wanted = await ask_to_restart(able, interactive.front.person, self.focus)
         if is_wanted and not can_go_on(able):
             self._held_session.leave()
             self._held_session = interactive.held_sessions.fresh()
@@ -406,7 +447,10 @@ class _InteractiveSession:
 
     async def _talk(self, connection: Connection) -> int:
         self._showing.mood = "starting"
+        self._can_resume = can_go_on(connection.agent.capabilities)
         current = await self._enter(connection, self._held_session, [*self._wishes, *self._interactive.chosen])
+        if is_first_time(self._seen):
+            self._interactive.say(commands.FIRST, DIM)
         try:
             while True:
                 self._interactive.current = current
@@ -441,7 +485,7 @@ class _InteractiveSession:
         self._replay = True
         entering = self._enter(current.connection, held_session, ())
         try:
-            entered = await self.focus.while_waiting(entering, self._turning.enter)
+            entered = await self.focus.while_waiting(entering)
         except (LaunchError, RestartAgent, GivenUp) as error:
             held_session.leave()
             if isinstance(error, RestartAgent) or (isinstance(error, LaunchError) and is_the_end(error)):
@@ -476,50 +520,50 @@ class _InteractiveSession:
         if error.leaves:
             self._inbox.put_nowait(Left())
 
-    async def _converse(self, current: CurrentSession) -> Leave | Move:
+    async def _converse(self, current: CurrentSession) -> Outcome:
         while True:
-            text = await self._next(current)
-            if text is None:
-                return Leave(0)
-            if not text:
-                return Leave(INTERRUPTED)
-            if commands.is_ours(text):
-                outcome = await self._carried_out(current, text)
-            else:
-                outcome = await self._turning.take(current, commands.prompt_of(text))
+            outcome: Outcome | None
+            match await self._next(current):
+                case Leave() as left:
+                    return left
+                case Pressed(key):
+                    outcome = await self._carried_out(commands.press(self._interactive, current, key))
+                case Submitted(text) if is_ours(text):
+                    outcome = await self._carried_out(commands.run(self._interactive, current, text))
+                case Submitted(text):
+                    outcome = await self._turning.take(current, commands.prompt_of(text))
             if outcome is not None:
                 return outcome
 
-    async def _carried_out(self, current: CurrentSession, text: str) -> Leave | Move | None:
-        running = commands.run(self._interactive, current, text)
+    async def _carried_out(self, running: Coroutine[Any, Any, Outcome | None]) -> Outcome | None:
         try:
-            return await self.focus.while_waiting(running, self._turning.enter)
+            return await self.focus.while_waiting(running)
         except GivenUp as error:
             self._tell_why(error)
             return None
         finally:
             self._showing.refresh()
 
-    async def _next(self, current: CurrentSession) -> str | None:
-        """Return the next input; None at the end of input, empty after a second Ctrl-C.
+    async def _next(self, current: CurrentSession) -> Submitted | Pressed | Leave:
+        """Return what the user wants next.
 
         Raises:
             AgentError: the agent ended meanwhile.
         """
         if self._turning.queue:
-            return self._turning.dequeued()
+            return Submitted(self._turning.dequeued())
         while True:
             with self.focus.of(self._inbox.put_nowait):
                 event = await current.connection.unless_over(self._inbox.get())
             match event:
-                case Submitted(text):
+                case Submitted() | Pressed():
                     self._interrupted = 0.0
-                    return text
+                    return event
                 case Left():
-                    return None
+                    return Leave(0)
                 case Interrupted():
                     now = asyncio.get_running_loop().time()
                     if now - self._interrupted < TWICE:
-                        return ""
+                        return Leave(INTERRUPTED)
                     self._interrupted = now
                     self._interactive.say("to end the session: Ctrl-C again, or Ctrl-D")

@@ -8,13 +8,14 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from acp_launch.console.failure import lines
-from acp_launch.console.stderr import TYPED, harmless
+from acp_launch.console.stderr import TYPED, YELLOW, harmless
 from acp_launch.console.stream.redacted import Output
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, RemoteProtocolError, SessionError, WaitExpired
 from acp_launch.interactive.front import Front, Mood, Status, Vocabulary, Word
 from acp_launch.interactive.output import SessionOutput
 from acp_launch.launch.run import Launch, OpenSession, SessionRequest
 from acp_launch.plan.model import LaunchPlan
+from acp_launch.private import create, make_private
 from acp_launch.process.lifecycle import Standing
 from acp_launch.secret.redact import redactor
 from acp_launch.session.client import Client
@@ -34,6 +35,7 @@ class HeldSession:
     def __init__(self, registry: Registry, plan: LaunchPlan, name: str, record: Record | None, held: ExitStack) -> None:
         """Leaving it closes `held`."""
         self.name = name
+        self.is_used = record is not None  # there is something to come back to
         self._registry, self._plan = registry, plan
         self._keeper = SessionKeeper(registry, plan, record, "")
         self._record = record
@@ -49,9 +51,11 @@ class HeldSession:
         """Note that it is open and on record: from now on it is resumed."""
         self._record = self._registry.find(str(self._plan.project), self._plan.profile, self.name)
 
-    def used(self, title: str) -> None:
-        """Note the end of a turn. `title` is the agent's, or the first prompt; empty keeps the current title."""
-        self._keeper.ended(title)
+    def used(self, title: str, prompt: str) -> None:
+        """Note the end of a turn. `title` is the agent's; without one a session without a title is called by `prompt`,
+        the first of this run."""
+        has_title = self._record is not None and bool(self._record.title)
+        self._keeper.ended(title or ("" if has_title else prompt))
 
     def leave(self) -> None:
         """Release it for other processes."""
@@ -127,6 +131,8 @@ class CurrentSession(Struct, eq=False):
     turns: int = 0
     first_prompt: str = ""  # its beginning, as a title if the agent gives none
     last: TurnEnd | None = None
+    attached: list[str] = field(default_factory=list)  # what went along with prompts here, in words
+    is_full: bool = False  # the user was told that its context is nearly full
 
     @property
     def connection(self) -> Connection:
@@ -152,6 +158,7 @@ class InteractiveState(Struct, kw_only=True, eq=False):
     here: Path  # where the command was typed
     current: CurrentSession | None = None
     chosen: list[Setting] = field(default_factory=list)  # set again after a restart of the agent
+    changing: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while a key changes an option
 
     def say(self, text: str, style: str = "") -> None:
         """Print lines among the agent's output, redacted."""
@@ -162,11 +169,10 @@ class InteractiveState(Struct, kw_only=True, eq=False):
         """Print a prompt above its answer, and record it."""
         shown = redactor.text(text)
         self.output.transcript.prompt(shown)
+        self.output.folded.begin()
         if not self.output.is_drawn:
             return  # it is visible where the user typed it
-        for number, line in enumerate(shown.splitlines()):
-            mark = ">" if number == 0 else " "
-            self.output.tell(f"{mark} {harmless(line, keep=TAB)}", TYPED)
+        self.output.tell(harmless(shown), TYPED)
 
     def commanded(self, text: str) -> None:
         """Print a command above its output."""
@@ -178,6 +184,16 @@ class InteractiveState(Struct, kw_only=True, eq=False):
         self.observer.failed(error)
         for text, style in lines(error):
             self.output.tell(redactor.text(text), style)
+
+
+def is_first_time(file: Path) -> bool:
+    """Return whether `file` did not exist, and create it; False where that is not possible."""
+    try:
+        make_private(file.parent)
+        create(file, b"")
+    except OSError:
+        return False
+    return True
 
 
 def is_the_end(error: LaunchError) -> bool:
@@ -205,6 +221,8 @@ Outcome = Leave | Move
 
 AT_MOST = 0.1  # seconds between two refreshes
 DOWN = ("failed", "resting", "stopped")
+FULL = 0.8  # of the context, from which the user is warned; the status line highlights it from there, too
+SHORTEN = ("compact", "compress", "summarize")  # commands of agents that shorten their context
 
 
 class FrontUpdates:
@@ -212,6 +230,7 @@ class FrontUpdates:
 
     def __init__(self, interactive: InteractiveState, commands: tuple[Word, ...]) -> None:
         self._interactive = interactive
+        interactive.front.watch(interactive.output.activity)
         self._commands = commands
         self._mood: Mood = "starting"
         self._due: asyncio.TimerHandle | None = None
@@ -225,6 +244,7 @@ class FrontUpdates:
     @mood.setter
     def mood(self, mood: Mood) -> None:
         self._mood = mood
+        self._interactive.output.pulse.begin(mood, is_open=self._interactive.current is not None)
         self.refresh()
 
     def changed(self) -> None:
@@ -235,8 +255,20 @@ class FrontUpdates:
     def refresh(self) -> None:
         """Send status and completions to the front."""
         self.close()
+        if self._mood == "idle" and self._interactive.current is not None:
+            self._warn(self._interactive.current)
         self._interactive.front.status(self._status())
         self._interactive.front.vocabulary(self._vocabulary())
+
+    def _warn(self, current: CurrentSession) -> None:
+        """Tell the user once each time the context becomes nearly full; between turns, to cut into no answer."""
+        state = current.client.state
+        usage, was_full = state.usage, current.is_full
+        current.is_full = bool(usage.used is not None and usage.size and usage.used >= FULL * usage.size)
+        if current.is_full and not was_full:
+            share = (usage.used or 0) / (usage.size or 1)
+            shorten = next((f"/{each.name} shortens it; " for each in state.commands if each.name in SHORTEN), "")
+            self._interactive.say(f"{share:.0%} of the context is used; {shorten}:context says more", YELLOW)
 
     def close(self) -> None:
         if self._due is not None:

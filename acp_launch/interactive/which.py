@@ -1,12 +1,11 @@
 """The choice of a front: an application on a full terminal, lines otherwise."""
 
-import os
-import sys
 from pathlib import Path
 from typing import Protocol
 
 from acp_launch.console.draw.region import Canvas
-from acp_launch.interactive.front import Front
+from acp_launch.interactive.front import Front, can_draw
+from acp_launch.settings.model import AttentionSettings
 
 
 class TerminalFront(Front, Protocol):
@@ -19,22 +18,13 @@ class TerminalFront(Front, Protocol):
         """Handle a SIGINT like Ctrl-C."""
 
 
-def possible() -> bool:
-    """Return whether an interactive session is possible: stdin is a terminal."""
-    return sys.stdin is not None and sys.stdin.isatty()
-
-
-def choose_front(history: Path) -> TerminalFront:
-    """Return the front; call it within the event loop. `history` is the file with this project's prompts."""
-    if _is_able():
+def choose_front(history: Path, attention: AttentionSettings | None = None, *, profile: str = "") -> TerminalFront:
+    """Return the front; call it within the event loop. `history` is the file with this project's prompts; the rest is
+    as `Application` says."""
+    if can_draw():
         from acp_launch.interactive.application import Application
 
-        return Application(history)
+        return Application(history, attention=attention, profile=profile)
     from acp_launch.interactive.lines import Lines
 
     return Lines()
-
-
-def _is_able() -> bool:
-    """Return whether the terminal can be drawn on, and is stdout too."""
-    return possible() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")

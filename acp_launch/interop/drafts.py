@@ -18,6 +18,7 @@ from acp_launch.interop.read import Kind, ToolEntry, Untranslatable, translated
 from acp_launch.interop.tools import Dialect, Tool
 from acp_launch.problem import KeyPath
 from acp_launch.profile.leaks import named, numbered, slug
+from acp_launch.regex import regex
 from acp_launch.secret.detect import GONE, REFERENCE, Sighting, is_placeholder, issued, masked, noun, sightings
 from acp_launch.secret.reference import BadReference, SecretReference, parse
 from acp_launch.secret.value import Secret
@@ -25,11 +26,9 @@ from acp_launch.secret.value import Secret
 # An import treats more texts as credentials than a check of a profile: every variable and header whose name says
 # password, token, key or secret. The user is asked, so one too many does no harm.
 LEAST_ELSEWHERE = 8  # characters; a shorter value is likely to stand elsewhere as an ordinary word
-_NOT_ONE = re.compile(
-    r"(?i)true|false|yes|no|on|off|null|none|(?:~|\.{0,2})/.*|[a-z]:[\\/].*|[a-z][a-z0-9+.-]*://[^@]*"
-)
-_OPTION = re.compile(r"--?[A-Za-z][\w-]*")
-_SCHEME = re.compile(r"\s*(?:(?:bearer|basic|token|apikey)\s+)?", re.IGNORECASE)
+_NOT_ONE = regex(r"(?i)true|false|yes|no|on|off|null|none|(?:~|\.{0,2})/.*|[a-z]:[\\/].*|[a-z][a-z0-9+.-]*://[^@]*")
+_OPTION = regex(r"--?[A-Za-z][\w-]*")
+_SCHEME = regex(r"\s*(?:(?:bearer|basic|token|apikey)\s+)?", re.IGNORECASE)
 
 
 def seen(text: str, name: str, *, is_named: bool) -> tuple[Sighting, ...]:
@@ -191,8 +190,8 @@ def _punched(shape: Any, pattern: re.Pattern[str], known: Mapping[str, int]) -> 
     return [_punched(item, pattern, known) for item in shape] if isinstance(shape, list) else shape
 
 
-_UNPRINTABLE = re.compile("[\0\ud800-\udfff]")
-_ASKED = re.compile(r"\$\{secret:([^}]*)\}")  # how `translated` writes an input
+_UNPRINTABLE = regex("[\0\ud800-\udfff]")
+_ASKED = regex(r"\$\{secret:([^}]*)\}")  # how `translated` writes an input
 
 
 class Draft(Struct, frozen=True):
@@ -250,8 +249,8 @@ class _EntryDraft(Struct):
                 entry.leave(name, "is a credential in the place of a name")
         shape = self._remote() if entry.url else self._program()
         for key, value in entry.more.items():
-            if (entry.url and key != "required") or entry.kind == "agent":
-                entry.leave(key, "is only for servers that acp-launch starts")
+            if entry.kind == "agent":
+                entry.leave(key, "is only for servers")
             else:
                 shape[key] = value
         return {} if entry.unfit else shape

@@ -13,12 +13,13 @@ from msgspec import Struct
 
 from acp_launch.document.nodes import as_written
 from acp_launch.protocol.written import visible
+from acp_launch.regex import regex
 
 MAX_DEPTH = 64  # our formats need 7
 # An unclosed string ends with its line, so that each quote is read only once.
-_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"?|(?P<line>//[^\n]*)|(?P<block>/\*.*?(?:\*/|\Z))', re.DOTALL)
-_COMMA = re.compile(r'"(?:[^"\\\n]|\\.)*"?|(?P<comma>,)(?=\s*[}\]])')
-_VISIBLE = re.compile(r"[^\n\r]")
+_TOKEN = regex(r'"(?:[^"\\\n]|\\.)*"?|(?P<line>//[^\n]*)|(?P<block>/\*.*?(?:\*/|\Z))', re.DOTALL)
+_COMMA = regex(r'"(?:[^"\\\n]|\\.)*"?|(?P<comma>,)(?=\s*[}\]])')
+_VISIBLE = regex(r"[^\n\r]")
 
 
 class BadJson(ValueError):  # noqa: N818 - it reads as what it is
@@ -94,10 +95,10 @@ def _children(value: Any) -> list[Any]:
 
 
 # Edits are for text that `parse` accepted; only the path to the changed value is checked again.
-_SPACE = re.compile(r"\s*")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
-_SCALAR = re.compile(r"[^\s,\]}]+")
+_SPACE = regex(r"\s*")
+_STRING = regex(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKET = regex(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+_SCALAR = regex(r"[^\s,\]}]+")
 
 
 class Misfit(ValueError):  # noqa: N818 - it reads as what it is

@@ -157,11 +157,15 @@ _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 
 
 class Target(Struct, frozen=True):
-    """The profile that an import writes to. `text` is None for a new file; `root` is its content with all layers."""
+    """The profile that an import writes to.
+
+    `text` is None for a new file, which begins with `start`; `root` is its content with all layers.
+    """
 
     file: Path
     text: str | None
     root: Mapping[str, Any]
+    start: str = EMPTY
 
 
 def target(name: str, settings: Settings, *, start: Path) -> Target:

@@ -18,6 +18,8 @@ from acp_launch.document.nodes import number_text
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.interop.tools import TOOLS, Dialect, Host, Source, Tool, places, read
+from acp_launch.profile.values import header_name_fault
+from acp_launch.regex import regex
 from acp_launch.secret.reference import NAME
 from acp_launch.secret.value import is_private
 
@@ -105,7 +107,11 @@ def env(entry: ToolEntry, key: str, value: Any) -> None:
 
 
 def headers(entry: ToolEntry, key: str, value: Any) -> None:
-    entry.headers |= _map(entry, key, value)
+    for name, written in _map(entry, key, value).items():
+        if header_name_fault(name):
+            entry.leave(f"{key}.{name}", "is set by the connection itself")
+        else:
+            entry.headers[name] = written
 
 
 def _map(entry: ToolEntry, key: str, value: Any) -> dict[str, str]:
@@ -404,11 +410,11 @@ def _complete(tool: Tool, entry: ToolEntry) -> None:
 #     none     everything is text                                     Claude Desktop, Codex, Zed, JetBrains, acpx, goose
 _SHELL = r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-[^}]*)?\}"
 _PATTERNS: Mapping[Dialect, re.Pattern[str]] = {
-    "none": re.compile(r"(?!)"),
-    "shell": re.compile(_SHELL),
-    "dollar": re.compile(_SHELL + r"|\$(?P<bare>[A-Za-z_][A-Za-z0-9_]*)"),
-    "code": re.compile(r"\$\{(?P<inside>[^{}]*)\}"),
-    "braces": re.compile(r"\{(?P<kind>env|file):(?P<what>[^{}]*)\}"),
+    "none": regex(r"(?!)"),
+    "shell": regex(_SHELL),
+    "dollar": regex(_SHELL + r"|\$(?P<bare>[A-Za-z_][A-Za-z0-9_]*)"),
+    "code": regex(r"\$\{(?P<inside>[^{}]*)\}"),
+    "braces": regex(r"\{(?P<kind>env|file):(?P<what>[^{}]*)\}"),
 }
 _FOLDERS = {"workspaceFolder": "${project}", "workspaceRoot": "${project}", "userHome": "${home}"}
 _MARKS = {"pathSeparator": "/", "/": "/"}

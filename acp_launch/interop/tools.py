@@ -5,6 +5,8 @@ The other tools: where each keeps its configuration on each system, and how a fi
 wrong gives a Problem with its line; its content is never quoted, since it may hold credentials.
 """
 
+import os
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -85,6 +87,10 @@ class Host(Struct, frozen=True):
 
     def named(self, variable: str, default: Path) -> Path:
         return Path(self.environ.get(variable) or default)
+
+
+def this_machine() -> Host:
+    return Host(Path.home(), os.environ, sys.platform)
 
 
 def places(tool: Tool, machine: Host, project: Path) -> tuple[Path, ...]:

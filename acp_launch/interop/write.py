@@ -26,15 +26,16 @@ from acp_launch.profile.leaks import slug
 from acp_launch.profile.model import Agent, HttpServer, McpServer, Profile, ServerTimeouts, SseServer, StdioServer
 from acp_launch.profile.yamledit import lines
 from acp_launch.protocol.written import visible
+from acp_launch.regex import regex
 from acp_launch.secret.reference import EnvironmentReference, Part, SecretReference, VariableReference, parse
 from acp_launch.secret.value import PREFIX, variable
 
 _SPECIAL = {  # text that a tool would take for one of its references; see `read` for the dialects
-    "none": re.compile("(?!)"),
-    "shell": re.compile(r"\$\{[A-Za-z_]"),
-    "dollar": re.compile(r"\$\{?[A-Za-z_]"),
-    "code": re.compile(r"\$\{"),
-    "braces": re.compile(r"\{(?:env|file):"),
+    "none": regex("(?!)"),
+    "shell": regex(r"\$\{[A-Za-z_]"),
+    "dollar": regex(r"\$\{?[A-Za-z_]"),
+    "code": regex(r"\$\{"),
+    "braces": regex(r"\{(?:env|file):"),
 }
 
 
@@ -159,8 +160,10 @@ def _named(known: dict[str, str], wanted: str, secret: str) -> str:
     return name
 
 
-_OURS = ("restart", "roots", "bridge", "inherit_env")  # keys of a server that no other tool has
+_OURS = ("restart", "roots", "protocol", "bridge", "inherit_env")  # keys of a server that no other tool has
+_OURS_REMOTE = ("restart", "timeouts", "roots", "protocol", "insecure", "bridge")  # and of a remote one
 _DEFAULT = StdioServer(command="")  # type: ignore[arg-type]
+_DEFAULT_REMOTE = HttpServer(type="http", url="")  # type: ignore[arg-type]
 
 
 class EntryWriter(Struct):
@@ -210,9 +213,12 @@ class EntryWriter(Struct):
                 literals |= self.texts(owner, "env", {name: text})
         return literals, names
 
-    def mention(self, name: str, server: StdioServer) -> None:
+    def mention(self, name: str, server: McpServer) -> None:
         """Note the keys of a server that only acp-launch supports."""
-        lost = [key for key in _OURS if getattr(server, key) != getattr(_DEFAULT, key)]
+        is_stdio = isinstance(server, StdioServer)
+        default: McpServer = _DEFAULT if is_stdio else _DEFAULT_REMOTE
+        ours = _OURS if is_stdio else _OURS_REMOTE
+        lost = [key for key in ours if getattr(server, key) != getattr(default, key)]
         if lost:
             self.notes.append(f"{name}: {', '.join(lost)} is left out: only acp-launch does that")
 
@@ -236,7 +242,7 @@ class EntryWriter(Struct):
             return None
         return plain
 
-    def unrestricted(self, name: str, server: StdioServer) -> None:
+    def unrestricted(self, name: str, server: McpServer) -> None:
         """Note a restriction of tools that cannot be expressed."""
         if server.tools != _DEFAULT.tools:
             self.notes.append(f"{name}: tools is left out: {self.tool.title} shows all of them")
@@ -296,9 +302,10 @@ def _servers(writer: EntryWriter, servers: Mapping[str, McpServer]) -> Iterator[
         try:
             if isinstance(server, StdioServer):
                 entry = _PROGRAMS.get(writer.tool.name, _program)(writer, name, server)
-                writer.mention(name, server)
             else:
                 entry = _REMOTES.get(writer.tool.name, _remote)(writer, name, server)
+                writer.unrestricted(name, server)
+            writer.mention(name, server)
         except Untranslatable as why:
             writer.notes.append(f"{name} is left out: it {why}")
         else:
@@ -389,7 +396,7 @@ def _remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
     """Write a remote server for Claude Code, VS Code, Cursor or Zed."""
     kinds: dict[str, Entry] = {"zed": {"source": "custom"}}
     kinds |= {tool: {"type": server.type} for tool in ("claude", "vscode")}
-    headers = writer.texts(name, "headers", server.headers)
+    headers = writer.texts(name, "headers", server.sent)
     return {**kinds.get(writer.tool.name, {}), "url": writer.text(server.url), **without_empty(headers=headers)}
 
 
@@ -398,7 +405,7 @@ def _no_remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
 
 
 def _gemini_remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
-    headers = without_empty(headers=writer.texts(name, "headers", server.headers))
+    headers = without_empty(headers=writer.texts(name, "headers", server.sent))
     return {"httpUrl" if server.type == "http" else "url": writer.text(server.url), **headers}
 
 
@@ -406,7 +413,7 @@ def _codex_remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
     if server.type == "sse":
         raise Untranslatable("speaks SSE, which Codex does not")
     literals, from_env, bearer = dict[str, str](), dict[str, str](), ""
-    for header, text in server.headers.items():
+    for header, text in server.sent.items():
         if header.lower() == "authorization" and (variable := bearer_variable(text, writer.references)):
             bearer = variable
         elif variable := only_variable(text, writer.references):
@@ -423,12 +430,12 @@ def _codex_remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
 
 
 def _opencode_remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
-    headers = without_empty(headers=writer.texts(name, "headers", server.headers))
+    headers = without_empty(headers=writer.texts(name, "headers", server.sent))
     return {"type": "remote", "url": writer.text(server.url), "enabled": True, **headers}
 
 
 def _goose_remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
-    headers = writer.texts(name, "headers", server.headers)
+    headers = writer.texts(name, "headers", server.sent)
     keys = [variable for variable in writer.references.variables if f"${{{variable}}}" in "".join(headers.values())]
     kind = "streamable_http" if server.type == "http" else "sse"
     head = {"enabled": True, "type": kind, "name": name, "description": "", "uri": writer.text(server.url)}
@@ -436,7 +443,7 @@ def _goose_remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
 
 
 def _acpx_remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
-    headers = _pairs(writer.texts(name, "headers", server.headers))
+    headers = _pairs(writer.texts(name, "headers", server.sent))
     return {"name": name, "type": server.type, "url": writer.text(server.url), "headers": headers}
 
 

@@ -25,6 +25,7 @@ from acp_launch.errors import RunExpired, Stopped
 from acp_launch.process import prepare
 from acp_launch.process.guard import Guard, Guards
 from acp_launch.session.connection import Budget, dealt_with
+from acp_launch.waits import to_beat
 
 HURRY = 2.0  # seconds for the kill; it takes milliseconds
 T = TypeVar("T")
@@ -150,9 +151,10 @@ EVERY_PORTABLY = 2.0
 
 async def keep_informed(guard: Guard) -> None:
     """Record the running processes again and again, until cancelled."""
+    now = asyncio.get_running_loop().time
     while True:
         guard.look()
-        await asyncio.sleep(EVERY if prepare.IS_LINUX else EVERY_PORTABLY)
+        await asyncio.sleep(to_beat(now(), EVERY if prepare.IS_LINUX else EVERY_PORTABLY))
 
 
 @asynccontextmanager

@@ -20,16 +20,26 @@ The agent is started before this module is imported, so that its start and our i
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
 from acp_launch.bridge import offer
-from acp_launch.errors import AgentError, AgentRefused, AuthRequired, MachineError, RunExpired, Stopped, WaitExpired
+from acp_launch.errors import (
+    AgentError,
+    AgentRefused,
+    AuthRequired,
+    MachineError,
+    ProtocolError,
+    RunExpired,
+    Stopped,
+    WaitExpired,
+)
 from acp_launch.launch.loop import Interrupts, supervised
 from acp_launch.launch.servers import LaunchServers, launch_servers
 from acp_launch.launch.services import ServicePolicy, client_services
-from acp_launch.plan.model import LaunchPlan, ProcessPlan, RemotePlan, ServerPlan
+from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, RemotePlan, ServerPlan
 from acp_launch.problem import Problem, errors
 from acp_launch.process.child import GRACE, HASTY, attach, stop
 from acp_launch.process.guard import Guard
@@ -37,7 +47,7 @@ from acp_launch.process.logs import ServerLogs
 from acp_launch.process.spawn import Spawned
 from acp_launch.protocol.acp import Capabilities, Negotiated, Offers
 from acp_launch.protocol.conversation import How
-from acp_launch.rpc import StdioTransport
+from acp_launch.rpc import Transport, connected
 from acp_launch.secret.value import Secret
 from acp_launch.session.client import LATE_GRACE, Client, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate, on_command_line
@@ -47,8 +57,8 @@ from acp_launch.session.store import Record, drift
 
 if TYPE_CHECKING:
     from acp_launch.profile.agents import Replay
+    from acp_launch.trace import Trace
 
-NO_REASON = ": Internal error ("  # in the message of an agent that gives no reason
 T = TypeVar("T")
 Story = Callable[[Connection], Awaitable[T]]
 
@@ -73,6 +83,7 @@ class AgentNeeds(Struct, frozen=True, kw_only=True):
     max_line: int  # bytes
     log: Callable[[bytes], None]  # takes the agent's stderr
     offers: Offers = Offers()
+    trace: "Trace | None" = None
 
 
 class SessionNeeds(AgentNeeds, frozen=True, kw_only=True):
@@ -82,6 +93,7 @@ class SessionNeeds(AgentNeeds, frozen=True, kw_only=True):
     log_in: LogIn
     respawn: Callable[[], Spawned]  # starts the agent again
     server_logs: ServerLogs
+    cache: Path | None = None  # acp-launch's own, where it remembers what remote servers speak
 
 
 class SessionRequest(Struct, frozen=True, kw_only=True):
@@ -133,6 +145,7 @@ class Launch:
             client = Client(
                 connection,
                 name=request.name,
+                title=request.continued.title if request.continued else "",
                 gate=needs.services.gate,
                 services=serving.services,
                 completed=serving.completed,
@@ -171,6 +184,8 @@ async def conversation(
             secrets=needs.secrets,
             max_line=needs.max_line,
             logs=needs.server_logs,
+            trace=needs.trace,
+            cache=needs.cache,
         ) as servers,
     ):
         is_orderly = False
@@ -202,38 +217,44 @@ async def with_agent(
     grace = GRACE
     async with attach(spawned, log=needs.log) as child:
 
-        async def met() -> T:
+        async def met(transport: Transport) -> T:
             async with connect(
-                StdioTransport(child),
+                transport,
                 observer,
                 max_line=needs.max_line,
                 command=plan.agent.display,
                 longer=in_profile if plan.file else on_command_line,
                 budget=interrupts.budget,
             ) as connection:
-                connection.explain = partial(explained, plan)
+                connection.explain = partial(explained, plan, trace=file_of(needs.trace))
                 await negotiate(connection, limit=plan.timeouts.initialize, offers=needs.offers)
                 return await story(connection)
 
-        try:
-            return await interrupts.watch(met())
-        except (WaitExpired, AgentRefused) as error:
-            failure = error
-            last_words = child.stderr_tail()
-            error.detail = (*error.detail, *last_words)
-            grace = HASTY if isinstance(error, WaitExpired) else GRACE
-            if NO_REASON in error.message and not error.fix:
-                from acp_launch.session.advice import more
+        with connected(child, needs.trace) as transport:
+            try:
+                return await interrupts.watch(met(transport))
+            except (WaitExpired, AgentRefused) as error:
+                failure = error
+                last_words = child.stderr_tail()
+                error.detail = (*error.detail, *last_words)
+                grace = HASTY if isinstance(error, WaitExpired) else GRACE
+                from acp_launch.session.advice import referred
 
-                error.fix = more(plan.called, has_log=bool(last_words))
-            raise
-        except BaseException as error:
-            failure = error
-            raise
-        finally:
-            interrupts.stopping()
-            ending(failure)
-            await stop(child, grace=grace, hurry=interrupts.hurry)
+                referred(error, plan.called, file_of(needs.trace), has_log=bool(last_words))
+                raise
+            except ProtocolError as error:
+                from acp_launch.session.advice import pointed
+
+                failure = error
+                pointed(error, file_of(needs.trace))
+                raise
+            except BaseException as error:
+                failure = error
+                raise
+            finally:
+                interrupts.stopping()
+                ending(failure)
+                await stop(child, grace=grace, hurry=interrupts.hurry)
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
@@ -306,9 +327,17 @@ def _late(budget: Budget, how: str) -> RunExpired:
     return RunExpired(f"the run took longer than {budget}; {how}")
 
 
-def explained(plan: LaunchPlan, error: AgentRefused) -> None:
-    """Add advice to a refusal that names a variable which the agent does not have."""
-    from acp_launch.session.advice import Advice  # imported here, as refusals are rare
+def file_of(trace: "Trace | None") -> str:
+    """Return the file of a trace as a command names it; empty without one."""
+    return trace.name if trace else ""
+
+
+def explained(plan: LaunchPlan, error: AgentRefused, *, trace: str = "") -> None:
+    """Add advice to a refusal that names a variable which the agent does not have, or gives no reason.
+
+    `trace` is the file of `--trace`.
+    """
+    from acp_launch.session.advice import Advice, pointed  # imported here, as refusals are rare
 
     has = {name for name, value in plan.agent.env.items() if any(value.parts)}
     command = plan.agent.command.name
@@ -316,6 +345,7 @@ def explained(plan: LaunchPlan, error: AgentRefused) -> None:
     if lacking := advice.lacking((error.message, *error.detail)):
         error.fix, lines = advice.giving(lacking)
         error.detail = (*error.detail, *lines)
+    pointed(error, trace)
 
 
 # Opening a session: new or resumed, with its servers, after a login if the agent requires one.
@@ -344,7 +374,8 @@ async def open_requested(
     taken = _taken(plan, agent, connection.observer)
     await servers.up()
     taken = [server for server in taken if server.name not in servers.absent]
-    stay = _stay(plan, agent, connection.observer, offer.entries(taken, secrets, servers.way))
+    way = await servers.way(offer.transport(plan, agent.capabilities))
+    stay = _stay(plan, agent, connection.observer, offer.entries(taken, secrets, way))
 
     async def tried() -> SessionReady:
         session_id = request.continued.session_id if request.continued else ""
@@ -390,6 +421,16 @@ def untakeable(servers: Sequence[ServerPlan], agent: Negotiated, otherwise: str)
     return [_untakeable(name, server) for server in offer.untakeable(servers, agent.capabilities)]
 
 
+def unable(plan: LaunchPlan, servers: Sequence[ServerPlan], agent: Negotiated) -> list[Problem]:
+    """List the problem of a profile that wants HTTP for these servers, which this agent does not support."""
+    if not offer.is_unable(plan, agent.capabilities) or not any(map(offer.is_bridged, servers)):
+        return []
+    what = f"{agent.title or plan.agent.name} does not take MCP servers over HTTP, as agent.mcp: http wants"
+    fix = "write agent: {mcp: auto}, or use an agent that supports it"
+    origin = plan.origins.get(("agent", "mcp"), Origin(plan.profile))
+    return [origin.problem(f"{what} (mcpCapabilities.http is not advertised)", fix)]
+
+
 def unhurried(log_in: LogIn, budget: Budget) -> LogIn:
     """Wrap `log_in` so that a login by the user does not spend the time of the run."""
 
@@ -406,7 +447,7 @@ def _taken(plan: LaunchPlan, negotiated: Negotiated, observer: Observer) -> list
     Raises:
         MachineError: it does not support a required server.
     """
-    problems = untakeable(plan.servers, negotiated, plan.agent.name)
+    problems = [*unable(plan, plan.servers, negotiated), *untakeable(plan.servers, negotiated, plan.agent.name)]
     if needed := errors(problems):
         raise MachineError(needed)
     for problem in problems:

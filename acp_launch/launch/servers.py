@@ -1,22 +1,22 @@
 """
 The MCP servers of a launch.
 
-Bridged stdio servers run beside the agent, which gets shims for them; the launch waits for required ones and reports
-their states. Remote servers, which the agent connects to itself, are checked for accepting connections.
+Bridged servers run beside the agent, which gets shims for them; the launch waits for required ones and reports their
+states. Remote servers that the agent connects to itself are only checked for accepting connections.
 """
 
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acp_launch.bridge.offer import ShimCommand, is_bridged
-from acp_launch.errors import ServerError, WaitExpired
+from acp_launch.bridge.offer import HttpAddress, ShimCommand, Transport, Way, is_bridged
+from acp_launch.errors import ServerError, StateError, WaitExpired
 from acp_launch.launch.loop import Interrupts
-from acp_launch.plan.model import LaunchPlan, RemotePlan, StdioPlan
+from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan
 from acp_launch.problem import ours
 from acp_launch.process.lifecycle import OVERDUE, Change, Standing
 from acp_launch.process.logs import ServerLogs
@@ -24,10 +24,11 @@ from acp_launch.secret.detect import masked
 from acp_launch.secret.value import Secret
 from acp_launch.session.connection import Budget
 from acp_launch.session.observer import Observer
-from acp_launch.waits import awaited
+from acp_launch.waits import FIRST_WORD, awaited, next_word
 
 if TYPE_CHECKING:
-    from acp_launch.bridge.servers import RunningServers
+    from acp_launch.bridge.servers import RunningServers, Servers
+    from acp_launch.trace import Trace
 
 RemoteCheck = tuple[RemotePlan, "asyncio.Task[str]"]
 OVER = ("failed", "stopped")
@@ -38,10 +39,17 @@ SILENT = 3.0  # seconds after which a live but silent process is accepted, as no
 class LaunchServers:
     """The servers of a launch, and their observer. Made by `launch_servers`; does nothing without bridged servers."""
 
-    def __init__(self, plan: LaunchPlan, observer: Observer, budget: Budget, logs: ServerLogs) -> None:
-        self._plan, self._observer, self._budget, self._logs = plan, observer, budget, logs
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        observer: Observer,
+        budget: Budget,
+        logs: ServerLogs,
+        trace: "Trace | None" = None,
+    ) -> None:
+        self._plan, self._observer, self._budget, self._logs, self._trace = plan, observer, budget, logs, trace
         self._asked: Sequence[RemoteCheck] = ()
-        self.absent: frozenset[str] = frozenset()  # names of optional remote servers that do not answer
+        self.absent: frozenset[str] = frozenset()  # names of optional servers that the agent could not connect to
         self._inner: RunningServers | None = None
         self._is_open = self._is_told = self._is_stopping = False
         self._news = asyncio.Event()
@@ -52,6 +60,8 @@ class LaunchServers:
     def changed(self, change: Change) -> None:
         """Report a state change of a server, except while the servers are being stopped."""
         self._logs.mark(change.server, _mark(change))
+        if self._trace is not None:
+            _traced(self._trace, change)
         if not self._is_stopping:
             self._observer.server(change)
             self._news.set()
@@ -88,15 +98,32 @@ class LaunchServers:
         self._news.clear()
         await self._observer.drain()
 
-    @property
-    def way(self) -> ShimCommand | None:
-        """How shims reach the launcher; None without bridged servers."""
+    async def way(self, transport: Transport) -> Way | None:
+        """Return how the agent reaches the launcher; None without bridged servers.
+
+        Raises:
+            StateError: there is no port for the HTTP front.
+        """
         if self._inner is None:
             return None
+        if transport == "http":
+            return await self._addresses(self._inner)
         from acp_launch.bridge import shim
 
         seat = self._inner.seat
         return ShimCommand(Path(sys.executable), Path(shim.__file__), seat.path, seat.token)
+
+    async def _addresses(self, inner: "RunningServers") -> Way:
+        try:
+            front = await inner.front()
+        except OSError as error:
+            what = f"there is no address on 127.0.0.1 for the agent to reach MCP servers: {error.strerror}"
+            raise StateError(what, fix="with agent.mcp: stdio it reaches them without one") from None
+        from acp_launch.secret.redact import redactor
+
+        names = [server.name for server in filter(is_bridged, self._plan.servers)]
+        redactor.register(*(Secret(front.token(name)) for name in names))  # every user of this machine reaches the port
+        return {name: HttpAddress(front.address(name), front.token(name)) for name in names}
 
     def asking(self, asked: "Sequence[RemoteCheck]") -> None:
         """Take the running checks of remote servers."""
@@ -104,6 +131,8 @@ class LaunchServers:
 
     async def up(self) -> None:
         """Wait until the required servers have answered a ping, or have been alive but silent for a moment.
+
+        A server that its package runner downloads is waited for: a session without it would not be what was asked for.
 
         Raises:
             ServerError: one of them failed.
@@ -115,15 +144,19 @@ class LaunchServers:
         waits = {servers.up(plan): plan for plan in _ours(self._plan) if plan.required}
         patience = min(SILENT, max((plan.timeouts.start for plan in waits.values()), default=0.0))
         deadline = asyncio.get_running_loop().time() + patience
+        downloads = _Downloads(servers, self.waiting)
         while waits:
             left = deadline - asyncio.get_running_loop().time()
             done, _ = await asyncio.wait(waits, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
+            if not done and downloads.still(waits.values()):
+                deadline = asyncio.get_running_loop().time() + patience
+                continue
             if not done:
                 break
             for task in done:
                 plan = waits.pop(task)
                 if not task.result():
-                    raise _failed(self._plan.called, servers.last(plan), plan.name)
+                    raise _failed(self._plan.called, servers.last(plan), plan)
         for task, plan in waits.items():
             task.cancel()
             self.note(f"{plan.name} has not answered within {patience:g} s; the session opens without waiting for it")
@@ -187,7 +220,7 @@ class LaunchServers:
             for plan in waits:
                 await self._answer_of(plan)
 
-    async def _answer_of(self, plan: StdioPlan) -> None:
+    async def _answer_of(self, plan: ServerPlan) -> None:
         assert self._inner is not None
         servers, what = self._inner.servers, f'answer from the MCP server "{plan.name}"'
         up = servers.up(plan)
@@ -215,6 +248,24 @@ class LaunchServers:
             self._inner.servers.abandon()
 
 
+class _Downloads:
+    """Tells of servers that are awaited because their package runners are downloading them."""
+
+    def __init__(self, servers: "Servers", waiting: Callable[[str, float, float], None]) -> None:
+        self._servers, self._waiting = servers, waiting
+        self._begun, self._word = asyncio.get_running_loop().time(), FIRST_WORD
+
+    def still(self, plans: Iterable[ServerPlan]) -> bool:
+        """Whether one of these is being downloaded; the user is told at growing intervals."""
+        found = [plan for plan in plans if self._servers.is_fetching(plan)]
+        waited = asyncio.get_running_loop().time() - self._begun
+        if found and waited >= self._word:
+            self._word = next_word(self._word)
+            limit = max(plan.timeouts.download for plan in found if isinstance(plan, StdioPlan))
+            self._waiting(f"download of the MCP server {', '.join(plan.name for plan in found)}", waited, limit)
+        return bool(found)
+
+
 @asynccontextmanager
 async def launch_servers(
     plan: LaunchPlan,
@@ -224,9 +275,11 @@ async def launch_servers(
     secrets: Mapping[str, Secret],
     max_line: int,
     logs: ServerLogs,
+    trace: "Trace | None" = None,
+    cache: Path | None = None,
 ) -> AsyncIterator[LaunchServers]:
     """Start the servers of `plan`; leaving stops them, which must be after the agent, because its shims use them."""
-    servers = LaunchServers(plan, observer, interrupts.budget, logs)
+    servers = LaunchServers(plan, observer, interrupts.budget, logs, trace)
     ours = _ours(plan)
     async with _reaching(plan) as asked:
         servers.asking(asked)
@@ -236,7 +289,14 @@ async def launch_servers(
         from acp_launch.bridge.servers import ServerNeeds, running  # takes 15 ms, which a launch without servers saves
 
         directories = (plan.cwd, *plan.additional_directories)
-        needs = ServerNeeds(secrets=secrets, directories=directories, max_line=max_line, hurry=interrupts.hurry)
+        needs = ServerNeeds(
+            secrets=secrets,
+            directories=directories,
+            max_line=max_line,
+            hurry=interrupts.hurry,
+            trace=trace,
+            cache=cache,
+        )
         async with running(ours, needs, servers) as inner:
             servers.running(inner)
             yield servers
@@ -244,8 +304,8 @@ async def launch_servers(
 
 @asynccontextmanager
 async def _reaching(plan: LaunchPlan) -> AsyncIterator[Sequence[RemoteCheck]]:
-    """Check the remote servers while the agent starts."""
-    remote = [server for server in plan.servers if isinstance(server, RemotePlan)]
+    """Check the remote servers that the agent connects to itself, while it starts."""
+    remote = [server for server in plan.servers if isinstance(server, RemotePlan) and not is_bridged(server)]
     asked = [(server, asyncio.create_task(_unreached(server))) for server in remote]
     try:
         yield asked
@@ -271,8 +331,8 @@ async def _unreached(server: RemotePlan) -> str:
         return ""
 
 
-def _ours(plan: LaunchPlan) -> list[StdioPlan]:
-    return [server for server in plan.servers if isinstance(server, StdioPlan) and is_bridged(server)]
+def _ours(plan: LaunchPlan) -> list[ServerPlan]:
+    return [server for server in plan.servers if is_bridged(server)]
 
 
 def _mark(change: Change) -> str:
@@ -281,19 +341,27 @@ def _mark(change: Change) -> str:
     return ", ".join(filter(None, words))
 
 
+def _traced(trace: "Trace", change: Change) -> None:
+    has_begun = change.pid is not None or change.is_remote
+    if change.state == "starting" and has_begun and not change.reason:  # else it was started before
+        trace.started(change.pid, change.server)
+    elif change.state in ("resting", *OVER):
+        trace.ended("; ".join(filter(None, (change.exit, change.reason))) or change.state, change.server)
+
+
 def _hello() -> bytes:
     from acp_launch.mcp.client import Client
 
     return Client(()).initialize().line
 
 
-def _unproven(called: str, plan: StdioPlan, last: Change | None) -> ServerError:
+def _unproven(called: str, plan: ServerPlan, last: Change | None) -> ServerError:
     """Build the error of a required server that has never answered."""
     if last is not None and last.state in OVER and not last.exit.startswith(OVERDUE):
-        return _failed(called, last, plan.name)
+        return _failed(called, last, plan)
     from acp_launch.mcp.client import silent  # the same message as in `doctor`
 
-    error = silent(plan.name, plan.timeouts.start)
+    error = silent(plan.name, plan.timeouts.start, is_remote=isinstance(plan, RemotePlan))
     error.fix = f"{error.fix}; with required: false a run does without it"
     return error
 
@@ -303,10 +371,18 @@ def _is_settled(standing: Standing) -> bool:
     return standing.state in OVER or (standing.state == "ready" and standing.tools is not None)
 
 
-def _failed(called: str, change: Change | None, name: str) -> ServerError:
+def _failed(called: str, change: Change | None, plan: ServerPlan) -> ServerError:
+    """Build the error of a required server that will not be started again."""
+    name, without = plan.name, "with required: false the session opens without it"
+    if change is not None and isinstance(plan, RemotePlan):
+        from acp_launch.mcp.http.failure import advice
+
+        why, fix = advice(name, change.reason)
+        how = ": ".join(filter(None, (change.exit, why)))
+        return ServerError(f'the MCP server "{name}" failed: {how}', fix="; ".join(filter(None, (fix, without))))
     how = "; ".join(filter(None, (change.exit, change.reason))) if change else "it was stopped"
     return ServerError(
         f'the MCP server "{name}" failed: {how}',
-        fix=f"{ours('logs', called, name)} shows its log; with required: false the session opens without it",
+        fix=f"{ours('logs', called, name)} shows its log; {without}",
         detail=change.detail if change else (),
     )

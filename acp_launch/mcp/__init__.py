@@ -1,9 +1,14 @@
 """
-The MCP client: runs MCP operations against a server, for `mcp` and `doctor`.
+MCP towards the servers: the client for `mcp` and `doctor`, the connections to remote servers, and the eras of MCP.
 
-A server's process and the user's arguments come in; decoded answers come out. Open `client` first.
+A server's process and the user's arguments come in; decoded answers come out. Open `client` first. A remote server
+comes in as an address, and becomes what a process is: lines over descriptors, and an end. Open `remote` first.
 
 - `client`: the connection to one server, and its requests.
 - `message`: the MCP messages that a client reads, decoded leniently.
 - `arguments`: a tool's arguments as the user types them.
+- `remote`: a remote server behind the interface of a process; makes the HTTP requests.
+- `http`: which requests the messages for a remote server need, and what their answers mean.
+- `era`: what tells the eras of MCP apart.
+- `translation`: between an agent of one era and a server of the other.
 """

@@ -38,17 +38,18 @@ from acp_launch.mcp.message import (
     read_server,
     read_tools,
 )
-from acp_launch.process.child import Child
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping, sequence, text
 from acp_launch.protocol.conversation import Reply
 from acp_launch.protocol.jsonrpc import Answered, Call, Called, Junk, Notified, Peer
-from acp_launch.rpc import Pump, StdioTransport, details
+from acp_launch.regex import regex
+from acp_launch.rpc import Pump, Transport, details
 from acp_launch.waits import awaited
 
 # One escape: a surrogate pair, half a pair, or any other (an escaped backslash too).
-_ESCAPE = re.compile(rb"\\(?:(u[dD][89abAB]..\\u[dD][c-fC-F]..)|(u[dD][89a-fA-F]..)|.)", re.DOTALL)
+_ESCAPE = regex(rb"\\(?:(u[dD][89abAB]..\\u[dD][c-fC-F]..)|(u[dD][89a-fA-F]..)|.)", re.DOTALL)
 _HALVES = (b"\\ud", b"\\uD")
+NOISE = Junk("a line that is not a JSON-RPC message")
 _batch = msgspec.json.Decoder(list[Raw])
 
 
@@ -94,6 +95,9 @@ class Client:
         Raises:
             RemoteProtocolError: the server echoes our own messages.
         """
+        if line[:1] not in jsonrpc.STARTS:
+            yield NOISE
+            return
         incoming = self._peer.receive(line)
         if isinstance(incoming, Called):
             yield Reply(self._reply(incoming))
@@ -119,6 +123,8 @@ class Client:
 
 def messages(line: bytes) -> Sequence[bytes]:
     """Split a line into its messages: one, or those of a batch."""
+    if line[:1] not in jsonrpc.STARTS:
+        return (line,)
     if any(half in line for half in _HALVES):
         line = _whole(line)
     if line.lstrip()[:1] != b"[":
@@ -157,9 +163,17 @@ class Listener(Protocol):
 
 class Connection:
     def __init__(
-        self, name: str, child: Child, client: Client, listener: Listener, waiting: Waiting, *, max_line: int
+        self,
+        name: str,
+        transport: Transport,
+        client: Client,
+        listener: Listener,
+        waiting: Waiting,
+        *,
+        max_line: int,
+        is_remote: bool = False,
     ) -> None:
-        self.name = name
+        self.name, self.is_remote = name, is_remote
         self.label = f'the MCP server "{name}"'
         self.client = client
         self._listener, self._said_waiting = listener, waiting
@@ -167,7 +181,6 @@ class Connection:
         self._junk_bytes = 0  # since its last message
         self._progressed = self._opened = self._clock()
         self._asked_for_roots = asyncio.Event()
-        transport = StdioTransport(child)
         self.pump = Pump(
             transport, self._receive, self, self.label, spoilt=client.spoilt, max_line=max_line, split=messages
         )
@@ -265,13 +278,20 @@ class Connection:
 
 @asynccontextmanager
 async def connect(
-    name: str, child: Child, client: Client, listener: Listener, waiting: Waiting, *, max_line: int
+    name: str,
+    transport: Transport,
+    client: Client,
+    listener: Listener,
+    waiting: Waiting,
+    *,
+    max_line: int,
+    is_remote: bool = False,
 ) -> AsyncIterator[Connection]:
-    """Connect to a server's process while the block runs; errors are raised as themselves, not in a group.
+    """Connect to a server while the block runs; errors are raised as themselves, not in a group.
 
     `waiting` is called during a long wait with its purpose, the seconds so far, and its limit.
     """
-    connection = Connection(name, child, client, listener, waiting, max_line=max_line)
+    connection = Connection(name, transport, client, listener, waiting, max_line=max_line, is_remote=is_remote)
     async with connection.pump.running():
         yield connection
         await connection.pump.flush()
@@ -281,19 +301,21 @@ async def connect(
 
 UNSUPPORTED_VERSION = -32022  # MCP 2026-07-28: the error of a server without a handshake
 ANSWER = "answer to initialize"
+REMOTE = "check mcp_servers.{name}.url"
 STDIO = "is the command right? some servers speak MCP on stdio only with a flag or a subcommand"
 
 
-def silent(name: str, limit: float) -> ServerError:
+def silent(name: str, limit: float, *, is_remote: bool = False) -> ServerError:
     """Build the error of a server that has not answered the handshake within `limit` seconds, for every verb."""
+    first = REMOTE.format(name=name) if is_remote else STDIO
     return ServerError(
         f'no {ANSWER} from the MCP server "{name}" within {limit:.3g} s',
-        fix=f"{STDIO}; if it needs longer: mcp_servers.{name}.timeouts.start in the profile",
+        fix=f"{first}; if it needs longer: mcp_servers.{name}.timeouts.start in the profile",
     )
 
 
-async def shake_hands(connection: Connection, *, limit: float) -> ServerInfo:
-    """Do the handshake; the server has `limit` seconds for its answer.
+async def shake_hands(connection: Connection, *, limit: float, since: Callable[[], float] | None = None) -> ServerInfo:
+    """Do the handshake; the server has `limit` seconds for its answer, counted as for `awaited`.
 
     Raises:
         ServerError: the server ended, or is not an MCP server: it printed text and did not answer in time.
@@ -302,13 +324,13 @@ async def shake_hands(connection: Connection, *, limit: float) -> ServerInfo:
     """
     call = connection.client.initialize()
     try:
-        result = await connection.ask(call, what=ANSWER, limit=limit, knob="")
+        result = await connection.ask(call, what=ANSWER, limit=limit, knob="", since=since)
     except WaitExpired as error:
-        told = silent(connection.name, limit)
+        told = silent(connection.name, limit, is_remote=connection.is_remote)
         error.message, error.fix = told.message, told.fix
-        raise _explained(error, connection.pump.noise) from None
+        raise error if connection.is_remote else _explained(error, connection.pump.noise) from None
     except LaunchError as error:
-        raise _explained(error, connection.pump.noise) from None
+        raise error if connection.is_remote else _explained(error, connection.pump.noise) from None
     server = read_server(connection.label, result)
     connection.opened()
     connection.pump.send(connection.client.initialized())

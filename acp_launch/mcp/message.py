@@ -10,10 +10,12 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-from msgspec import Raw, Struct
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from acp_launch import __version__
 from acp_launch.errors import RemoteProtocolError
+from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping, sequence, text
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # newest first
@@ -141,3 +143,45 @@ def listing(directories: Sequence[PurePath]) -> dict[str, list[dict[str, str]]]:
 
 def uri(directory: PurePath) -> str:
     return "file://" + quote(str(directory).encode(errors="surrogateescape"))
+
+
+# Parts of other messages, as they are written there.
+
+
+class _Cancelled(Struct):
+    id: Raw = field(name="requestId")
+
+
+class _Progress(Struct):
+    token: Raw = field(name="progressToken")
+
+
+class _Meta(Struct):
+    token: Raw | UnsetType = field(default=UNSET, name="progressToken")
+
+
+class _Params(Struct):
+    meta: _Meta = field(default_factory=_Meta, name="_meta")
+
+
+_cancelled = msgspec.json.Decoder(_Cancelled)
+_progress = msgspec.json.Decoder(_Progress)
+_params = msgspec.json.Decoder(_Params)
+
+
+def cancelled_id(params: Raw) -> Raw | None:
+    """Return the id of the request that a `notifications/cancelled` names; None if it names none."""
+    found = jsonrpc.read(_cancelled, params)
+    return None if found is None else found.id
+
+
+def reported_token(params: Raw) -> Raw | None:
+    """Return the token of a `notifications/progress`; None if it has none."""
+    found = jsonrpc.read(_progress, params)
+    return None if found is None else found.token
+
+
+def wanted_token(params: Raw) -> Raw | None:
+    """Return the token under which a request wants to hear of its progress; None if it does not."""
+    found = jsonrpc.read(_params, params)
+    return None if found is None or found.meta.token is UNSET else found.meta.token

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from acp_launch.plan.model import INHERITED, Value
+from acp_launch.regex import regex
 from acp_launch.secret.value import is_private
 
 # `inherit_env: minimal`, the default of MCP servers: what a program needs to find its files, its language, its screen,
@@ -49,8 +50,8 @@ WINDOWS = (
     *("PROGRAMFILES", "PROGRAMFILES(X86)", "USERPROFILE", "USERNAME", "HOMEDRIVE", "HOMEPATH"),
 )
 # Exceptions from the families above. NIX_CONFIG may hold access tokens, and a user name may be one.
-_WITHHELD = re.compile(r"NIX_CONFIG|.*_(?:TOKENS?|PASSWORD|SECRET|AUTH|CREDENTIALS?|KEY|OTP|USERNAME)", re.IGNORECASE)
-_LOGIN = re.compile(r"://[^/\s?#]*@")  # user:password@host, or a token for the user
+_WITHHELD = regex(r"NIX_CONFIG|.*_(?:TOKENS?|PASSWORD|SECRET|AUTH|CREDENTIALS?|KEY|OTP|USERNAME)", re.IGNORECASE)
+_LOGIN = regex(r"://[^/\s?#]*@")  # user:password@host, or a token for the user
 
 
 def is_withheld(name: str, value: str) -> bool:

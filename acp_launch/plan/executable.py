@@ -6,7 +6,6 @@ every busybox tool are links that must be called by their own names. `taken_over
 something that the project brought, instead of the program that it names.
 """
 
-import json
 import os
 import re
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path, PurePath
 from msgspec import Struct
 
 from acp_launch.private import Unfit, read_bounded
+from acp_launch.regex import regex
 from acp_launch.settings.load import grounds, lies_in
 
 # How to install the runners of agents and servers.
@@ -27,10 +27,11 @@ _RUNTIMES = {
 
 
 class CannotRun(Struct, frozen=True):
-    """Why a program or a directory cannot be used, and the fix."""
+    """Why a program or a directory cannot be used, and the fix. `absent` is the name of a program that PATH lacks."""
 
     message: str
     fix: str
+    absent: str = ""
 
 
 def find(command: str, *, project: Path, path: str | None) -> Path | CannotRun:
@@ -102,16 +103,16 @@ def _missing(command: str, folders: int) -> CannotRun:
     if " " in command.strip():
         return CannotRun(what, "put the arguments under args; command is the program alone")
     if advice := _advice(command):
-        return CannotRun(what, f"{advice}, or give an absolute path")
-    return CannotRun(what, "install it, or give an absolute path; aliases and functions of a shell do not work here")
+        return CannotRun(what, f"{advice}, or give an absolute path", command)
+    fix = "install it, or give an absolute path; aliases and functions of a shell do not work here"
+    return CannotRun(what, fix, command)
 
 
 def _advice(command: str) -> str:
     """Say how to install a program; empty if unknown."""
-    from acp_launch.profile.agents import known  # only needed when a program is missing
+    from acp_launch.profile.agents import how_to_install  # only needed when a program is missing
 
-    agent = known(command)
-    return agent.install if agent else _RUNTIMES.get(command, "")
+    return how_to_install(command) or _RUNTIMES.get(command, "")
 
 
 def _without_interpreter(file: Path, path: str | None) -> CannotRun | None:
@@ -188,10 +189,10 @@ def distinct(directories: Iterable[Path], *, besides: Path) -> tuple[Path, ...]:
 LARGEST = 4 * 1024 * 1024  # bytes of a package.json
 SETTINGS = (".npmrc", "bunfig.toml")  # choose where a package comes from and which program runs it
 PACKAGE = ("-p", "--package")
-_PYTHON = re.compile(r"(?:python|pypy)[0-9.]*(?:\.exe)?", re.IGNORECASE)
-_FLAGS = re.compile(r"-(?P<flags>[A-Za-z]*?)(?P<code>[mc].*)?")  # -m NAME, -c CODE: also `-um`, `-cpass`
+_PYTHON = regex(r"(?:python|pypy)[0-9.]*(?:\.exe)?", re.IGNORECASE)
+_FLAGS = regex(r"-(?P<flags>[A-Za-z]*?)(?P<code>[mc].*)?")  # -m NAME, -c CODE: also `-um`, `-cpass`
 _SAFE = frozenset("IP")  # flags that keep the working directory off the path
-_BETWEEN = re.compile(r"[\s'\"();&|]+")
+_BETWEEN = regex(r"[\s'\"();&|]+")
 _TAKES_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 _RUNNERS = {"npx": (), "bunx": (), "npm": ("exec", "x"), "bun": ("x",)}  # pnpx and yarn dlx ignore the project
 
@@ -288,6 +289,8 @@ def _is_named(name: str, file: Path) -> bool:
         found = read_bounded(file, LARGEST)
     except (OSError, Unfit):
         return True
+    import json
+
     try:
         package = json.loads(found[0]) if found else None
     except (ValueError, RecursionError):

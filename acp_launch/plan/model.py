@@ -13,7 +13,21 @@ from typing import Self
 from msgspec import Struct, field
 
 from acp_launch.problem import KeyPath, Problem
-from acp_launch.profile.model import Approval, Client, Match, Restart, Roots, ServerTimeouts, Timeouts, Tools
+from acp_launch.profile.model import (
+    Approval,
+    Client,
+    Match,
+    McpTransport,
+    ProtocolPin,
+    RemoteRestart,
+    RemoteTimeouts,
+    Restart,
+    Roots,
+    ServerTimeouts,
+    Timeouts,
+    Tools,
+)
+from acp_launch.profile.values import VARIABLE_HEADER
 from acp_launch.secret.reference import EnvironmentReference, SecretReference
 from acp_launch.secret.value import Secret
 
@@ -72,13 +86,17 @@ class Value(Struct, frozen=True):
 
 
 class ProcessPlan(Struct, frozen=True, kw_only=True):
-    """One process to start. `command` is absolute and exists; `env` is its whole environment."""
+    """One process to start. `command` is absolute and exists; `env` is its whole environment.
+
+    `missing` says why `command` cannot be run; then it is the text of the profile. Only a draft has such a process.
+    """
 
     name: str
     command: Path
     args: tuple[Value, ...]
     env: Mapping[str, Value]
     cwd: Path
+    missing: str = ""
 
     def display(self) -> str:
         """Return its command line, quoted for a shell: safe to print."""
@@ -95,6 +113,7 @@ class StdioPlan(Struct, frozen=True, kw_only=True):
     With `bridge`, acp-launch starts it, and `env` is its whole environment. Without, the agent starts it in its own
     directory and adds its own environment; then `env` holds only what the profile sets, and the fields below `cwd` have
     no effect. If `cwd` is None, the server runs in an empty directory of its own, which the launch creates.
+    `missing` is as in a `ProcessPlan`.
     """
 
     name: str
@@ -107,17 +126,35 @@ class StdioPlan(Struct, frozen=True, kw_only=True):
     timeouts: ServerTimeouts = field(default_factory=ServerTimeouts)
     tools: Tools = field(default_factory=Tools)
     roots: Roots = "agent"
+    protocol: ProtocolPin = "auto"
     bridge: bool = True
+    missing: str = ""
 
 
 class RemotePlan(Struct, frozen=True, kw_only=True):
-    """An MCP server reached over the network; `type` is `http` or `sse`, as in ACP."""
+    """An MCP server reached over the network; `type` is `http` or `sse`, as in ACP.
+
+    With `bridge`, acp-launch connects to it. Without, the agent does, and the fields below `required` have no effect.
+    """
 
     name: str
     type: str
     url: Value
     headers: Mapping[str, Value]
+    env: Mapping[str, Value] = field(default_factory=dict)
+    insecure: bool = False
+    bridge: bool = True
     required: bool = True
+    restart: RemoteRestart = field(default_factory=RemoteRestart)
+    timeouts: RemoteTimeouts = field(default_factory=RemoteTimeouts)
+    tools: Tools = field(default_factory=Tools)
+    roots: Roots = "agent"
+    protocol: ProtocolPin = "auto"
+
+    @property
+    def sent(self) -> Mapping[str, Value]:
+        """All headers of each request, with those that carry the variables."""
+        return {**self.headers, **{f"{VARIABLE_HEADER}{name}": value for name, value in self.env.items()}}
 
 
 ServerPlan = StdioPlan | RemotePlan
@@ -160,6 +197,7 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
     origins: Mapping[KeyPath, Origin] = field(default_factory=dict)  # of each value in the files; a list is one value
     rules: tuple[RulePlan, ...] = ()
     client: Client = field(default_factory=Client)
+    mcp: McpTransport = "auto"
 
     @property
     def values(self) -> tuple[Value, ...]:
@@ -169,7 +207,7 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
             if isinstance(server, StdioPlan):
                 values += [*server.args, *(value for value in server.env.values() if value.origin != INHERITED)]
             else:
-                values += [server.url, *server.headers.values()]
+                values += [server.url, *server.headers.values(), *server.env.values()]
         return tuple(values)
 
     @property

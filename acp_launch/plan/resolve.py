@@ -9,7 +9,6 @@ plan those, and `_Walk` puts everything together. Each records problems at their
 reported at once.
 """
 
-import glob
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,14 +39,17 @@ from acp_launch.profile.model import Approval, HttpServer, Match, Rule, SseServe
 from acp_launch.profile.values import (
     CLEAR,
     CLEAR_FIX,
+    HEADER_FIX,
     SESSION_NAME_FIX,
     URL_FIX,
+    USER_FIX,
     header_fault,
     host,
     is_in_the_clear,
     session_name_fault,
     templates,
     url_fault,
+    user_fault,
 )
 from acp_launch.secret.detect import noun
 from acp_launch.secret.reference import (
@@ -152,11 +154,13 @@ class Machine(Struct):
     Finds the directories and programs that a profile names.
 
     A missing one is a problem at its place, or only a warning if it is not `required`, because the session opens
-    without it. `found` holds the results by their paths in the profile.
+    without it. `found` holds the results by their paths in the profile, `missing` the reasons for commands without a
+    program.
     """
 
     substitution: Substitution
     found: dict[KeyPath, Path] = field(default_factory=dict)
+    missing: dict[KeyPath, CannotRun] = field(default_factory=dict)
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -173,11 +177,21 @@ class Machine(Struct):
         return None if text is None else self._had(usable(text, base=self.project), path, required)
 
     def command(self, path: KeyPath, written: str, *, search: str | None, required: bool = True) -> Path | None:
-        """Find the program that the text at `path` names; `search` is its PATH."""
+        """Find the program that the text at `path` names; `search` is its PATH.
+
+        If there is none, the text itself is returned for a draft, and the reason goes into `missing`.
+        """
         text = self.substitution.text(path, written)
         if text is None:
             return None
-        return self._had(find(text, project=self.project, path=search), path, required)
+        program = find(text, project=self.project, path=search)
+        if isinstance(program, CannotRun):
+            self.missing[path] = program
+        return self._had(program, path, required) or Path(text)
+
+    def why_missing(self, path: KeyPath) -> str:
+        """Say why the command at `path` cannot be run; empty if it can."""
+        return self.missing[path].message if path in self.missing else ""
 
     def as_named(
         self, path: KeyPath, program: Path, args: Sequence[Value], *, cwd: Path, required: bool = True
@@ -249,7 +263,8 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: SessionCon
         return None
     if is_apart:
         _warn(machine, args, session.cwd)
-    if cwd is not None and _is_exposed(machine, server, session):
+    missing = machine.why_missing((*path, "command"))
+    if cwd is not None and not missing and _is_exposed(machine, server, session):
         own = {**kept_out(command, args), **own}
         command = machine.as_named((*path, "command"), command, args, cwd=cwd, required=server.required)
     if command is None:
@@ -265,7 +280,9 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: SessionCon
         timeouts=server.timeouts,
         tools=server.tools,
         roots=server.roots,
+        protocol=server.protocol,
         bridge=server.bridge,
+        missing=missing,
     )
 
 
@@ -318,21 +335,51 @@ def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> Remo
     path, substitution = ("mcp_servers", name), machine.substitution
     url = substitution.value((*path, "url"), server.url)
     headers = substitution.values((*path, "headers"), server.headers)
-    if url and (fault := url_fault("".join(str(part) for part in url.parts))):
-        substitution.problem((*path, "url"), _discreet(url, fault), URL_FIX)
-    if url and "$" in host(server.url):
-        _clear(machine, path, url, headers)
-    for header, value in headers.items():
-        if fault := next(filter(None, (header_fault(part) for part in value.parts if isinstance(part, str))), ""):
-            substitution.problem((*path, "headers", header), fault, "write it on one line")
-    return RemotePlan(name=name, type=server.type, url=url, headers=headers, required=server.required) if url else None
+    env = substitution.values((*path, "env"), server.env)
+    if url is not None:
+        _address(substitution, (*path, "url"), url)
+    for key, values in (("headers", headers), ("env", env)):
+        for header, value in values.items():
+            if fault := next(filter(None, (header_fault(part) for part in value.parts if isinstance(part, str))), ""):
+                sent = "it is sent as a header, and " if key == "env" else ""
+                substitution.problem((*path, key, header), f"{sent}{fault}", HEADER_FIX)
+    if url is None:
+        return None
+    if "$" in host(server.url) and not server.insecure:
+        _clear(substitution, (*path, "url"), url, headers, env)
+    return RemotePlan(
+        name=name,
+        type=server.type,
+        url=url,
+        headers=headers,
+        env=env,
+        insecure=server.insecure,
+        bridge=server.bridge,
+        required=server.required,
+        restart=server.restart,
+        timeouts=server.timeouts,
+        tools=server.tools,
+        roots=server.roots,
+        protocol=server.protocol,
+    )
 
 
-def _clear(machine: Machine, path: KeyPath, url: Value, headers: Mapping[str, Value]) -> None:
-    """Warn about credentials sent unencrypted, if the host comes from a reference; `rules` reports all other hosts."""
-    names = [name for name, value in headers.items() if value.secrets or noun(name)]
+def _address(substitution: Substitution, path: KeyPath, url: Value) -> None:
+    """Check an address whose references are filled in; `rules` has checked what it says without them."""
+    text = "".join(str(part) for part in url.parts)
+    if fault := url_fault(text):
+        substitution.problem(path, _discreet(url, fault), URL_FIX)
+    elif fault := user_fault(text):
+        substitution.problem(path, fault, USER_FIX)
+
+
+def _clear(
+    substitution: Substitution, path: KeyPath, url: Value, headers: Mapping[str, Value], env: Mapping[str, Value]
+) -> None:
+    """Refuse to send credentials unencrypted, if the host comes from a reference; `rules` judges all other hosts."""
+    names = [*(name for name, value in headers.items() if value.secrets or noun(name)), *env]
     if names and is_in_the_clear("".join(str(part) for part in url.parts)):
-        machine.warn((*path, "url"), CLEAR.format(", ".join(names)), CLEAR_FIX)
+        substitution.problem(path, CLEAR.format(", ".join(names)), CLEAR_FIX)
 
 
 def _discreet(url: Value, fault: str) -> str:
@@ -349,17 +396,23 @@ _WILD = frozenset("*?[")
 
 def rules(substitution: Substitution) -> tuple[RulePlan, ...]:
     """Resolve the permission rules in order: references filled in, paths absolute. Problems are recorded."""
-    quoted = {name: glob.escape(value) for name, value in substitution.variables.items()}
-    quoting = Substitution(substitution.loaded, substitution.environ, quoted, substitution.problems)
     written = substitution.loaded.profile.permissions.rules
+    if not written:
+        return ()
+    from glob import escape
+
+    quoted = {name: escape(value) for name, value in substitution.variables.items()}
+    quoting = Substitution(substitution.loaded, substitution.environ, quoted, substitution.problems)
     return tuple(_rule(quoting, ("permissions", "rules", index), rule) for index, rule in enumerate(written))
 
 
 def _rule(substitution: Substitution, path: KeyPath, rule: Rule) -> RulePlan:
+    from glob import escape
+
     answer, match = _answer(rule)
     commands = _texts(substitution, (*path, answer, "command"), match.command)
     paths = _texts(substitution, (*path, answer, "path"), match.path)
-    project = glob.escape(str(substitution.loaded.found.project))
+    project = escape(str(substitution.loaded.found.project))
     absolute = dict.fromkeys(each for text in paths for each in _absolute(project, text))
     resolved = replace(match, command=tuple(commands), path=tuple(absolute))  # no templates now
     return RulePlan(answer, resolved, substitution.origin(path))
@@ -388,7 +441,9 @@ def _absolute(project: str, written: str) -> Iterator[str]:
     fixed = next((index for index, part in enumerate(parts) if _WILD & set(part)), len(parts))
     here = "/".join(parts[:fixed])
     if (real := os.path.realpath(here or "/")) != (here or "/"):
-        yield "/".join([glob.escape(real), *parts[fixed:]])
+        from glob import escape
+
+        yield "/".join([escape(real), *parts[fixed:]])
 
 
 class Need(Struct, frozen=True):
@@ -422,18 +477,18 @@ def unmet(needs: Iterable[Need], outcomes: Mapping[str, Outcome]) -> tuple[Probl
 
 
 def unfit(plan: LaunchPlan | None, secrets: Mapping[str, Secret]) -> tuple[Problem, ...]:
-    """Return a problem for each header whose secret has a line break; values are never quoted."""
+    """Return a problem for each header or variable whose secret does not fit in a header; values are never quoted."""
     headers = [
         value
         for server in (plan.servers if plan else ())
         if isinstance(server, RemotePlan)
-        for value in server.headers.values()
+        for value in server.sent.values()
         if value.secrets and all(secret.name in secrets for secret in value.secrets)
     ]
     return tuple(
         value.origin.problem(
             f"{fault}, but the secret in this one does",
-            f"keep it as one line: acp-launch secret set {value.secrets[0].name}",
+            f"keep it as one line of ASCII: acp-launch secret set {value.secrets[0].name}",
         )
         for value in headers
         if (fault := header_fault(value.reveal(secrets)))
@@ -463,12 +518,16 @@ class Resolved(Struct, frozen=True):
     """
     The result of `resolve`. `plan` is None if a problem is an error. `problems` include the profile's own warnings.
     `found` are the existing programs and directories by their paths in the profile, with or without a plan.
+    `draft` is the plan with all agents and servers whose commands are not installed, for showing; None if something
+    else is wrong. `missing` says why those commands cannot be run, by their paths.
     """
 
     plan: LaunchPlan | None
     problems: tuple[Problem, ...]
     needs: tuple[Need, ...] = ()  # the secrets of the plan; if there is none, of the profile
     found: Mapping[KeyPath, Path] = {}
+    draft: LaunchPlan | None = None
+    missing: Mapping[KeyPath, CannotRun] = {}
 
 
 def resolve(
@@ -484,13 +543,21 @@ def resolve(
     substitution = Substitution(loaded, environ, variables(loaded, cwd=cwd, environ=environ, home=home))
     machine = Machine(substitution)
     walk = _Walk(machine, substitution, cwd)
-    plan = walk.plan(cwd_override, session_override)
+    draft = walk.plan(cwd_override, session_override)
     problems = ordered((*loaded.problems, *substitution.problems), loaded.layers)
-    if plan is None or errors(problems):
-        return Resolved(None, problems, needs(loaded), machine.found)
+    if draft is None or errors(problems):
+        absent = set(map(dotted, machine.missing))
+        if not absent.issuperset(problem.path for problem in errors(problems)):
+            draft = None
+        return Resolved(None, problems, needs(loaded), machine.found, draft, machine.missing)
+    plan = replace(draft, servers=tuple(filter(_is_installed, draft.servers)))
     used = {server.name for server in plan.servers}
-    absent = (name for name in loaded.profile.mcp_servers if name not in used)
-    return Resolved(plan, problems, needs(loaded, without=absent), machine.found)
+    unused = (name for name in loaded.profile.mcp_servers if name not in used)
+    return Resolved(plan, problems, needs(loaded, without=unused), machine.found, draft, machine.missing)
+
+
+def _is_installed(server: ServerPlan) -> bool:
+    return not (isinstance(server, StdioPlan) and server.missing)
 
 
 def variables(loaded: Loaded, *, cwd: Path, environ: Mapping[str, str], home: Path | None) -> dict[str, str]:
@@ -544,6 +611,7 @@ class _Walk(Struct):
             origins=self._origins(cwd_override, session_override),
             rules=given,
             client=profile.client,
+            mcp=profile.agent.mcp,
         )
 
     def _cwd(self, override: Path | None) -> Path | None:
@@ -587,11 +655,12 @@ class _Walk(Struct):
         args = self.substitution.sequence(("agent", "args"), agent.args)
         search = search_path(self.substitution.environ, agent.inherit_env, own)
         command = self.machine.command(("agent", "command"), agent.command, search=search)
-        if command is not None and not is_accepted:
+        missing = self.machine.why_missing(("agent", "command"))
+        if command is not None and not missing and not is_accepted:
             command = self.machine.as_named(("agent", "command"), command, args, cwd=cwd)
         if command is None:
             return None
         if not is_accepted:
             own = {**kept_out(command, args), **own}
         env = environment(self.substitution.environ, agent.inherit_env, own)
-        return ProcessPlan(name="agent", command=command, args=args, env=env, cwd=cwd)
+        return ProcessPlan(name="agent", command=command, args=args, env=env, cwd=cwd, missing=missing)

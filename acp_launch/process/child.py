@@ -12,11 +12,12 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from acp_launch.process import watch
+from acp_launch.process.lifecycle import Ended
 from acp_launch.process.spawn import Spawned
 from acp_launch.process.tree import (
     Exit,
@@ -314,6 +315,25 @@ class Child:
         status = self.spawned.status
         return None if status is None else from_wait_status(status)
 
+    @property
+    def source(self) -> int:
+        return self.spawned.stdout
+
+    @property
+    def sink(self) -> int:
+        return self.spawned.stdin
+
+    @property
+    def end(self) -> Ended | None:
+        """Return how it ended, in words, for the policy of restarts; None while it runs."""
+        exit = self.exit
+        return None if exit is None else Ended(str(exit), is_clean=exit.status == 0)
+
+    @property
+    def unsent(self) -> Sequence[bytes]:
+        """Nothing: what a dead process did with the lines in its pipe is unknown."""
+        return ()
+
     async def wait(self) -> Exit:
         """Wait until the process itself has ended, whatever else holds its pipes (C-14)."""
         await self._exited.wait()
@@ -334,6 +354,10 @@ class Child:
             BrokenPipeError: the child closed its stdin, or we did.
         """
         await self._input.write(payload)
+
+    async def stop(self, *, grace: float) -> Outcome:
+        """Climb the ladder; see the function of this name."""
+        return await stop(self, grace=grace)
 
     def close_stdin(self) -> None:
         """Close stdin. A write under way fails; closing it again does nothing."""

@@ -17,8 +17,8 @@ from acp_launch.problem import Problem
 from acp_launch.process import marker, prepare, spawn
 from acp_launch.process.child import GRACE, reaped
 from acp_launch.process.pidfd import block_until_gone
+from acp_launch.process.program import LocalProgram
 from acp_launch.process.spawn import Spawned, spawn_in_our_session
-from acp_launch.process.supervisor import Program
 from acp_launch.process.table import Process, Table
 from acp_launch.process.tree import Exit, Tree, children_of, from_wait_status, rounds, terminate
 from acp_launch.process.watch import on_exit, until_gone
@@ -32,7 +32,7 @@ REPORTS = (1000, 1002, 1003, 1004, 1005, 1006, 1015, 2004)
 TIDY = b"\x1b[?47l\x1b[?25h" + b"".join(b"\x1b[?%dl" % report for report in REPORTS) + b"\x1b[0m"
 
 
-async def foreground(program: Program) -> Exit:
+async def foreground(program: LocalProgram) -> Exit:
     """Run it to its end, however long that takes.
 
     The caller has stopped using the terminal and has left it in its usual mode. Afterwards its mode and its foreground

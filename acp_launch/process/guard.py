@@ -311,6 +311,8 @@ def _fork(mask: Iterable[int]) -> Guards:
         since=launcher().started,
         cgroup=of_launch(marker.launch_id()),
     )
+    with suppress(ImportError):
+        import ctypes  # noqa: F401 - all three of us need it: loaded once
     lines = [pair(), pair()]
     ours, theirs = [GuardLine(line[0]) for line in lines], [GuardLine(line[1]) for line in lines]
     try:

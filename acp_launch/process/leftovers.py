@@ -214,6 +214,15 @@ class EndedChild(Struct, frozen=True):
     restarts: int
 
 
+class OpenConnection(Struct, frozen=True):
+    """The connection to a remote server: its state (process/lifecycle.py), since how many seconds, and its restarts."""
+
+    name: str
+    state: str
+    age: float
+    restarts: int
+
+
 class LaunchTree(Struct, frozen=True, kw_only=True):
     """The tree of a launch. `root` is the launcher, or None if it is dead; then `members` are what is left.
 
@@ -227,6 +236,8 @@ class LaunchTree(Struct, frozen=True, kw_only=True):
     root: TreeProcess | None
     members: tuple[TreeProcess, ...]
     ended: tuple[EndedChild, ...] = ()
+    remote: tuple[OpenConnection, ...] = ()
+    cwd: str = ""  # the directory it works in
 
 
 def launch_tree(launch: Launch) -> LaunchTree | None:
@@ -241,7 +252,7 @@ def launch_tree(launch: Launch) -> LaunchTree | None:
     members = _Snapshot(launch).members(seen.pid for seen in alive if seen.parent not in pids)
     if not members:
         return None
-    return LaunchTree(profile=launch.profile, verb=launch.verb, state=kind, root=None, members=members)
+    return LaunchTree(profile=launch.profile, verb=launch.verb, state=kind, root=None, members=members, cwd=launch.cwd)
 
 
 def _running(launch: Launch) -> LaunchTree | None:
@@ -255,6 +266,12 @@ def _running(launch: Launch) -> LaunchTree | None:
         root=root,
         members=root.children,
         ended=tuple(EndedChild(over.name, over.restarts) for over in launch.ended),
+        remote=tuple(
+            OpenConnection(each.name, each.state, max(0.0, time.time() - each.since), each.restarts)
+            for each in launch.connections
+            if each.state != "stopped"
+        ),
+        cwd=launch.cwd,
     )
 
 

@@ -9,6 +9,7 @@ The life of one supervised server, as a pure function: state and event → new s
 
       stop     DECLARED, RESTING ─▶ STOPPED       STARTING, READY ─▶ STOPPING ─ ended ─▶ STOPPED
       stuck    RESTING ─▶ FAILED
+      needed   RESTING, with a shorter pause (remote servers only)
       renewed  RESTING, FAILED, STOPPED ─▶ RESTING, without a pause
                STARTING, READY: the end of its process leads there, however it would be judged otherwise
 
@@ -25,6 +26,10 @@ RESTING waits for the backoff: `initial * factor ** n` seconds before restart n 
 once a process held: it was READY for `min_uptime`, or it had answered something and its handshake was not awaited for
 that long. Being alive is not enough: a server that dies in every slow handshake would be restarted for ever.
 
+Where only the connection to a remote server ended and not the server (a session that timed out), and it had held, the
+next is begun at once and not counted. Where every other would end the same way (a wrong password), the server is
+FAILED at once. A remote server's restarts are not limited by default, as a network may be away for hours.
+
 A server of which no process has ever answered is started at most three times, with the first pauses: a wrong command
 line is more likely than a bad moment, and the user who waits for it should know soon.
 
@@ -36,11 +41,15 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.profile.model import Restart
+from acp_launch.profile.model import RemoteRestart, Restart
 
 # The states drawn in this module's docstring.
 State = Literal["declared", "starting", "ready", "resting", "failed", "stopping", "stopped"]
 OVERDUE = "did not answer within"  # begins the `exit` of a process that was killed for its silence
+FETCHING = "downloading"  # the `reason` while STARTING, if its package runner is still at that
+FETCHED = "downloaded"  # and after that
+DOWNLOADING = f"{FETCHING}: its package runner fetches it for the first time"
+DOWNLOAD = 600.0  # seconds a package runner may take
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -52,7 +61,8 @@ class Change(Struct, frozen=True, kw_only=True):
     SIGKILL") or why it was killed ("did not answer within 30 s"), `reason` what else there is to say ("5 restarts are
     used up"), `retry` in how many seconds it starts again, `detail` holds its last stderr lines, redacted. `restarts`
     includes the one that `retry` announces, and `budget` is how many it may have, None if they are not counted.
-    `by_hand`: the user asked for the next or the current process.
+    `by_hand`: the user asked for the next or the current process. `is_remote`: the process is a connection to a remote
+    server; if only that ended, another begins and is not counted.
     """
 
     server: str
@@ -67,13 +77,15 @@ class Change(Struct, frozen=True, kw_only=True):
     retry: float | None = None
     detail: tuple[str, ...] = ()
     by_hand: bool = False
+    is_remote: bool = False
 
 
 class Standing(Struct, frozen=True, kw_only=True):
     """The state of a server of the profile at one moment.
 
     `after` is how many seconds its start took, as in `Change`, None before it was READY; `tools` is how many the agent
-    was shown, None while it has not asked; `opened` whether the agent has ever connected to it.
+    was shown, None while it has not asked a server that has tools; `opened` whether the agent has ever connected to it;
+    `unread` whether it is READY and has tools that the agent does not know, since it neither listed nor called any.
     """
 
     server: str
@@ -82,6 +94,7 @@ class Standing(Struct, frozen=True, kw_only=True):
     after: float | None = None
     tools: int | None = None
     opened: bool = False
+    unread: bool = False
     restarts: int = 0
     reason: str = ""
 
@@ -92,16 +105,21 @@ UNPROVEN = 2  # restarts of a server that has never answered
 class Life(Struct, frozen=True, kw_only=True):
     """The state of one supervised server. `start` is how many seconds STARTING may take while it is awaited.
 
+    They begin when its package runner has downloaded it, for which it has `download` seconds.
+
     Times are those of `now`.
     """
 
-    restart: Restart
+    restart: Restart | RemoteRestart
     start: float
+    download: float = DOWNLOAD
     state: State = "declared"
     since: float = 0.0  # when it entered this state
     begun: float = 0.0  # when its latest process was started
     awaited: float | None = None  # since when it is awaited to be READY
     answered: float | None = None  # since when its process is known to be up
+    is_fetching: bool = False  # its package runner is downloading
+    fetched: float | None = None  # when it was last seen to do so
     is_proven: bool = False  # some process of it has answered, perhaps not the latest
     verdict: str = ""  # why its process was condemned
     wish: Literal["", "pending", "granted"] = ""  # the user's request for a process: not started yet, or the latest
@@ -111,6 +129,7 @@ class Life(Struct, frozen=True, kw_only=True):
     took: float | None = None  # seconds its process itself needed to be READY
     lived: float | None = None  # seconds its latest process lived
     pause: float | None = None  # seconds from `since` until the next start
+    floor: float = 0.0  # of these, what the server asked for
     exit: str = ""  # how its latest process ended
     reason: str = ""  # why it is in this state, if `exit` does not say it
 
@@ -134,16 +153,27 @@ class Life(Struct, frozen=True, kw_only=True):
         return self.answered is not None and self.state in ("starting", "ready") and not self.is_doomed
 
     @property
-    def budget(self) -> int:
-        """Return how many restarts it may use in a row."""
-        return self.restart.max if self.is_proven else min(self.restart.max, UNPROVEN)
+    def budget(self) -> int | None:
+        """Return how many restarts it may use in a row; None if they are not limited."""
+        most = self.restart.max
+        if self.is_proven:
+            return most
+        return UNPROVEN if most is None else min(most, UNPROVEN)
 
     @property
     def deadline(self) -> float | None:
-        """Return when its process will be condemned for not being READY; None while it is not awaited."""
-        if self.state != "starting" or self.awaited is None or self.is_doomed:
+        """Return when its process will be condemned for not being READY; None while it is neither awaited nor
+        downloaded."""
+        if self.state != "starting" or self.is_doomed:
             return None
-        return max(self.begun, self.awaited) + self.start
+        if self.is_fetching:  # this ends, whether the server is awaited or not
+            return self.begun + self.download
+        return None if self.awaited is None else self.expected
+
+    @property
+    def expected(self) -> float:
+        """Return when the `start` seconds of its latest process are over."""
+        return max(self.begun, self.awaited or self.begun, self.fetched or self.begun) + self.start
 
     def told(self, server: str, *, required: bool, pid: int | None = None, detail: tuple[str, ...] = ()) -> Change:
         """Return the state as a `Change` for other packages; `pid` and `detail` belong to its process."""
@@ -156,11 +186,22 @@ class Life(Struct, frozen=True, kw_only=True):
             budget=self.budget,
             after=self.took if self.state == "ready" else self.lived,
             exit=self.exit,
-            reason=self.reason,
+            reason=self._fetch if self.state == "starting" else self.reason,
             retry=self.pause,
             detail=detail,
             by_hand=bool(self.wish),
+            is_remote=isinstance(self.restart, RemoteRestart),
         )
+
+    @property
+    def _fetch(self) -> str:
+        return FETCHING if self.is_fetching else FETCHED if self.fetched is not None else self.reason
+
+
+class Fetching(Struct, frozen=True):
+    """Its package runner was seen to be downloading, or no longer."""
+
+    is_so: bool
 
 
 class Started(Struct, frozen=True):
@@ -192,12 +233,27 @@ class Condemned(Struct, frozen=True):
     why: str
 
 
+Follows = Literal["judged", "again", "never"]
+
+
+Fault = Literal["", "credentials", "protocol"]  # it refuses ours, or lacks them; it does not speak MCP
+
+
 class Ended(Struct, frozen=True):
-    """Its process has ended; `how` completes "the server …". Or it could not be started, and `reason` says why."""
+    """Its process has ended; `how` completes "the server …". Or it could not be started, and `reason` says why.
+
+    `follows`: another process is started as its policy judges; again, because only the connection ended and not the
+    server; or never, because that would end the same way. The next start comes `pause` seconds later or more, and
+    `jitter` is how much longer any pause is, as a share of it. `fault` tells verbs why a remote server is of no use.
+    """
 
     how: str = ""
     is_clean: bool = False
     reason: str = ""
+    follows: Follows = "judged"
+    pause: float = 0.0
+    jitter: float = 0.0
+    fault: Fault = ""
 
 
 class Stuck(Struct, frozen=True):
@@ -210,11 +266,15 @@ class Renewed(Struct, frozen=True):
     """The user wants a new process, whatever happened to the last one."""
 
 
+class Needed(Struct, frozen=True):
+    """The agent waits for a remote server, which need not wait for the end of its pause, unless it asked for one."""
+
+
 class Stop(Struct, frozen=True):
     """The server is no longer needed."""
 
 
-Event = Started | Awaited | Answered | Ready | Condemned | Ended | Stuck | Renewed | Stop
+Event = Started | Awaited | Fetching | Answered | Ready | Condemned | Ended | Stuck | Renewed | Needed | Stop
 
 Then = State | Literal["same", "judged", "renewed", ""]
 
@@ -222,11 +282,12 @@ BY_HAND = "was restarted by the user"  # for readers other than that user
 
 # The result of an event: a state; "same": it is noted; "judged", "renewed": see above; "": it came too late, or changes
 # nothing. A missing pair cannot happen.
-_LATE: dict[type[Event], Then] = {Answered: "", Ready: "", Condemned: ""}
+_LATE: dict[type[Event], Then] = {Answered: "", Fetching: "", Ready: "", Condemned: ""}
 NEXT: dict[State, dict[type[Event], Then]] = {
     "declared": {Started: "starting", Awaited: "same", Condemned: "", Renewed: "", Stop: "stopped"},
     "starting": {
         Awaited: "same",
+        Fetching: "same",
         Answered: "same",
         Ready: "ready",
         Condemned: "same",
@@ -236,6 +297,7 @@ NEXT: dict[State, dict[type[Event], Then]] = {
     },
     "ready": {
         Awaited: "same",
+        Fetching: "",
         Answered: "",
         Ready: "",
         Condemned: "same",
@@ -243,7 +305,15 @@ NEXT: dict[State, dict[type[Event], Then]] = {
         Renewed: "same",
         Stop: "stopping",
     },
-    "resting": {**_LATE, Awaited: "same", Started: "starting", Stuck: "failed", Renewed: "renewed", Stop: "stopped"},
+    "resting": {
+        **_LATE,
+        Awaited: "same",
+        Started: "starting",
+        Stuck: "failed",
+        Renewed: "renewed",
+        Needed: "same",
+        Stop: "stopped",
+    },
     "failed": {**_LATE, Awaited: "same", Stuck: "", Renewed: "renewed", Stop: "same"},
     "stopping": {**_LATE, Awaited: "", Ended: "stopped", Renewed: "", Stop: ""},
     "stopped": {**_LATE, Awaited: "same", Stuck: "", Renewed: "renewed", Stop: "same"},
@@ -265,7 +335,8 @@ def step(life: Life, event: Event, now: float) -> Life:
     if then == "same":
         return noted
     if then == "judged" and noted.wish != "pending":
-        return _judged(noted, is_clean=isinstance(event, Ended) and event.is_clean and not life.verdict, now=now)
+        assert isinstance(event, Ended)
+        return _judged(noted, event, now)
     if then in ("judged", "renewed"):
         return replace(noted, state="resting", since=now, pause=0.0, used=0)
     return replace(noted, state=then, since=now, pause=None)
@@ -276,8 +347,8 @@ def _noted(life: Life, event: Event, now: float) -> Life:
     match event:
         case Started():
             return _begun(life, now)
-        case Answered():
-            return _up(life, now)
+        case Answered() | Fetching():
+            return _seen(life, event, now)
         case Ready(took):
             return replace(_up(life, now), took=now - life.begun if took is None else took)
         case Condemned(why):
@@ -286,17 +357,26 @@ def _noted(life: Life, event: Event, now: float) -> Life:
             return _over(life, event, now)
         case Stuck(reason):
             return replace(life, reason=reason, wish="")
-        case Awaited() | Renewed() | Stop():
+        case Awaited() | Renewed() | Needed() | Stop():
             return _asked(life, event, now)
 
 
-def _asked(life: Life, event: Awaited | Renewed | Stop, now: float) -> Life:
+def _seen(life: Life, event: Answered | Fetching, now: float) -> Life:
+    """Record a sign of life of its process."""
+    if isinstance(event, Answered):
+        return _up(life, now)
+    return replace(life, is_fetching=event.is_so, fetched=now if event.is_so else life.fetched)
+
+
+def _asked(life: Life, event: Awaited | Renewed | Needed | Stop, now: float) -> Life:
     """Record what is wanted of the server, as opposed to what its process does."""
     match event:
         case Awaited(is_so):
             return replace(life, awaited=_awaited(life, now) if is_so else None)
         case Renewed():
             return _wished(life)
+        case Needed():
+            return _sooner(life, now)
         case Stop():
             return replace(life, is_wanted=False, wish="") if life.is_wanted else life
 
@@ -307,6 +387,7 @@ def _awaited(life: Life, now: float) -> float:
 
 def _begun(life: Life, now: float) -> Life:
     again = replace(life, begun=now, starts=life.starts + 1, wish="granted" if life.wish == "pending" else "")
+    again = replace(again, is_fetching=False, fetched=None)
     return replace(again, answered=None, verdict="", took=None, lived=None, exit="", reason="")
 
 
@@ -331,6 +412,12 @@ def _wished(life: Life) -> Life:
     return replace(life, wish="pending", lived=None, exit=BY_HAND, reason="")
 
 
+def _sooner(life: Life, now: float) -> Life:
+    """Cut the pause to the first one from now on, but not below what the server asked for."""
+    soon = max(life.floor, now - life.since + life.restart.backoff.initial)
+    return life if life.pause is None or life.pause <= soon else replace(life, pause=soon)
+
+
 def _held(life: Life, now: float) -> bool:
     if life.state == "ready":
         return now - life.since >= life.restart.min_uptime
@@ -339,20 +426,27 @@ def _held(life: Life, now: float) -> bool:
     return now - life.answered >= life.restart.min_uptime
 
 
-def _judged(life: Life, *, is_clean: bool, now: float) -> Life:
-    policy = life.restart.policy
+def _judged(life: Life, end: Ended, now: float) -> Life:
+    policy, is_clean = life.restart.policy, end.is_clean and not life.verdict
+    if end.follows == "never":
+        return replace(life, state="failed", since=now)
+    if end.follows == "again" and not life.verdict and _held(life, now):
+        return replace(life, state="resting", since=now, pause=end.pause)
     if policy == "never" or (policy == "on-failure" and is_clean):
         reason = life.reason or f"its restart policy is {policy}"
         return replace(life, state="stopped" if is_clean else "failed", since=now, reason=reason)
-    if life.used >= life.budget:
+    if life.budget is not None and life.used >= life.budget:
         return replace(life, state="failed", since=now, reason=life.reason or _used_up(life))
-    return replace(life, state="resting", since=now, pause=_pause(life), used=life.used + 1)
+    pause = max(_pause(life), end.pause) * (1 + end.jitter)
+    return replace(life, state="resting", since=now, pause=pause, floor=end.pause, used=life.used + 1)
 
 
 def _used_up(life: Life) -> str:
     if life.restart.max == 0:
         return "its profile allows no restart"
     if not life.is_proven:
+        if isinstance(life.restart, RemoteRestart):  # it may have answered, by a refusal
+            return f"it was tried {life.starts} times: try again later"
         return f"it was started {life.starts} times and never answered"
     return "its restart is used up" if life.used == 1 else f"{life.used} restarts are used up"
 

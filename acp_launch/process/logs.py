@@ -6,7 +6,6 @@ tells the launch, the profile and the server; launches beyond the newest `KEPT` 
 """
 
 import os
-import re
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from zlib import crc32
 
 from msgspec import Struct
 
+from acp_launch.regex import regex
 from acp_launch.secret.redact import Redactor, redactor
 
 # The names of log files:
@@ -26,7 +26,8 @@ from acp_launch.secret.redact import Redactor, redactor
 #     20261121T121300.123Z-4711+demo.log          an agent's
 #     20261121T121300.123Z-4711+demo+github.log   its server's; github#2 for a second process of it
 #
-# Before the first `+` is the launch: when it began (UTC, so that names sort by age) and its pid. Characters of the two
+# Before the first `+` is the launch: when it began (UTC, so that names sort by age), its pid, and in newer files a
+# checksum of its project: 20261121T121300.123Z-4711-1a2b3c4d. Characters of the two
 # names other than letters, digits and `_.-~#` are written as `%2B`, so that a file's name can be read back.
 
 
@@ -34,8 +35,8 @@ SUFFIX = ".log"
 OLDER = ".1"  # after the suffix of a file that was full
 LONGEST = 80  # characters of either name, as written; a file's name has room for 255 bytes
 _STAMP = r"[1-9][0-9]{3}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])T(?:[01][0-9]|2[0-3])[0-5][0-9][0-6][0-9]\.[0-9]{3}Z"
-_SHAPE = re.compile(rf"({_STAMP}-[0-9]{{1,10}})\+([^+]+)(?:\+([^+]+))?\.log")
-_EARLIER = re.compile(r"[0-9]{8}-[0-9]{6}-.*-[0-9]{1,10}\.log")  # files of version 0.1
+_SHAPE = regex(rf"({_STAMP}-[0-9]{{1,10}}(?:-[0-9a-f]{{8}})?)\+([^+]+)(?:\+([^+]+))?\.log")
+_EARLIER = regex(r"[0-9]{8}-[0-9]{6}-.*-[0-9]{1,10}\.log")  # files of version 0.1
 
 
 class LogName(Struct, frozen=True):
@@ -45,10 +46,23 @@ class LogName(Struct, frozen=True):
     profile: str
     server: str = ""
 
+    def is_of(self, project: Path) -> bool:
+        """Whether it may be a launch in `project`; the oldest files do not tell."""
+        return self.launch.count("-") < 2 or self.launch.endswith(_checksum(project))
+
+
+def launch_in(project: Path) -> str:
+    """Return the name of this process's launch, which is in `project`."""
+    return this_launch() + _checksum(project)
+
+
+def _checksum(project: Path) -> str:
+    return f"-{crc32(os.fsencode(project)):08x}"
+
 
 @cache
 def this_launch() -> str:
-    """Return the name of this process's launch."""
+    """Return the name of this process's launch without its project."""
     now = time.time()
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
     return f"{stamp}.{int(now * 1000) % 1000:03d}Z-{os.getpid()}"
@@ -173,6 +187,14 @@ class LogFile:
                 data = data[length:]
             else:
                 self._turn_over()
+
+    def begin(self) -> None:
+        """Create the file before there is anything to write, so that the launch is found.
+
+        A failure is left to the first write.
+        """
+        with suppress(OSError):
+            self._begin()
 
     def mark(self, text: str) -> None:
         """Write a line of ours between the child's output. It must hold no secret."""

@@ -33,7 +33,7 @@ def mark_of(pid: int) -> str | None:
     if not prepare.IS_LINUX:
         return None
     beginning = f"\0{VARIABLE}=".encode()
-    _, found, rest = (b"\0" + _environment(pid)).partition(beginning)
+    _, found, rest = (b"\0" + environment(pid)).partition(beginning)
     return rest.partition(b"\0")[0].decode(errors="replace") if found else None
 
 
@@ -42,7 +42,7 @@ def is_ours(pid: int) -> bool:
     return (mark_of(pid) or "").startswith(f"{launch_id()}.")
 
 
-def _environment(pid: int) -> bytes:
+def environment(pid: int) -> bytes:
     """Return the environment, NUL-separated; empty if it cannot be read."""
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123 - called for every process

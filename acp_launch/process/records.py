@@ -6,17 +6,18 @@ end is ignored. Fields are separated by tabs:
 
     launch ID PID STARTED BOOT NAMESPACE VERB PROFILE
     guard PID STARTED                   the upper one, the lower one
+    cwd PATH                            the directory it works in
     cgroup PATH                         where the launch may have its own
     child PID STARTED RESTARTS NAME
     seen PID STARTED                    a descendant of a child
     ended PID STARTED TIME              of a child and all its tree; Unix seconds
+    remote TIME RESTARTS STATE NAME     a remote server's connection from then on; Unix seconds
 
 It holds no argument and no variable of any process, hence no secret. The launch removes its file at its end, or the
 guard does; a file whose launcher is dead is for `leftovers`.
 """
 
 import os
-import re
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -28,14 +29,17 @@ from acp_launch.private import make_private
 from acp_launch.process import marker, prepare
 from acp_launch.process.spawn import Spawned
 from acp_launch.process.table import Process, boot_id, pid_namespace
+from acp_launch.regex import regex
 
 FOLDER = "launches"  # in the state directory
-ROOM = 1024 * 1024  # bytes of `seen` lines: an agent that runs commands all day long must not fill the disk
+# Bytes of `seen` and `remote` lines: an agent that runs commands all day long, or a server that is down, must not fill
+# the disk.
+ROOM = 1024 * 1024
 LONGEST = 4 * 1024 * 1024  # bytes of a record that are read
 MOST = 2**31 - 1  # of a pid
-_NAME = re.compile(r"[0-9a-f]{16}")  # as in marker.launch_id
-_NUMBER = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
-_ESCAPE = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U000[0-9a-f]{5}|U0010[0-9a-f]{4}|[tnr\\])")
+_NAME = regex(r"[0-9a-f]{16}")  # as in marker.launch_id
+_NUMBER = regex(r"[0-9]{1,20}(\.[0-9]{1,20})?")
+_ESCAPE = regex(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U000[0-9a-f]{5}|U0010[0-9a-f]{4}|[tnr\\])")
 
 
 class LaunchRecord:
@@ -61,6 +65,9 @@ class LaunchRecord:
         ours = launcher()
         self._add("launch", marker.launch_id(), ours.pid, ours.started, boot_id(), pid_namespace(), verb, profile)
 
+    def works_in(self, directory: Path) -> None:
+        self._add("cwd", directory)
+
     def guard(self, process: Process) -> None:
         self._add("guard", process.pid, process.started)
 
@@ -76,6 +83,10 @@ class LaunchRecord:
     def seen(self, process: Process) -> None:
         if self._room > 0:
             self._room -= self._add("seen", process.pid, process.started)
+
+    def connected(self, name: str, state: str, restarts: int) -> None:
+        if self._room > 0:
+            self._room -= self._add("remote", f"{time.time():.3f}", restarts, state, name)
 
     def remove(self) -> None:
         """Remove the record, because the launch is over and nothing is left of it."""
@@ -131,6 +142,15 @@ class Known(Struct, frozen=True):
         return self.pid, self.started
 
 
+class Connection(Struct, frozen=True):
+    """The latest state of the connection to a remote server; `since` is in Unix seconds."""
+
+    name: str
+    state: str
+    restarts: int
+    since: float
+
+
 class Launch(Struct, frozen=True, kw_only=True):
     """The content of a record. `children` have a name and have not ended; `guards` are the upper and the lower one.
 
@@ -148,7 +168,9 @@ class Launch(Struct, frozen=True, kw_only=True):
     children: tuple[Known, ...]
     seen: tuple[Known, ...]
     ended: tuple[Known, ...] = ()
+    connections: tuple[Connection, ...] = ()
     cgroup: str = ""
+    cwd: str = ""
 
 
 def files(state: Path) -> list[Path]:
@@ -190,8 +212,10 @@ def read(path: Path) -> Launch | None:
         guards=tuple(_knowns(lines, "guard")),
         children=tuple(known for known in begun if known.identity not in over),
         seen=tuple(_knowns(lines, "seen")),
-        cgroup=next((line[1] for line in lines if line[0] == "cgroup" and len(line) == 2), ""),
+        cgroup=_text(lines, "cgroup"),
+        cwd=_text(lines, "cwd"),
         ended=tuple(known for known in latest.values() if known.identity in over),
+        connections=tuple({each.name: each for each in _connections(lines)}.values()),
     )
 
 
@@ -216,12 +240,23 @@ def _content(path: Path) -> bytes | None:
         os.close(descriptor)
 
 
+def _text(lines: list[list[str]], kind: str) -> str:
+    return next((line[1] for line in lines if line[0] == kind and len(line) == 2), "")
+
+
 def _knowns(lines: list[list[str]], kind: str) -> Iterator[Known]:
     for line in lines:
         match line:
             case [first, pid, started, *rest] if first == kind and _are_numbers(pid, started):
                 named = len(rest) == 2 and _is_pid(rest[0])
                 yield Known(int(pid), float(started), rest[1], int(rest[0])) if named else _known(pid, started)
+
+
+def _connections(lines: list[list[str]]) -> Iterator[Connection]:
+    for line in lines:
+        match line:
+            case ["remote", since, restarts, state, name] if _NUMBER.fullmatch(since) and _is_pid(restarts):
+                yield Connection(name, state, int(restarts), float(since))
 
 
 def _known(pid: str, started: str) -> Known:

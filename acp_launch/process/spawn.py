@@ -189,6 +189,9 @@ class SpawnObserver(Protocol):
     def ended(self, spawned: Spawned) -> None:
         """Note that its whole tree has ended."""
 
+    def connected(self, name: str, state: str, restarts: int) -> None:
+        """Note the state of the connection to a remote server, which has no process."""
+
 
 observers: list[SpawnObserver] = []
 

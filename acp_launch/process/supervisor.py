@@ -1,5 +1,7 @@
 """
-One supervised server with real processes: starts a process, notices its end, ends its tree, waits, starts the next.
+One supervised server at work: starts a process, notices its end, ends its tree, waits, starts the next.
+
+The process of a remote server is a connection (program.py).
 
 The calls to others, all made in the event loop:
 
@@ -20,26 +22,26 @@ renewed. `lifecycle` decides, this module acts.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Protocol
-
-from msgspec import Struct
 
 from acp_launch.errors import AgentError
 from acp_launch.process import lifecycle
-from acp_launch.process.child import GRACE, Child, attach, first_of, stop
-from acp_launch.process.lifecycle import OVERDUE, Change, Life, State
-from acp_launch.process.spawn import Spawned, spawn
+from acp_launch.process.child import GRACE, first_of
+from acp_launch.process.lifecycle import DOWNLOAD, OVERDUE, Change, Life, State
+from acp_launch.process.program import Program, Running
+from acp_launch.process.runner import AT_HAND, LOOK_EVERY, is_fetching
+from acp_launch.process.spawn import observers
 from acp_launch.process.table import Process
-from acp_launch.process.tree import Exit, Outcome
-from acp_launch.profile.model import Restart
+from acp_launch.process.tree import Outcome
+from acp_launch.profile.model import RemoteRestart, Restart
 
 
 class Watcher(Protocol):
     """The user of the processes, one after another. It must neither block nor raise."""
 
-    def started(self, child: Child) -> None:
+    def started(self, child: Running) -> None:
         """Use a new process. Its pipes may be used until `lost`."""
 
     def ending(self) -> None:
@@ -52,25 +54,6 @@ class Watcher(Protocol):
         The rest of its output can be read from its pipe, now and not later. It is called once more, and resting, for a
         server that had no process and will get one.
         """
-
-
-class Program(Struct, frozen=True):
-    """What a supervised server is started from, with its secrets revealed. Its repr shows only the name.
-
-    `argv` begins with an absolute path; `env` is the whole environment. `name` is the server's name in the profile, or
-    `github#2` for a second process of it.
-    """
-
-    name: str
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    cwd: Path
-
-    def __repr__(self) -> str:
-        return f"Program({self.name!r})"
-
-    def __rich_repr__(self) -> list[tuple[str, str]]:  # msgspec's own shows every field
-        return [("name", self.name)]
 
 
 # Clocks: the event loop's, or a test's own.
@@ -116,7 +99,7 @@ LOOP_CLOCK = LoopClock()
 
 
 class Supervisor:
-    """Supervises one server. `start` is `timeouts.start`, `grace` the ladder's, both in seconds.
+    """Supervises one server. `start` and `download` are the `timeouts`, `grace` the ladder's, all in seconds.
 
     `log` gets every process's stderr, redacted.
     """
@@ -125,7 +108,7 @@ class Supervisor:
         self,
         program: Program,
         *,
-        restart: Restart,
+        restart: Restart | RemoteRestart,
         start: float,
         required: bool,
         watcher: Watcher,
@@ -133,16 +116,20 @@ class Supervisor:
         log: Callable[[bytes], None] | None = None,
         grace: float = GRACE,
         clock: Clock = LOOP_CLOCK,
+        download: float = DOWNLOAD,
     ) -> None:
-        self.child: Child | None = None  # the current process
+        self.child: Running | None = None  # the current process
         self._program, self._required, self.grace = program, required, grace
         self._watcher, self._emit, self._log = watcher, emit, log
         self._clock = clock
         self._overdue = Alarm(clock, self._is_overdue)
-        self._life = Life(restart=restart, start=start)
-        self._attached: Child | None = None  # `child`, also while the rest of its tree is ended
+        self._looking = Alarm(clock, self._look)
+        self._may_fetch = program.may_fetch
+        self._life = Life(restart=restart, start=start, download=download)
+        self._attached: Running | None = None  # `child`, also while the rest of its tree is ended
         self._called = asyncio.Event()  # set: `run` must look at the state again
         self._settled = asyncio.Event()  # up, or final
+        self._resting = Alarm(clock, self._called.set)
         self._is_running = False
         self._has_let_go = False  # the watcher was told to stop using `child`
         self._over = asyncio.Event()  # `run` has returned
@@ -168,13 +155,21 @@ class Supervisor:
     @property
     def patience(self) -> float:
         """Return the seconds left of `start`, counted from the process's start or from when it was first awaited."""
+        self._see()
         life = self._life
-        return max(0.0, max(life.begun, life.awaited or life.begun) + life.start - self._clock.time())
+        until = life.begun + life.download if life.is_fetching else life.expected
+        return max(0.0, until - self._clock.time())
 
     @property
     def has_answered(self) -> bool:
         """Whether some process of it has answered, perhaps not the latest."""
         return self._life.is_proven
+
+    @property
+    def is_fetching(self) -> bool:
+        """Whether its package runner is downloading at this moment."""
+        self._see()
+        return self._life.is_fetching
 
     async def run(self) -> None:
         """Supervise the server until it is stopped. A FAILED server waits for that, or to be renewed.
@@ -188,6 +183,7 @@ class Supervisor:
                 await self._rest()
         finally:
             self._abandon()
+            self._looking.set(None)
             self._is_running = False
             self._over.set()
 
@@ -225,6 +221,11 @@ class Supervisor:
         elif self.child is not None:
             self._let_go(self.child)  # now: from here on, messages are for the next process
 
+    def need(self) -> None:
+        """Start the next process sooner, because a request waits for it. Only for remote servers."""
+        if self._life.state == "resting" and self._step(lifecycle.Needed()):
+            self._set_rest()
+
     # What the watcher learned from the process.
 
     def answered(self) -> None:
@@ -253,12 +254,13 @@ class Supervisor:
     async def _live(self) -> None:
         self._called.clear()
         self._step(lifecycle.Started())
-        try:
-            spawned = self._spawn()
-        except AgentError as error:
-            self._lose(lifecycle.Ended(reason="; ".join(filter(None, (error.message, error.fix)))))
-            return
-        async with attach(spawned, log=self._log) as child:
+        async with AsyncExitStack() as stack:
+            try:
+                begun = self._program.begin(restarts=self.restarts, log=self._log)
+                child = await stack.enter_async_context(begun)
+            except AgentError as error:
+                self._lose(lifecycle.Ended(reason="; ".join(filter(None, (error.message, error.fix)))))
+                return
             self.child = self._attached = child
             try:
                 await self._attend(child)
@@ -268,28 +270,25 @@ class Supervisor:
             finally:
                 self._attached = None
 
-    def _spawn(self) -> Spawned:
-        program = self._program
-        return spawn(program.argv, env=program.env, cwd=program.cwd, name=program.name, restarts=self.restarts)
-
-    async def _attend(self, child: Child) -> None:
+    async def _attend(self, child: Running) -> None:
         self._tell()
+        self._looking.set(self._clock.time() + AT_HAND if self._may_fetch else None)
         self._has_let_go = False
         self._watcher.started(child)
         await first_of(child.wait(), self._called.wait())
         if not self._is_polite():
             child.hurry.set()
-        if child.exit is None:
+        if child.end is None:
             self._let_go(child)
-            await first_of(child.wait(), stop(child, grace=self.grace))
-        self._lose(_ended(child.exit))
-        self._outcome = await stop(child, grace=self.grace)
+            await first_of(child.wait(), child.stop(grace=self.grace))
+        self._lose(child.end or lifecycle.Ended("could not be killed"))
+        self._outcome = await child.stop(grace=self.grace)
         if self._outcome.survivors and self._step(lifecycle.Stuck(_survived(self._outcome.survivors))):
             self._tell_lost()
 
-    def _let_go(self, child: Child) -> None:
+    def _let_go(self, child: Running) -> None:
         """Tell the watcher, once, that a living process's pipes are about to be closed."""
-        if child.exit is None and not self._has_let_go:
+        if child.end is None and not self._has_let_go:
             self._has_let_go = True
             self._watcher.ending()
 
@@ -302,12 +301,14 @@ class Supervisor:
         if self._life.is_over:
             return
         self._called.clear()
-        alarm = Alarm(self._clock, self._called.set)
-        alarm.set(None if self._life.pause is None else self._life.since + self._life.pause)
+        self._set_rest()
         try:
             await self._called.wait()
         finally:
-            alarm.set(None)
+            self._resting.set(None)
+
+    def _set_rest(self) -> None:
+        self._resting.set(None if self._life.pause is None else self._life.since + self._life.pause)
 
     async def _until_over(self, hurry: asyncio.Event | None) -> None:
         if hurry is not None:
@@ -331,7 +332,27 @@ class Supervisor:
         return True
 
     def _is_overdue(self) -> None:
-        self.condemn(f"{OVERDUE} {self._life.start:g} s")
+        was_fetching = self._life.is_fetching
+        self._see()
+        if self._life.is_fetching and was_fetching:
+            self.condemn(f"was still downloading after {self._life.download:g} s")
+        elif self._life.is_fetching == was_fetching:
+            self.condemn(f"{OVERDUE} {self._life.start:g} s")
+
+    def _look(self) -> None:
+        """Look at its package runner, and again until the server has answered."""
+        self._see()
+        if self._life.state == "starting":
+            self._looking.set(self._clock.time() + LOOK_EVERY)
+
+    def _see(self) -> None:
+        """Note whether its package runner is downloading, and tell of a change."""
+        life = self._life
+        if not self._may_fetch or life.state != "starting" or life.answered is not None or self.pid is None:
+            return
+        self._step(lifecycle.Fetching(is_fetching(self.pid)))
+        if self._life.is_fetching != life.is_fetching:
+            self._tell()
 
     def _lose(self, end: lifecycle.Ended) -> None:
         """Note that the process has ended, or could not be started."""
@@ -349,19 +370,22 @@ class Supervisor:
             self._tell_lost()
 
     def _tell(self) -> None:
-        self._emit(self._life.told(self._program.name, required=self._required, pid=self.pid))
+        change = self._life.told(self._program.name, required=self._required, pid=self.pid)
+        self._emit(change)
+        _record(change)
 
     def _tell_lost(self, detail: tuple[str, ...] = ()) -> None:
         self.child = None
         change = self._life.told(self._program.name, required=self._required, detail=detail)
         self._emit(change)
+        _record(change)
         self._watcher.lost(change)
 
 
-def _ended(exit: Exit | None) -> lifecycle.Ended:
-    if exit is None:
-        return lifecycle.Ended("could not be killed")
-    return lifecycle.Ended(str(exit), is_clean=exit.status == 0)
+def _record(change: Change) -> None:
+    if change.is_remote:
+        for observer in observers:
+            observer.connected(change.server, change.state, change.restarts)
 
 
 def _survived(survivors: tuple[Process, ...]) -> str:

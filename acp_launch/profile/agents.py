@@ -23,6 +23,7 @@ class KnownAgent(Struct, frozen=True, kw_only=True):
     `install` is a command, or where to get it. `login` says how the user logs in once; `variable` holds a key instead.
     `timeouts` are written as in a profile; `notes` are sentences that every user of the agent should read. `takes` are
     the kinds of MCP servers that it accepts, if known. `replay` says when it sends the history of a session.
+    `is_built_in`: a built-in profile of its name starts it.
     """
 
     name: str
@@ -36,6 +37,7 @@ class KnownAgent(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
     replay: Replay = ""
+    is_built_in: bool = False
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -48,6 +50,7 @@ class KnownAgent(Struct, frozen=True, kw_only=True):
 _AGENTS = (
     KnownAgent(
         name="claude",
+        is_built_in=True,
         title="Claude Code",
         command="claude-agent-acp",
         install="npm install -g @agentclientprotocol/claude-agent-acp",
@@ -58,6 +61,7 @@ _AGENTS = (
     ),
     KnownAgent(
         name="codex",
+        is_built_in=True,
         title="Codex",
         command="codex-acp",
         install="npm install -g @agentclientprotocol/codex-acp",
@@ -70,6 +74,7 @@ _AGENTS = (
     ),
     KnownAgent(
         name="gemini",
+        is_built_in=True,
         title="Gemini CLI",
         command="gemini",
         args=("--acp",),
@@ -86,6 +91,7 @@ _AGENTS = (
     ),
     KnownAgent(
         name="opencode",
+        is_built_in=True,
         title="opencode",
         command="opencode",
         args=("acp",),
@@ -116,7 +122,7 @@ _AGENTS = (
         login="log in once with `copilot login`,",
         variable="COPILOT_GITHUB_TOKEN",
         timeouts=(("initialize", "60s"),),
-        notes=("It accepts MCP servers over HTTP only, and silently drops others.",),
+        notes=("It takes MCP servers over HTTP only, and gets bridged ones that way (agent.mcp).",),
         takes=("http", "sse"),
         replay="before",
     ),
@@ -168,6 +174,7 @@ _AGENTS = (
     ),
     KnownAgent(
         name="demo",
+        is_built_in=True,
         title="A scripted agent: no account, no network",
         command=PYTHON,
         args=("-I", "-m", "acp_launch.demo.agent"),
@@ -176,6 +183,26 @@ _AGENTS = (
 )
 AGENTS = {agent.name: agent for agent in _AGENTS}
 RUNNERS = ("npx", "bunx", "pnpx")
+INSTALLERS = ("npm", "uv")  # programs that install, as opposed to an address that says how
+SERVERS = {  # published MCP servers that profiles name by their programs
+    **{
+        f"mcp-server-{name}": f"npm install -g @modelcontextprotocol/server-{name}"
+        for name in ("everything", "filesystem", "github", "memory", "sequential-thinking")
+    },
+    **{f"mcp-server-{name}": f"uv tool install mcp-server-{name}" for name in ("fetch", "git", "time")},
+}
+
+
+def installer(command: str) -> tuple[str, ...]:
+    """Return the command line that installs a program; empty if it is not known, or for a path."""
+    words = how_to_install(command).split() if _program(command) == command else []
+    return tuple(words) if words[:1] and words[0] in INSTALLERS else ()
+
+
+def how_to_install(command: str) -> str:
+    """Say how to install a program: a command line, or a sentence; empty if unknown."""
+    agent = known(command)
+    return agent.install if agent else SERVERS.get(_program(command), "")
 
 
 def known(command: str) -> KnownAgent | None:

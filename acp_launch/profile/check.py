@@ -18,6 +18,7 @@ from acp_launch.document.faults import (
     Fault,
     choose,
     described,
+    in_list,
     misplaced,
     placed,
     unknown_key,
@@ -26,6 +27,7 @@ from acp_launch.document.nodes import Plain, found
 from acp_launch.document.shape import Shape, build
 from acp_launch.document.yaml import Document
 from acp_launch.problem import KeyPath, Problem, errors, likeliest
+from acp_launch.profile.agents import AGENTS
 from acp_launch.profile.model import (
     Agent,
     Backoff,
@@ -35,6 +37,9 @@ from acp_launch.profile.model import (
     McpServer,
     Permissions,
     Profile,
+    RemoteBackoff,
+    RemoteRestart,
+    RemoteTimeouts,
     Restart,
     Rule,
     ServerTimeouts,
@@ -60,15 +65,15 @@ _USERS: Mapping[str, str] = {
     **dict.fromkeys(("secret", "store", "stores"), f'move it to "secrets" in {_MOVE}'),
     "trust": "remove it",
 }
-_REMOTE_LATER = frozenset({"restart", "timeouts", "tools", "roots", "bridge", "env"})
-LATER: Mapping[type, frozenset[str]] = {
-    Agent: frozenset({"mcp"}),
-    HttpServer: _REMOTE_LATER,
-    SseServer: _REMOTE_LATER,
-}
 _PROGRAM = dict.fromkeys(("command", "args", "cwd", "inherit_env"), "command")
-_ADDRESS = {"url": "url", "headers": "url"}
+_ADDRESS = dict.fromkeys(("url", "headers", "insecure"), "url")
 _OTHER_KIND: Mapping[type, Mapping[str, str]] = {StdioServer: _ADDRESS, HttpServer: _PROGRAM, SseServer: _PROGRAM}
+_REMOTE: Mapping[tuple[str, ...], type[Shape]] = {
+    ("restart",): RemoteRestart,
+    ("restart", "backoff"): RemoteBackoff,
+    ("timeouts",): RemoteTimeouts,
+    ("tools",): Tools,
+}
 _SHAPES: Mapping[type[Shape], Mapping[tuple[str, ...], type[Shape]]] = {
     Profile: {
         ("agent",): Agent,
@@ -86,6 +91,8 @@ _SHAPES: Mapping[type[Shape], Mapping[tuple[str, ...], type[Shape]]] = {
         ("timeouts",): ServerTimeouts,
         ("tools",): Tools,
     },
+    HttpServer: _REMOTE,
+    SseServer: _REMOTE,
 }
 _OTHER_KEYS = {  # names in other tools and formats
     **dict.fromkeys(("cmd", "executable", "program"), "command"),
@@ -101,6 +108,7 @@ _OTHER_KEYS = {  # names in other tools and formats
     **dict.fromkeys(("filesystem", "file_system"), "fs"),
     **dict.fromkeys(("inherit", "inherits", "parent", "parents", "include", "includes", "base"), "extends"),
 }
+_SUPERVISED = (StdioServer, HttpServer, SseServer)
 _POLICIES = ("always", "on-failure", "never")
 _OTHER_POLICIES = {  # names in other supervisors
     **dict.fromkeys(("no", "off", "none", "false"), "never"),
@@ -116,13 +124,26 @@ def describe(error: "ErrorDetails", shape: type[Shape], path: KeyPath) -> Fault:
         return _inherit_env(error, (*path, *united))
     if error["type"] in UNKNOWN_KEY:
         return _unknown_key((*path, *inner), _shape(shape, inner[:-1]))
-    if shape is StdioServer and inner in (("restart",), ("restart", "policy")):
+    if shape is Profile and inner == ("agent",) and isinstance(error["input"], str) and error["input"].strip():
+        return _named_agent(error["input"], (*path, *inner))
+    if shape in _SUPERVISED and inner in (("restart",), ("restart", "policy")):
         return _restart(error, (*path, *inner))
     if inner[:2] == ("session", "config") and error["type"] == "bad_scalar":
         return replace(described(error, path), fix=misplaced(path, "text", error["input"]).fix)
     if inner[:2] == ("permissions", "rules") and error["type"] == "tuple_type" and len(inner) > 3:
         return _globs((*path, *inner), error["input"])
     return described(error, path)
+
+
+def _named_agent(text: str, path: KeyPath) -> Fault:
+    """Describe an agent given by its name, or by its command line."""
+    known = AGENTS.get(text.strip())
+    if known is not None and known.is_built_in:
+        return Fault(path, f"expected a mapping, found {found(text)}", f"use extends: {known.name} instead of agent")
+    command, *args = (known.command, *known.args) if known else text.split()
+    words = f"{in_list(command)}, args: [{', '.join(map(in_list, args))}]" if args else in_list(command)
+    fix = "write agent: {command: ..., args: [...]}" if {'"', "'"} & set(text) else f"write agent: {{command: {words}}}"
+    return Fault(path, f"expected a mapping, found {found(text)}", fix)
 
 
 def _globs(path: KeyPath, value: Plain) -> Fault:
@@ -171,8 +192,6 @@ def _inherit_env(error: "ErrorDetails", path: KeyPath) -> Fault:
 
 def _unknown_key(path: KeyPath, shape: type[Shape]) -> Fault:
     key = str(path[-1])
-    if key in LATER.get(shape, ()):
-        return Fault(path, f'"{key}" is not supported by this version yet', "remove it", at_key=True)
     if shape is Profile and key in _USERS:
         return Fault(path, f'"{key}" belongs to your own settings; a profile cannot set it', _USERS[key], at_key=True)
     if (other := _OTHER_KIND.get(shape)) and key in other:

@@ -170,6 +170,17 @@ def _named(directory: Path, name: str) -> Path | None:
     return next((file for file in files if _holds(file.is_file)), None)
 
 
+def parents(*, start: Path, settings: Settings) -> list[Found]:
+    """List the files near `start` that are only parents of other profiles."""
+    user = users(settings)
+    return [
+        Found(file.stem, file, project, origin, user=user)
+        for directory, origin, project in _places(start, user)
+        for file in _profiles(directory)
+        if file.stem.startswith(PARENT)
+    ]
+
+
 def discover(*, start: Path, settings: Settings) -> list[Found]:
     """List every profile that can be named from `start`, the nearest first, including shadowed ones."""
     everything: list[Found] = []

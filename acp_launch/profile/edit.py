@@ -3,7 +3,7 @@ Edits of a profile's text: one value is set or removed, and all other bytes stay
 
 `put` and `remove` keep comments, order, quotes and line ends. They refuse an edit that would touch anything else: the
 new text always means the old one with exactly that change. `revised` and `judged` say which new problems an edit would
-cause; nothing is written here. `parse_key` reads a path that the user typed.
+cause; nothing is written here. `parse_key` reads a path that the user typed, `meant` a value.
 """
 
 import re
@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct, structs
 
-from acp_launch.document.nodes import Plain
+from acp_launch.document.nodes import Plain, scalar
 from acp_launch.document.yaml import parse
-from acp_launch.errors import ProfileError
+from acp_launch.errors import ProfileError, UsageError
 from acp_launch.problem import KeyPath, Problem, errors
 from acp_launch.profile.discover import PARENT, Found
 from acp_launch.profile.layers import Layer, LayerSet, ParsedLayer
 from acp_launch.profile.load import read, shown
 from acp_launch.profile.yamledit import CannotEdit, YamlText, by_hand
+from acp_launch.regex import regex
 
 __all__ = ["CannotEdit", "put", "remove"]
 
@@ -205,9 +206,24 @@ def _unplaced(found: Found, problem: Problem) -> Problem:
 # Keys as the user types them: `mcp_servers."my.server".args[0]`. `problem.dotted` writes them.
 LONGEST = 1_000  # characters
 DEEPEST = 16  # steps; a profile has 5
-_STEP = re.compile(
+_STEP = regex(
     r"""(?:^|\.)(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<name>[^."'\[\]\s][^."\[\]]*))|\[(?P<index>[0-9]{1,6})\]"""
 )
+
+
+def meant(value: str) -> Plain:
+    """Read a value from the command line: YAML if it begins with a bracket, brace or quote, else one scalar.
+
+    Raises:
+        UsageError: the value is not valid YAML.
+    """
+    if not value or value[0] not in "[{\"'":
+        return scalar(value) if value else ""
+    document, problems = parse(f"value: {value}", "")
+    if document is None or problems or document.root.keys() != {"value"}:
+        what = f": {problems[0].message}" if problems else ""
+        raise UsageError(f"cannot read VALUE{what}", fix="""quote text that begins like this: '"[a"'""")
+    return document.root["value"]
 
 
 class NoKey(ValueError):  # noqa: N818 - it reads as what it is

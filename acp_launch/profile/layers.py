@@ -16,6 +16,7 @@ from acp_launch.document.faults import Fault
 from acp_launch.document.nodes import Node, Place, Plain, found, number_text, shorten
 from acp_launch.problem import KeyPath, Problem, dotted, likeliest
 from acp_launch.profile.discover import Origin
+from acp_launch.regex import regex
 
 if TYPE_CHECKING:
     from acp_launch.document.yaml import Document
@@ -83,8 +84,8 @@ def ordered(problems: Iterable[Problem], layers: Iterable[Layer]) -> tuple[Probl
 KEY = "extends"
 MAX_ENTRIES = 63
 ENTRY = r"^(?:\.\.?/[^\\$]+|[^./\\$~][^/\\$]*)$"  # as far as a pattern can tell
-_PATH = re.compile(r"\.\.?(?:/|$)")  # no name begins with a dot
-_ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\")
+_PATH = regex(r"\.\.?(?:/|$)")  # no name begins with a dot
+_ABSOLUTE = regex(r"/|[A-Za-z]:[\\/]|\\\\")
 _ELSEWHERE = "copy the file beside this one and write ./NAME.yaml, or put it among your own profiles and write its name"
 
 
@@ -158,6 +159,7 @@ NULLABLE = frozenset(
         ("session", "mode"),
         ("mcp_servers", "*", "cwd"),
         ("mcp_servers", "*", "timeouts", "call"),
+        ("mcp_servers", "*", "restart", "max"),  # of a remote server
     }
 )
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from acp_launch.document.faults import Fault
 from acp_launch.document.nodes import Plain
 from acp_launch.problem import KeyPath, Severity
+from acp_launch.regex import regex
 from acp_launch.secret.detect import GONE, REFERENCE, Sighting, issued, masked, noun, sightings
 from acp_launch.secret.reference import misspelt
 from acp_launch.secret.value import MASK
@@ -45,10 +46,10 @@ def numbered(name: str) -> Iterator[str]:
 
 EXAMINED = ("command", "args", "env", "url", "headers")
 LONGEST_TEXT = 100  # characters; a longer one is not repeated in a fix
-_SECRET = re.compile(r"\$\{secret:([^}]*)\}")
-_OPTION = re.compile(r"--?[A-Za-z][\w-]*")
-_NUMBER = re.compile(r"(?<![\w.+])-?\d[\w.+-]*")
-_LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")  # YAML's
+_SECRET = regex(r"\$\{secret:([^}]*)\}")
+_OPTION = regex(r"--?[A-Za-z][\w-]*")
+_NUMBER = regex(r"(?<![\w.+])-?\d[\w.+-]*")
+_LINE_BREAK = regex("\r\n|[\n\r\x85\u2028\u2029]")  # YAML's
 
 Spot = tuple[int, int]  # line and column, from 1
 

@@ -13,14 +13,19 @@ from msgspec import field
 
 from acp_launch.document.scalars import Duration
 from acp_launch.document.shape import Shape
-from acp_launch.profile.values import COUNT, FACTOR, FILES, LISTED, SETTING, TRUTH, Template
+from acp_launch.profile.values import COUNT, FACTOR, FILES, LIMIT, LISTED, SETTING, TRUTH, VARIABLE_HEADER, Template
 
 Roots = Literal["agent", "session"]
+McpTransport = Literal["auto", "stdio", "http"]
 Approval = Literal["ask", "allow", "deny"]
 Globs = Annotated[tuple[str, ...], LISTED]
 Patterns = Annotated[tuple[Template, ...], LISTED]  # globs in which references are allowed
 RestartPolicy = Literal["always", "on-failure", "never"]
+ProtocolPin = Literal[
+    "auto", "legacy", "modern", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"
+]  # a version pins its era, and the handshake's version where the era has one
 _INITIALIZE, _SESSION, _SILENCE = Duration(120), Duration(60), Duration(1800)  # seconds
+_DOWNLOAD, _LONGEST_REMOTE_PAUSE = Duration(600), Duration(30)  # seconds
 _FIRST_PAUSE, _LONGEST_PAUSE, _MIN_UPTIME, _START = Duration(0.2), Duration(10), Duration(10), Duration(30)  # seconds
 
 
@@ -44,6 +49,9 @@ class Agent(Shape, frozen=True, kw_only=True):
     """What the agent inherits from the shell: `all`, `minimal`, or a list of names and `PREFIX_*` patterns."""
     timeouts: Timeouts = field(default_factory=Timeouts)
     """How long to wait for the agent."""
+    mcp: McpTransport = "auto"
+    """How the agent reaches bridged MCP servers: `stdio`, `http` (at addresses on 127.0.0.1), or `auto`: http if the
+    agent is known to take no others, else stdio."""
 
 
 class Workspace(Shape, frozen=True, kw_only=True):
@@ -125,7 +133,10 @@ class Restart(Shape, frozen=True, kw_only=True):
 
 class ServerTimeouts(Shape, frozen=True, kw_only=True):
     start: Duration = _START
-    """Longest wait for the server's answer to `initialize`; the first `npx` or `uvx` run downloads packages."""
+    """Longest wait for the server's answer to `initialize`, without the time in which `npx`, `uvx` or another package
+    runner downloads it."""
+    download: Duration = _DOWNLOAD
+    """Longest wait for a package runner to download the server."""
     call: Duration | None = None
     """Longest silence during a call. Default: no limit."""
 
@@ -162,30 +173,82 @@ class StdioServer(Shape, frozen=True, kw_only=True):
     roots: Roots = "agent"
     """What answers the server's `roots/list`: `agent` (if it declares no roots and the server asks anyway, acp-launch
     answers), or `session` (the server is told that it may ask for the session's directories)."""
+    protocol: ProtocolPin = "auto"
+    """The MCP version the server is spoken to in: `auto` finds out, `legacy` is the newest before 2026-07-28, `modern`
+    is 2026-07-28; or a version."""
     bridge: Annotated[bool, TRUTH] = True
     """`false` passes the server and its secrets to the agent, which starts it; acp-launch does not supervise it."""
 
 
-class HttpServer(Shape, frozen=True, kw_only=True):
+class RemoteBackoff(Shape, frozen=True, kw_only=True):
+    initial: Duration = _FIRST_PAUSE
+    """The pause before the first restart."""
+    max: Duration = _LONGEST_REMOTE_PAUSE
+    """The longest pause, unless the server asks for a longer one; not below `initial`."""
+    factor: Annotated[float, FACTOR] = 2
+    """How much longer each pause is than the one before it."""
+
+
+class RemoteRestart(Shape, frozen=True, kw_only=True):
+    policy: RestartPolicy = "on-failure"
+    """When a connection that was lost is made again: `always`, `on-failure`, or `never`."""
+    max: Annotated[int | None, LIMIT] = None
+    """How many attempts in a row are made before the server is given up. Default: no limit once it has answered."""
+    backoff: RemoteBackoff = field(default_factory=RemoteBackoff)
+    """The pauses between attempts."""
+    min_uptime: Duration = _MIN_UPTIME
+    """How long a connection must last before attempts are counted, and pauses begin, from zero again."""
+
+
+class RemoteTimeouts(Shape, frozen=True, kw_only=True):
+    start: Duration = _START
+    """Longest wait for the server's answer to `initialize`."""
+    call: Duration | None = None
+    """Longest silence during a call. Default: no limit."""
+
+
+class RemoteServer(Shape, frozen=True, kw_only=True):
+    type: Literal["http", "sse"]
+    """`http` is MCP's streamable HTTP transport, `sse` its older HTTP+SSE transport."""
+    url: Template
+    """The server's address, `https://` or `http://`."""
+    headers: Mapping[str, Template] = field(default_factory=dict)
+    """HTTP headers sent with every request."""
+    env: Mapping[str, Template] = field(default_factory=dict)
+    """Variables for the server: each is sent with every request, as the header `X-Env-NAME`."""
+    insecure: Annotated[bool, TRUTH] = False
+    """Whether secrets and variables may be sent unencrypted, to an `http://` address that is not this machine's."""
+    required: Annotated[bool, TRUTH] = True
+    """Whether a session needs it; `false` opens the session without it, with a notice."""
+    restart: RemoteRestart = field(default_factory=RemoteRestart)
+    """Whether and when a lost connection is made again."""
+    timeouts: RemoteTimeouts = field(default_factory=RemoteTimeouts)
+    """How long to wait for the server."""
+    tools: Tools = field(default_factory=Tools)
+    """Which of its tools the agent may see and call."""
+    roots: Roots = "agent"
+    """What answers the server's `roots/list`: `agent` (if it declares no roots and the server asks anyway, acp-launch
+    answers), or `session` (the server is told that it may ask for the session's directories)."""
+    protocol: ProtocolPin = "auto"
+    """The MCP version the server is spoken to in: `auto` finds out, `legacy` is the newest before 2026-07-28, `modern`
+    is 2026-07-28; or a version."""
+    bridge: Annotated[bool, TRUTH] = True
+    """`false` passes the address, the headers and their secrets to the agent, which connects to the server itself."""
+
+    @property
+    def sent(self) -> Mapping[str, Template]:
+        """All headers of each request, with those that carry the variables."""
+        return {**self.headers, **{f"{VARIABLE_HEADER}{name}": value for name, value in self.env.items()}}
+
+
+class HttpServer(RemoteServer, frozen=True, kw_only=True):
     type: Literal["http"]
     """MCP's streamable HTTP transport."""
-    url: Template
-    """The server's address, `http://` or `https://`."""
-    headers: Mapping[str, Template] = field(default_factory=dict)
-    """HTTP headers sent with every request."""
-    required: Annotated[bool, TRUTH] = True
-    """`false` lets a session open without it when nothing answers at its address."""
 
 
-class SseServer(Shape, frozen=True, kw_only=True):
+class SseServer(RemoteServer, frozen=True, kw_only=True):
     type: Literal["sse"]
     """MCP's older HTTP+SSE transport."""
-    url: Template
-    """The address of the event stream, `http://` or `https://`."""
-    headers: Mapping[str, Template] = field(default_factory=dict)
-    """HTTP headers sent with every request."""
-    required: Annotated[bool, TRUTH] = True
-    """`false` lets a session open without it when nothing answers at its address."""
 
 
 McpServer = StdioServer | HttpServer | SseServer

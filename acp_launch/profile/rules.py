@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from acp_launch.document.faults import Fault, choose
+from acp_launch.document.faults import Fault, choose, in_list
 from acp_launch.document.nodes import Plain, shorten
 from acp_launch.document.scalars import Duration
 from acp_launch.problem import KeyPath
@@ -18,16 +18,20 @@ from acp_launch.profile.model import Backoff, Match
 from acp_launch.profile.values import (
     CLEAR,
     CLEAR_FIX,
+    HEADER_FIX,
     SESSION_NAME_FIX,
     URL_FIX,
+    USER_FIX,
+    VARIABLE_HEADER,
     header_fault,
     header_name_fault,
     host,
     is_in_the_clear,
     session_name_fault,
     url_fault,
+    user_fault,
 )
-from acp_launch.secret.detect import noun
+from acp_launch.secret.detect import masked, noun
 from acp_launch.secret.reference import BadReference, SecretReference, parse, place
 from acp_launch.secret.value import PASSPHRASE, PREFIX, is_private
 
@@ -129,8 +133,10 @@ def _trapped(path: KeyPath, match: Mapping[str, Plain]) -> Iterator[Fault]:
 SERVER_NAME = r"^[A-Za-z0-9_.-]+$"
 HEADER_NAME = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"  # RFC 9110 "token"
 ENVIRONMENT_NAME = r"^[^=\s\x00-\x1f\x7f]+$"
-SUPERVISION = ("cwd", "inherit_env", "restart", "timeouts", "tools", "roots")  # only for servers acp-launch starts
+# Keys without effect for a server that the agent starts or connects to itself.
+SUPERVISION = ("cwd", "inherit_env", "restart", "timeouts", "tools", "roots", "protocol")
 KINDS = ("stdio", "http", "sse")
+MAX_FIX = 80  # characters of a command line that a fix repeats
 INHERITED_NAME = r"^[^=*\s\x00-\x1f\x7f]+\*?$"
 
 
@@ -156,7 +162,10 @@ def broken(root: Mapping[str, Plain]) -> Iterator[Fault]:
 
 
 def _untakeable(root: Mapping[str, Plain]) -> Iterator[Fault]:
-    """Warn about servers that the agent is known not to accept. Not an error: the table of agents may be outdated."""
+    """Warn about servers that the agent is known not to accept. Not an error: the table of agents may be outdated.
+
+    Bridged servers reach the agent over stdio or HTTP, as it takes them, unless `agent.mcp` says which.
+    """
     agent = _mapping(root, "agent")
     command = agent.get("command")
     found = started(command, [arg for _, arg in _listed(agent, "args")]) if isinstance(command, str) else None
@@ -167,8 +176,12 @@ def _untakeable(root: Mapping[str, Plain]) -> Iterator[Fault]:
         if not isinstance(server, dict):
             continue
         kind = server.get("type", "stdio" if "command" in server else "")
+        fix = "give the server's http url, or use another agent"
+        if kind in KINDS and server.get("bridge") is not False:
+            mcp = agent.get("mcp", "auto")
+            kind = "http" if mcp == "auto" and "http" in found.takes else "stdio" if mcp == "auto" else mcp
+            fix = "remove agent.mcp, or use another agent"
         if kind in KINDS and kind not in found.takes:
-            fix = "give the server's http url, or use another agent"
             yield Fault(("mcp_servers", name), what, fix, at_key=True, severity="warning")
 
 
@@ -211,14 +224,15 @@ def _supervised(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
 
 
 def _unsupervised(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
-    """Report supervision keys of a server that the agent starts itself.
+    """Report supervision keys of a server that the agent starts or connects to itself.
 
     Hidden tools are an error, since the restriction would not be enforced. Other keys are only without effect.
     """
     for key in SUPERVISION:
         if key not in server:
             continue
-        what = "the agent starts this server itself (bridge: false), so "
+        does = "connects to" if "url" in server else "starts"
+        what = f"the agent {does} this server itself (bridge: false), so "
         if key == "tools":
             yield Fault(
                 (*path, key), what + "acp-launch cannot hide its tools", "remove tools, or bridge: false", at_key=True
@@ -256,11 +270,34 @@ def _program(program: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
         yield Fault((*path, "command"), "the command is empty", "write the program to start")
     if isinstance(command, str):
         yield from _not_from_secrets((*path, "command"), command, "a command")
+        yield from _command_line((*path, "command"), command, has_args=bool(args))
     for index, argument in enumerate(args if isinstance(args, list) else []):
         if isinstance(argument, str):
             yield from _exposed((*path, "args", index), argument, "in ps")
     for name in _mapping(program, "env"):
         yield from _environment_name((*path, "env", name), name)
+
+
+def _command_line(path: KeyPath, command: str, *, has_args: bool) -> Iterator[Fault]:
+    """Report arguments in a command. In a path they are only likely, because a directory's name may hold spaces."""
+    try:
+        text = "".join(part if isinstance(part, str) else "/_" for part in parse(command))
+    except BadReference:  # `check` reports it
+        return
+    program, *args = text.split() or [""]
+    is_path = "/" in program or "\\" in program
+    if not args or (is_path and not any(word.startswith("-") for word in args)):
+        return
+    what = f'"{shorten(command)}" holds arguments; command is the program alone'
+    yield Fault(path, what, _split(command, args, has_args=has_args), severity="warning" if is_path else "error")
+
+
+def _split(command: str, args: Sequence[str], *, has_args: bool) -> str:
+    """Write a command line as `command` and `args`, unless it is complicated, or holds a credential."""
+    if {'"', "'"} & set(command) or masked(command) != command or len(command) > MAX_FIX:
+        return "write the program under command, and each argument under args"
+    listed = [*map(in_list, args), *(["..."] if has_args else [])]
+    return f"write command: {in_list(command.split()[0])} and args: [{', '.join(listed)}]"
 
 
 def _workspace(workspace: Mapping[str, Plain]) -> Iterator[Fault]:
@@ -319,26 +356,56 @@ def _session(session: Mapping[str, Plain]) -> Iterator[Fault]:
 
 
 def _remote(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
-    headers = _mapping(server, "headers")
+    if "command" in server:
+        return
+    headers, env = _mapping(server, "headers"), _mapping(server, "env")
     if isinstance(url := server.get("url"), str):
         yield from _exposed((*path, "url"), url, "in a url")
         if fault := url_fault(url):
             yield Fault((*path, "url"), fault, URL_FIX)
-        elif "$" not in host(url) and is_in_the_clear(url):
-            yield from _in_the_clear((*path, "url"), _credentials(headers))
+        elif user_fault(url):
+            yield Fault((*path, "url"), user_fault(url), USER_FIX)
+        elif "$" not in host(url) and is_in_the_clear(url) and server.get("insecure") is not True:
+            yield from _in_the_clear((*path, "url"), [*_credentials(headers), *env])
     for name, value in headers.items():
-        if not re.fullmatch(HEADER_NAME, name):
-            what = f'"{shorten(name)}" is not a header\'s name'
-            yield Fault((*path, "headers", name), what, "use letters, digits and -", at_key=True)
-        elif fault := header_name_fault(name):
-            yield Fault((*path, "headers", name), fault, "remove it", at_key=True)
-        if isinstance(value, str) and (fault := header_fault(value)):
-            yield Fault((*path, "headers", name), fault, "write it on one line")
+        yield from _header((*path, "headers", name), name, value)
+    for name, value in env.items():
+        yield from _remote_variable((*path, "env", name), name, value)
+    yield from _twice(path, headers, env)
+
+
+def _header(path: KeyPath, name: str, value: Plain) -> Iterator[Fault]:
+    if not re.fullmatch(HEADER_NAME, name):
+        yield Fault(path, f'"{shorten(name)}" is not a header\'s name', "use letters, digits and -", at_key=True)
+    elif fault := header_name_fault(name):
+        yield Fault(path, fault, "remove it", at_key=True)
+    if isinstance(value, str) and (fault := header_fault(value)):
+        yield Fault(path, fault, HEADER_FIX)
+
+
+def _remote_variable(path: KeyPath, name: str, value: Plain) -> Iterator[Fault]:
+    """Check a variable of a remote server; `_environment_name` reports what no server may get."""
+    if not re.fullmatch(HEADER_NAME, name):
+        what = f'the variable "{shorten(name)}" cannot be sent as the header {VARIABLE_HEADER}{shorten(name)}'
+        yield Fault(path, what, "use letters, digits and _", at_key=True)
+    if isinstance(value, str) and (fault := header_fault(value)):
+        yield Fault(path, f"it is sent as a header, and {fault}", HEADER_FIX)
+
+
+def _twice(path: KeyPath, headers: Mapping[str, Plain], env: Mapping[str, Plain]) -> Iterator[Fault]:
+    """Report headers that are one for the server, because upper and lower case are the same in their names."""
+    variables = [("env", name, f"{VARIABLE_HEADER}{name}") for name in env]
+    seen: set[str] = set()
+    for key, name, header in [*(("headers", name, name) for name in headers), *variables]:
+        if header.lower() in seen:
+            what = f"the header {shorten(header)} would be sent twice; upper and lower case are the same"
+            yield Fault((*path, key, name), what, "remove one of them", at_key=True)
+        seen.add(header.lower())
 
 
 def _in_the_clear(path: KeyPath, names: Sequence[str]) -> Iterator[Fault]:
     if names:
-        yield Fault(path, CLEAR.format(", ".join(names)), CLEAR_FIX, severity="warning")
+        yield Fault(path, CLEAR.format(", ".join(names)), CLEAR_FIX)
 
 
 def _credentials(headers: Mapping[str, Plain]) -> list[str]:

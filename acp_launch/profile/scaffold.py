@@ -13,6 +13,10 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 SCHEMA = "schema.json"  # lies beside the profile
 OVERLAYS = ("*.local.yaml", "*.local.yml")
 _RUNNERS = {"npx", "uvx", "node", "bun", "bunx", "deno", "python", "python3", "${python}"}
+_EDITORS = {
+    True: "Editors complete and check this file with it. If missing: acp-launch schema -o .acp-launch/schema.json",
+    False: "Editors complete and check this file with it; `acp-launch init` brings it up to date.",
+}
 _SERVERS = """
 # MCP servers. Store a token with `acp-launch secret set github`; do not write it here:
 # mcp_servers:
@@ -42,7 +46,12 @@ class NewServer(Struct, frozen=True):
 
 
 def beginning(agent: KnownAgent, servers: Sequence[NewServer], *, schema: str) -> str:
-    """Write a profile with its own agent. `schema` is the path of the schema beside it; empty if there is none."""
+    """Write a profile with its own agent. `schema` is the address of the schema for editors; empty if there is none."""
+    return _with_servers(without_servers(agent, schema=schema), servers)
+
+
+def without_servers(agent: KnownAgent, *, schema: str) -> str:
+    """Write a profile as `beginning`, to which servers will be added."""
     head = [*agent.needs, *agent.notes]
     text = f"{_schema(schema)}{_comments(head)}version: 1\ndescription: x\n\nagent:\n  command: x\n{_AGENT}"
     text = put(text, ("description",), agent.title)
@@ -51,7 +60,7 @@ def beginning(agent: KnownAgent, servers: Sequence[NewServer], *, schema: str) -
         text = put(text, ("agent", "args"), agent.args)
     if agent.timeouts:
         text = put(text, ("agent", "timeouts"), dict(agent.timeouts))
-    return _with_servers(text, servers)
+    return text
 
 
 def extending(parent: str, servers: Sequence[NewServer], *, schema: str) -> str:
@@ -75,10 +84,10 @@ def called(words: Sequence[str]) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", stem).strip("-._") or "agent"
 
 
-def ignoring(text: str | None) -> str:
-    """Add overlays, which are personal, to the text of a .gitignore; unchanged if they are already in it."""
+def ignoring(text: str | None, patterns: Sequence[str] = OVERLAYS) -> str:
+    """Add patterns to the text of a .gitignore; unchanged if they are in it. Overlays are personal."""
     old = text or ""
-    missing = [pattern for pattern in OVERLAYS if pattern not in old.splitlines()]
+    missing = [pattern for pattern in patterns if pattern not in old.splitlines()]
     if not missing:
         return old
     ending = "\r\n" if "\r\n" in old else "\n"
@@ -97,10 +106,7 @@ def _with_servers(text: str, servers: Sequence[NewServer]) -> str:
 def _schema(schema: str) -> str:
     if not schema:
         return ""
-    return (
-        f"# yaml-language-server: $schema=./{SCHEMA}\n"
-        f"# Editors use it to complete and check this file; after an update: acp-launch schema -o {schema}\n"
-    )
+    return f"# yaml-language-server: $schema={schema}\n# {_EDITORS[schema.startswith('./')]}\n"
 
 
 def _comments(said: Sequence[str]) -> str:

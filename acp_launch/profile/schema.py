@@ -25,6 +25,8 @@ from acp_launch.profile.values import MAX_SESSION_NAME
 # have one twin, because a layer may state only what differs for a server.
 _TWIN = "Layer"
 _SERVERS = ("StdioServer", "HttpServer", "SseServer")
+_BASE = "RemoteServer"  # of two kinds; itself no kind
+_REMOTE = ("RemoteRestart", "RemoteBackoff", "RemoteTimeouts")  # their keys are among those of the twins of others
 _REFERENCE = "#/$defs/"
 _KINDS = {"enum": ["stdio", "http", "sse"], "title": "type", "description": "Implied by `command`."}
 _LISTED = ("Rule", "Match")  # in lists only
@@ -35,10 +37,11 @@ def layered(root: Mapping[str, Any], shapes: Mapping[str, Any]) -> dict[str, Any
     """Build a schema that is `root` for a profile without `extends`; `$defs` holds shapes, `root` and twins."""
     merged = {key: value for name in reversed(_SERVERS) for key, value in shapes[name]["properties"].items()}
     server = {**shapes[_SERVERS[0]], "properties": {**merged, "type": _KINDS}, "title": "Server"}
-    loose = {name: shape for name, shape in shapes.items() if name not in (*_SERVERS, *_LISTED)} | {"Server": server}
+    strict = (*_SERVERS, *_REMOTE, *_LISTED)
+    loose = {name: shape for name, shape in shapes.items() if name not in strict} | {"Server": server}
     twins = {f"{name}{_TWIN}": _loosened(shape) for name, shape in loose.items()}
-    strict = {"if": {"not": {"required": ["extends"]}}, "then": {"$ref": f"{_REFERENCE}Profile"}}
-    return {**_loosened(root), **strict, "$defs": {**shapes, "Profile": dict(root), **twins}}
+    whole = {"if": {"not": {"required": ["extends"]}}, "then": {"$ref": f"{_REFERENCE}Profile"}}
+    return {**_loosened(root), **whole, "$defs": {**shapes, "Profile": dict(root), **twins}}
 
 
 def _loosened(shape: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,7 +96,13 @@ def text() -> str:
 def _descriptions() -> dict[str, dict[str, str]]:
     """Collect field descriptions by class: the string constant after each annotated name in the source."""
     module = ast.parse(inspect.getsource(model))
-    return {part.name: _documented(part) for part in module.body if isinstance(part, ast.ClassDef)}
+    found = {part.name: part for part in module.body if isinstance(part, ast.ClassDef)}
+    return {name: _inherited(part, found) for name, part in found.items() if name != _BASE}
+
+
+def _inherited(shape: ast.ClassDef, known: Mapping[str, ast.ClassDef]) -> dict[str, str]:
+    bases = [known[base.id] for base in shape.bases if isinstance(base, ast.Name) and base.id in known]
+    return {key: note for part in (*bases, shape) for key, note in _documented(part).items()}
 
 
 def _documented(shape: ast.ClassDef) -> dict[str, str]:
@@ -130,7 +139,8 @@ def _restrict(root: dict[str, Any], shapes: dict[str, Any]) -> None:
         choices = shapes[program]["properties"]["inherit_env"]["anyOf"]
         next(choice for choice in choices if choice["type"] == "array")["items"]["pattern"] = rules.INHERITED_NAME
     for remote in ("HttpServer", "SseServer"):
-        shapes[remote]["properties"]["headers"]["propertyNames"] = {"pattern": rules.HEADER_NAME}
+        for key in ("headers", "env"):
+            shapes[remote]["properties"][key]["propertyNames"] = {"pattern": rules.HEADER_NAME}
     for tools in shapes["Tools"]["properties"].values():
         tools["items"]["pattern"] = r"\S"
     _restrict_rules(shapes)

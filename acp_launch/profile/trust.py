@@ -17,6 +17,7 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Literal
 from zlib import crc32
@@ -30,6 +31,7 @@ from acp_launch.private import Unfit, make_private, read_bounded, replace
 from acp_launch.profile.discover import HOLDER, boundary
 from acp_launch.profile.layers import Layer
 from acp_launch.profile.load import Loaded
+from acp_launch.regex import regex
 from acp_launch.secret.detect import sightings
 from acp_launch.secret.value import MASK
 from acp_launch.settings.load import grounds, lies_in
@@ -38,7 +40,7 @@ from acp_launch.settings.model import Settings
 # The content that is accepted: the merged profile, one line for each value. Lines are sorted by path, so the order of
 # keys, comments and notation make no difference. Two different profiles never give the same lines, because keys and
 # texts are JSON, and an empty mapping or list has its own line.
-PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+PLAIN = regex(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 def content(merged: Mapping[str, Plain]) -> tuple[str, ...]:
@@ -331,21 +333,23 @@ def _any_of(names: str) -> re.Pattern[str]:
     return re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in names.split()), re.I | re.S)
 
 
-_POWERS = ((_any_of(_HARMLESS), ""), (_any_of(_RUNNING), RUNS), (_any_of(_SENDING), SENDS))
+@cache
+def _powers() -> tuple[tuple[re.Pattern[str], str], ...]:
+    return ((_any_of(_HARMLESS), ""), (_any_of(_RUNNING), RUNS), (_any_of(_SENDING), SENDS))
 
 
 def power(variable: str) -> str:
     """Return what setting this variable can do: RUNS, SENDS, or empty if nothing is known."""
-    return next((power for pattern, power in _POWERS if pattern.fullmatch(variable)), "")
+    return next((power for pattern, power in _powers() if pattern.fullmatch(variable)), "")
 
 
 # The values of a profile as the user sees them to decide: all of them, with credentials masked, and with the power of
 # each variable. Text that a shell would act on is never masked, so no part of a command can be hidden by looking like a
 # credential. Where a program may be named, only certain credentials are masked.
 _KEY = r'(?:[A-Za-z_][A-Za-z0-9_-]*|"(?:[^"\\]|\\.)*")'  # as `content` writes it
-_LINE = re.compile(r'(?P<path>(?:[^":]|"(?:[^"\\]|\\.)*")*): (?P<value>.*)')
-_NAMED = re.compile(rf"(?:agent|mcp_servers\.{_KEY})\.(?P<kind>env|headers)\.(?P<name>{_KEY})")
-_ACTIVE = re.compile(r"[$`;|&<>(){}]")  # characters that a shell acts on
+_LINE = regex(r'(?P<path>(?:[^":]|"(?:[^"\\]|\\.)*")*): (?P<value>.*)')
+_NAMED = regex(rf"(?:agent|mcp_servers\.{_KEY})\.(?P<kind>env|headers)\.(?P<name>{_KEY})")
+_ACTIVE = regex(r"[$`;|&<>(){}]")  # characters that a shell acts on
 
 
 class Shown(Struct, frozen=True):

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from acp_launch.document.nodes import shorten
 from acp_launch.problem import KeyPath
+from acp_launch.regex import regex
 from acp_launch.secret.reference import PATTERN, BadReference, parse
 
 if TYPE_CHECKING:
@@ -70,6 +71,12 @@ def _is_factor(value: Any) -> bool:
 TRUTH = Scalar("true or false", "write true or false", lambda value: isinstance(value, bool), {"type": "boolean"})
 COUNT = Scalar(
     "a whole number from 0 up", "write a number such as 5, or 0 for none", _is_count, {"type": "integer", "minimum": 0}
+)
+LIMIT = Scalar(
+    "a whole number from 0 up, or null",
+    "write a number such as 5, 0 for none, or null for no limit",
+    lambda value: value is None or _is_count(value),
+    {"type": ["integer", "null"], "minimum": 0},
 )
 FACTOR = Scalar(
     f"a number from 1 to {MOST}",
@@ -169,13 +176,18 @@ def templates(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Temp
 
 
 MAX_SESSION_NAME = 200  # characters
-CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")  # forbidden in headers; a tab is allowed
+CONTROL = regex(r"[\x00-\x08\x0a-\x1f\x7f]")  # forbidden in headers; a tab is allowed
+BEYOND = regex(r"[^\x00-\xff]")  # cannot be sent in headers, which are Latin-1
 # Headers that belong to a connection or to its protocol, and cannot be configured.
 HEADER_NAMES = frozenset({"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "upgrade"})
 HEADER_NAMES |= {"last-event-id", "proxy-connection", "transfer-encoding"}
+HEADER_NAMES |= {"accept", "accept-encoding", "content-encoding", "content-type"}
 HEADER_BEGINNING = "mcp-"  # Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Param-*
-CLEAR = "{} would be sent unencrypted: the url is http, and its host is not this machine"  # names of headers
-CLEAR_FIX = "write https://, or reach it through a tunnel on localhost"
+VARIABLE_HEADER = "X-Env-"  # begins the header in which a remote server gets a variable
+HEADER_FIX = "write it on one line, in ASCII"
+CLEAR = "{} would be sent unencrypted: the url is http, and its host is not this machine"  # names
+CLEAR_FIX = "write https://, or reach it through a tunnel on localhost; insecure: true sends it all the same"
+USER_FIX = 'remove it, and write headers: {Authorization: "Basic ${secret:NAME}"}'
 URL_FIX = "write an address that begins with https:// or http://"
 SESSION_NAME_FIX = f"choose a printable name of 1 to {MAX_SESSION_NAME} characters that begins with no dash"
 
@@ -201,6 +213,11 @@ def url_fault(url: str) -> str:
     if not separator or scheme.lower() not in {"http", "https"}:
         return f'expected an http or https url, found "{shorten(url)}"'
     return "" if rest and rest[0] not in "/?#:" else f'the url "{shorten(url)}" has no host'
+
+
+def user_fault(url: str) -> str:
+    """Return what is wrong with the user part of an address; empty if it has none."""
+    return "the url holds a user name or a password, which end up in logs" if "@" in host(url) else ""
 
 
 def host(url: str) -> str:
@@ -231,5 +248,5 @@ def header_name_fault(name: str) -> str:
 
 def header_fault(value: str) -> str:
     """Return what is wrong with a header's value; empty if nothing is."""
-    control = CONTROL.search(value)
-    return f"a header cannot hold the character U+{ord(control.group()):04X}" if control else ""
+    unfit = CONTROL.search(value) or BEYOND.search(value)
+    return f"a header cannot hold the character U+{ord(unfit.group()):04X}" if unfit else ""

@@ -25,13 +25,14 @@ from ruamel.yaml.events import (
 
 from acp_launch.document.nodes import Plain, scalar
 from acp_launch.problem import KeyPath, dotted
+from acp_launch.regex import regex
 
 # Spans are for text that `document.yaml.parse` accepts, which limits its size, its depth and its aliases.
-LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")  # YAML's
-_NOTHING = re.compile(r"(?:\s|(?<!\S)#[^\n\r]*)*")  # blanks, line breaks and comments
-_BLANKS = re.compile(r"[ \t]*")
-_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor and a tag
-_LAST_BREAK = re.compile("(?:\r\n|[\n\r\x85\u2028\u2029])\\Z")
+LINE_BREAK = regex("\r\n|[\n\r\x85\u2028\u2029]")  # YAML's
+_NOTHING = regex(r"(?:\s|(?<!\S)#[^\n\r]*)*")  # blanks, line breaks and comments
+_BLANKS = regex(r"[ \t]*")
+_PROPERTIES = regex(r"(?:[&!]\S*\s+)*")  # an anchor and a tag
+_LAST_BREAK = regex("(?:\r\n|[\n\r\x85\u2028\u2029])\\Z")
 _MERGE = "<<"
 
 
@@ -189,7 +190,7 @@ def _name(key: Any) -> str | None:
 # Values are written in the usual style of profiles: without quotes where possible, short lists on one line.
 WIDTH = 100  # columns; a longer list or small mapping gets several lines
 STEP = 2  # columns of indentation
-_PLAIN = re.compile(r"(?:[^\W\d_]|[\w./$~+(;<^]|-+(?=[^\s-]))[^\n]*")
+_PLAIN = regex(r"(?:[^\W\d_]|[\w./$~+(;<^]|-+(?=[^\s-]))[^\n]*")
 _OLD_WORDS = {"yes", "no", "on", "off", "y", "n"}  # truth values to readers of YAML 1.1
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 

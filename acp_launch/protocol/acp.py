@@ -6,7 +6,6 @@ capability is unsupported (C-19). Only required members of the agent's messages 
 first, then the answer to `initialize`, session updates, the client's own capabilities, and the protocol's fixed words.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -15,6 +14,7 @@ from msgspec import Raw, Struct
 
 from acp_launch import __version__
 from acp_launch.errors import RemoteProtocolError
+from acp_launch.regex import regex
 
 # The ways to log in that an agent lists in `authMethods` (ACP v1 "Authentication"), read leniently (C-22).
 #
@@ -27,7 +27,7 @@ from acp_launch.errors import RemoteProtocolError
 
 LEGACY = "terminal-auth"
 OWN_COMMAND = "log in with the agent's own command, then run this again"  # the fix if no method is usable
-_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_NAME = regex("[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Variable(Struct, frozen=True):

@@ -25,6 +25,7 @@ CANCELLED = -32800
 T = TypeVar("T")
 
 BOM = b"\xef\xbb\xbf"
+STARTS = (b"{", b"[", b" ", b"\t", BOM[:1])  # first bytes of a line that may be a message; quicker than to decode it
 
 
 class Envelope(msgspec.Struct, gc=False):
@@ -167,6 +168,7 @@ def error(id: Raw, code: int, message: str, data: object = None) -> bytes:
 
 
 LONG = 1024 * 1024  # bytes
+_NEWLINE = ord("\n")  # searching for a number is faster than for bytes
 
 
 class LineTooLong(Exception):  # noqa: N818 - not an error of ours
@@ -193,6 +195,9 @@ class LineFramer:
         Raises:
             LineTooLong: after the lines before it were yielded.
         """
+        if chunk and not self._held and chunk.find(_NEWLINE) == len(chunk) - 1 <= self._limit:
+            yield chunk[:-1]  # one whole line, as most chunks of a pipe are
+            return
         first, *rest = chunk.split(b"\n")
         self._hold(first)
         if not rest:

@@ -6,18 +6,20 @@ found, by strings and matching brackets. Takes linear time, and does not recurse
 """
 
 import json
-import re
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from acp_launch.regex import regex
+
 Span = tuple[int, int]  # start, end
 
 _BOM = b"\xef\xbb\xbf"
-_BLANK = re.compile(rb"[ \t\n\r]*+")
-_STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"')
-_SCALAR = re.compile(rb"(?:-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?|true|false|null)(?![^\s,\]}])")
-_STRUCTURE = re.compile(_STRING.pattern + rb'|[\[\]{}"]')  # a lone quote begins an unfinished string
+_BLANK = regex(rb"[ \t\n\r]*+")
+_QUOTED = rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"'
+_STRING = regex(_QUOTED)
+_SCALAR = regex(rb"(?:-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?|true|false|null)(?![^\s,\]}])")
+_STRUCTURE = regex(_QUOTED + rb'|[\[\]{}"]')  # a lone quote begins an unfinished string
 _QUOTE, _COMMA, _COLON, _BRACE, _BRACKET = b'",:{['
 _CLOSING = {_BRACE: ord("}"), _BRACKET: ord("]")}
 
@@ -78,8 +80,30 @@ def is_text(data: bytes, start: int) -> bool:
     return _byte(data, start) == _QUOTE
 
 
+def find(data: bytes, start: int, key: str) -> Member | None:
+    """
+    Return the member of this key of the object at `start`, the last one if there are several; None if there is none.
+
+    Raises:
+        Malformed: it is not an object, or it is broken.
+    """
+    return next((member for member in reversed(members(data, start)) if member.key == key), None)
+
+
+def is_object(data: bytes, start: int) -> bool:
+    """Return whether the value at `start` is an object."""
+    return _byte(data, start) == _BRACE
+
+
+def put(data: bytes, start: int, written: bytes) -> bytes:
+    """Return the text with members in front of the others of the object at `start`: `"key":value,…` without an end."""
+    at = _blank(data, len(_BOM) if start == 0 and data.startswith(_BOM) else start) + 1
+    comma = b"" if _byte(data, _blank(data, at)) == _CLOSING[_BRACE] else b","
+    return data[:at] + written + comma + data[at:]
+
+
 def without(data: bytes, spans: Iterable[Span]) -> bytes:
-    """Return the text without these elements of its arrays, and without their commas."""
+    """Return the text without these elements of its arrays or members of its objects, and without their commas."""
     pieces, done = [], 0
     for start, end in _cuts(data, spans):
         pieces.append(data[done:start])

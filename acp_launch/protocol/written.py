@@ -9,13 +9,16 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import Raw
 
+from acp_launch.regex import regex
+
 PIECE = 1 << 20  # bytes
 # Control and formatting characters, separators of lines and paragraphs, halves of surrogate pairs (Unicode 15).
-_HIDDEN = re.compile(
+_HIDDEN = regex(
     "[\r\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\ud800-\udfff\ufeff\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001345f"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
+_DELETE, _RETURN = b"\x7f\r"  # of ASCII; searching for a number is faster than for bytes
 _encode = msgspec.json.Encoder().encode
 
 
@@ -44,6 +47,8 @@ def _plain(value: object) -> object:
 
 def visible(text: str) -> str:
     """Return an equivalent JSON text in which no character is invisible, changes the direction or drives a terminal."""
+    if text.isascii() and "\x7f" not in text and "\r" not in text:  # the search takes 40 times as long
+        return text
     return _HIDDEN.sub(_escape, text)
 
 
@@ -70,8 +75,8 @@ def _pieces(view: memoryview) -> Iterator[memoryview]:
 
 
 def _visible(data: bytes | memoryview) -> bytes | memoryview:
-    copied = bytes(data)
-    if copied.isascii() and b"\x7f" not in copied and b"\r" not in copied:
+    copied = data.tobytes() if isinstance(data, memoryview) else data
+    if copied.isascii() and _DELETE not in copied and _RETURN not in copied:
         return data
     text = copied.decode(errors="replace")
     return data if text.isprintable() and "\ufffd" not in text else visible(text).encode()

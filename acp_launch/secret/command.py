@@ -6,7 +6,6 @@ stderr as the reason; an empty answer is `missing`. The program's stdout is neve
 that looks like a credential.
 """
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
@@ -14,6 +13,7 @@ from threading import Thread
 from typing import NoReturn, Protocol
 
 from acp_launch.errors import LaunchError, ProblemsError
+from acp_launch.regex import regex
 from acp_launch.secret.detect import masked
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, State, StoreFault
 
@@ -197,7 +197,7 @@ def _without_line_end(out: bytes) -> bytes:
     return out[:-2] if out.endswith(b"\r\n") else out.removesuffix(b"\n")
 
 
-_STYLE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")  # colours; one before or in a credential would hide its shape
+_STYLE = regex(r"\x1b\[[0-?]*[ -/]*[@-~]")  # colours; one before or in a credential would hide its shape
 
 
 def _last(err: Sequence[str]) -> str:

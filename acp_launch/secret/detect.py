@@ -11,18 +11,17 @@ A reference `${…}` is not inspected, except for the default in it: that is a l
 """
 
 import re
-from base64 import urlsafe_b64decode
 from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
-from json import loads
 from math import log2
 from typing import Literal
 
 from msgspec import Struct
 
+from acp_launch.regex import regex
 from acp_launch.secret.value import MASK
 
 # Shapes of credentials from well-known issuers: a distinctive prefix, then an alphabet and a length.
@@ -150,6 +149,9 @@ def _begun() -> re.Pattern[str]:
 
 def _is_jwt(text: str) -> bool:
     """Whether the first part is JSON with an algorithm."""
+    from base64 import urlsafe_b64decode
+    from json import loads
+
     head = text.partition(".")[0]
     try:
         header = loads(urlsafe_b64decode(head + "=" * (-len(head) % 4)))
@@ -166,7 +168,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_WORDS = regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _PASSWORDS = {"password", "passwd", "passphrase", "passcode", "pass", "pwd"}
 _NOUNS = {
     **dict.fromkeys(_PASSWORDS, "a password"),
@@ -189,7 +191,7 @@ _ABOUT = _words(
 )
 _RULES_OUT = _words("public publishable pub max min num no use is has enable disable require allow skip")
 
-_PLAIN = re.compile(
+_PLAIN = regex(
     r"""(?:
       .{0,4}                                             # too short for a secret
     | [-+]?[\d.,:_]{1,7} | \d+(?:\.\d+)?\s?[a-zA-Z]{1,3}   # a number, a time, 30s, 64MiB
@@ -205,7 +207,7 @@ _PLAIN = re.compile(
     )""",
     re.VERBOSE | re.DOTALL,
 )
-_PHRASE = re.compile(r"[A-Za-z]+[0-9]?(?:[-_ .:][A-Za-z]+[0-9]?)*")
+_PHRASE = regex(r"[A-Za-z]+[0-9]?(?:[-_ .:][A-Za-z]+[0-9]?)*")
 LONGEST = 1000  # characters; words, paths and placeholders that a person typed are shorter
 
 _MARKS = _words(
@@ -218,10 +220,10 @@ _FILLING = _words(
     " google slack stripe notion linear npm aws azure credential credentials real own actual proj ant v1 in"
 )
 _BARE = {"token", "secret", "password", "passwd", "key", "apikey", "credentials"}
-_FILLER = re.compile(r"[xX]{3,}|\*{3,}|[._-]*\.{3}|…|[-_xX*.…]{3,}")
-_FILLED = re.compile(r"x{4}|\*{3}|\.{3}|…|example|placeholder|your|1234567890|0123456789|abcdefghij", re.IGNORECASE)
-_BRACKETED = re.compile(r"<[A-Za-z][\w .:-]{0,40}>|\[[A-Za-z][A-Za-z _-]{0,40}\]|\{\{[\w .-]{1,40}\}\}")
-_SHELL = re.compile(r"\$[A-Za-z_]\w{0,60}|%[A-Za-z_]\w{0,60}%")
+_FILLER = regex(r"[xX]{3,}|\*{3,}|[._-]*\.{3}|…|[-_xX*.…]{3,}")
+_FILLED = regex(r"x{4}|\*{3}|\.{3}|…|example|placeholder|your|1234567890|0123456789|abcdefghij", re.IGNORECASE)
+_BRACKETED = regex(r"<[A-Za-z][\w .:-]{0,40}>|\[[A-Za-z][A-Za-z _-]{0,40}\]|\{\{[\w .-]{1,40}\}\}")
+_SHELL = regex(r"\$[A-Za-z_]\w{0,60}|%[A-Za-z_]\w{0,60}%")
 
 
 def noun(name: str) -> str:
@@ -290,37 +292,37 @@ LEAST_RANDOM = 20  # characters; shorter words and numbers are too often as mixe
 GONE = "\0"  # replaces each character of a reference; the text of a profile never holds it
 
 # Valid references and slightly misspelt ones. Anything else in braces is ordinary text.
-REFERENCE = re.compile(
+REFERENCE = regex(
     r"""(?<!\$)\$\{(?:
         s[a-z]{3,6}[:.][\w./\s-]{1,80} | env[:.][\w./-]{1,80} | [a-z_]{1,40}
       | (?:env[:.])?(?P<name>[^:=?}]{1,80})(?::[-=?]?|[=?])(?P<default>(?:(?!\$\{)[^}])*)
     )\}""",
     re.IGNORECASE | re.VERBOSE,
 )
-_USER = re.compile(r"://(?P<user>[^\s/?#@:\"']*):(?P<password>[^\s/?#@\"']+)@")
-_SCHEME = re.compile(r"\s*(?P<scheme>bearer|basic|token|apikey)\s+", re.IGNORECASE)
-_ASSIGNING = re.compile(
+_USER = regex(r"://(?P<user>[^\s/?#@:\"']*):(?P<password>[^\s/?#@\"']+)@")
+_SCHEME = regex(r"\s*(?P<scheme>bearer|basic|token|apikey)\s+", re.IGNORECASE)
+_ASSIGNING = regex(
     r"""(?<![\w.:-])(?:
         -{0,2}(?P<name>[A-Za-z_][\w.-]{1,60})["']?\s*[:=]\s*
       | --?(?P<option>[A-Za-z][\w-]{1,60}),?\s+(?!-)
     )["']?""",
     re.VERBOSE,
 )
-_ASSIGNED = re.compile(r"(?:(?:bearer|basic|token)\s+)?[^\s\"'&;,}\]]+", re.IGNORECASE)
-_NAME_BEFORE = re.compile(r"(?P<name>[A-Za-z_][\w-]*)[\"']?\s*[:=]\s*[\"']?$")  # right before a value
-_BEARER = re.compile(r"\bBearer\s+(?P<value>(?=\S*[0-9])[\w.~+/-]{8,}=*)")
-_LONG = re.compile(rf"[A-Za-z0-9+]{{{LEAST_RANDOM},}}={{0,2}}")
-_KEY_LINE = re.compile("[A-Za-z0-9+]{20}")  # of a private key; without such a line the text only mentions a key
+_ASSIGNED = regex(r"(?:(?:bearer|basic|token)\s+)?[^\s\"'&;,}\]]+", re.IGNORECASE)
+_NAME_BEFORE = regex(r"(?P<name>[A-Za-z_][\w-]*)[\"']?\s*[:=]\s*[\"']?$")  # right before a value
+_BEARER = regex(r"\bBearer\s+(?P<value>(?=\S*[0-9])[\w.~+/-]{8,}=*)")
+_LONG = regex(rf"[A-Za-z0-9+]{{{LEAST_RANDOM},}}={{0,2}}")
+_KEY_LINE = regex("[A-Za-z0-9+]{20}")  # of a private key; without such a line the text only mentions a key
 # Values of `--key`, a name that says little by itself.
-_KEY = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=\S*[0-9])(?=\S*[A-Za-z])[\w~+-]{16,}", re.IGNORECASE)
-_CHUNK = re.compile(r"[^\s=,;\"'(\[{]*$")  # back to the beginning of a path or an address
-_CUT = re.compile(r"(?<=://)[^\s/?#@:\"]*:(?!\d{1,5}\.\.\.)[^\s/?#@\"]+(?=\.\.\.)")  # before its @
+_KEY = regex(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=\S*[0-9])(?=\S*[A-Za-z])[\w~+-]{16,}", re.IGNORECASE)
+_CHUNK = regex(r"[^\s=,;\"'(\[{]*$")  # back to the beginning of a path or an address
+_CUT = regex(r"(?<=://)[^\s/?#@:\"]*:(?!\d{1,5}\.\.\.)[^\s/?#@\"]+(?=\.\.\.)")  # before its @
 # Identifiers, which are as long and as mixed as credentials.
-_IDENTIFIES = re.compile(
+_IDENTIFIES = regex(
     r"(?i)(?:^|[-_])(?:ids?|uuid|guid|sha\d*|md5|hash|digest|checksum|commit|rev|revision|ref|version|fingerprint"
     r"|integrity|etag|image|model|tag|path|file|dir)$|public"
 )
-_NOT_SECRET = re.compile(r"(?:sha\d{1,3}[-:=]|@|#|ssh-\w+\s)$")  # right before the value: a digest, a pin, a public key
+_NOT_SECRET = regex(r"(?:sha\d{1,3}[-:=]|@|#|ssh-\w+\s)$")  # right before the value: a digest, a pin, a public key
 
 
 class Sighting(Struct, frozen=True):

@@ -16,19 +16,21 @@ import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote, quote_plus
 
+from acp_launch.regex import regex
+
 SHORTEST = 6  # characters
 SHORTEST_LINE = 8  # characters; a line of a longer value is assumed to be secret by itself
 LARGE = 4096  # characters; twenty forms of each such value would be slow to make and to search for
 PIECE = 1024  # characters, the most that is held back of a stream
 COMPONENT = "!'()*-._~"  # what JavaScript's encodeURIComponent leaves unescaped
-_PLAIN = re.compile("[A-Za-z0-9 _.,:;=@!?#$%*()|~^{}\\[\\]-]*")  # the same in every JSON
-_ARMOUR = re.compile("-----(BEGIN|END) [A-Z0-9 ]+-----")  # names the kind of a key, is not the key
+_PLAIN = regex("[A-Za-z0-9 _.,:;=@!?#$%*()|~^{}\\[\\]-]*")  # the same in every JSON
+_ARMOUR = regex("-----(BEGIN|END) [A-Z0-9 ]+-----")  # names the kind of a key, is not the key
 _HTML = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "<>&"})  # Go
 _CAUTIOUS = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "<>&+'`"} | {'"': "\\u0022"})  # .NET
-_HEX_IN_JSON = re.compile(r"\\u[0-9a-f]{4}")
-_HEX_IN_URL = re.compile("%[0-9A-F]{2}")
-_SPECIAL = re.compile(r"([^A-Za-z0-9_@%+=:,./-])")  # what bash's `printf %q` puts a backslash before
-_IN_DOUBLE_QUOTES = re.compile(r'([\\"$`])')
+_HEX_IN_JSON = regex(r"\\u[0-9a-f]{4}")
+_HEX_IN_URL = regex("%[0-9A-F]{2}")
+_SPECIAL = regex(r"([^A-Za-z0-9_@%+=:,./-])")  # what bash's `printf %q` puts a backslash before
+_IN_DOUBLE_QUOTES = regex(r'([\\"$`])')
 
 
 def is_maskable(text: str) -> bool:

@@ -11,7 +11,6 @@ has changed the modes: they are set anew, the text typed before is dropped, and 
 
 import errno
 import os
-import re
 import select
 import signal
 import sys
@@ -21,13 +20,14 @@ from typing import Any
 
 from acp_launch.errors import UsageError
 from acp_launch.mark import marked
+from acp_launch.regex import regex
 
 ENTER, END, KILL, ERASE = b"\r\n", 0x04, 0x15, b"\x08\x7f"  # Enter, Ctrl-D, Ctrl-U, Backspace
 ESCAPE, TAB, SPACE, BELL = 0x1B, 0x09, 0x20, b"\a"
 PASTE = (b"\x1b[200~", b"\x1b[201~")  # what a terminal may put around a paste
 # Keys that send several bytes: arrows, F1, Delete (ECMA-48 CSI and SS3; `ESC [ [ A` is F1 on the Linux console).
-_BEGUN = re.compile(rb"\x1b(?:O|\[(?:\[|[0-?]{0,30}[ -/]{0,4}))?")
-_WHOLE = re.compile(rb"\x1b(?:O[ -~]|\[\[[ -~]|\[[0-?]{0,30}[ -/]{0,4}[@-~])")
+_BEGUN = regex(rb"\x1b(?:O|\[(?:\[|[0-?]{0,30}[ -/]{0,4}))?")
+_WHOLE = regex(rb"\x1b(?:O[ -~]|\[\[[ -~]|\[[0-?]{0,30}[ -/]{0,4}[@-~])")
 _CONTINUATION = range(0x80, 0xC0)  # the bytes of a UTF-8 character after its first
 
 

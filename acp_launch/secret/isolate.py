@@ -276,7 +276,7 @@ def _refusing(asking: Callable[..., str]) -> Callable[..., str]:
 
 
 SERVICE = "acp-launch"
-USE_A_FILE = 'keep secrets in a sealed file instead: write "secrets: {store: file}" in config.yaml'
+USE_A_FILE = "keep secrets in a sealed file instead: acp-launch config set secrets.store file"
 _LONGEST = 200  # characters of a foreign message
 
 

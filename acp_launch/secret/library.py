@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from acp_launch.regex import regex
 from acp_launch.secret.backend import BackendChoice, load
 from acp_launch.secret.isolate import (
     SERVICE,
@@ -27,8 +28,8 @@ from acp_launch.secret.isolate import (
 from acp_launch.secret.value import Outcome, Secret, StoreFault
 
 # What the library's exceptions hold in their text: the status of macOS's Security framework, or a sentence.
-_LOCKED = re.compile(r"-25308|interaction (is )?not allowed", re.I)  # without a user at the screen, as over SSH
-_DENIED = re.compile(r"(?<!\d)-128(?!\d)|cancell?ed|denied|dismissed", re.I)  # the user pressed "Deny"
+_LOCKED = regex(r"-25308|interaction (is )?not allowed", re.I)  # without a user at the screen, as over SSH
+_DENIED = regex(r"(?<!\d)-128(?!\d)|cancell?ed|denied|dismissed", re.I)  # the user pressed "Deny"
 
 # UTF-16 units of one value in the Windows Credential Manager: CRED_MAX_CREDENTIAL_BLOB_SIZE is 5 x 512 bytes
 _WINDOWS = 1280

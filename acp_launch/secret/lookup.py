@@ -86,7 +86,7 @@ def _asked(store: Callable[[], Store], names: Sequence[str], limit: float, waiti
         opened.prepare()
         return within(opened, lambda: opened.read(names), limit=limit, waiting=waiting)
     except StoreFault as fault:
-        return dict.fromkeys(names, Outcome(fault.state, source, None, fault.reason, fault.fix))
+        return dict.fromkeys(names, Outcome(fault.state, source, None, fault.reason, fault.fix, fault.is_absent))
 
 
 # The index: names only, never a value, because most stores cannot list their names.

@@ -17,6 +17,7 @@ from threading import Lock
 from typing import Any, AnyStr, BinaryIO, Generic, TextIO, cast
 
 from acp_launch.protocol.acp import NAMES, is_structure
+from acp_launch.regex import regex
 from acp_launch.secret.value import MASK, Secret
 
 LONG = 10  # characters; the few forms below that cost less than the many samples they need
@@ -204,13 +205,17 @@ def joined(spans: list[Span]) -> list[Span]:
 _BACKSLASH = ord("\\")  # searching for a number is faster than for bytes
 _DATA_MASK = MASK.encode()
 _JSON_MASK = b'"' + _DATA_MASK + b'"'
-_ESCAPE = re.compile(rb"\\u([0-9a-fA-F]{4})")
+_ESCAPE = regex(rb"\\u([0-9a-fA-F]{4})")
 # A string, and the colon that makes it a name; a number; the end of an object or a list. Possessive, so that 48 MB do
 # not need a stack of 48 million choices.
-_TOKEN = re.compile(
+_TOKEN = regex(
     rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*+:)?|-?[0-9][0-9.eE+-]*+|[]}]',
     re.DOTALL,
 )
+# All up to a string without an end.
+_WHOLE = regex(rb'(?:[^"]|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
+_NUMBER = regex(rb"[0-9.eE+-]*+$")
+_LONGEST_ESCAPE = 6  # characters: \\u0041
 _LEAST_DIGITS = 6  # of a secret number; shorter numbers occur everywhere
 
 
@@ -312,6 +317,24 @@ class Redactor:
         redacted = _TOKEN.sub(_Rewriter(self).token, data)
         return data if redacted == data else redacted
 
+    def cut_json(self, data: bytes) -> bytes:
+        """Redact the beginning of a JSON text that was cut anywhere, without the beginning of a form at its end."""
+        tables = self.tables
+        if tables is None:
+            return data
+        while b"\\" in data[-_LONGEST_ESCAPE:]:  # it may be cut within an escape
+            data = data[:-_LONGEST_ESCAPE]
+        found = _WHOLE.match(data)
+        at = found.end() if found else 0
+        whole, said = self.raw_json(data[:at]), _said(data[at:] + b'"') if data[at:] else None
+        if said is not None:
+            text = tables.text.masked(said, MASK)
+            whole += _quoted(text[: len(text) - tables.text.held(text)])[:-1]
+        elif not data[at:]:
+            whole = whole[: found.start()] if (found := _NUMBER.search(whole)) else whole
+        plain = tables.data.masked(whole, _DATA_MASK)
+        return plain[: len(plain) - tables.data.held(plain)]
+
 
 class _Rewriter:
     """Rewrites one JSON text token by token, and knows the member to which each value belongs."""
@@ -344,16 +367,18 @@ class _Rewriter:
                 b'"' + self._redactor.data(written[1:-1]) + b'"'
             )  # not JSON: a reader can see nothing in it but its bytes
         redacted = self._redactor.text(said)
-        if redacted == said:
-            return written
-        import json
-
-        return json.dumps(redacted).encode()
+        return written if redacted == said else _quoted(redacted)
 
     @property
     def _tables(self) -> Tables:
         assert self._redactor.tables is not None, "nothing is rewritten where nothing is secret"
         return self._redactor.tables
+
+
+def _quoted(text: str) -> bytes:
+    import json
+
+    return json.dumps(text).encode()
 
 
 def _said(written: bytes) -> str | None:

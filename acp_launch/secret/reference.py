@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from acp_launch.regex import regex
 from acp_launch.secret.value import PREFIX, is_private
 
 VARIABLES = {
@@ -25,9 +26,9 @@ NAME = r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*"
 _INSIDE = (
     rf"env:(?P<env>{NAME})(?::-(?P<default>[^}}]*))?|secret:(?P<secret>{NAME})|(?P<variable>{'|'.join(VARIABLES)})"
 )
-_REFERENCE = re.compile(rf"\$\{{(?:{_INSIDE})\}}")
-_OPENING = re.compile(r"\$?\$\{")
-_CLOSING = re.compile("}+")  # a reference inside a reference has several
+_REFERENCE = regex(rf"\$\{{(?:{_INSIDE})\}}")
+_OPENING = regex(r"\$?\$\{")
+_CLOSING = regex("}+")  # a reference inside a reference has several
 # The whole grammar except reserved variables, as one pattern for JSON Schema. No named groups: ECMA 262 has no `?P`.
 PATTERN = (
     rf"^(?:\$\$\{{|\$\{{(?:env:{NAME}(?::-(?:(?!\$\{{)[^}}])*)?|secret:{NAME}|{'|'.join(VARIABLES)})\}}"

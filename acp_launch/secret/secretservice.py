@@ -82,15 +82,16 @@ def unavailable(error: BaseException, told: str) -> StoreFault:
     `told` is the part of it that may be shown.
     """
     name = error_name(error)
+    is_unknown = name.endswith((".ServiceUnknown", ".NameHasNoOwner"))
     if isinstance(error, NoBus):
         reason = f"cannot reach a desktop keyring: {error}"
-    elif name.endswith((".ServiceUnknown", ".NameHasNoOwner")):
+    elif is_unknown:
         reason = "no desktop keyring runs in this session: org.freedesktop.secrets is not on D-Bus"
     elif isinstance(error, OSError) or name.endswith((".NoReply", ".Disconnected")):
         reason = f"the desktop keyring ended during the request: {told}"
     else:
         reason = f"the desktop keyring does not work here: {told}"
-    return StoreFault("unavailable", reason, fix=USE_A_FILE)
+    return StoreFault("unavailable", reason, fix=USE_A_FILE, is_absent=isinstance(error, NoBus) or is_unknown)
 
 
 _APPLICATION = "Python keyring library"  # what the library's backend writes; not part of the search

@@ -5,19 +5,21 @@ Useless advice is left out: no `acp-launch login` without a profile to name, no 
 second try if the agent has named a missing variable.
 """
 
-import re
 from collections.abc import Container, Iterable, Sequence
 
 from msgspec import Struct
 
+from acp_launch.errors import LaunchError, ProtocolError
 from acp_launch.problem import ours
 from acp_launch.profile.agents import known
 from acp_launch.protocol.acp import OWN_COMMAND, AuthMethod, Variable
+from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
 
 # The variables in which agents keep a key; error codes look like that too.
-_VARIABLE = re.compile(r"(?<![A-Za-z0-9_])(?:[A-Z][A-Z0-9]*_)+(?:KEY|TOKEN|SECRET)(?![A-Za-z0-9_])")
-_CODE = re.compile(r"(?:ERR|NO|BAD|MISSING|INVALID|EXPIRED|WRONG|UNKNOWN)_|API_KEY$|.*_(?:NO|BAD|INVALID|MISSING)_")
+_VARIABLE = regex(r"(?<![A-Za-z0-9_])(?:[A-Z][A-Z0-9]*_)+(?:KEY|TOKEN|SECRET)(?![A-Za-z0-9_])")
+NO_REASON = ": Internal error ("  # in the message of an agent that gives no reason
+_CODE = regex(r"(?:ERR|NO|BAD|MISSING|INVALID|EXPIRED|WRONG|UNKNOWN)_|API_KEY$|.*_(?:NO|BAD|INVALID|MISSING)_")
 
 
 class Advice(Struct, frozen=True, kw_only=True):
@@ -88,6 +90,25 @@ def more(profile: str, server: str = "", *, has_log: bool) -> str:
     if server:
         return "it gives no reason; run its command by hand"
     return "it gives no other reason; try another version of it, or agent.inherit_env: minimal in a profile"
+
+
+def seen(trace: str) -> str:
+    """Return where the messages before a failure can be read. `trace` is the file of `--trace`; empty without it."""
+    if trace:
+        return f"{ours('trace', trace)} shows what was said"
+    return "run it again with --trace FILE to see what was said"
+
+
+def pointed(error: LaunchError, trace: str) -> None:
+    """Point to the trace in the fix of an error by which a peer broke the protocol, or that gives no reason."""
+    if (NO_REASON in error.message and not error.fix) or isinstance(error, ProtocolError):
+        error.fix = "; ".join(filter(None, (error.fix, seen(trace))))
+
+
+def referred(error: LaunchError, profile: str, trace: str, *, has_log: bool) -> None:
+    """Refer to the log of an agent that gives no reason, unless there is better advice. `has_log` is as for `more`."""
+    if NO_REASON in error.message and error.fix in ("", where := seen(trace)):
+        error.fix = f"{more(profile, has_log=has_log)}; {where}"
 
 
 def secret_name(variable: str) -> str:

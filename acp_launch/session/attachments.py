@@ -27,6 +27,7 @@ from urllib.parse import unquote
 from msgspec import Struct
 
 from acp_launch.errors import UsageError
+from acp_launch.regex import regex
 
 # The kind of a file's content, from its first bytes and never from its name (a `.png` may be anything).
 
@@ -116,8 +117,8 @@ def _is_mpeg_frame(head: bytes) -> bool:
 # the closing quote. An `@` inside a word, as in an e-mail address, names nothing.
 
 
-_MENTION = re.compile(r'(?<![\w.+\-/@%:])@(?:"([^"\n]+)"|([^\s"@]+))')
-_PLAIN = re.compile(r'[^\s"@]+')
+_MENTION = regex(r'(?<![\w.+\-/@%:])@(?:"([^"\n]+)"|([^\s"@]+))')
+_PLAIN = regex(r'[^\s"@]+')
 _AFTER = ".,;:!?'`>*_"  # what a sentence, or Markdown, puts after a path
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 

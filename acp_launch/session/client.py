@@ -108,16 +108,18 @@ class Client:
         connection: Connection,
         *,
         name: str,
+        title: str = "",
         gate: Gate,
         services: Services | None = None,
         completed: Callable[[str], None] = lambda elicitation_id: None,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """Serve a session. `name` is our name for it.
+        """Serve a session. `name` is our name for it, `title` the one that the store has.
 
         `completed` is called at the end of an elicitation, `changed` when `state` has changed.
         """
         self.name = name
+        self._stored_title = title
         self.calls = ToolCalls()
         self.state = SessionState()
         self.replayed = 0
@@ -179,7 +181,9 @@ class Client:
         self._session_id = opened.session_id
         if opened.how == "new":
             self._gate.begin()
-        self._session = SessionReady(opened.session_id, self.name, opened.how, 0, opened.result)
+        self._session = SessionReady(
+            opened.session_id, self.name, opened.how, 0, opened.result, title=self._stored_title
+        )
         self.state.opened(acp.mapping(acp.decoded(opened.result)))
         self._changed()
         if opened.how != "load":

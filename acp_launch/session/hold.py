@@ -19,6 +19,7 @@ from acp_launch.errors import SessionError
 from acp_launch.private import make_private, take_lock
 
 Key = tuple[str, str, str]  # project, profile, name
+FOLDER = "locks"  # in the state directory
 NOTE_LIMIT = 4096  # bytes read of the holder's note
 
 
@@ -49,7 +50,7 @@ def _place(state_dir: Path, key: Key) -> Path:
 
     readable = "".join(mark if mark.isalnum() or mark in "-_." else "_" for mark in f"{key[1][:40]}-{key[2][:60]}")
     checksum = crc32("\0".join(key).encode(errors="surrogatepass"))
-    return state_dir / "locks" / f"{readable.encode('ascii', 'replace').decode().replace('?', '_')}-{checksum:08x}.lock"
+    return state_dir / FOLDER / f"{readable.encode('ascii', 'replace').decode().replace('?', '_')}-{checksum:08x}.lock"
 
 
 def _locked(path: Path, name: str) -> int:
@@ -109,7 +110,7 @@ def _take(descriptor: int, name: str) -> None:
 def _note(key: Key, verb: str, now: float) -> bytes:
     _, profile, name = key
     command = f"acp-launch run {profile} --session {name}" if verb == "run" else f"acp-launch {verb} {name}"
-    return msgspec.json.encode({"pid": os.getpid(), "since": now, "command": command})
+    return msgspec.json.encode({"pid": os.getpid(), "since": now, "command": command, "key": key})
 
 
 def _write_note(descriptor: int, note: bytes) -> None:
@@ -126,6 +127,39 @@ def _read_note(descriptor: int) -> str:
     except (ValueError, TypeError, KeyError, OverflowError, OSError):
         return "another process"
     return f"process {pid} ({command}), since {_clock(since)}"
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A session in use: the process that holds it, since when (Unix seconds), and its key."""
+
+    pid: int
+    since: float
+    key: Key
+
+
+def held(state_dir: Path) -> list[Held]:
+    """Return the sessions in use, by the notes of their holders.
+
+    A note may be left of a killed holder: the caller compares it with the processes that live.
+    """
+    try:
+        paths = sorted((state_dir / FOLDER).glob("*.lock"))
+        return [found for path in paths if (found := _held(path))]
+    except OSError:  # nothing was held yet, or the directory cannot be read
+        return []
+
+
+def _held(path: Path) -> Held | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0))
+    except OSError:  # it was released just now
+        return None
+    try:
+        return msgspec.json.decode(os.read(descriptor, NOTE_LIMIT), type=Held)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):  # being written, or of an earlier version
+        return None
+    finally:
+        os.close(descriptor)
 
 
 def _clock(moment: float) -> str:

@@ -23,7 +23,7 @@ from msgspec import Struct
 from acp_launch.errors import AgentRefused, AuthRequired, SessionError, UsageError, WaitExpired
 from acp_launch.plan.executable import CannotRun, find
 from acp_launch.problem import did_you_mean
-from acp_launch.process.supervisor import Program
+from acp_launch.process.program import LocalProgram
 from acp_launch.process.tree import Exit
 from acp_launch.protocol.acp import AuthMethod, Variable
 from acp_launch.secret.redact import redactor
@@ -33,7 +33,7 @@ from acp_launch.session.opening import KNOB
 
 LIMIT = 300.0  # seconds for `authenticate`: time for a browser, a password and a telephone. Not a setting
 
-InFront = Callable[[Program], Awaitable[Exit]]  # runs it on the user's terminal: `process.foreground`
+InFront = Callable[[LocalProgram], Awaitable[Exit]]  # runs it on the user's terminal: `process.foreground`
 Done = Literal["done", "reconnect"]
 
 
@@ -43,7 +43,7 @@ class Adviser(Protocol):
     async def which(self, agent: str, methods: Sequence[AuthMethod]) -> AuthMethod | None:
         """Return the chosen method, or None if no login is wanted."""
 
-    async def consents(self, method: AuthMethod, program: Program) -> bool:
+    async def consents(self, method: AuthMethod, program: LocalProgram) -> bool:
         """Whether the user allows this command line, which the agent chose."""
 
     def waiting(self, method: AuthMethod) -> AbstractAsyncContextManager[None]:
@@ -54,7 +54,7 @@ class Adviser(Protocol):
 class LoginContext(Struct, frozen=True, kw_only=True):
     """What a login needs: the agent's program, its profile, and ways to ask the user."""
 
-    program: Program  # the agent as configured, including base arguments
+    program: LocalProgram  # the agent as configured, including base arguments
     profile: str  # as a command names it; empty if there is none
     adviser: Adviser | None  # None if the user cannot be asked
     in_front: InFront | None  # None without a terminal
@@ -97,7 +97,7 @@ class StartedLogin(Struct, frozen=True):
     """A login by `method`. `program` must still run on the terminal; None if the login is done."""
 
     method: AuthMethod
-    program: Program | None
+    program: LocalProgram | None
 
 
 async def begin(connection: Connection, wanted: str | None, context: LoginContext) -> StartedLogin:
@@ -144,7 +144,7 @@ async def choose(connection: Connection, wanted: str | None, context: LoginConte
     return method
 
 
-async def prepare(method: AuthMethod, context: LoginContext) -> Program | None:
+async def prepare(method: AuthMethod, context: LoginContext) -> LocalProgram | None:
     """Return the program to run on the terminal, or None if the agent does the login.
 
     Raises:
@@ -161,7 +161,7 @@ async def prepare(method: AuthMethod, context: LoginContext) -> Program | None:
         )
     if method.type == "terminal":
         own = context.program
-        return Program("login", (*own.argv, *method.args), {**own.env, **method.env}, own.cwd)
+        return LocalProgram("login", (*own.argv, *method.args), {**own.env, **method.env}, own.cwd)
     return await _foreign(method, context)
 
 
@@ -186,7 +186,7 @@ async def authenticate(connection: Connection, method: AuthMethod, context: Logi
         raise
 
 
-async def run_on_terminal(method: AuthMethod, program: Program, context: LoginContext) -> None:
+async def run_on_terminal(method: AuthMethod, program: LocalProgram, context: LoginContext) -> None:
     """Run the program from `prepare`. Any exit status but 0 is a failure (C-27).
 
     Raises:
@@ -219,12 +219,12 @@ async def log_out(connection: Connection, *, limit: float) -> bool:
     return True
 
 
-async def _foreign(method: AuthMethod, context: LoginContext) -> Program:
+async def _foreign(method: AuthMethod, context: LoginContext) -> LocalProgram:
     own = context.program
     found = find(method.command[0], project=own.cwd, path=own.env.get("PATH"))
     if isinstance(found, CannotRun):
         raise _failed(method, _shown(found.message), context)
-    program = Program("login", (str(found), *method.command[1:]), {**own.env, **method.command_env}, own.cwd)
+    program = LocalProgram("login", (str(found), *method.command[1:]), {**own.env, **method.command_env}, own.cwd)
     if context.adviser is None:
         raise AuthRequired(
             f'the login "{_shown(method.name)}" is a command that the agent chose: it needs your permission',

@@ -8,13 +8,17 @@ from msgspec import Raw, Struct
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import How, Updated
+from acp_launch.session.person import USER
 from acp_launch.session.service import FileServed, TerminalServed
 
 When = Literal["opened", "turn"]
 
 
 class SessionReady(Struct, frozen=True):
-    """A session is open, and its history, if any, was replayed. `name` is ours, `session_id` the agent's."""
+    """A session is open, and its history, if any, was replayed. `name` is ours, `session_id` the agent's.
+
+    `title` is the one that the store has of a session that is resumed.
+    """
 
     session_id: str
     name: str
@@ -22,6 +26,7 @@ class SessionReady(Struct, frozen=True):
     replayed: int  # updates of the history
     result: Raw
     turns: int = 0  # prompts in the history
+    title: str = ""
 
 
 class Permission(Struct, frozen=True):
@@ -33,6 +38,11 @@ class Permission(Struct, frozen=True):
     allowed: bool
     option_id: str | None
     by: str
+
+    @property
+    def is_by_user(self) -> bool:
+        """Return whether the user was asked and decided."""
+        return self.by.partition(",")[0] == USER
 
 
 class TurnEnd(Struct, frozen=True):

@@ -6,7 +6,9 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-Tone = Literal["plain", "dim", "heading", "warning", "quote", "faint"]  # the last two: text from others
+# The last four are for text from others: "added" and "removed" are lines of a change.
+Tone = Literal["plain", "dim", "heading", "warning", "quote", "faint", "added", "removed"]
+USER = "you"  # what the record and the notices call the user who decided
 Holds = Literal["once", "session", "always"]  # how long an answer holds; `always`: until the user forgets it
 
 
@@ -21,13 +23,14 @@ class ToolQuestion(Struct, frozen=True, kw_only=True):
     """A tool call (merged) that the user is asked about, and the options the agent offered.
 
     `announced` is the call's title before the question changed it. `is_keepable` is whether an answer can be
-    remembered.
+    remembered; `scope` then says for which calls, if known.
     """
 
     call: dict[str, Any]
     options: list[Any]
     announced: str = ""
     is_keepable: bool = True
+    scope: str = ""
 
 
 class Answer(Struct, frozen=True):
@@ -44,7 +47,10 @@ class Person(Protocol):
     of input, or Escape.
     """
 
-    def floor(self) -> AbstractAsyncContextManager[None]: ...
+    def floor(self, about: str = "") -> AbstractAsyncContextManager[None]:
+        """Wait for the turn to ask. `about` tells a user who is elsewhere what waits: words of ours, for instance
+        `asks for permission: run`.
+        """
 
     def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
         """Return the columns of a line above such a question, and the rows left for such lines."""

@@ -9,13 +9,14 @@ agent's own, cut; the code that shows them escapes them. Pure.
 
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.protocol import acp
+from acp_launch.regex import regex
 from acp_launch.session.options import (
     DESCRIPTION,
     Option,
@@ -37,6 +38,7 @@ TEXT = 2_000  # characters of a step, a description, an error
 SUMMARY = 64 * 1024  # characters
 TOKENS = 2**64  # the schema's uint64
 MONEY = 1e15
+KINDS_OF_USAGE = 20  # that are read
 T = TypeVar("T")
 
 
@@ -70,11 +72,12 @@ class Cost(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """Tokens in the context and its size, None while the agent has not said."""
+    """Tokens in the context and its size, None while the agent has not said; `kinds` are tokens by what they are."""
 
     used: int | None = None
     size: int | None = None
     cost: Cost | None = None
+    kinds: tuple[tuple[str, int], ...] = ()
 
 
 class Compaction(Struct, frozen=True):
@@ -120,6 +123,25 @@ def cost(value: object) -> Cost | None:
     if isinstance(amount, bool) or not isinstance(amount, int | float) or not -MONEY < amount < MONEY:
         return None
     return Cost(float(amount), one_line(said.get("currency")))
+
+
+def kinds(meta: object) -> tuple[tuple[str, int], ...]:
+    """Read the tokens by kind from `_meta` of a usage update, where no name is agreed on.
+
+    An object of numbers counts, such as `{"breakdown": {"system": 3200, "tools": 900}}`, and a list of objects with a
+    name and a number. The first of either is taken.
+    """
+    for value in acp.mapping(meta).values():
+        if found := _counts_in(value):
+            return found
+    return ()
+
+
+def _counts_in(value: object) -> tuple[tuple[str, int], ...]:
+    listed = map(acp.mapping, acp.sequence(value))
+    pairs = (*acp.mapping(value).items(), *((item.get("name"), item.get("tokens")) for item in listed))
+    read = ((one_line(name), tokens(count)) for name, count in pairs[:KINDS_OF_USAGE])
+    return tuple((name, count) for name, count in read if name and count is not None)
 
 
 def patched(body: dict[str, Any], key: str, known: str, kind: type[T], read: Callable[[T], str]) -> str:
@@ -226,6 +248,7 @@ class SessionState:
             self.usage.used if used is None else used,
             self.usage.size if size is None else size,
             spent or self.usage.cost,
+            kinds(body.get("_meta")) or self.usage.kinds,
         )
 
     def _take_info(self, body: dict[str, Any]) -> None:
@@ -286,7 +309,7 @@ OPTION_KINDS = frozenset(_TAKES)  # other kinds need not be decoded
 KINDS = frozenset({"tool_call", "tool_call_update"})  # of an update
 TEXTS = frozenset({"status", "title", "name", "kind"})
 OVER = frozenset({"completed", "failed", "cancelled"})
-_MCP = re.compile(r"mcp__(.+?)__.+", re.DOTALL)  # as claude, qwen and others name the tools of a server
+_MCP = regex(r"mcp__(.+?)__.+", re.DOTALL)  # as claude, qwen and others name the tools of a server
 
 
 class ToolCalls:
@@ -354,3 +377,54 @@ def server(call: dict[str, Any]) -> str:
     claude = acp.mapping(acp.mapping(meta.get("claudeCode")).get("mcpServer"))
     named = _MCP.fullmatch(tool(call))
     return acp.text(meta.get("serverId")) or acp.text(claude.get("name")) or (named[1] if named else "")
+
+
+VERBS = {
+    "read": "read",
+    "edit": "edit",
+    "delete": "delete",
+    "move": "move",
+    "search": "search",
+    "execute": "run",
+    "think": "think",
+    "fetch": "fetch",
+    "switch_mode": "switch mode",
+}
+
+
+OWN: Mapping[str, Mapping[str, str]] = {  # first words of a title that say what the verb of its kind says or more
+    "read": dict.fromkeys(("read", "reading"), "read"),
+    "edit": {
+        **dict.fromkeys(("edit", "editing", "update", "updating", "modify", "modifying"), "edit"),
+        **dict.fromkeys(("write", "writing"), "write"),
+        **dict.fromkeys(("create", "creating"), "create"),
+        **dict.fromkeys(("add", "adding"), "add"),
+    },
+    "delete": dict.fromkeys(("delete", "deleting", "remove", "removing"), "delete"),
+    "move": {
+        **dict.fromkeys(("move", "moving"), "move"),
+        **dict.fromkeys(("rename", "renaming"), "rename"),
+    },
+    "search": dict.fromkeys(("search", "searching"), "search"),
+    "execute": dict.fromkeys(("run", "running", "execute", "executing"), "run"),
+    "think": dict.fromkeys(("think", "thinking"), "think"),
+    "fetch": dict.fromkeys(("fetch", "fetching"), "fetch"),
+    "switch_mode": dict.fromkeys(("switch_mode",), "switch mode"),
+    "other": dict.fromkeys(("use", "using", "other"), "use"),
+}
+
+
+def verb(call: dict[str, Any]) -> str:
+    """Return what a call does, in a word of ours."""
+    return VERBS.get(acp.text(call.get("kind")), "use a tool")
+
+
+def deed(call: Mapping[str, Any], name: str) -> tuple[str, str]:
+    """Return a verb of ours for a call of this name, and the name without its verb.
+
+    A verb of the agent that says more, such as `create` for an edit, is one of ours too.
+    """
+    kind = acp.text(call.get("kind"))
+    first, _, rest = name.partition(" ")
+    own = OWN.get(kind, OWN["other"]).get(first.rstrip(":").casefold())
+    return (own, rest.strip()) if own else (VERBS.get(kind, "use"), name)

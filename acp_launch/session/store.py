@@ -26,7 +26,7 @@ from msgspec.structs import astuple, replace
 
 from acp_launch.errors import SessionError
 from acp_launch.plan.model import LaunchPlan
-from acp_launch.private import make_private
+from acp_launch.private import make_private, sqlite_uri
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.secret.redact import redactor
 from acp_launch.session.observer import SessionReady
@@ -110,11 +110,17 @@ def _code(error: sqlite3.Error) -> int:
 # - A store that is damaged, foreign or newer is refused and left unchanged.
 
 
+# A store of an earlier version gets the columns it lacks when it is opened, all in one transaction. Versions that do
+# not know a column name their own when they read and write, so they go on using the store, and the column's default
+# stands. A change that they would not survive needs a higher `VERSION`: they refuse the store, and leave it as it is.
+
+
 VERSION = 1  # of the tables below; stored in SQLite's user_version
 APPLICATION_ID = 0x4143504C  # "ACPL", identifies our files
+ADDED = {"turns": "INTEGER NOT NULL DEFAULT 0"}  # columns that the first stores lack; no seal covers them
 BESIDE = ("-wal", "-shm", "-journal")  # the files that SQLite keeps beside a store
 HEADER = 100  # bytes that every SQLite file begins with
-TABLES = """
+TABLES = f"""
 CREATE TABLE session (
     project TEXT NOT NULL, profile TEXT NOT NULL, name TEXT NOT NULL,
     session_id TEXT NOT NULL,
@@ -122,6 +128,7 @@ CREATE TABLE session (
     cwd TEXT NOT NULL, title TEXT NOT NULL,
     created REAL NOT NULL, last_used REAL NOT NULL,
     seal INTEGER NOT NULL,
+    {", ".join(f"{name} {type}" for name, type in ADDED.items())},
     PRIMARY KEY (project, profile, name)
 ) WITHOUT ROWID
 """
@@ -138,9 +145,7 @@ def connect(path: Path, *, patience: float) -> sqlite3.Connection:
             _make(path)
         _look(path)
         # rw, not rwc: a store that vanished this instant must not come back empty.
-        connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=patience, isolation_level=None
-        )
+        connection = sqlite3.connect(f"{sqlite_uri(path)}?mode=rw", uri=True, timeout=patience, isolation_level=None)
         try:
             _check(connection, path)
         except BaseException:
@@ -235,6 +240,16 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     if journal == "wal":  # NORMAL cannot damage a WAL store, only lose the last commits at a power cut
         connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA cell_size_check = ON")
+    if _lacking(connection):
+        with transaction(connection):
+            for column in _lacking(connection):  # anew: another process may have been faster
+                connection.execute(f"ALTER TABLE session ADD COLUMN {column} {ADDED[column]}")
+
+
+def _lacking(connection: sqlite3.Connection) -> list[str]:
+    """Return the added columns that this store does not have yet."""
+    there = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('session')")}
+    return [name for name in ADDED if name not in there]
 
 
 PATIENCE = 5.0  # seconds to wait for other writers; ten at once need less than 0.1
@@ -255,22 +270,28 @@ class Record(Struct, frozen=True):
     title: str
     created: float
     last_used: float
+    turns: int = 0  # those that were counted: earlier versions of acp-launch did not
 
     @property
     def key(self) -> Key:
         return self.project, self.profile, self.name
 
 
-COLUMNS = ", ".join([*Record.__struct_fields__, "seal"])
-SELECT = f"SELECT {COLUMNS} FROM session"
-INSERT = f"INSERT OR REPLACE INTO session ({COLUMNS}) VALUES ({', '.join('?' * (len(Record.__struct_fields__) + 1))})"
+# The seal does not cover the turns: versions that do not know them read and write the same store.
+COLUMNS = [*Record.__struct_fields__[:-1], "seal", "turns"]
+SELECT = f"SELECT {', '.join(COLUMNS)} FROM session"
+INSERT = f"INSERT OR REPLACE INTO session ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 BY_KEY = "project = ? AND profile = ? AND name = ?"
 NEWEST_FIRST = "ORDER BY last_used DESC, project, profile, name"
 
 
+def store_file(state_dir: Path) -> Path:
+    return state_dir / "sessions" / "sessions.db"
+
+
 def open_registry(state_dir: Path) -> "Registry":
     """Open the user's own store."""
-    return Registry(state_dir / "sessions" / "sessions.db")
+    return Registry(store_file(state_dir))
 
 
 class Registry:
@@ -326,10 +347,11 @@ class Registry:
             self._write(record)
 
     def touch(self, key: Key, last_used: float, title: str | None = None) -> Record:
-        """Note that a session was used, and its title if there is a new one. Returns the new record."""
+        """Note that a session had a turn, and its title if there is a new one. Returns the new record."""
         with explained(self._path, patience=self._patience), transaction(self._connection):
             old = self._existing(key)
-            record = replace(old, last_used=last_used, title=old.title if title is None else title)
+            new = old.title if title is None else title
+            record = replace(old, last_used=last_used, title=new, turns=old.turns + 1)
             self._write(record)
         return record
 
@@ -367,16 +389,18 @@ class Registry:
         return tuple(self._unsealed(row) for row in rows)
 
     def _unsealed(self, row: tuple[Any, ...]) -> Record:
-        *values, seal = row
+        *values, seal, turns = row
         if seal != _seal(values):
             raise damaged(self._path, f"the entry of session {values[2]!r} does not match its checksum")
-        return Record(*values)
+        return replace(Record(*values), turns=turns if isinstance(turns, int) else 0)
 
     def _write(self, record: Record) -> None:
         # The title comes from the agent and may be anything. The other texts are ours and are refused if invalid.
         title = record.title.encode(errors="replace").decode()
-        values = astuple(replace(record, title=title, created=float(record.created), last_used=float(record.last_used)))
-        self._connection.execute(INSERT, (*values, _seal(values)))
+        *values, turns = astuple(
+            replace(record, title=title, created=float(record.created), last_used=float(record.last_used))
+        )
+        self._connection.execute(INSERT, (*values, _seal(values), turns))
 
     def _delete(self, key: Key) -> int:
         return self._connection.execute(f"DELETE FROM session WHERE {BY_KEY}", key).rowcount

@@ -7,7 +7,6 @@ them. The owner of a `Terminals` must close it, so that no command outlives the 
 
 import asyncio
 import os
-import re
 import shlex
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from acp_launch.plan.executable import CannotRun, find
 from acp_launch.process.terminal import Terminal
 from acp_launch.process.tree import Exit
 from acp_launch.protocol import jsonrpc
+from acp_launch.regex import regex
 from acp_launch.session.files import Allowed
 from acp_launch.session.service import Refusal, Services, TerminalServed, invalid, missing
 
@@ -34,9 +34,9 @@ from acp_launch.session.service import Refusal, Services, TerminalServed, invali
 KEPT = 1024 * 1024  # bytes of output, if the agent names no limit
 MOST = 8 * 1024 * 1024  # bytes, whatever the agent names
 UINT64 = 2**64 - 1
-_SHELL = re.compile(r"[\s|&;<>()$`\\\"'*?\[\]#~=%!{}]")
+_SHELL = regex(r"[\s|&;<>()$`\\\"'*?\[\]#~=%!{}]")
 # Variables that do not change what a program does. The others are shown to the user who decides.
-_HARMLESS = re.compile(r"CI|CLAUDECODE|COLORTERM|COLUMNS|FORCE_COLOR|LANG|LC_[A-Z]+|LINES|NO_COLOR|TERM|TZ")
+_HARMLESS = regex(r"CI|CLAUDECODE|COLORTERM|COLUMNS|FORCE_COLOR|LANG|LC_[A-Z]+|LINES|NO_COLOR|TERM|TZ")
 
 
 class Command(Struct, frozen=True):

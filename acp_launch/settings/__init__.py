@@ -7,5 +7,6 @@ once. Open `model` first.
     model       the settings as frozen values
     variables   the environment variables that are settings
     load        find and read everything; also `grounds`, the projects around a directory
+    origin      each setting and where it comes from, for `config`
     check       validate the file and the variables; imported only by users who have one of them
 """

@@ -16,8 +16,9 @@ from acp_launch.document.scalars import Duration
 from acp_launch.document.shape import Shape, build
 from acp_launch.document.yaml import Document, parse
 from acp_launch.problem import Problem, likeliest
+from acp_launch.regex import regex
 from acp_launch.settings import variables as environment
-from acp_launch.settings.model import Choices, FileSettings, KeyringSettings, SecretSettings
+from acp_launch.settings.model import AttentionSettings, Choices, FileSettings, KeyringSettings, SecretSettings
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 # Rules look at raw values and skip those of the wrong type, which the shapes report. So all rules run even when half
 # of the settings are wrong.
 SHORTEST, LONGEST = Duration(1), Duration(600)  # seconds; a store needs time, and a user does not wait for longer
-_PLACEHOLDER = re.compile(r"(\$?)\{\s*([A-Za-z_][A-Za-z0-9_.:/-]*)?\s*\}")
+_PLACEHOLDER = regex(r"(\$?)\{\s*([A-Za-z_][A-Za-z0-9_.:/-]*)?\s*\}")
 _COMMAND, _EXAMPLE = ("secrets", "command"), '[op, read, "op://dev/{name}/credential"]'
 
 
@@ -106,6 +107,7 @@ _SHAPES: Mapping[tuple[str | int, ...], type[Shape]] = {
     ("secrets",): SecretSettings,
     ("secrets", "keyring"): KeyringSettings,
     ("secrets", "file"): FileSettings,
+    ("attention",): AttentionSettings,
 }
 
 

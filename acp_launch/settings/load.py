@@ -72,7 +72,14 @@ def load() -> Settings:
     """
     config, state, cache = (directory(kind) for kind in ("CONFIG", "STATE", "CACHE"))
     chosen = _choices(config / FILE, cache)
-    return Settings(config=config, state=state, cache=cache, max_line=chosen.max_line, secrets=chosen.secrets)
+    return Settings(
+        config=config,
+        state=state,
+        cache=cache,
+        max_line=chosen.max_line,
+        secrets=chosen.secrets,
+        attention=chosen.attention,
+    )
 
 
 def directory(kind: str) -> Path:
@@ -87,14 +94,14 @@ def directory(kind: str) -> Path:
 
 def _choices(file: Path, cache: Path) -> Choices:
     variables = present()
-    text, problems = _text(file)
+    text, problems = written(file)
     if text == "" and not problems and not variables:
         return Choices()
     return _checked(file, text, problems, variables, cache)
 
 
-def _text(file: Path) -> tuple[str | None, list[Problem]]:
-    """Read the file: empty text if it does not exist, None if it cannot be read."""
+def written(file: Path) -> tuple[str | None, list[Problem]]:
+    """Read the settings file: empty text if it does not exist, None if it cannot be read."""
     try:
         file.lstat()
     except (FileNotFoundError, NotADirectoryError):

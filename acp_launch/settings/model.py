@@ -15,6 +15,7 @@ from acp_launch.document.shape import Shape
 # The longest line seen from a real agent has 569 kB; acpx stops at 64 MiB, the TypeScript SDK at 32 MiB.
 MAX_LINE = Size(64 * 1024 * 1024)  # bytes
 _PATIENCE = Duration(10)  # seconds
+_LONG = Duration(10)  # seconds
 
 
 class KeyringSettings(Shape, frozen=True, kw_only=True):
@@ -40,6 +41,21 @@ class SecretSettings(Shape, frozen=True, kw_only=True):
     """A program and its arguments that print a secret; `{name}` in them is the secret's name."""
 
 
+class AttentionSettings(Shape, frozen=True, kw_only=True):
+    """How the user's attention is called in an interactive session."""
+
+    bell: bool = True
+    """Whether the bell rings when a question waits, or a long turn ends."""
+    notify: Literal["auto", "osc9", "osc777", "osc99", "never"] = "auto"
+    """How the terminal is asked for a desktop notification then; `auto` asks in its own way."""
+    after: Duration = _LONG
+    """A turn that took longer is told of when it ends."""
+    title: bool = True
+    """Whether the window's title shows state, profile and session."""
+    progress: Literal["auto", "always", "never"] = "auto"
+    """Whether the taskbar shows progress; `auto`: if the terminal is known to do so."""
+
+
 class Choices(Shape, frozen=True, kw_only=True):
     """All choices of `config.yaml` and the variables."""
 
@@ -47,6 +63,8 @@ class Choices(Shape, frozen=True, kw_only=True):
     """The longest message that is accepted from an agent."""
     secrets: SecretSettings = field(default_factory=SecretSettings)
     """Where secrets are stored."""
+    attention: AttentionSettings = field(default_factory=AttentionSettings)
+    """How the user's attention is called in an interactive session."""
 
 
 class Settings(Choices, frozen=True, kw_only=True):

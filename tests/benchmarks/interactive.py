@@ -30,6 +30,8 @@ from tests.interactive.screen import BECOME
 
 COUNT = 100_000
 COLUMNS, ROWS = 100, 40
+READY = b"\x1b]2;ready: "  # the window's title: of the screen only what changes is written
+USED = b" of 100,000 tokens"  # the last line of a turn
 PATIENCE = 120.0  # seconds
 AGENT = "acp_launch.demo.agent"
 CONTROL = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\r")
@@ -98,14 +100,14 @@ def _seconds(process: psutil.Process) -> float:
 def interactive(env: Mapping[str, str], cwd: Path) -> tuple[float, float, int]:
     """CPU, wall seconds and bytes written, of one turn."""
     with terminal(env, cwd) as (pty, process):
-        pty.until("ready ·".encode())
+        pty.until(READY)
         pty.types("add 1 1\r")  # the servers have been looked for, and everything is imported
-        pty.until(b"context ")
-        pty.until("ready ·".encode())
+        pty.until(USED)
+        pty.until(READY)
         before, began, size = cpu(process), time.perf_counter(), pty.size
         pty.types(f"flood {COUNT}\r")
-        pty.until(f"output {COUNT:,}".encode())
-        pty.until("ready ·".encode())
+        pty.until(USED)
+        pty.until(READY)
         return cpu(process) - before, time.perf_counter() - began, pty.size - size
 
 
@@ -134,7 +136,7 @@ def to_prompt(pairs: int, env: Mapping[str, str], cwd: Path) -> tuple[list[float
     for _ in range(pairs + 1):
         began = time.perf_counter()
         with terminal(env, cwd) as (pty, _):
-            pty.until("ready ·".encode())
+            pty.until(READY)
             drawn.append(time.perf_counter() - began)
         began = time.perf_counter()
         subprocess.run([*US, "run", "demo", "hello"], env=env, cwd=cwd, capture_output=True, check=True)

@@ -1,12 +1,12 @@
 """Both ends of an exchange in one test: what the agent and the server say, what each of them hears."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from acp_launch.bridge.exchange import Exchange
+from acp_launch.bridge.exchange import AgentSide, Exchange, ServerSide
 from acp_launch.bridge.health import Health
 from acp_launch.bridge.messages import Lost
 from acp_launch.bridge.toolpolicy import ToolPolicy
@@ -36,6 +36,7 @@ class Talker(Silent):
     call: float | None = None
     directories: Sequence[PurePosixPath] = (PurePosixPath("/project/a b"), PurePosixPath("/lib/é%"))
     gives_roots: bool = False
+    is_quick: bool = False  # offers each line to `passes` first, as a link does
     clock: float = 1000.0
     agent_heard: list[bytes] = field(default_factory=list)
     server_heard: list[bytes] = field(default_factory=list)
@@ -86,11 +87,18 @@ class Talker(Silent):
 
     def agent(self, *messages: Json | bytes) -> None:
         for message in messages:
-            self.exchange.from_agent(message if isinstance(message, bytes) else line(message))
+            self._says(self.exchange.from_agent, self.to_server, message)
 
     def server(self, *messages: Json | bytes) -> None:
         for message in messages:
-            self.exchange.from_server(message if isinstance(message, bytes) else line(message))
+            self._says(self.exchange.from_server, self.to_agent, message)
+
+    def _says(self, side: AgentSide | ServerSide, on: Callable[[bytes], None], message: Json | bytes) -> None:
+        said = message if isinstance(message, bytes) else line(message)
+        if self.is_quick and side.passes(said):
+            on(said)
+        else:
+            side(said)
 
     def agent_hears(self) -> list[Any]:
         """What is new since the last look."""

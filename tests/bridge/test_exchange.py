@@ -414,6 +414,29 @@ def test_a_server_of_the_era_without_handshake_is_ready_with_its_first_answer() 
     assert [each["method"] for each in talker.server_hears()] == ["server/discover", "tools/call"]
 
 
+@pytest.mark.parametrize("method", ["initialize", "server/discover"])
+def test_a_server_without_tools_is_not_one_whose_tools_the_agent_has_not_read(method: str) -> None:
+    for able, count in (({"tools": {}}, None), ({"prompts": {}}, 0)):
+        talker = Talker()
+        talker.exchange.attached()
+        talker.agent(INITIALIZE if method == "initialize" else ask(0, method))
+        assert talker.exchange.tools is None
+        talker.server(answer(0, {**HELLO, "capabilities": able}))
+        assert (talker.exchange.tools, talker.exchange.is_unread) == (count, count is None)
+
+
+@pytest.mark.parametrize("method", ["tools/list", "tools/call"])
+def test_an_agent_that_lists_or_calls_tools_knows_them(method: str) -> None:
+    talker = Talker()
+    talker.exchange.attached()
+    talker.agent(INITIALIZE)
+    talker.server(answer(0, {**HELLO, "capabilities": {"tools": {}}}))
+    assert talker.exchange.is_unread
+    talker.agent(ask(1, method))
+    talker.server(answer(1, {"tools": []}))
+    assert not talker.exchange.is_unread
+
+
 # A person has it started anew.
 
 
@@ -892,3 +915,11 @@ def test_a_handshake_of_a_process_that_was_slow_to_die_still_waits_for_the_next(
     assert talker.agent_heard == []
     talker.back()
     assert talker.agent_hears() == [answer(0, HELLO)]
+
+
+def test_a_subscription_is_not_a_call_that_takes_too_long() -> None:
+    talker = Talker(call=5).introduced()
+    talker.exchange.from_agent(line(ask(7, "subscriptions/listen", notifications={})))
+    talker.clock += 60
+    talker.exchange.tick()
+    assert not [heard for heard in talker.agent_heard if b"timeouts.call" in heard]

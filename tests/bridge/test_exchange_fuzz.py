@@ -70,6 +70,29 @@ def test_nothing_that_is_said_breaks_us(steps: list[tuple[str, Any]], tools: Too
         assert b"\n" not in heard
 
 
+ORDINARY = st.one_of(
+    st.tuples(st.just("agent"), IDS.map(lambda id: line(ask(id, "tools/call")))),
+    st.tuples(st.just("server"), IDS.map(lambda id: line(answer(id, "done")))),
+)
+MIXED = st.lists(st.one_of(ORDINARY, ORDINARY, STEPS.filter(bool).map(lambda steps: steps[0])), max_size=40)
+
+
+@calm
+@given(MIXED, st.booleans())
+def test_what_passes_quickly_is_what_passes(steps: list[tuple[str, Any]], is_introduced: bool) -> None:
+    """The quick way of an ordinary call gives the same as the full one, whatever else is said before and after it."""
+    talkers = [Talker(is_quick=is_quick) for is_quick in (False, True)]
+    for talker in talkers:
+        if is_introduced:
+            talker.introduced()
+            talker.agent(ask("list", "tools/list"))
+            talker.server(answer("list", {"tools": []}))
+        play(talker, steps)
+        lose(talker, "end")
+    full, quick = ((each.agent_heard, each.server_heard, each.events) for each in talkers)
+    assert quick == full
+
+
 RAWS = st.one_of(RAW, RAW, st.lists(RAW, min_size=2, max_size=2).map(lambda parts: b"[" + b",".join(parts) + b"]"))
 
 

@@ -11,9 +11,10 @@ def test_a_line_that_breaks_its_receiver_costs_no_other_line() -> None:
     heard: list[bytes] = []
     broke: list[Exception] = []
     bursts: list[bool] = []
+    joined: list[bytes] = []
 
     def take(line: bytes) -> None:
-        if line == b"two":
+        if line == b"one":
             raise LookupError("an id that is no id")
         heard.append(line)
 
@@ -26,10 +27,11 @@ def test_a_line_that_breaks_its_receiver_costs_no_other_line() -> None:
         source, theirs = os.pipe()
         sink, ours = os.pipe()
         os.set_blocking(source, False)
-        os.write(theirs, b"one\ntwo\nthree\nfo")
+        os.write(theirs, b"none\none\ntwo\nthree\nfo")
         os.write(theirs, b"ur\n")
         os.close(theirs)
-        link = Link(source, ours, take, over, lambda: None, bursts.append, broke.append, max_line=100)
+        passing = (lambda line: line.startswith(b"t")), joined.append
+        link = Link(source, ours, take, over, lambda: None, bursts.append, broke.append, *passing, max_line=100)
         async with asyncio.timeout(10):
             await ended.wait()
         link.close()
@@ -37,6 +39,7 @@ def test_a_line_that_breaks_its_receiver_costs_no_other_line() -> None:
             os.close(descriptor)
 
     asyncio.run(story())
-    assert heard == [b"one", b"three", b"four"]
+    assert heard == [b"none", b"four"]
+    assert joined == [b"two\nthree"], "what may pass as it came, goes on at once"
     assert [type(error) for error in broke] == [LookupError]
     assert bursts in ([True, False], [True, False, True, False])

@@ -6,8 +6,9 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from acp_launch.bridge.offer import ShimCommand, entries, untakeable
-from acp_launch.plan.model import Origin, RemotePlan, StdioPlan, Value
+from acp_launch.bridge.offer import HttpAddress, ShimCommand, entries, is_unable, transport, untakeable
+from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, RemotePlan, StdioPlan, Value
+from acp_launch.profile.model import McpTransport, Timeouts
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.protocol.conversation import Conversation
 from acp_launch.secret.reference import SecretReference
@@ -27,8 +28,11 @@ FILES = StdioPlan(
 BARE = StdioPlan(name="bare", command=Path("/bin/bare"), args=(), env={}, cwd=Path("/w"), bridge=False)
 BRIDGED = replace(FILES, bridge=True)
 WAY = ShimCommand(Path("/usr/bin/python3"), Path("/lib/shim.py"), Path("/run/s"), "one-launch-token")
-DOCS = RemotePlan(name="docs", type="http", url=Value(("https://x/mcp",), HERE), headers={"Authorization": TOKEN})
-OLD = RemotePlan(name="old", type="sse", url=Value(("https://x/sse",), HERE), headers={})
+DOCS = RemotePlan(
+    name="docs", type="http", url=Value(("https://x/mcp",), HERE), headers={"Authorization": TOKEN}, bridge=False
+)
+OLD = RemotePlan(name="old", type="sse", url=Value(("https://x/sse",), HERE), headers={}, bridge=False)
+REGION = Value(("eu",), HERE)
 
 
 def test_a_stdio_entry_has_all_four_members_and_no_type() -> None:
@@ -69,6 +73,21 @@ def test_a_remote_entry_has_a_type_and_always_a_list_of_headers() -> None:
     ]
 
 
+def test_a_bridged_remote_server_is_a_shim_for_any_agent_without_its_address_and_headers() -> None:
+    bridged = replace(DOCS, bridge=True)
+    (entry,) = entries([bridged], {}, WAY)
+    assert (entry["name"], entry["args"][-1]) == ("docs", "docs")
+    assert set(entry) == {"name", "command", "args", "env"}
+    assert [pair["name"] for pair in entry["env"]] == ["ACP_LAUNCH_SEAT"]
+    assert untakeable([bridged], Capabilities()) == []
+
+
+def test_the_variables_of_a_server_that_the_agent_connects_to_are_headers_of_its_entry() -> None:
+    """M-46: `env` means the same whoever connects."""
+    (entry,) = entries([replace(OLD, env={"REGION": REGION})], {}, None)
+    assert entry["headers"] == [{"name": "X-Env-REGION", "value": "eu"}]
+
+
 def test_every_entry_is_valid_in_session_new() -> None:
     conversation = Conversation()
     conversation.initialize()
@@ -102,3 +121,55 @@ def test_a_plan_never_shows_what_it_holds() -> None:
     shown = repr([FILES, DOCS])
     assert "Bearer" not in shown
     assert "s3cret" not in shown
+
+
+def launch(command: str, mcp: McpTransport) -> LaunchPlan:
+    return LaunchPlan(
+        profile="p",
+        file=None,
+        project=Path("/w"),
+        description="",
+        agent=ProcessPlan(name="agent", command=Path(command), args=(), env={}, cwd=Path("/w")),
+        timeouts=Timeouts(),
+        cwd=Path("/w"),
+        additional_directories=(),
+        session=None,
+        permission="ask",
+        servers=(BRIDGED,),
+        mcp=mcp,
+    )
+
+
+def test_over_http_an_entry_is_an_address_and_a_token_and_nothing_of_the_server() -> None:
+    """M-37: the token is in a header, not in the address, which agents write to their logs."""
+    where = HttpAddress("http://127.0.0.1:4711/0123", "t0ken")
+    assert entries([BRIDGED], {}, {"files": where}) == [
+        {
+            "type": "http",
+            "name": "files",
+            "url": "http://127.0.0.1:4711/0123",
+            "headers": [{"name": "Authorization", "value": "Bearer t0ken"}],
+        }
+    ]
+    assert "t0ken" not in repr(where)
+
+
+@pytest.mark.parametrize(
+    ("command", "mcp", "http", "expected"),
+    [
+        ("/bin/copilot", "auto", True, "http"),
+        ("/bin/copilot", "auto", False, "stdio"),
+        ("/bin/copilot", "stdio", True, "stdio"),
+        ("/bin/codex-acp", "auto", True, "stdio"),
+        ("/bin/unknown", "auto", True, "stdio"),
+        ("/bin/unknown", "http", True, "http"),
+        ("/bin/unknown", "http", False, "http"),
+    ],
+)
+def test_servers_are_offered_as_the_profile_says_or_as_the_agent_is_known_to_take_them(
+    command: str, mcp: McpTransport, http: bool, expected: str
+) -> None:
+    """M-36, M-37. An agent that cannot do what the profile wants is an error, not a session without servers."""
+    plan, able = launch(command, mcp), Capabilities(http=http)
+    assert transport(plan, able) == expected
+    assert is_unable(plan, able) is (expected == "http" and not http)

@@ -15,8 +15,8 @@ from acp_launch.protocol.acp import read_negotiated
 
 NEGOTIATED = read_negotiated(Raw(b'{"protocolVersion": 1, "agentCapabilities": {"loadSession": true}}'))
 STDIO = StdioPlan(name="s", command=Path("/bin/s"), args=(), env={}, cwd=Path("/"))
-SERVER = ProfilePart(server="s", stdio=STDIO)
-OPTIONAL = ProfilePart(server="s", stdio=STDIO, is_required=False)
+SERVER = ProfilePart(server="s", planned=STDIO)
+OPTIONAL = ProfilePart(server="s", planned=STDIO, is_required=False)
 
 
 def survey(**members: object) -> Survey:

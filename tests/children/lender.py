@@ -16,8 +16,8 @@ from acp_launch.errors import LaunchError
 from acp_launch.launch.loop import guard_informed
 from acp_launch.process.foreground import foreground
 from acp_launch.process.guard import Guard
+from acp_launch.process.program import LocalProgram
 from acp_launch.process.records import LaunchRecord
-from acp_launch.process.supervisor import Program
 
 
 def children() -> list[int]:
@@ -26,7 +26,7 @@ def children() -> list[int]:
 
 
 async def lend(argv: list[str]) -> str:
-    program = Program(name="login", argv=tuple(argv), env=dict(os.environ), cwd=Path("/"))
+    program = LocalProgram(name="login", argv=tuple(argv), env=dict(os.environ), cwd=Path("/"))
     task = asyncio.create_task(foreground(program))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:

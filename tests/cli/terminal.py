@@ -24,6 +24,11 @@ BECOME = (
 )
 
 
+def yes_or_no(question: str) -> str:
+    """The rows of a question that waits for one key."""
+    return f"▐ {question}\n▐ [y] Yes  [n] No"
+
+
 class Terminal:
     def __init__(self, descriptor: int, process: "subprocess.Popen[bytes]") -> None:
         self._descriptor = descriptor

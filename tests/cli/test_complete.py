@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec import convert
 
 from acp_launch.cli import tab
 from acp_launch.cli.tab import Line
@@ -40,7 +41,8 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def save(registry: Registry, project: Path, **of: str) -> None:
     about = dict.fromkeys(("session_id", "agent_name", "agent_version", "agent_command", "cwd"), "x")
-    registry.save(Record(project=str(project), title="A title", created=1.0, last_used=2.0, **{**about, **of}))
+    texts = {"project": str(project), "title": "A title", **about, **of}
+    registry.save(convert({**texts, "created": 1.0, "last_used": 2.0}, Record))
 
 
 def asked(launch: Launcher, *words: str) -> list[str]:

@@ -5,11 +5,9 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +16,14 @@ import pytest
 from acp_launch.session.connection import ACP_MODE
 from tests.cli.launcher import AGENTS, PATIENCE, ROOT, Ended, Launcher, command
 from tests.cli.terminal import on_terminal
+from tests.demo.web import serving
+from tests.remote.children import tempered
 from tests.secret.bus import Desktop
 from tests.secret.test_service import lock
 
 SERVERS = ROOT / "tests" / "servers"
 FAIL_KEYRING = "unset PYTHON_KEYRING_BACKEND, or name another one there"
 TOKEN = "t0ken-" + "a1B2c3" * 4
-NOT_TRIED = "not tried (a proxy is set, or its host is a secret): the agent connects to it"
 Json = dict[str, Any]
 
 
@@ -109,8 +108,7 @@ ok       agent                 test-agent 1.0.0, ACP 1; answered in N ms
 ok       session               opened in N ms
 ok       server files          The Polite One 1.2, MCP 2025-11-25; 16 tools (1 hidden by the profile), 1 resource; \
 ready in N ms
-ok       server docs           http http://127.0.0.1:${env:PORT}/${env:TENANT}; accepts connections in N ms; \
-the agent itself does the handshake
+ok       server docs           web 1, MCP 2025-06-18; 2 tools; ready in N ms
 0 problems, 1 warning, 22 ok
 """
 
@@ -132,7 +130,8 @@ def test_the_screen_of_a_profile_that_is_fit_for_a_run(launch: Launcher) -> None
         },
     )
     Path(launch.env["ACP_LAUNCH_CONFIG_DIR"]).chmod(0o755)
-    with listening() as port:
+    with serving() as web:
+        port = str(web.server_address[1])
         done = launch("doctor", "p", ACP_LAUNCH_SECRET_GITHUB=TOKEN, PORT=port, TENANT="acme-tenant")
     assert done.code == 0, done.err
     assert steady(done.out.decode(), launch) == GOOD.splitlines()
@@ -140,42 +139,6 @@ def test_the_screen_of_a_profile_that_is_fit_for_a_run(launch: Launcher) -> None
     assert done.methods == ["initialize", "session/new"]
     assert not [text for text in (TOKEN, "acme-tenant") if text in done.out.decode()]
     assert launch.env["HOME"] not in done.out.decode()
-
-
-@contextmanager
-def listening() -> Iterator[str]:
-    """A port of this machine that takes connections, and says nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield str(server.getsockname()[1])
-
-
-def test_a_remote_server_that_does_not_answer_is_a_problem(launch: Launcher) -> None:
-    with listening() as port:
-        pass
-    url = f"http://127.0.0.1:{port}/mcp"
-    own(launch, agent("polite", "http"), mcp_servers={"docs": {"type": "http", "url": url}})
-    assert told(examined(launch, 8)["server docs"]) == (
-        "problem",
-        f"http {url}; cannot connect: Connection refused",
-        "start it, or correct mcp_servers.docs.url",
-    )
-    assert told(examined(launch, 8, HTTPS_PROXY="http://127.0.0.1:9")["server docs"])[0] == "problem", "none is between"
-    url = "http://docs.invalid/mcp"
-    own(launch, agent("polite", "http"), mcp_servers={"docs": {"type": "http", "url": url}})
-    found = examined(launch, 0, HTTPS_PROXY="http://127.0.0.1:9")
-    assert found["server docs"]["text"] == f"http {url}; {NOT_TRIED}"
-
-
-def test_a_secret_in_an_address_is_not_needed_to_find_the_server_unless_it_is_the_host(launch: Launcher) -> None:
-    with listening() as port:
-        urls = {"path": f"http://127.0.0.1:{port}/${{secret:docs}}", "host": "http://${secret:docs}/mcp"}
-        servers = {name: {"type": "http", "url": url} for name, url in urls.items()}
-        own(launch, agent("polite", "http"), mcp_servers=servers)
-        done = launch("doctor", "p", "--json", ACP_LAUNCH_SECRET_DOCS=TOKEN)
-    # Each has a warning too: a secret in an address ends up in logs.
-    said = {each["subject"]: each["text"] for each in json.loads(done.out)["checks"] if each["standing"] == "ok"}
-    assert said["path"].startswith(f"http {urls['path']}; accepts connections in ")
-    assert said["host"] == f"http {urls['host']}; {NOT_TRIED}"
 
 
 def test_json_has_the_same_as_data(launch: Launcher) -> None:
@@ -203,6 +166,7 @@ def test_json_has_the_same_as_data(launch: Launcher) -> None:
             "prompts/list": 'the MCP server "files" answered prompts/list with an error: the prompts are lost (-32603)'
         },
         "answers_ping": True,
+        "downloaded": False,
     }
 
 
@@ -310,7 +274,7 @@ def test_an_agent_of_another_protocol_version_is_told(launch: Launcher) -> None:
     assert told(examined(launch, 5)["agent"]) == (
         "problem",
         "the agent speaks ACP version 2, acp-launch speaks version 1",
-        "use a release of the agent that speaks version 1",
+        "use a release of the agent that speaks version 1; run it again with --trace FILE to see what was said",
     )
 
 
@@ -364,19 +328,21 @@ def refused(launch: Launcher) -> "Callable[..., list[Json]]":
     return both
 
 
-REMOTE = {
-    "docs": {"type": "http", "url": "http://docs.invalid/a"},
-    "old": {"type": "sse", "url": "http://docs.invalid/b"},
-}
+@pytest.fixture
+def remote() -> Iterator[Json]:
+    """Servers of both kinds that the agent would connect to itself."""
+    with tempered() as docs, tempered(era="sse") as old:
+        yield {
+            "docs": {"type": "http", "url": docs.url, "bridge": False},
+            "old": {"type": "sse", "url": old.url, "bridge": False},
+        }
 
 
 @pytest.mark.parametrize(("takes", "lacks"), [((), ("docs", "old")), (("http",), ("old",)), (("sse",), ("docs",))])
 def test_a_server_that_the_agent_does_not_take_is_a_problem_of_both(
-    launch: Launcher, refused: "Callable[..., list[Json]]", takes: Sequence[str], lacks: Sequence[str]
+    refused: "Callable[..., list[Json]]", remote: Json, takes: Sequence[str], lacks: Sequence[str]
 ) -> None:
-    """Where a proxy stands in between, `doctor` does not try the servers itself, so this is all it finds."""
-    launch.env["HTTPS_PROXY"] = "http://127.0.0.1:9"
-    wrong = refused(agent("polite", *takes), 3, mcp_servers=REMOTE)
+    wrong = refused(agent("polite", *takes), 3, mcp_servers=remote)
     assert [each["subject"] for each in wrong] == [*lacks]
 
 
@@ -389,7 +355,9 @@ def test_an_internal_error_is_one_for_both_and_no_log_is_advised_that_is_not_the
     assert wrong["fix"].startswith("it gives no other reason; try another version of it")
     assert wrong["detail"] == ['data: {"startupFailureReason":"bypass_root"}']
     (wrong,) = refused(agent("login", "/nonexistent/store", "internal", "loud"), 4)
-    assert wrong["fix"] == "acp-launch logs p"  # which the launcher finds to be there
+    assert wrong["fix"] == (
+        "acp-launch logs p; run it again with --trace FILE to see what was said"  # the launcher finds the log
+    )
 
 
 def test_a_mode_that_is_not_offered_is_a_problem_of_both(refused: "Callable[..., list[Json]]") -> None:
@@ -502,18 +470,19 @@ def test_a_state_directory_that_cannot_be_written_is_a_problem_and_no_obstacle(l
     assert found["agent"]["standing"] == "ok"
 
 
-def test_what_is_known_of_an_agent_is_told_before_anything_starts(launch: Launcher, tmp_path: Path) -> None:
+def test_what_is_known_of_an_agent_is_told_before_anything_starts(
+    launch: Launcher, tmp_path: Path, remote: Json
+) -> None:
     """Nothing is started by `validate` and `plan`."""
     program = tmp_path / "codex-acp"
     program.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S {AGENTS}/polite.py http\n")
     program.chmod(0o755)
-    own(launch, {"command": str(program)}, mcp_servers={"old": {"type": "sse", "url": "http://docs.invalid/b"}})
+    own(launch, {"command": str(program)}, mcp_servers={"old": remote["old"]})
     known = "mcp_servers.old: warning: Codex takes MCP servers over stdio and http only, as far as is known"
     for verb in ("validate", "plan"):
         done = launch(verb, "p")
         assert (done.code, done.methods) == (0, [])
         assert known in done.err
-    launch.env["HTTPS_PROXY"] = "http://127.0.0.1:9"
     for arguments in (["doctor", "p"], ["run", "p", "hi"]):
         done = launch(*arguments)
         assert done.code == 3

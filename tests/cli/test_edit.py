@@ -98,6 +98,10 @@ def test_an_address_is_added_as_a_server(project: Path, typed: Typed) -> None:
             "--header goes with --url\n    fix: give a program its token in a variable: --env NAME=VALUE",
         ),
         (["--env", TOKEN, "--", "npx"], "--env takes NAME=VALUE\n    fix: --env 'TOKEN=${secret:NAME}'"),
+        (
+            ["--url", "https://x", "--header", f"Authorization: Bearer {TOKEN}"],
+            "--header takes NAME=VALUE\n    fix: --header 'Authorization=Bearer ${secret:NAME}'",
+        ),
     ],
 )
 def test_what_is_no_server_is_refused(project: Path, typed: Typed, arguments: list[str], said: str) -> None:

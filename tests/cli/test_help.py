@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from acp_launch.cli import manual
+from acp_launch.cli.groups import HEADINGS
+from acp_launch.cli.tab import below, verbs
 from tests.cli.launcher import Launcher
 from tests.cli.terminal import on_terminal
 from tests.test_architecture import HEAVY, loaded
@@ -37,7 +39,7 @@ def test_a_page_is_read_without_the_marks_of_markdown(topic: str, launch: Launch
     (title,) = re.findall("^# (.*)", (ROOT / "docs" / f"{topic}.md").read_text())
     assert shown.splitlines()[0] == title
     assert f"This page is about {manual.about(topic)}." in shown
-    assert not re.search(r"^#|<!--|\([a-z]+\.md[)#]|!\[|^\|", shown, re.MULTILINE)
+    assert not re.search(r"^#|<!--|\([a-z]+\.md[)#]|!\[|<picture|^\|", shown, re.MULTILINE)
     assert max(map(len, shown.splitlines())) <= 80
 
 
@@ -142,6 +144,46 @@ def test_topics_complete_once(launch: Launcher) -> None:
     assert kind == "nothing"
     assert [line.partition(":")[0] for line in candidates] == manual.topics()
     assert launch("__complete", "zsh", "help", "trust", "").out.decode().splitlines() == ["nothing"]
+
+
+def helped(launch: Launcher, *words: str, columns: int) -> str:
+    ended = launch(*words, "--help", COLUMNS=str(columns))
+    assert (ended.code, ended.err) == (0, "")
+    return ended.out.decode()
+
+
+GROUPS = ["", "profile", "secret", "session", "mcp", "permission"]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 132])
+@pytest.mark.parametrize("group", GROUPS)
+def test_help_lists_every_command_with_a_whole_sentence_in_the_width_of_the_terminal(
+    group: str, columns: int, launch: Launcher
+) -> None:
+    shown = helped(launch, *group.split(), columns=columns)
+    assert max(map(len, shown.splitlines())) <= columns
+    assert "..." not in re.sub(r"\[ARGS\]\.\.\.", "", shown)
+    flat = "".join(shown.split())  # a line may end after a hyphen
+    table = below(verbs(), group)
+    assert table
+    for name, about in table.items():
+        sentence, stop, _ = about.partition(". ")
+        assert "".join(f"{name}{sentence}{stop}".split()) in flat
+
+
+def test_a_wide_terminal_needs_fewer_lines(launch: Launcher) -> None:
+    narrow, wide = (helped(launch, columns=columns).splitlines() for columns in (60, 118))
+    assert len(wide) < len(narrow)
+    assert max(map(len, wide)) > 80
+
+
+def test_the_commands_stand_under_headings_every_one_once(launch: Launcher) -> None:
+    shown = helped(launch, columns=80)
+    found = re.findall(r"^(\w[\w ]*):$", shown, re.MULTILINE)
+    assert found == ["Options", "Run", "Profiles", "Secrets", "Sessions", "Servers", "This machine"]
+    under = [name for names in HEADINGS.values() for name in names]
+    assert len(set(under)) == len(under)
+    assert set(below(verbs(), "")) <= set(under)
 
 
 def test_the_list_and_a_search_import_nothing_heavy() -> None:

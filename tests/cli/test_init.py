@@ -6,6 +6,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -20,11 +21,11 @@ from acp_launch.profile.scaffold import beginning, called, ignoring
 from acp_launch.profile.schema import text as schema
 from acp_launch.profile.trust import trust_state
 from acp_launch.settings.load import load as load_settings
-from tests.cli.terminal import on_terminal
+from tests.cli.terminal import on_terminal, yes_or_no
 
 CODEX = """\
 # yaml-language-server: $schema=./schema.json
-# Editors use it to complete and check this file; after an update: acp-launch schema -o .acp-launch/schema.json
+# Editors complete and check this file with it. If missing: acp-launch schema -o .acp-launch/schema.json
 #
 # npm install -g @agentclientprotocol/codex-acp
 # Log in once with Codex, or set OPENAI_API_KEY in your shell: the agent inherits it.
@@ -86,6 +87,15 @@ def everything(project: Path) -> dict[str, str]:
     return {file.name: file.read_text() for file in (project / ".acp-launch").iterdir()}
 
 
+def installed() -> Path:
+    return load_settings().state / "schema.json"
+
+
+def pointer() -> str:
+    """What lies beside a profile of a project, and is not committed."""
+    return json.dumps({"title": "acp-launch profile", "$ref": installed().as_uri()}) + "\n"
+
+
 def test_a_known_agent_needs_only_its_name(project: Path, typed: Typed) -> None:
     assert typed("--agent", "codex") == (
         0,
@@ -98,9 +108,10 @@ def test_a_known_agent_needs_only_its_name(project: Path, typed: Typed) -> None:
     )
     assert everything(project) == {
         "codex.yaml": CODEX,
-        "schema.json": schema(),
-        ".gitignore": "*.local.yaml\n*.local.yml\n",
+        "schema.json": pointer(),
+        ".gitignore": "*.local.yaml\n*.local.yml\nschema.json\n",
     }
+    assert installed().read_text() == schema()
 
 
 def test_what_is_installed_is_not_told_to_be(project: Path, typed: Typed) -> None:
@@ -153,7 +164,8 @@ def test_a_command_line_becomes_an_agent(project: Path, typed: Typed) -> None:
 def test_a_profile_for_one_person_lies_with_their_own(project: Path, typed: Typed) -> None:
     users = load_settings().config / "profiles"
     assert typed("mine", "--agent", "demo", "--user").code == 0
-    assert sorted(file.name for file in users.iterdir()) == ["mine.yaml", "schema.json"]
+    assert [file.name for file in users.iterdir()] == ["mine.yaml"]
+    assert (users / "mine.yaml").read_text().startswith(f"# yaml-language-server: $schema={installed().as_uri()}\n")
     assert not (project / ".acp-launch").exists()
     assert find("mine", start=project, settings=load_settings()).origin == "user"
 
@@ -262,6 +274,41 @@ def test_an_older_schema_of_ours_is_brought_up_to_date(project: Path, typed: Typ
     (project / ".acp-launch" / "schema.json").write_text(json.dumps({"title": "acp-launch profile"}))
     assert typed("--agent", "demo").code == 0
     assert everything(project)["schema.json"] == schema()
+    assert "schema.json" not in everything(project)[".gitignore"]
+
+
+def test_the_schema_is_copied_on_demand_and_then_committed(project: Path, typed: Typed) -> None:
+    assert typed("--agent", "demo", "--schema").code == 0
+    found = everything(project)
+    assert (found["schema.json"], found[".gitignore"]) == (schema(), "*.local.yaml\n*.local.yml\n")
+    assert found["demo.yaml"].startswith("# yaml-language-server: $schema=./schema.json\n")
+
+
+def test_nothing_that_is_committed_names_a_place_of_this_machine(project: Path, typed: Typed) -> None:
+    assert typed("--agent", "codex").code == 0
+    found = everything(project)
+    shared = {name: text for name, text in found.items() if name not in found[".gitignore"].splitlines()}
+    assert sorted(shared) == [".gitignore", "codex.yaml"]
+    assert not [name for name, text in shared.items() if str(installed().parent) in text or str(Path.home()) in text]
+    assert sum(map(len, found.values())) < 3000
+
+
+def test_a_pointer_leads_to_the_schema_of_today(project: Path, typed: Typed) -> None:
+    assert typed("one", "--agent", "demo").code == 0
+    installed().write_text("{}")
+    assert typed("two", "--agent", "demo").code == 0
+    reference = json.loads(everything(project)["schema.json"])["$ref"]
+    assert Path(unquote(urlsplit(reference).path)).read_text() == schema()
+
+
+def test_a_state_directory_that_cannot_be_written_costs_only_the_help_of_editors(
+    project: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ACP_LAUNCH_STATE_DIR", str(tmp_path / "file" / "state"))
+    assert typed("--agent", "codex").code == 0
+    assert sorted(everything(project)) == [".gitignore", "codex.yaml"]
+    assert "yaml-language-server" not in everything(project)["codex.yaml"]
 
 
 @pytest.mark.parametrize("name", [".gitignore", "schema.json", "demo.yaml"])
@@ -423,10 +470,11 @@ def test_servers_of_other_tools_are_taken_over_and_their_tokens_are_not_written(
         terminal.until("Numbers of those to import [none]: ")
         assert "   1.  .mcp.json  github, docs" in terminal.text
         terminal.types("1\n")
-        terminal.until("Import them [yes]: ")
-        terminal.types("\n")
+        terminal.until(yes_or_no("Import them?"))
+        terminal.types("y")
         terminal.until("Store them in the ")
-        terminal.types("\n")
+        terminal.until(")?\n▐ [y] Yes  [n] No")
+        terminal.types("y")
         assert terminal.ends() == 0
     text = everything(project)["demo.yaml"]
     assert 'env: {GITHUB_TOKEN: "${secret:github}"}' in text
@@ -461,7 +509,7 @@ def test_what_a_file_of_the_project_would_run_is_shown_and_not_accepted(project:
             terminal.types(f"{answer}\n")
         terminal.until("Numbers of those to import [none]: ")
         terminal.types("1\n")
-        terminal.until("Import them [yes]: ")
+        terminal.until(yes_or_no("Import them?"))
         for shown in (
             "github: sh -c 'env > pwned'",
             "github sets T",
@@ -470,7 +518,7 @@ def test_what_a_file_of_the_project_would_run_is_shown_and_not_accepted(project:
             "web sends X-A",
         ):
             assert f"acp-launch: {shown}\n" in terminal.text
-        terminal.types("yes\n")
+        terminal.types("y")
         assert terminal.ends() == 0
     assert ("acp-launch trust mine\n" in terminal.text) == (place == "1")
     settings = load_settings()
@@ -486,8 +534,8 @@ def test_what_is_shown_need_not_be_taken(project: Path) -> None:
             terminal.types("\n")
         terminal.until("Numbers of those to import [none]: ")
         terminal.types("1\n")
-        terminal.until("Import them [yes]: ")
-        terminal.types("no\n")
+        terminal.until(yes_or_no("Import them?"))
+        terminal.types("n")
         assert terminal.ends() == 0
     settings = load_settings()
     loaded = load(find("demo", start=project, settings=settings))
@@ -502,7 +550,7 @@ def test_other_tools_are_asked_about_and_enter_leaves_them_alone(project: Path) 
             terminal.types("\n")
         terminal.until("Numbers of those to import [none]: ")
         terminal.types("7\n")
-        terminal.until('type numbers from the list, or "none"')
+        terminal.until('type numbers from the list, "all" or "none"')
         terminal.types("\n")
         assert terminal.ends() == 0
     assert not load(find("demo", start=project, settings=load_settings())).profile.mcp_servers

@@ -2,14 +2,25 @@
 
 import json
 import stat
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.cli.launcher import Ended, Launcher
-from tests.cli.terminal import on_terminal
-from tests.cli.test_secrets import configured, files_holding, listed, value_of
+from tests.cli.terminal import on_terminal, yes_or_no
+from tests.cli.test_secrets import (
+    NO_KEYRING,
+    PASSPHRASE,
+    config_file,
+    configured,
+    files_holding,
+    listed,
+    sealed_with,
+    value_of,
+)
+from tests.interactive.screen import on_screen
 
 PROFILE = """\
 # ours
@@ -167,15 +178,16 @@ def test_a_person_is_asked_about_the_change_and_about_each_credential(project: L
     declared(project, {"s": server})
     arguments = ("import", "claude", "--into", "p")
     with on_terminal(*arguments, cwd=project.project, env=project.env) as terminal:
-        terminal.until("Change it? [no]: ")
+        terminal.until("[n] No")
         terminal.types("y\n")
-        terminal.until("No, it is not a secret; leave it as it is (n)")
-        terminal.until("Store it? [no]: ")
+        terminal.until("[n] No, it is not a secret; leave it as it is")
         terminal.types("n\n")
         terminal.until("s: env.TOKEN is a GitHub token. Store it?")
-        terminal.types("y\n")
+        terminal.until("s/token\n▐ [n] No, I will store it myself")
+        terminal.types("y")
         terminal.until("s: env.API_KEY is an OpenAI key. Store it?")
-        terminal.types("n\n")
+        terminal.until("s/api-key\n▐ [n] No, I will store it myself")
+        terminal.types("n")
         assert terminal.ends() == 0
         shown = terminal.text
     assert "acp-launch secret set s/api-key" in shown
@@ -188,12 +200,12 @@ def test_a_person_is_asked_about_the_change_and_about_each_credential(project: L
     assert list(listed(project)) == ["s/token"]
 
 
-@pytest.mark.parametrize("answer", ["n\n", "\n", "\x04"])
+@pytest.mark.parametrize("answer", ["n", "\x1b", "\x04"])
 def test_the_file_stays_as_it_is_unless_the_user_agrees(project: Launcher, answer: str) -> None:
     declared(project, TEN)
     before = profile(project).read_bytes()
     with on_terminal("import", "claude", "--into", "p", cwd=project.project, env=project.env) as terminal:
-        terminal.until("Change it? [no]: ")
+        terminal.until("[n] No")
         terminal.types(answer)
         assert terminal.ends() == 2
     assert profile(project).read_bytes() == before
@@ -204,9 +216,9 @@ def test_ctrl_c_at_a_question_writes_nothing(project: Launcher) -> None:
     declared(project, TEN)
     before = profile(project).read_bytes()
     with on_terminal("import", "claude", "--into", "p", cwd=project.project, env=project.env) as terminal:
-        terminal.until("Change it? [no]: ")
+        terminal.until("[n] No")
         terminal.types("y\n")
-        terminal.until("Store it? [no]: ")
+        terminal.until("[n] No, I will store it myself")
         terminal.types("\x03")
         assert terminal.ends() == 130
     assert profile(project).read_bytes() == before
@@ -338,9 +350,160 @@ def test_a_new_profile_needs_an_agent(project: Launcher) -> None:
     assert (done.code, done.err) == (
         2,
         "acp-launch: .acp-launch/fresh.yaml does not exist yet, and the source has no agent for it\n"
-        "    fix: create it first: acp-launch init fresh\n",
+        "    fix: name the agent of the new profile: --agent claude\n",
     )
     assert not (project.project / ".acp-launch" / "fresh.yaml").exists()
+
+
+def test_a_new_profile_gets_the_agent_that_is_named(project: Launcher) -> None:
+    declared(project, PLAIN)
+    done = project("import", "claude", "--into", "fresh", "--agent", "gemini", "--yes")
+    assert done.code == 0, done.err
+    folder = project.project / ".acp-launch"
+    text = (folder / "fresh.yaml").read_text()
+    assert text.startswith("# yaml-language-server: $schema=./schema.json\n")
+    assert "agent:\n  command: gemini\n  args: [--acp]\n" in text
+    assert "mcp_servers:\n  files:\n    command: files-mcp\n    args: [--root, /srv]\n" in text
+    assert "schema.json" in (folder / ".gitignore").read_text().splitlines()
+    assert project("validate", "fresh").code == 0
+
+
+def test_the_agent_of_a_new_profile_may_be_a_command_line(project: Launcher) -> None:
+    declared(project, PLAIN)
+    assert project("import", "claude", "--into", "fresh", "--agent", "cat --acp", "--yes").code == 0
+    agent = json.loads(project("plan", "fresh", "--json").out)["agent"]
+    assert (Path(agent["command"]).name, agent["args"]) == ("cat", ["--acp"])
+
+
+def test_a_profile_that_exists_keeps_its_agent(project: Launcher) -> None:
+    declared(project, PLAIN)
+    before = profile(project).read_bytes()
+    done = project("import", "claude", "--into", "p", "--agent", "gemini", "--yes")
+    assert (done.code, done.err) == (
+        2,
+        "acp-launch: .acp-launch/p.yaml exists, and keeps its agent\n"
+        "    fix: leave --agent out, or choose another name for a new profile\n",
+    )
+    assert profile(project).read_bytes() == before
+
+
+def test_the_first_command_in_a_pipe_prints_what_to_type(project: Launcher) -> None:
+    declared(project, PLAIN)
+    profile(project).unlink()
+    done = project("import")
+    command = "import .mcp.json --from claude --into tools --agent claude"
+    assert (done.code, done.err) == (0, f"    acp-launch {command}\n")
+    assert project(*command.split(), "--yes").code == 0
+    assert project("validate", "tools").code == 0
+
+
+def test_import_as_the_first_command_leads_to_a_running_session(project: Launcher) -> None:
+    """Source, agent, place, name, credential; then trust, a secret, and a session: in one go."""
+    profile(project).unlink()
+    run = {"command": sys.executable, "args": ["-I", "-m", "acp_launch.demo.server"]}
+    declared(project, {"notes": {**run, "env": {"TOKEN": TOKENS["github"]}}})
+    with on_screen(
+        sys.executable, "-m", "acp_launch", "import", cwd=project.project, columns=120, rows=60, env=project.env
+    ) as terminal:
+        terminal.until("1.  .mcp.json  notes")
+        terminal.until("Numbers of those to import [all]:")
+        terminal.types("\n")
+        terminal.until("Agent [1]:")
+        terminal.types("demo\n")
+        terminal.until("Location [1]:")
+        terminal.types("\n")
+        terminal.until("Name of the profile [demo]:")
+        terminal.types("work\n")
+        terminal.until(yes_or_no("Import them?"))
+        terminal.types("y")
+        terminal.until("Store them in the sealed file")
+        terminal.until_it(lambda: terminal.shown.endswith("[n] No"), "the answers")
+        terminal.types("n")
+        terminal.until(yes_or_no("Run work now?"))
+        terminal.types("y")
+        terminal.until(yes_or_no("Trust this profile and continue?"))
+        terminal.types("y")
+        terminal.until("a secret is not set")
+        terminal.until('value of the secret "notes" (TOKEN of the server notes):')
+        terminal.types("a-value-of-mine\n")
+        terminal.until("Demo agent")
+        assert TOKENS["github"] not in "\n".join(terminal.rows)
+        terminal.types(":quit\r")
+        assert terminal.ends() == 0
+
+
+def test_import_on_a_terminal_adds_to_a_profile_that_is_there(project: Launcher) -> None:
+    declared(project, PLAIN)
+    with on_terminal("import", cwd=project.project, env=project.env) as terminal:
+        terminal.until("Numbers of those to import [all]: ")
+        terminal.types("1\n")
+        terminal.until("Profiles here: p")
+        terminal.until("Name of the profile [p]: ")
+        terminal.types("\n")
+        terminal.until("[n] No")
+        terminal.types("y")
+        terminal.until(yes_or_no("Run p now?"))
+        terminal.types("n")
+        assert terminal.ends() == 0
+    assert "files-mcp" in profile(project).read_text()
+
+
+@pytest.fixture
+def without_keyring(project: Launcher) -> Launcher:
+    """No store that works, and a token to import."""
+    del project.env["PYTHON_KEYRING_BACKEND"]
+    config_file(project).unlink()
+    declared(project, {"gh": {"command": "cat", "env": {"TOKEN": TOKENS["github"]}}})
+    return project
+
+
+def test_import_without_a_keyring_offers_a_sealed_file_before_it_asks_for_the_profile(
+    without_keyring: Launcher,
+) -> None:
+    project = without_keyring
+    with on_terminal("import", cwd=project.project, env=project.env) as terminal:
+        terminal.until("Numbers of those to import [all]: ")
+        terminal.types("\n")
+        terminal.until(NO_KEYRING)
+        terminal.types("y")
+        terminal.until("Name of the profile [p]: ")
+        terminal.types("\n")
+        terminal.until(yes_or_no("Change it?"))
+        terminal.types("y")
+        terminal.until("[n] No, I will store it myself")
+        terminal.types("y")
+        sealed_with(terminal, PASSPHRASE)
+        terminal.until(yes_or_no("Run p now?"))
+        terminal.types("n")
+        assert terminal.ends() == 0
+    assert terminal.text.count(NO_KEYRING) == 1
+    project.env["ACP_LAUNCH_PASSPHRASE"] = PASSPHRASE
+    assert value_of(project, "gh") == TOKENS["github"]
+
+
+def test_import_that_can_store_nothing_ends_before_it_asks_for_the_profile(without_keyring: Launcher) -> None:
+    project = without_keyring
+    before = profile(project).read_bytes()
+    with on_terminal("import", cwd=project.project, env=project.env) as terminal:
+        terminal.until("Numbers of those to import [all]: ")
+        terminal.types("\n")
+        terminal.until(NO_KEYRING)
+        terminal.types("n")
+        assert terminal.ends() == 3
+    assert "cannot read the store: cannot reach a desktop keyring: " in terminal.text
+    assert "Name of the profile" not in terminal.text
+    assert profile(project).read_bytes() == before
+
+
+@pytest.mark.parametrize(("typed", "code"), [("none\n", 0), ("\x04", 130), ("\x03", 130)])
+def test_leaving_the_questions_of_import_writes_nothing(project: Launcher, typed: str, code: int) -> None:
+    declared(project, PLAIN)
+    before = profile(project).read_bytes()
+    with on_terminal("import", cwd=project.project, env=project.env) as terminal:
+        terminal.until("Numbers of those to import [all]: ")
+        terminal.types(typed)
+        assert terminal.ends() == code
+    assert profile(project).read_bytes() == before
 
 
 def test_a_built_in_profile_is_never_written_to(project: Launcher) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from acp_launch.process import logs as logread
 from acp_launch.process.logs import LogFile, ServerLogs
 from tests.cli.launcher import PATIENCE, Launcher, Running
 from tests.cli.terminal import on_terminal
+from tests.cli.test_mcp import server
 
 OLD, NEW, NEWER = "20200101T000000.000Z-1", "20200102T000000.000Z-2", "20200103T000000.000Z-3"
 STARTED = "acp-launch: {}, started {}\n"
@@ -146,6 +148,52 @@ def test_a_real_run_is_found_again(launch: Launcher) -> None:
     done = launch("logs", "p")
     assert (done.code, done.out) == (0, b"hello\n")
     assert done.err == STARTED.format("p", "just now")
+
+
+def test_without_a_name_the_latest_launch_of_this_project_is_shown_whatever_it_was(
+    launch: Launcher, tmp_path: Path
+) -> None:
+    launch.profile("polite", mcp_servers={"polite": server("probe_polite")})
+    assert launch("run", "p", "hi", "--output", "quiet").code == 0
+    agent = f"{sys.executable} -c 'import sys; sys.exit(\"no key\")'"
+    assert launch("run", "--agent", agent, "hi").code == 4
+    done = launch("logs")
+    assert (done.code, done.out) == (0, b"no key\n")
+    assert done.err.startswith("acp-launch: --agent ")
+    assert launch("doctor", "p").code == 0
+    done = launch("logs")
+    assert re.fullmatch(
+        rb"--- [-0-9: ]+ polite starting \(pid \d+\) ---\n--- [-0-9: ]+ polite stopped, .*exit.* ---\n", done.out
+    )
+    assert done.err == STARTED.format("p", "just now")
+
+
+def test_a_launch_of_another_project_is_shown_by_its_name_only(launch: Launcher, tmp_path: Path) -> None:
+    launch.profile("polite")
+    assert launch("run", "demo", "add 1 2", "--cwd", str(tmp_path), "--output", "quiet").code == 0
+    other = tmp_path / "other"
+    (other / ".acp-launch").mkdir(parents=True)
+    elsewhere = Launcher(other, launch.env)
+    done = elsewhere("logs")
+    assert (done.code, done.out) == (0, b"")
+    assert done.err == (
+        "acp-launch: no logs of this project yet; acp-launch logs PROFILE shows those of a profile elsewhere\n"
+    )
+    assert b"notes stopped" in elsewhere("logs", "demo").out
+    assert b"notes stopped" in launch("logs").out
+
+
+def test_a_launch_that_wrote_nothing_is_not_passed_over(launch: Launcher) -> None:
+    launch.scripted("print('hello', file=sys.stderr, flush=True)\nscript.serve({})\n")
+    launch("run", "p", "hi")
+    launch.profile("polite", name="silent")
+    launch("run", "silent", "hi")
+    done = launch("logs")
+    assert (done.code, done.out) == (0, b"")
+    assert done.err == STARTED.format("silent", "just now") + (
+        "acp-launch: nothing was written to stderr in this launch\n"
+    )
+    assert launch("logs", "p").out == b"hello\n"
 
 
 # nothing, or nobody

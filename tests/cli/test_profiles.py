@@ -81,6 +81,31 @@ def test_validate_without_names_takes_every_profile_there_is(project: Path) -> N
     ]
 
 
+def test_validate_names_a_broken_parent_that_no_profile_extends(project: Path) -> None:
+    (project / ".acp-launch" / "_base.yaml").write_text("mcp_servers:\n  x: {comand: y}\n")
+    answer = Answer("validate")
+    assert answer.code == 2
+    assert ".acp-launch/good.yaml: ok" in answer.out
+    assert answer.err.startswith(
+        '.acp-launch/_base.yaml:2:7: mcp_servers.x.comand: unknown key "comand"; did you mean "command"?\n'
+    )
+
+
+def test_a_broken_parent_that_a_profile_extends_is_named_once(project: Path) -> None:
+    (project / ".acp-launch" / "_base.yaml").write_text("agent: {comand: x}\n")
+    (project / ".acp-launch" / "child.yaml").write_text("version: 1\nextends: _base\n")
+    answer = Answer("validate")
+    assert answer.err.count("unknown key") == 1
+    assert answer.err.endswith("1 problem; 1 of 7 profiles cannot be used\n")
+
+
+def test_a_parent_may_lack_what_its_children_add(project: Path) -> None:
+    (project / ".acp-launch" / "_base.yaml").write_text("permissions: {default: deny}\n")
+    answer = Answer("validate")
+    assert answer.code == 0
+    assert "_base" not in answer.out + answer.err
+
+
 def test_validate_as_json_says_the_same_on_stdout_alone(project: Path) -> None:
     file = broken(project)
     answer = Answer("validate", "--json", "good", "bad")
@@ -152,6 +177,60 @@ def test_a_plan_this_machine_cannot_have_is_a_machine_error(project: Path) -> No
     as_json = Answer("plan", "good", "--cwd", "gone", "--json")
     assert (as_json.code, as_json.err) == (3, "")
     assert [problem["file"] for problem in as_json.data["problems"]] == ["--cwd"]
+
+
+MISSING = """\
+version: 1
+agent: {command: ghost-agent, args: [--acp]}
+mcp_servers:
+  here: {command: "${python}"}
+  gone: {command: ghost-server, args: [-v]}
+  extra: {command: ghost-extra, required: false}
+"""
+
+
+def test_a_plan_shows_everything_and_marks_what_is_not_installed(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    (project / ".acp-launch" / "good.yaml").write_text(MISSING)
+    answer = Answer("plan", "good")
+    assert answer.code == 3
+    shown = [line.split("  .acp-launch")[0] for line in answer.out.splitlines()]
+    marked = [(shown[index - 1], line) for index, line in enumerate(shown) if line.startswith("  missing ")]
+    assert marked == [
+        (f"  command    {name}", f'  missing    "{name}" is not on PATH (looked in 1 folder)')
+        for name in ("ghost-agent", "ghost-server", "ghost-extra")
+    ]
+    assert f"  command    {sys.executable}" in shown and "  arguments  -v" in shown
+    assert answer.err.splitlines()[-1] == "2 problems, 1 warning; a run would not start"
+
+
+def test_a_plan_as_json_marks_what_is_not_installed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    (project / ".acp-launch" / "good.yaml").write_text(MISSING)
+    answer = Answer("plan", "good", "--json")
+    plan = json.loads(answer.out)
+    assert (answer.code, answer.err) == (3, "")
+    assert plan["agent"]["missing"] == '"ghost-agent" is not on PATH (looked in 1 folder)'
+    assert {server["name"]: server["missing"] is None for server in plan["mcp_servers"]} == {
+        "here": True,
+        "gone": False,
+        "extra": False,
+    }
+    assert [problem["path"] for problem in plan["problems"]] == [
+        "agent.command",
+        "mcp_servers.gone.command",
+        "mcp_servers.extra.command",
+    ]
+
+
+def test_a_plan_that_lacks_only_an_optional_server_would_start(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    text = "version: 1\nagent: {command: '${python}'}\nmcp_servers:\n  x: {command: ghost, required: false}\n"
+    (project / ".acp-launch" / "good.yaml").write_text(text)
+    answer = Answer("plan", "good")
+    assert answer.code == 0 and "  missing    " in answer.out
 
 
 def test_a_plan_of_a_broken_profile_is_a_profile_error(project: Path) -> None:

@@ -56,8 +56,8 @@ def test_a_running_launch_is_shown_as_a_tree_without_arguments(launch: Launcher,
     done = launch("ps")
     assert (done.code, done.err) == (0, "")
     lines = done.out.decode().splitlines()
-    assert re.fullmatch(r"NAME +PID +AGE +MEMORY +RESTARTS", lines[0])
-    assert re.fullmatch(rf"p \(run\) +{running.process.pid} +\d+s +\d+ MiB", lines[1])
+    assert re.fullmatch(r"NAME +PID +AGE +MEMORY +RESTARTS +SESSION +DIRECTORY", lines[0])
+    assert re.fullmatch(rf"p \(run\) +{running.process.pid} +\d+s +\d+ MiB +(hi) +{launch.project}", lines[1])
     names = [line.split()[0] for line in lines[2:]]
     depths = [len(line) - len(line.lstrip()) for line in lines[2:]]
     assert sorted(zip(depths, names, strict=True))[:1] == [(2, "agent")]
@@ -65,6 +65,18 @@ def test_a_running_launch_is_shown_as_a_tree_without_arguments(launch: Launcher,
     assert (4, "sh") in zip(depths, names, strict=True)
     assert max(depths) == 6
     assert ".py" not in done.out.decode()
+
+
+def test_the_session_of_a_launch_is_shown_by_its_name_and_its_directory(launch: Launcher) -> None:
+    launch.profile("wrapper", "cancellable")
+    sub = launch.project / "sub"
+    sub.mkdir()
+    with launch.start("run", "p", "hi", "--session", "fix-42", "--cwd", "sub", "--output", "json") as running:
+        running.hears("session/prompt")
+        line = launch("ps").out.decode().splitlines()[1]
+        assert re.search(rf" fix-42 +{sub}$", line)
+        (found,) = listed(launch)
+        assert (found["session"], found["title"], found["directory"]) == ("fix-42", "hi", str(sub))
 
 
 def test_json_tells_every_process_once(launch: Launcher, running: Running) -> None:

@@ -1,6 +1,7 @@
 """Ring 3. How long an answer to a permission question lives, and what a person sees before they give one."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,10 +28,10 @@ def demo(launch: Launcher) -> Launcher:
 def answered(launch: Launcher, key: str, *arguments: str) -> str:
     """What a run of one prompt shows on a terminal, whose question is answered with a key."""
     with on_terminal(*arguments, cwd=launch.project, env=launch.env) as terminal:
-        terminal.until("Allow it? [no]: ")
-        terminal.types(f"{key}\n")
+        terminal.until("[n] ")
+        terminal.types(key)
         assert terminal.ends() == 0
-        return terminal.text
+        return re.sub(r"\n▐ +\| ", " ", terminal.text)  # rows that were broken
 
 
 def by(launch: Launcher, profile: str = "demo") -> list[tuple[str, str]]:
@@ -42,8 +43,9 @@ def by(launch: Launcher, profile: str = "demo") -> list[tuple[str, str]]:
 def test_what_is_allowed_in_this_session_is_asked_again_in_the_next_run(demo: Launcher) -> None:
     """The label is the agent's: "Always allow in this session"."""
     text = answered(demo, "a", *NOTE)
-    assert "2. Always allow in this session (a)" in text
-    assert "allowed: Note: buy milk (you, in this session)" in text
+    assert "[a] Always allow in this session" in text
+    assert "▐ Allow it? Always allow in this session\n" in text
+    assert "allowed: Note: buy milk" not in text, "it stands right above"
     piped = demo(*NOTE)
     assert (piped.code, DENIED in piped.err) == (10, True)
     assert demo("permission", "list", "demo").err == 'no answers are remembered for "demo" here\n'
@@ -59,8 +61,9 @@ def test_a_session_that_is_continued_later_asks_again(demo: Launcher) -> None:
 
 def test_what_is_allowed_for_good_is_said_to_be_listed_and_holds_until_it_is_forgotten(demo: Launcher) -> None:
     text = answered(demo, "g", *NOTE)
-    assert f"4. {GOOD} demo (g)" in text
-    assert "allowed: Note: buy milk (you, for good)" in text
+    assert f"[g] {GOOD} demo\n" in text
+    assert f"▐ Allow it? {GOOD} demo\n" in text
+    assert "allowed: Note: buy milk" not in text
     listed = demo("permission", "list", "demo").out.decode().splitlines()
     assert [line.split()[:5] for line in listed[1:]] == [["1", "always", "allow", "edit", "Note:"]]
     piped = demo(*NOTE)
@@ -81,7 +84,7 @@ def test_what_is_allowed_for_good_is_said_to_be_listed_and_holds_until_it_is_for
 def test_the_agents_own_label_decides(launch: Launcher, always: str, key: str, label: str, again: int) -> None:
     launch.profile("asker", "allow_once,allow_always,reject_once", 'input={"path": "a"}', f"always={always}")
     text = answered(launch, key, "run", "p", "hi")
-    assert f"2. {label} ({key})" in " ".join(text.split())
+    assert f"[{key}] {label} " in " ".join(text.split())
     assert "outcomes: allow_always-1" in text
     assert launch("run", "p", "hi").code == again
 
@@ -89,7 +92,7 @@ def test_the_agents_own_label_decides(launch: Launcher, always: str, key: str, l
 def test_an_agent_without_a_profile_has_its_answers_listed_too(launch: Launcher) -> None:
     agent = f'{sys.executable} -I -S {AGENTS / "asker.py"} allow_once,reject_once \'input={{"path": "a"}}\''
     text = answered(launch, "g", "run", "--agent", agent, "hi")
-    listing = " ".join(text.split()).partition("listed by acp-launch ")[2].partition("' (g)")[0]
+    listing = " ".join(text.split()).partition("listed by acp-launch ")[2].partition("' ")[0]
     verb, name = listing.split(" -- '")
     listed = launch(*verb.split(), "--", name)
     assert (listed.code, listed.out.decode().split()[4:7]) == (0, ["1", "always", "allow"])
@@ -98,7 +101,7 @@ def test_an_agent_without_a_profile_has_its_answers_listed_too(launch: Launcher)
 def test_a_profile_that_is_given_by_its_path_is_listed_by_its_path(launch: Launcher) -> None:
     launch.profile("asker", "allow_once,reject_once", 'input={"path": "a"}', name="other")
     path = ".acp-launch/other.yaml"
-    assert f"{GOOD} {path} (g)" in answered(launch, "g", "run", path, "hi")
+    assert f"[g] {GOOD} {path}\n" in answered(launch, "g", "run", path, "hi")
     assert launch("permission", "list", path).out.decode().split()[4:7] == ["1", "always", "allow"]
 
 
@@ -181,7 +184,7 @@ def sees(terminal: Terminal) -> None:
     assert any(row.endswith(": Tidy") for row in (terminal.rows if len(terminal.rows) > 8 else terminal.all))
     assert "tool: mcp__shell__run" in shown
     assert "command: rm -rf ~/precious" in shown
-    everything = "".join("".join(terminal.all).split())
+    everything = "".join("".join(terminal.all).split()).replace("▐|", "")
     assert DESCRIPTION.replace(" ", "") in everything
     assert "announcedas:run(shell):Tidy" in everything
 
@@ -191,7 +194,7 @@ def test_a_long_description_leaves_the_command_on_the_screen_of_one_prompt(
     launch: Launcher, columns: int, rows: int
 ) -> None:
     with asking(launch, "hi", columns=columns, rows=rows) as terminal:
-        terminal.until("Allow it? [no]:")
+        terminal.until("[n] ")
         sees(terminal)
         terminal.types("n\n")
         assert terminal.ends() == 0
@@ -218,7 +221,7 @@ def test_a_long_description_leaves_the_command_on_the_screen_of_lines(
     with asking(launch, columns=columns, rows=rows, TERM="dumb") as terminal:
         terminal.until(">")
         terminal.types("hi\n")
-        terminal.until("y/n/g:")
+        terminal.until("[n] ")
         sees(terminal)
         terminal.types("n\n")
         terminal.until("outcomes: reject_once-1")
@@ -227,21 +230,21 @@ def test_a_long_description_leaves_the_command_on_the_screen_of_lines(
 
 def test_an_answer_that_cannot_be_kept_for_good_holds_in_its_session_and_is_said_to(demo: Launcher) -> None:
     with on_terminal(*NOTE, cwd=demo.project, env=demo.env) as terminal:
-        terminal.until("Allow it? [no]: ")
+        terminal.until("[n] ")
         (Path(demo.env["ACP_LAUNCH_STATE_DIR"]) / "permissions").write_text("in the way")
-        terminal.types("g\n")
+        terminal.types("g")
         assert terminal.ends() == 0
         text = " ".join(terminal.text.split())
     assert (
         "the answer applies only to this session and could not be saved: cannot read or write the remembered answers in"
         in text
     )
-    assert "allowed: Note: buy milk (you, in this session)" in text
+    assert by(demo) == [("allow", "you, in this session")]
 
 
 def test_what_is_kept_for_good_elsewhere_is_listed_there(launch: Launcher) -> None:
     elsewhere = launch.project / "elsewhere"
     (elsewhere / ".acp-launch").mkdir(parents=True)
     agent = f'{sys.executable} -I -S {AGENTS / "asker.py"} allow_once,reject_once \'input={{"path": "a"}}\''
-    text = " ".join(answered(launch, "g", "run", "--cwd", "elsewhere", "--agent", agent, "hi").split())
-    assert f"listed by cd {elsewhere}; acp-launch permission list -- '--agent python" in text
+    text = "".join(answered(launch, "g", "run", "--cwd", "elsewhere", "--agent", agent, "hi").split())
+    assert f"listedbycd{elsewhere};acp-launchpermissionlist--'--agentpython" in text

@@ -10,6 +10,7 @@ from tests.cli.launcher import Launcher
 
 ACP_MODE = "    fix: is the command right? many agents speak ACP only with a flag or as an adapter of their own\n"
 USAGE = ["usage: helper_cli [-h] COMMAND", "commands:", "  build   build it", "  test    test it"]
+SEEN = "run it again with --trace FILE to see what was said"
 NOISE = "acp-launch: the stdout of the agent holds a line that is not a JSON-RPC message; ignored (1 so far)\n"
 ASKS_BACK = """
 def prompt(request):
@@ -137,18 +138,22 @@ def test_an_error_answer_to_a_prompt_is_told_with_its_code(launch: Launcher) -> 
         (
             ["version", "2"],
             "the agent speaks ACP version 2, acp-launch speaks version 1\nCOMMAND"
-            "    fix: use a release of the agent that speaks version 1\n",
+            "    fix: use a release of the agent that speaks version 1; ",
         ),
-        (["text-version"], "the agent's answer to initialize names no protocol version\nCOMMAND"),
-        (["no-session"], "the agent opened a session without a sessionId\n"),
-        (["null-result"], "the agent opened a session without a sessionId\n"),
+        (["text-version"], "the agent's answer to initialize names no protocol version\nCOMMAND    fix: "),
+        (["no-session"], "the agent opened a session without a sessionId\n    fix: "),
+        (["null-result"], "the agent opened a session without a sessionId\n    fix: "),
     ],
 )
 def test_a_broken_protocol_is_the_agents_fault_and_said_to_be(launch: Launcher, lie: list[str], said: str) -> None:
     """C-17."""
     launch.profile("liar", *lie)
     done = launch("run", "p", "hi")
-    assert (done.code, done.out, done.err) == (5, b"", f"acp-launch: {said.replace('COMMAND', launch.started())}")
+    assert (done.code, done.out, done.err) == (
+        5,
+        b"",
+        f"acp-launch: {said.replace('COMMAND', launch.started())}{SEEN}\n",
+    )
     assert "session/prompt" not in done.methods
 
 
@@ -160,7 +165,8 @@ def test_a_line_longer_than_the_cap_ends_the_run_and_names_the_knob(launch: Laun
         5,
         b"",
         "acp-launch: the agent sent a line of more than 100,000 bytes\n"
-        "    fix: if the agent is right, raise the cap: ACP_LAUNCH_MAX_LINE=<bytes>\n",
+        "    fix: if the agent is right, raise the cap: ACP_LAUNCH_MAX_LINE=<bytes>;"
+        f" {SEEN}\n",
     )
 
 

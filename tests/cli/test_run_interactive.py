@@ -1,5 +1,6 @@
 """Ring 3. A session to sit in front of: the demo agent as a real process, a person at a real pty."""
 
+import json
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ from tests.interactive.screen import DRIVERS, Terminal, on_screen
 
 CTRL_C, CTRL_D, ENTER = "\x03", "\x04", "\r"
 DEAF = Path(__file__).parents[1] / "agents" / "deaf_to.py"
+USED = re.compile(r"  (?:interrupted · )?[\d,]+ of [\d,]+ tokens")  # the last line of a turn
 LEAVES = "▐ to end the session: Ctrl-C again, or Ctrl-D"
 
 
@@ -32,19 +34,24 @@ def children(pid: int, name: str) -> list[int]:
     return [each.pid for each in below if any(name in word for word in each.cmdline())]
 
 
-def asks(terminal: Terminal, prompt: str, *, until: str = "context ") -> None:
+def asks(terminal: Terminal, prompt: str, *, until: re.Pattern[str] = USED) -> None:
     """Enter a prompt once the session is ready, and wait for what ends its answer."""
     terminal.until("ready ·")
-    before = terminal.all.count(f"> {prompt}")
+    before = terminal.all.count(said(prompt))
     terminal.types(prompt + ENTER)
-    terminal.until_it(lambda: terminal.all.count(f"> {prompt}") > before, "the prompt above its answer")
-    terminal.until_it(lambda: any(row.startswith(until) for row in after(terminal, prompt)), until)
+    terminal.until_it(lambda: terminal.all.count(said(prompt)) > before, "the prompt above its answer")
+    terminal.until_it(lambda: any(until.match(row) for row in after(terminal, prompt)), until.pattern)
+
+
+def said(prompt: str) -> str:
+    """How a prompt stands above its answer."""
+    return f"\u276f {prompt}"
 
 
 def after(terminal: Terminal, prompt: str) -> list[str]:
     """What stands below the last echo of a prompt."""
     rows = terminal.all
-    places = [number for number, row in enumerate(rows) if row == f"> {prompt}"]
+    places = [number for number, row in enumerate(rows) if row == said(prompt)]
     return rows[places[-1] + 1 :] if places else []
 
 
@@ -69,7 +76,7 @@ def test_a_named_session_is_continued_with_its_history_on_the_screen(tmp_path: P
         leaves(terminal)
     with sitting("demo", "--session", "work", cwd=tmp_path) as terminal:
         terminal.until("ready ·")
-        assert [row for row in terminal.all if row in ("> add 20 22", "42")] == ["> add 20 22", "42"]
+        assert [row for row in terminal.all if row in (said("add 20 22"), "42")] == [said("add 20 22"), "42"]
         asks(terminal, "history")
         assert any("the session had 1 turn" in row for row in after(terminal, "history"))
         leaves(terminal)
@@ -100,11 +107,12 @@ def test_the_time_of_a_tool_call_leaves_out_what_a_person_needed(tmp_path: Path,
         if not prompt:
             terminal.until("ready ·")
             terminal.types(f"note buy milk{ENTER}")
-        terminal.until("Allow it? [no]:" if prompt else "[y] Allow once")
-        terminal.types(f"y{ENTER}" if prompt else "y")
+        terminal.until("[y] Allow once")
+        terminal.types("y")
         terminal.until("Noted: buy milk")
-        (row,) = [row for row in terminal.all if row.startswith("✓ Note: buy milk")]
-        assert re.fullmatch(r"✓ Note: buy milk  edit(  \d s)?", row)
+        terminal.until("✓ edit Note: buy milk")
+        (row,) = [row for row in terminal.all if row.startswith("  ✓ edit Note: buy milk")]
+        assert re.fullmatch(r"  ✓ edit Note: buy milk( · \d s)?", row)
         if not prompt:
             terminal.until("ready ·")
             leaves(terminal)
@@ -128,9 +136,11 @@ def test_ctrl_c_cancels_the_turn_and_keeps_the_session(tmp_path: Path) -> None:
         terminal.types(f"count 10000{ENTER}")
         terminal.until("1 2 3")
         terminal.types(CTRL_C)
+        terminal.until("  interrupted · ")
         terminal.until("ready ·")
         asks(terminal, "add 1 1")
         assert "2" in after(terminal, "add 1 1")
+        assert sum("interrupted" in row for row in terminal.all) == 1
         leaves(terminal)
 
 
@@ -166,7 +176,7 @@ def test_a_turn_that_cannot_be_cancelled_is_given_up_as_announced(tmp_path: Path
         terminal.until("[y] Restart it")
         terminal.types("y")
         terminal.until("the unanswered prompt is back in the input; edit or send it again")
-        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> hang", "the prompt to be edited")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "❯ hang", "the prompt to be edited")
         terminal.until("ready ·")
         terminal.types(ENTER)
         terminal.until_it(lambda: terminal.shown.count("End me with a signal.") == 2, "the second turn")
@@ -203,7 +213,7 @@ def test_each_line_that_was_typed_before_there_was_a_prompt_is_one(tmp_path: Pat
         terminal.until_it(lambda: "303" in after(terminal, "add 300 3"), "the third answer")
         assert "2" in after(terminal, "add 1 1")
         assert "22" in after(terminal, "add 20 2")
-        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> add 4", "what is not entered yet")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "❯ add 4", "what is not entered yet")
         terminal.types(f"000 4{ENTER}")
         terminal.until_it(lambda: "4004" in after(terminal, "add 4000 4"), "its answer")
         leaves(terminal)
@@ -235,7 +245,7 @@ def test_what_waited_for_a_cancelled_turn_is_edited_again(tmp_path: Path) -> Non
         terminal.until("queued: add 20 22")
         terminal.types(CTRL_C)
         terminal.until("ready ·")
-        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> add 20 22", "the prompt to be edited")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "❯ add 20 22", "the prompt to be edited")
         assert "42" not in terminal.all
         terminal.types(ENTER)
         terminal.until_it(lambda: "42" in after(terminal, "add 20 22"), "its answer")
@@ -251,11 +261,12 @@ def test_an_agent_that_died_is_started_again_and_nothing_is_sent_by_itself(tmp_p
         terminal.types("y")
         terminal.until("the unanswered prompt is back in the input; edit or send it again")
         terminal.until("ready ·")
-        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> crash", "the prompt to be edited")
-        assert terminal.all.count("> add 20 22") == 1, "its history is not shown again"
-        terminal.until_it(lambda: terminal.shown.splitlines()[-1].endswith(" · 1 server up"), "its server")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "❯ crash", "the prompt to be edited")
+        assert terminal.all.count(said("add 20 22")) == 1, "its history is not shown again"
         terminal.types(CTRL_C)
         asks(terminal, "history")
+        terminal.types(f":servers{ENTER}")
+        terminal.until_it(lambda: any("notes ready" in row for row in after(terminal, "history")), "its server")
         assert any("the session had 2 turns" in row for row in after(terminal, "history"))
         leaves(terminal)
 
@@ -296,7 +307,7 @@ def test_an_agent_that_cannot_load_its_session_begins_a_new_one(tmp_path: Path) 
             terminal.until("the unanswered prompt is back in the input; edit or send it again")
             terminal.until("ready ·")
             terminal.until_it(
-                lambda: terminal.rows[terminal.cursor[1]] == "> my long prompt", "the prompt to be edited"
+                lambda: terminal.rows[terminal.cursor[1]] == "❯ my long prompt", "the prompt to be edited"
             )
             terminal.types(CTRL_C)
         leaves(terminal)
@@ -314,7 +325,7 @@ def test_an_agent_that_hangs_is_given_up_and_started_again(tmp_path: Path) -> No
         terminal.until("[y] Restart it")
         terminal.types("y")
         terminal.until("ready ·")
-        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> hang", "the prompt to be edited")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "❯ hang", "the prompt to be edited")
         terminal.types(CTRL_C)
         leaves(terminal)
 
@@ -416,7 +427,7 @@ def test_a_file_is_mentioned_and_goes_along(tmp_path: Path) -> None:
 @pytest.mark.parametrize("poor", [{"TERM": "dumb"}, {"NO_COLOR": "1"}, {"TERM": "vt100"}])
 def test_a_poor_terminal_will_do(tmp_path: Path, poor: dict[str, str]) -> None:
     with sitting(cwd=tmp_path, columns=40, env=poor) as terminal:
-        terminal.until(">")
+        terminal.until(">" if "dumb" in poor.values() else "❯")
         terminal.types(f"add 20 22{ENTER}")
         terminal.until("42")
         if poor.get("TERM") == "dumb":
@@ -430,7 +441,7 @@ def test_ctrl_c_is_never_in_vain(tmp_path: Path) -> None:
     """While a session is opened, and while an option is set, nothing but the keyboard may end the wait."""
     with sitting("--agent", f"{sys.executable} -I -S {DEAF} session/new", cwd=tmp_path) as terminal:
         terminal.until("starting")
-        terminal.until("still waiting for the answer about a new session from the agent (3 s")
+        terminal.until("still waiting for the answer about a new session from the agent")
         terminal.types(CTRL_C)
         assert terminal.ends() == 130
         assert terminal.is_cooked()
@@ -468,7 +479,7 @@ def test_what_waited_for_an_agent_that_died_is_not_sent_by_itself(tmp_path: Path
         terminal.until("the unanswered prompt is back in the input; edit or send it again")
         terminal.until("ready ·")
         terminal.until("add 20 22")
-        assert "> add 20 22" not in terminal.all
+        assert said("add 20 22") not in terminal.all
         terminal.types(CTRL_C)
         leaves(terminal)
 
@@ -528,3 +539,13 @@ def test_always_allowing_an_edit_is_not_asked_again_when_the_file_is_written(tmp
         terminal.types(f"edit a.txt two{ENTER}")
         terminal.until_it(lambda: (tmp_path / "a.txt").read_text() == "one\ntwo\n", "the second line")
         leaves(terminal)
+
+
+def test_leaving_starts_no_server_again(tmp_path: Path) -> None:
+    """The agent closes its connections when it is stopped; no other one follows."""
+    trace = tmp_path / "trace.ndjson"
+    with sitting("demo", "--trace", str(trace), cwd=tmp_path) as terminal:
+        asks(terminal, "tools")
+        leaves(terminal)
+    said = [json.loads(line) for line in trace.read_text().splitlines()]
+    assert [each["server"] for each in said if each["type"] == "start" and "server" in each] == ["notes"]

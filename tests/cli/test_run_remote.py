@@ -1,4 +1,4 @@
-"""`run` with http and sse servers, which the agent connects to itself: one that does not answer is reported."""
+"""`run` with http and sse servers that the agent connects to itself: one that does not answer is reported."""
 
 import json
 import socket
@@ -21,7 +21,7 @@ def dead() -> Iterator[str]:
 
 
 def web(launch: Launcher, url: str, **more: object) -> None:
-    launch.profile("polite", agent=DEMO, mcp_servers={"web": {"type": "http", "url": url, **more}})
+    launch.profile("polite", agent=DEMO, mcp_servers={"web": {"type": "http", "url": url, "bridge": False, **more}})
     launch("trust", "p", "--yes")
 
 
@@ -47,7 +47,7 @@ def test_doctor_and_run_judge_a_dead_server_alike(launch: Launcher, dead: str) -
     web(launch, dead)
     checked = launch("doctor", "p")
     assert checked.code == 8
-    assert "cannot connect: Connection refused" in checked.out.decode()
+    assert "could not be reached: connection refused" in checked.out.decode()
     web(launch, dead, required=False)
     assert launch("doctor", "p").code == 0
     assert launch("run", "p", "hi").code == 0
@@ -61,7 +61,7 @@ def test_a_session_opens_without_a_server_that_is_not_required(launch: Launcher,
 
 
 def test_an_agent_that_takes_no_such_server_does_without_one_that_is_not_required(launch: Launcher, dead: str) -> None:
-    launch.profile("polite", mcp_servers={"web": {"type": "http", "url": dead, "required": False}})
+    launch.profile("polite", mcp_servers={"web": {"type": "http", "url": dead, "bridge": False, "required": False}})
     launch("trust", "p", "--yes")
     done = launch("run", "p", "hi")
     assert done.code == 0

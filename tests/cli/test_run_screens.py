@@ -18,7 +18,7 @@ import pytest
 from acp_launch.demo.trouble import ATTACKS
 from acp_launch.process.records import read_all
 from tests.cli.launcher import MARK, Launcher, alive, kill_all
-from tests.cli.test_run_interactive import CTRL_C, CTRL_D, ENTER, after, asks, leaves, sitting
+from tests.cli.test_run_interactive import CTRL_C, CTRL_D, ENTER, USED, after, asks, leaves, said, sitting
 from tests.interactive.screen import Terminal, on_screen
 from tests.process.liveness import PATIENCE
 from tests.seat.roll import Watched
@@ -26,32 +26,35 @@ from tests.seat.roll import Watched
 ESCAPE = "\x1b"
 PLAIN = {"NO_COLOR": "", "TERM": "xterm-256color"}
 # Every sequence that may be written: modes of the keyboard and of drawing, the cursor, erasing, colours.
-OURS = re.compile(r"\x1b\[(\?(?:1|7|12|25|2004|2026)[hl]|\d*[ABCDJK]|\d*(;\d*)?H|[\d;]*m)")
+TITLE = r"\x1b\]2;(?:starting|ready|working|asks you|cancelling|down): [\w-]+(?: · [\w-]+)?\x1b\\"
+OURS = re.compile(r"\x1b\[(?:\?(?:1|7|12|25|1004|2004|2026)[hl]|\d*[ABCDJK]|\d*(;\d*)?H|[\d;]*m|2[23];2t)|" + TITLE)
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 
 
 def sends(terminal: Terminal, prompt: str) -> None:
     """Enter a prompt once the session is ready, and wait until it stands above its answer."""
     terminal.until("ready ·")
-    before = terminal.all.count(f"> {prompt}")
+    before = terminal.all.count(said(prompt))
     terminal.types(prompt + ENTER)
-    terminal.until_it(lambda: terminal.all.count(f"> {prompt}") > before, f"{prompt!r} above its answer")
+    terminal.until_it(lambda: terminal.all.count(said(prompt)) > before, f"{prompt!r} above its answer")
 
 
 def finishes(terminal: Terminal, prompt: str) -> list[str]:
     """Wait for the end of the turn; gives what stands between its prompt and the usage line."""
     terminal.until_it(
-        lambda: "ready ·" in terminal.shown and any(row.startswith("context ") for row in after(terminal, prompt)),
+        lambda: "ready ·" in terminal.shown and any(USED.match(row) for row in after(terminal, prompt)),
         "the turn's end",
     )
     rows = told(terminal, prompt)
-    return rows[: next(number for number, row in enumerate(rows) if row.startswith("context "))]
+    return rows[: next(number for number, row in enumerate(rows) if USED.match(row))]
 
 
 def told(terminal: Terminal, prompt: str) -> list[str]:
-    """What stands below a prompt, without what is said of the session's beginning, whenever that comes."""
-    beginning = ("session title: ", "▐ acp-launch: mcp servers: ")
-    return [row for row in after(terminal, prompt) if not row.startswith(beginning)]
+    """What stands below a prompt, without empty lines and what is said of the session's beginning, whenever that
+    comes.
+    """
+    beginning = ("  session title: ", "▐ notes: ")
+    return [row for row in after(terminal, prompt) if row and not row.startswith(beginning)]
 
 
 def is_asked(terminal: Terminal, title: str, key: str = "y") -> None:
@@ -144,8 +147,8 @@ def test_a_part_of_an_answer_can_be_read_while_the_rest_is_to_come(tmp_path: Pat
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "count 10000")
         terminal.until("1 2 3 4 5 6 7 8")
-        terminal.until("working ·")
-        assert "context " not in terminal.shown
+        terminal.until("esc interrupts")
+        assert not any(map(USED.match, terminal.rows))
         terminal.types(CTRL_C)
         terminal.until("ready ·")
         leaves(terminal)
@@ -155,7 +158,7 @@ def test_the_status_line_says_that_one_is_asked(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "note buy milk")
         is_asked(terminal, "Note: buy milk")
-        assert terminal.shown.splitlines()[-1].startswith("asks you · Demo agent")
+        assert terminal.shown.splitlines()[-1].startswith("● waiting for you")
         terminal.types("y")
         assert "Noted: buy milk" in finishes(terminal, "note buy milk")
         leaves(terminal)
@@ -166,11 +169,11 @@ def test_what_was_typed_ahead_of_a_question_does_not_answer_it(tmp_path: Path) -
         terminal.until("ready ·")
         terminal.types(f"note buy milk{ENTER}yyy")
         is_asked(terminal, "Note: buy milk")
-        assert "> yyy" in terminal.rows, "it went where it was typed"
+        assert "❯ yyy" in terminal.rows, "it went where it was typed"
         terminal.types("n")
         assert "I did not do it: permission was refused." in finishes(terminal, "note buy milk")
         terminal.types(CTRL_C)
-        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == ">", "an empty prompt")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "❯", "an empty prompt")
         leaves(terminal)
 
 
@@ -180,21 +183,20 @@ def test_a_question_about_a_change_shows_the_change(tmp_path: Path) -> None:
         sends(terminal, "edit notes.txt eggs")
         is_asked(terminal, "Edit notes.txt")
         rows = after(terminal, "edit notes.txt eggs")
-        assert rows[rows.index(f"▐     changes {tmp_path}/notes.txt  +1 -0") :][1:5] == [
-            "        1   milk",
-            "        2   bread",
-            "        3 + eggs",
-            "▐ Allow it?",
+        assert rows[rows.index(f"▐     changes {tmp_path}/notes.txt  +1 -0") :][1:4] == [
+            "▐       1   milk",
+            "▐       2   bread",
+            "▐       3 + eggs",
         ]
+        assert "▐ Allow it?" in rows[rows.index("▐") :]
         good = "[g] Allow for good, listed by acp-launch permission list demo"
-        assert f"[y] Allow once  [a] Always allow in this session  [n] Reject  {good}" in terminal.rows
+        assert f"▐ [y] Allow once  [a] Always allow in this session  [n] Reject  {good}" in terminal.rows
         terminal.types("y")
-        assert finishes(terminal, "edit notes.txt eggs")[-6:] == [
-            f"✓ Edit notes.txt  edit  {tmp_path}/notes.txt:3",
-            f"  {tmp_path}/notes.txt  +1 -0",
-            "  1   milk",
-            "  2   bread",
-            "  3 + eggs",
+        assert finishes(terminal, "edit notes.txt eggs")[-5:] == [
+            "  ✓ edit notes.txt:3  +1 -0",
+            "      1   milk",
+            "      2   bread",
+            "      3 + eggs",
             "notes.txt is written, through the client.",
         ]
         leaves(terminal)
@@ -207,7 +209,7 @@ def test_no_detail_of_a_question_looks_like_a_line_of_ours(tmp_path: Path) -> No
         sends(terminal, "switch")
         is_asked(terminal, "Leave the plan mode and start to work")
         rows = told(terminal, "switch")
-        assert rows[1:4] == ["      kind: switch_mode", "      plan: 1. work", "        2. rest"]
+        assert rows[1:4] == ["▐     kind: switch_mode", "▐     plan: 1. work", "▐     | 2. rest"]
         terminal.types("n")
         assert finishes(terminal, "switch")[-1] == "I go on planning."
         leaves(terminal)
@@ -247,7 +249,7 @@ def test_a_question_that_is_taken_back_closes(tmp_path: Path) -> None:
         assert "▐ Allow it? (no longer asked)" in rows
         assert rows[-1] == "I withdrew the question, and the client answered it with the error -32800."
         terminal.types("y")
-        terminal.until("> y")  # a key is a letter again
+        terminal.until("❯ y")  # a key is a letter again
         terminal.types(CTRL_C)
         leaves(terminal)
 
@@ -256,8 +258,9 @@ def test_a_call_allowed_without_a_question_is_marked(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "unasked")
         assert finishes(terminal, "unasked") == [
-            "✓ rm -rf build/  execute  ▐ ran without asking (policy: permissions.default: ask)",
-            "  (pretended: nothing was run)",
+            "  ✓ run rm -rf build/",
+            "▐ ran without asking (policy: permissions.default: ask)",
+            "      (pretended: nothing was run)",
             "I did not ask, and only pretended to run it.",
         ]
         leaves(terminal)
@@ -269,16 +272,17 @@ def test_a_cancelled_call_is_marked_and_its_command_is_over(tmp_path: Path) -> N
         is_asked(terminal, "echo one; echo two; exec cat hold")
         terminal.types("y")
         terminal.until_it(
-            lambda: [row for row in terminal.rows if row in ("  one", "  two")] == ["  one", "  two"], "its output"
+            lambda: [row for row in terminal.rows if row in ("      one", "      two")] == ["      one", "      two"],
+            "its output",
         )
-        assert "… echo one; echo two; exec cat hold  execute" in terminal.rows
+        assert "  ● run echo one; echo two; exec cat hold" in terminal.rows
         terminal.types(CTRL_C)
         rows = finishes(terminal, "shell echo one; echo two; exec cat hold")
         assert rows[-4:] == [
-            "– echo one; echo two; exec cat hold  execute  cancelled",
-            "  $ sh -c 'echo one; echo two; exec cat hold'",
-            "  one",
-            "  two",
+            "  – run echo one; echo two; exec cat hold · cancelled",
+            "      $ sh -c 'echo one; echo two; exec cat hold'",
+            "      one",
+            "      two",
         ]
         asks(terminal, "add 20 22")
         assert sum(row.strip() == "two" for row in terminal.all) == 1, "it is not shown again when it ends"
@@ -289,20 +293,21 @@ def test_an_answer_that_was_begun_stays_when_the_agent_dies(tmp_path: Path) -> N
     with sitting("demo", "--session", "work", cwd=tmp_path) as terminal:
         sends(terminal, "crash")
         terminal.until("[y] Restart it and resume this session  [n] Leave")
-        begun, died, *command, last, gone = told(terminal, "crash")[:-3]
+        framed = [row for row in told(terminal, "crash") if not row.startswith("─")]
+        begun, died, *command, last, gone = framed[: framed.index("▐ The agent has ended.") + 1]
         assert (begun, last, gone) == (
             "I am about to",
             "      demo agent: crashing as requested",
             "▐ The agent has ended.",
         )
-        assert died == "▐ acp-launch: the agent exited with status 3 before it answered session/prompt"
+        assert died == "▐ the agent exited with status 3 before it answered session/prompt"
         assert "".join(command).startswith("      command: /")
         assert "".join(command).endswith("-I -m acp_launch.demo.agent")
-        mood = "down · Demo agent (scripted, no model) · demo · work"
-        terminal.until_it(lambda: terminal.shown.splitlines()[-1] == f"{mood} · 1 server up", "a server for the next")
+        down = re.compile(r"down +Demo agent \(scripted, no model\) · demo · work · 1 server up")
+        terminal.until_it(lambda: down.fullmatch(terminal.shown.splitlines()[-1]) is not None, "a server for the next")
         terminal.types("y")
         terminal.until("ready ·")
-        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> crash", "the prompt to be edited")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "❯ crash", "the prompt to be edited")
         assert terminal.all.count("I am about to") == 1, "its history is not shown again"
         terminal.types(CTRL_C)
         leaves(terminal)
@@ -312,8 +317,8 @@ def test_a_notice_and_a_compaction_are_told(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "compact")
         rows = finishes(terminal, "compact")
-        assert rows[:2] == ["warning: The context is nearly full", "  I will make it shorter."]
-        assert rows[2].startswith("✓ conversation compacted · The two of us talked about what a demo agent can do")
+        assert rows[:2] == ["  warning: The context is nearly full", "    I will make it shorter."]
+        assert rows[2].startswith("  ✓ conversation compacted · The two of us talked about what a demo agent can do")
         assert rows[3:] == ["Your client shows notices and compaction."]
         leaves(terminal)
 
@@ -345,8 +350,8 @@ def test_a_form_is_filled_in_looked_at_and_then_sent_or_not(tmp_path: Path, key:
             fills(terminal, label, "")
         terminal.until("[s] send  [e] edit  [d] decline  [c] cancel")
         rows = after(terminal, "form")
-        assert "      Name: Aurora" in rows
-        assert "      Ticket: REL-7" in rows
+        assert "▐     Name: Aurora" in rows
+        assert "▐     Ticket: REL-7" in rows
         terminal.types(key)
         answer = finishes(terminal, "form")
         assert says in answer
@@ -402,8 +407,8 @@ def test_a_form_of_lines_is_left_unsent_as_it_says_and_the_session_goes_on(tmp_p
         terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == '▐ "Name"', "the first field")
         terminal.types(CTRL_D)
         terminal.until("The form is not sent. Decline it?")
-        terminal.until("d/c:")
-        terminal.types("d\n")
+        terminal.until("[d] decline")
+        terminal.types("d")
         terminal.until("The form was not filled in (decline).")
         terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == ">", "an invitation")
         leaves(terminal)
@@ -423,7 +428,7 @@ def test_a_link_is_opened_in_the_browser_only_with_consent(tmp_path: Path) -> No
         assert finishes(terminal, "link")[-1] == "The page was not opened (decline)."
         sends(terminal, "link")
         terminal.until_it(lambda: "[o] open in the browser" in terminal.shown, "the second question")
-        (address,) = [row.strip() for row in after(terminal, "link") if row.startswith("      https://")]
+        (address,) = [row[1:].strip() for row in after(terminal, "link") if row.startswith("▐     https://")]
         assert address.startswith("https://example.com/demo?session=")
         terminal.types("o")
         assert visited() == address, "the first page it ever saw"
@@ -484,8 +489,8 @@ def test_names_from_agents_and_servers_cannot_drive_the_terminal(launch: Launche
     content: dict[str, Any] = json.loads(profile.read_text())
     owned(launch.write({**content, "mcp_servers": {"bad": server}}))
     with sitting("p", cwd=launch.project, columns=160) as terminal:
-        terminal.until(r"ready · Agent \x1b]0;owned\x07")
-        asks(terminal, "hi", until="You said: hi")
+        terminal.until(r"Agent \x1b]0;owned\x07")
+        asks(terminal, "hi", until=re.compile("You said: hi"))
         terminal.types(f":servers{ENTER}")
         terminal.until_it(lambda: any("bad" in row for row in after(terminal, "hi")), "the servers")
         terminal.types("/")
@@ -510,13 +515,13 @@ def much(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_flood_is_kept_up_with_while_the_user_types(tmp_path: Path, much: None) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "flood 100000")
-        terminal.until("working ·")
+        terminal.until("esc interrupts")
         terminal.types("my next")
-        terminal.until("> my next")
+        terminal.until("❯ my next")
         assert "ready ·" not in terminal.shown, "it was echoed in the midst of it"
         rows = finishes(terminal, "flood 100000")
         assert numbers(rows) == list(range(1, 100_001))
-        assert "> my next" in terminal.rows
+        assert "❯ my next" in terminal.rows
         terminal.types(CTRL_C)
         leaves(terminal)
 
@@ -544,8 +549,8 @@ def test_a_terminal_that_changes_its_size_shows_every_row_once(tmp_path: Path) -
             terminal.until_it(lambda number=number: latest(terminal) > number, f"{number}")  # type: ignore[misc]
             terminal.resize(columns, 30)
         terminal.until_it(lambda: latest(terminal) > 120, "120")
-        assert sum("working" in row for row in terminal.rows) == 1
-        assert terminal.rows.count(">") == 1
+        assert sum("esc interrupts" in row for row in terminal.rows) == 1
+        assert terminal.rows.count("❯") == 1
         terminal.types(CTRL_C)
         rows = finishes(terminal, "count 10000")
         said = numbers(rows)
@@ -565,7 +570,7 @@ def test_a_storm_of_sizes_ends_with_a_whole_screen(tmp_path: Path) -> None:
         terminal.types(CTRL_C)
         terminal.until("ready ·")
         assert sum("ready ·" in row for row in terminal.rows) == 1
-        assert terminal.rows.count(">") == 1
+        assert terminal.rows.count("❯") == 1
         asks(terminal, "add 20 22")
         leaves(terminal)
 
@@ -593,8 +598,8 @@ def test_a_dumb_terminal_is_asked_in_lines(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path, env={"TERM": "dumb"}) as terminal:
         terminal.until("> ")
         terminal.types(f"note buy milk{ENTER}")
-        terminal.until("y/a/n/g:")
-        terminal.types(f"y{ENTER}")
+        terminal.until("[y] Allow once")
+        terminal.types("y")
         terminal.until("Noted: buy milk")
         terminal.types(CTRL_D)
         assert terminal.ends() == 0
@@ -651,3 +656,32 @@ def test_a_terminal_that_is_gone_is_noticed_without_a_signal(tmp_path: Path) -> 
         terminal.hang_up()
         terminal.process.wait(PATIENCE)
         all_die()
+
+
+# Signs of life
+
+
+def test_a_running_command_is_told_with_its_seconds_and_the_spinner_moves(tmp_path: Path) -> None:
+    with sitting("demo", "--approve", "all", cwd=tmp_path, env=PLAIN) as terminal, hearing(tmp_path / "hold"):
+        sends(terminal, "shell exec cat hold")
+        terminal.until("running exec cat hold 2 s · esc interrupts")
+        steps = set(re.findall("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", terminal.raw.decode()))
+        assert len(steps) > 1
+        terminal.types(CTRL_C)
+        terminal.until("ready ·")
+        leaves(terminal)
+
+
+@pytest.mark.parametrize(("options", "env"), [(("--plain",), PLAIN), ((), {"NO_COLOR": "1"})])
+def test_nothing_moves_and_nothing_is_coloured_for_who_wants_it_plain(
+    tmp_path: Path, options: tuple[str, ...], env: dict[str, str]
+) -> None:
+    with sitting("demo", "--approve", "all", *options, cwd=tmp_path, env=env) as terminal, hearing(tmp_path / "hold"):
+        sends(terminal, "shell echo one; exec cat hold; :")
+        terminal.until("● running echo one; exec cat hold; : · esc interrupts")
+        terminal.types(CTRL_C)
+        terminal.until("ready ·")
+        leaves(terminal)
+        written = terminal.raw.decode()
+        assert re.findall("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", written) == []
+        assert re.findall(r"\x1b\[(?:\d+;)*[349]\d(?:;\d+)*m", written) == []

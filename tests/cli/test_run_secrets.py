@@ -45,7 +45,8 @@ def planted(launch: Launcher) -> Iterator[Launcher]:
 def blabber(launch: Launcher, *arguments: str) -> None:
     """An agent that tells everybody what it was told."""
     server = {"command": sys.executable, "env": {"VALUE": "${secret:one}"}, "bridge": False}
-    remote = {"type": "http", "url": "http://127.0.0.1:${env:PORT_OF_TWO}/mcp", "headers": {"X": "${secret:two}"}}
+    url = "http://127.0.0.1:${env:PORT_OF_TWO}/mcp"
+    remote = {"type": "http", "url": url, "headers": {"X": "${secret:two}"}, "bridge": False}
     env = {"KNOWN_AGENT": "${secret:agent}"}
     launch.profile("blabber", *arguments, agent={"env": env}, mcp_servers={"one": server, "two": remote})
 

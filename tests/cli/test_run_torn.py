@@ -79,7 +79,7 @@ def test_a_question_that_is_nested_too_deeply_is_asked_all_the_same(tmp_path: Pa
 @pytest.mark.parametrize("term", ["xterm", "dumb"])
 def test_a_question_that_offers_no_answer_is_denied_with_a_word(tmp_path: Path, term: str) -> None:
     with sitting("--trust", torn(tmp_path), cwd=tmp_path, env={"TERM": term}) as terminal:
-        terminal.until(">")
+        terminal.until(">" if term == "dumb" else "❯")
         terminal.types(f"none{ENTER}")
         terminal.until("the agent offers no valid answer; denied")
         terminal.until("'cancelled'")
@@ -110,7 +110,7 @@ def test_a_prompt_that_is_not_utf_8_is_refused(launch: Launcher) -> None:
 @pytest.mark.parametrize("term", ["xterm", "dumb"])
 def test_a_name_with_a_nul_is_no_place_to_export_to(tmp_path: Path, term: str) -> None:
     with sitting(cwd=tmp_path, env={"TERM": term}) as terminal:
-        terminal.until(">")
+        terminal.until(">" if term == "dumb" else "❯")
         paste = "\x1b[200~:export a\x00b\x1b[201~" if term == "xterm" else ":export a\x16\x00b"
         terminal.types(paste + ENTER)
         terminal.until("cannot contain a NUL character")

@@ -19,11 +19,6 @@ NAME = "    fix: choose a printable name of 1 to 200 characters that begins with
 @pytest.mark.parametrize(
     ("arguments", "stdin", "said"),
     [
-        (
-            [],
-            None,
-            "no profile is given\n    fix: acp-launch run PROFILE PROMPT…; acp-launch list shows the profiles\n",
-        ),
         (["p"], None, f"the prompt is empty\n{WAYS}"),
         (["p"], b" \n\t", f"the prompt is empty\n{WAYS}"),
         (["p"], b"ab\xff", "the prompt from stdin is not UTF-8 (byte 2)\n    fix: convert it: iconv -t UTF-8\n"),
@@ -245,7 +240,8 @@ def test_a_directory_given_on_the_command_line_must_exist(launch: Launcher) -> N
 def test_http_and_sse_servers_an_agent_cannot_take_are_named(launch: Launcher) -> None:
     """C-40."""
     url = "http://127.0.0.1:9/mcp"
-    launch.profile("polite", mcp_servers={"docs": {"type": "http", "url": url}, "old": {"type": "sse", "url": url}})
+    theirs = {kind: {"type": kind, "url": url, "bridge": False} for kind in ("http", "sse")}
+    launch.profile("polite", mcp_servers={"docs": theirs["http"], "old": theirs["sse"]})
     done = launch("run", "p", "hi")
     assert done.code == 3
     assert re.sub(r":\d+:\d+:", ":", done.err) == (

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.launcher import Launcher
-from tests.cli.terminal import on_terminal
+from tests.cli.terminal import Terminal, on_terminal, yes_or_no
 
 TOKEN = "t0ken-" + "a1B2c3" * 4
+PASSPHRASE = "correct horse battery"
+NO_KEYRING = yes_or_no("No desktop keyring here. Keep secrets in a sealed file with a passphrase?")
 NEEDY = {"agent": {"command": sys.executable, "env": {"KEY": "${secret:github}", "URL": "x${secret:team/docs}"}}}
 
 
@@ -28,6 +30,18 @@ def configured(launch: Launcher, settings: str) -> Launcher:
     config.mkdir(exist_ok=True)
     (config / "config.yaml").write_text(settings)
     return launch
+
+
+def config_file(launch: Launcher) -> Path:
+    return Path(launch.env["ACP_LAUNCH_CONFIG_DIR"], "config.yaml")
+
+
+def sealed_with(terminal: Terminal, passphrase: str) -> None:
+    """Choose the passphrase of a new sealed file."""
+    terminal.until("New passphrase for ")
+    terminal.types(f"{passphrase}\n")
+    terminal.until("Repeat it: ")
+    terminal.types(f"{passphrase}\n")
 
 
 def kept(launch: Launcher, name: str = "github", value: str = TOKEN) -> None:
@@ -160,7 +174,7 @@ def test_two_names_with_one_variable_are_a_warning(sealed: Launcher) -> None:
 
 def test_a_person_types_it_at_a_hidden_prompt(sealed: Launcher) -> None:
     with on_terminal("secret", "set", "github", cwd=sealed.project, env=sealed.env) as terminal:
-        terminal.until("github: ")
+        terminal.until('value of the secret "github"')
         terminal.types(f"{TOKEN}\n")
         assert terminal.ends() == 0
     assert "stored in the sealed file" in terminal.text
@@ -170,7 +184,7 @@ def test_a_person_types_it_at_a_hidden_prompt(sealed: Launcher) -> None:
 
 def test_ctrl_c_at_the_prompt_keeps_nothing(sealed: Launcher) -> None:
     with on_terminal("secret", "set", "github", cwd=sealed.project, env=sealed.env) as terminal:
-        terminal.until("github: ")
+        terminal.until('value of the secret "github"')
         terminal.types("half\x03")
         assert terminal.ends() == 130
     assert "Traceback" not in terminal.text
@@ -201,9 +215,51 @@ def test_a_person_is_told_before_typing_that_nothing_can_be_kept(launch: Launche
     ):
         env = {**launch.env, **variables}
         with on_terminal("secret", "set", "github", cwd=launch.project, env=env) as terminal:
+            if not variables:
+                terminal.until(NO_KEYRING)
+                terminal.types("n")
             assert terminal.ends() == 3
         assert 'cannot store secret "github": ' in terminal.text
-        assert "github: " not in terminal.text.replace('"github"', "")
+        assert "value of the secret" not in terminal.text
+    assert not config_file(launch).exists()
+
+
+def test_without_a_keyring_a_sealed_file_is_offered_and_on_a_yes_the_secret_is_stored_there(launch: Launcher) -> None:
+    del launch.env["PYTHON_KEYRING_BACKEND"]
+    configured(launch, "# mine\nmax_line: 8MiB\n")
+    with on_terminal("secret", "set", "github", cwd=launch.project, env=launch.env) as terminal:
+        terminal.until(NO_KEYRING)
+        terminal.types("y")
+        sealed_with(terminal, PASSPHRASE)
+        terminal.until('value of the secret "github": ')
+        terminal.types(f"{TOKEN}\n")
+        assert terminal.ends() == 0
+    assert f"acp-launch: secrets.store: file is now in {config_file(launch)}\n" in terminal.text
+    assert "github: stored in the sealed file (" in terminal.text
+    assert config_file(launch).read_text().startswith("# mine\nmax_line: 8MiB\n")
+    launch.env["ACP_LAUNCH_PASSPHRASE"] = PASSPHRASE
+    assert value_of(launch, "github") == TOKEN
+
+
+@pytest.mark.parametrize(
+    ("settings", "variables"),
+    [
+        ("secrets: {store: keyring}\n", {}),
+        ("", {"ACP_LAUNCH_SECRETS__STORE": "keyring"}),
+        ("", {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}),
+    ],
+    ids=["settings", "variable", "another backend"],
+)
+def test_no_other_store_is_offered_where_the_user_has_chosen_one(
+    launch: Launcher, settings: str, variables: dict[str, str]
+) -> None:
+    del launch.env["PYTHON_KEYRING_BACKEND"]
+    configured(launch, settings)
+    env = {**launch.env, **variables}
+    with on_terminal("secret", "set", "github", cwd=launch.project, env=env) as terminal:
+        assert terminal.ends() == 3
+    assert NO_KEYRING not in terminal.text
+    assert 'cannot store secret "github": ' in terminal.text
 
 
 def test_a_token_in_the_place_of_the_name_is_not_taken_as_one(sealed: Launcher) -> None:
@@ -262,7 +318,7 @@ def test_a_list_without_a_keyring_says_what_to_do(launch: Launcher) -> None:
     del launch.env["PYTHON_KEYRING_BACKEND"]
     done = launch("secret", "list")
     assert (done.code, done.out) == (3, b"")
-    assert 'keep secrets in a sealed file instead: write "secrets: {store: file}" in config.yaml\n' in done.err
+    assert "keep secrets in a sealed file instead: acp-launch config set secrets.store file\n" in done.err
 
 
 def test_a_list_without_its_index_is_made_anew_by_what_is_found(sealed: Launcher) -> None:
@@ -548,14 +604,17 @@ def test_a_signal_while_a_store_works_ends_what_works_for_us(launch: Launcher, n
         assert done.event("error")["exitCode"] == 128 + number
 
 
-def test_a_secret_that_would_break_a_header_in_two_is_refused(sealed: Launcher) -> None:
+@pytest.mark.parametrize("key", ["headers", "env"])
+def test_a_secret_that_would_break_a_header_in_two_is_refused(sealed: Launcher, key: str) -> None:
+    """M-46: before anything is sent, and without the value. A variable of a remote server is a header, too."""
     kept(sealed, "docs", "abcdef\r\nX-Evil: 1")
-    server = {"type": "http", "url": "https://example.com/", "headers": {"A": "Bearer ${secret:docs}"}}
+    server = {"type": "http", "url": "https://example.com/", key: {"A": "Bearer ${secret:docs}"}}
     sealed.profile("polite", mcp_servers={"docs": server})
     done = sealed.within("run", "p", "hi")
     assert (done.code, done.heard) == (3, [])
-    assert "headers.A: a header cannot hold the character U+000D, but the secret in this one does\n" in done.err
-    assert "    fix: keep it as one line: acp-launch secret set docs\n" in done.err
+    assert "abcdef" not in done.err
+    assert f"{key}.A: a header cannot hold the character U+000D, but the secret in this one does\n" in done.err
+    assert "    fix: keep it as one line of ASCII: acp-launch secret set docs\n" in done.err
     assert "abcdef" not in done.err
 
 

@@ -5,14 +5,17 @@ import re
 import shlex
 import sqlite3
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from acp_launch.session.hold import hold
 from acp_launch.session.store import open_registry
 from tests.cli.launcher import AGENTS, Launcher, names, store
+from tests.cli.terminal import on_terminal, yes_or_no
 from tests.session.stores import FIX
 
 
@@ -114,7 +117,7 @@ def test_sessions_can_be_listed_shown_renamed_closed_and_removed(launch: Launche
     assert launch("run", "p", "fix", "the", "bug", "--session", "work").code == 0
     (heading, row) = launch("session", "list").out.decode().splitlines()
     assert heading.split("  ")[0].strip() == "NAME"
-    assert re.fullmatch(rf"work +p +fix the bug +just now +{launch.project}", row)
+    assert re.fullmatch(rf"work +p +fix the bug +1 +just now +{launch.project}", row)
     shown = json.loads(launch("session", "show", "work", "--json").out)
     assert (shown["session_id"], shown["agent_name"], shown["title"]) == ("session-1", "test-agent", "fix the bug")
     assert "session id: session-1\n" in launch("session", "show", "work").out.decode()
@@ -251,7 +254,8 @@ def test_a_list_that_never_ends_or_is_not_to_be_had_is_an_error(
 ) -> None:
     launch.profile(*temper)
     done = launch("session", "list", "p", "--agent")
-    assert (done.code, done.out, done.err) == (code, b"", f"acp-launch: {said}\n")
+    fix = "    fix: run it again with --trace FILE to see what was said\n" if code == 5 else ""
+    assert (done.code, done.out, done.err) == (code, b"", f"acp-launch: {said}\n{fix}")
 
 
 def test_a_full_disk_under_the_state_directory_loses_no_session(launch: Launcher, tmp_path: Path) -> None:
@@ -283,3 +287,71 @@ def test_one_name_in_two_profiles_needs_the_profile_to_be_said(launch: Launcher)
         3,
         'acp-launch: there is already a session "taken" of profile "q"\n    fix: choose another name\n',
     )
+
+
+DAY = 86400.0
+
+
+def kept(launch: Launcher, **sessions: float) -> None:
+    """Sessions of profile `p` by their names, each last used so many days ago."""
+    with open_registry(Path(launch.env["ACP_LAUNCH_STATE_DIR"])) as registry:
+        for name, days in sessions.items():
+            used = time.time() - days * DAY
+            registry.save(replace(FIX, project=str(launch.project), profile="p", name=name, last_used=used))
+
+
+def test_old_sessions_are_shown_and_deleted_when_that_is_wanted(launch: Launcher) -> None:
+    kept(launch, old=31, older=40, young=29)
+    shown = launch("session", "prune", "--older-than", "30d")
+    assert shown.code == 2
+    assert [line.split()[0] for line in shown.out.decode().splitlines()] == ["NAME", "old", "older"]
+    assert shown.err == (
+        "acp-launch: 2 sessions would be deleted; nothing was changed\n    fix: to delete without a question: --yes\n"
+    )
+    assert names(launch) == ["old", "older", "young"]
+    done = launch("session", "prune", "--older-than", "30d", "--yes", "--json")
+    assert [record["name"] for record in json.loads(done.out)["sessions"]] == ["old", "older"]
+    assert (done.code, done.err, names(launch)) == (0, "", ["young"])
+    none = launch("session", "prune", "--older-than", "5w")
+    assert (none.code, none.out, none.err) == (0, b"", "no session was last used more than 5w ago\n")
+
+
+def test_a_session_in_use_is_not_pruned_however_old(launch: Launcher) -> None:
+    kept(launch, held=31, old=31)
+    with hold(Path(launch.env["ACP_LAUNCH_STATE_DIR"]), (str(launch.project), "p", "held")):
+        done = launch("session", "prune", "--older-than", "30d", "--yes")
+    assert done.err == ("in use, and so not deleted: held\ndeleted 1 session; the agents still have what they stored\n")
+    assert names(launch) == ["held"]
+
+
+def test_on_a_terminal_pruning_asks(launch: Launcher) -> None:
+    kept(launch, old=31)
+    for answer, left in (("n", ["old"]), ("y", [])):
+        with on_terminal("session", "prune", "--older-than", "4w", cwd=launch.project, env=launch.env) as terminal:
+            terminal.until(yes_or_no("Delete 1 session?"))
+            terminal.types(answer)
+            assert terminal.ends() == 0
+        assert names(launch) == left
+
+
+@pytest.mark.parametrize("age", ["30", "soon", "", "1.5d", "-3d", "3y"])
+def test_what_is_no_age_is_refused(launch: Launcher, age: str) -> None:
+    kept(launch, old=31)
+    done = launch("session", "prune", f"--older-than={age}", "--yes")
+    assert (done.code, f'--older-than: expected an age, found "{age}"' in done.err) == (2, True)
+    assert names(launch) == ["old"]
+
+
+def test_a_session_without_a_name_can_be_named_by_its_title_or_its_beginning(launch: Launcher) -> None:
+    launch.profile("polite")
+    for prompt in ("Explain the parser", "Explain the lexer"):
+        assert launch("run", "p", prompt).code == 0
+    _, *rows = launch("session", "list").out.decode().splitlines()
+    assert all(re.match(r" +p +Explain the \w+ +1 +just now", row) for row in rows)
+    assert b"title:      Explain the parser\n" in launch("session", "show", "explain the p").out
+    several = launch("session", "show", "Explain")
+    assert (several.code, 'several sessions have a title that begins with "Explain"' in several.err) == (3, True)
+    assert launch("session", "rename", "Explain the parser", "parser").code == 0
+    assert launch("session", "show", "Explain the p").code == 3, "a session with a name is called by it"
+    assert launch("session", "rm", "--local", "explain").code == 0
+    assert names(launch) == ["parser"]

@@ -16,7 +16,7 @@ def test_a_character_that_is_cut_between_two_chunks_is_shown_whole(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings: Any = SimpleNamespace(state=tmp_path)
-    plan: Any = SimpleNamespace(profile="p")
+    plan: Any = SimpleNamespace(profile="p", project=tmp_path)
     with stderr_log(settings, plan, echo=True) as log:
         for chunk in (b"caf\xc3", b"\xa9, \xff", b" \xe2\x98"):
             log(chunk)
@@ -28,7 +28,7 @@ def test_a_character_that_is_cut_between_two_chunks_is_shown_whole(
 def test_what_is_shown_of_it_cannot_drive_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Lines, tabs and words stay; colours go, and every other control is made visible. The file has it as it came."""
     settings: Any = SimpleNamespace(state=tmp_path)
-    plan: Any = SimpleNamespace(profile="p")
+    plan: Any = SimpleNamespace(profile="p", project=tmp_path)
     said = "\x1b[1;31mred\x1b[0m\ttab\n\x1b]52;c;eA==\x07\x1b]0;title\x07\x1b[2J\u202eolleh\x9b2J\n".encode()
     with stderr_log(settings, plan, echo=True) as log:
         log(said)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.inprocess import completed
 from tests.cli.launcher import needs_a_process
-from tests.cli.terminal import on_terminal
+from tests.cli.terminal import on_terminal, yes_or_no
 from tests.interactive.screen import on_screen
 
 DEMO = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.agent"]}
@@ -79,6 +79,23 @@ def test_a_project_profile_is_refused_until_it_is_trusted_and_runs_afterwards(pr
     assert "review" in run("trust", "--list").stdout
     again = run("trust", "review")
     assert "is trusted already: it has not changed since you trusted it" in again.stderr
+
+
+def test_a_remote_server_is_shown_with_what_is_sent_to_it_and_given_away(project: Path, run: Run) -> None:
+    there = {"type": "http", "url": "http://docs.example.com/mcp", "insecure": True}
+    write(
+        project,
+        mcp_servers={
+            "docs": {**there, "env": {"REGION": "eu"}},
+            "theirs": {**there, "headers": {"X-Key": "${secret:key}"}, "bridge": False, "required": False},
+        },
+    )
+    said = " ".join(run("run", "review", "hi").stderr.split())
+    docs, theirs = said.split("server theirs: ")
+    assert 'server docs: http http://docs.example.com/mcp sends X-Env-REGION: "eu" may send them unencrypted' in docs
+    assert "connects to it" not in docs
+    assert 'sends X-Key: "${secret:key}" may send them unencrypted (insecure: true)' in theirs
+    assert "the agent connects to it, and gets its address, its headers and their secrets not required" in theirs
 
 
 def test_looking_at_it_needs_no_trust(project: Path, run: Run) -> None:
@@ -154,15 +171,18 @@ def test_without_a_terminal_nothing_is_accepted_unasked(project: Path, run: Run)
     assert run("run", "review", "where").returncode == 7
 
 
-@pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("n\n", 7), ("\n", 7), ("\x04", 7)])
+KEYS = {"y": 0, "Y": 0, "n": 7, "\nn": 7, "\x04": 7, "\x1b": 7, "\x03": 130}
+
+
+@pytest.mark.parametrize(("typed", "code"), KEYS.items())
 def test_a_person_is_shown_everything_and_asked(project: Path, run: Run, typed: str, code: int) -> None:
     write(project)
     with on_terminal("trust", "review", cwd=project, env={**os.environ, "TERM": "xterm"}) as terminal:
-        terminal.until("Trust this profile? [y/N]: ")
+        terminal.until(yes_or_no("Trust this profile?"))
         assert "acp_launch.demo.agent" in terminal.text
         terminal.types(typed)
         assert terminal.ends() == code
-    assert run("run", "review", "where").returncode == code
+    assert run("run", "review", "where").returncode == (0 if code == 0 else 7)
 
 
 def test_what_is_the_users_own_or_built_in_is_trusted(project: Path, run: Run) -> None:
@@ -229,12 +249,12 @@ def test_a_damaged_acceptance_counts_as_none(project: Path, run: Run) -> None:
     assert run("run", "review", "where").returncode == 0
 
 
-@pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("\n", 7)])
+@pytest.mark.parametrize(("typed", "code"), [("y", 0), ("n", 7)])
 def test_a_person_who_runs_it_is_asked_at_once(project: Path, run: Run, typed: str, code: int) -> None:
     write(project)
     argv = [sys.executable, "-m", "acp_launch", "run", "review", "where"]
     with on_screen(*argv, cwd=project, columns=120) as terminal:
-        terminal.until("Trust this profile and continue? [y/N]:")
+        terminal.until(yes_or_no("Trust this profile and continue?"))
         terminal.types(typed)
         assert terminal.ends() == code
     assert run("run", "review", "where").returncode == code
@@ -267,8 +287,8 @@ def test_what_was_typed_before_the_question_accepts_nothing(project: Path) -> No
     shell = f"{sys.executable} -m acp_launch trust review; echo ended with $?"
     with on_screen("sh", "-c", f"read line; {shell}", cwd=project, columns=120, rows=30) as terminal:
         terminal.types("go\ny\n")
-        terminal.until("Trust this profile? [y/N]:")
-        terminal.types("n\n")
+        terminal.until(yes_or_no("Trust this profile?"))
+        terminal.types("n")
         terminal.until("ended with 7")
     assert not any("trusted as it is now" in row for row in terminal.all)
 

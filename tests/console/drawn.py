@@ -16,6 +16,8 @@ from acp_launch.console.draw.region import Region
 class Emulated(io.StringIO):
     """A file that is a terminal: keeps what was written, and what it made of the screen."""
 
+    encoding = "utf-8"
+
     def __init__(self, columns: int, lines: int) -> None:
         super().__init__()
         self.screen = pyte.HistoryScreen(columns, lines, history=100_000, ratio=0.5)

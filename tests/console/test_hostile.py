@@ -18,12 +18,14 @@ from acp_launch.console.ask.forms import Forms
 from acp_launch.console.ask.links import Links
 from acp_launch.console.ask.logins import Logins
 from acp_launch.console.ask.permission import permitting
-from acp_launch.console.ask.terminal import Questions, tell
+from acp_launch.console.ask.terminal import Questions, answers, tell
 from acp_launch.console.draw.live import Live
 from acp_launch.console.failure import show
 from acp_launch.console.stream.outlet import Outlet
 from acp_launch.console.stream.text import Notices, Plain, Quiet
 from acp_launch.errors import AgentRefused, AuthRequired, WaitExpired
+from acp_launch.interactive import output
+from acp_launch.interactive.output import session_output
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol.acp import AuthMethod
 from acp_launch.session.elicitation.answer import Field, Form, Link
@@ -86,8 +88,9 @@ def pty() -> Iterator[tuple[int, int]]:
         os.close(theirs)
 
 
-def everything(observer: Notices, evil: str) -> None:
-    """Each event once, with `evil` in each of its texts."""
+def everything(observer: Notices, evil: str, server: str = "") -> None:
+    """Each event once, with `evil` in each of its texts, and as the name of a server unless that is given."""
+    server = server or evil
     call: dict[str, Any] = {
         "toolCallId": "1",
         "title": evil,
@@ -118,10 +121,10 @@ def everything(observer: Notices, evil: str) -> None:
     observer.waiting(f'end of the login "{evil}"', 3.0, 60.0)
     observer.note(evil)
     for state in ("starting", "ready", "resting", "failed", "stopped"):
-        told = Change(server=evil, state=state, exit=evil, reason=evil, detail=(evil,), restarts=1, retry=1.0)
+        told = Change(server=server, state=state, exit=evil, reason=evil, detail=(evil,), restarts=1, retry=1.0)
         observer.server(told)
-        observer.standing([Standing(server=evil, state=state, opened=True, reason=evil)], "opened")
-    observer.standing([Standing(server=evil, state="declared")], "turn")
+        observer.standing([Standing(server=server, state=state, opened=True, reason=evil)], "opened")
+    observer.standing([Standing(server=server, state="declared")], "turn")
     observer.cancelled([call], 3.0)
     observer.ended(TurnEnd(evil, {f"{evil}Tokens": 1}, evil, evil, Raw(b"{}")))
     observer.failed(WaitExpired(evil, fix=evil))
@@ -185,12 +188,13 @@ FORGERIES = [
 ]
 
 
-def assert_genuine(shown: str) -> None:
-    """No line with our mark holds their words where ours begin."""
+def assert_genuine(shown: str, *, is_question: bool = False) -> None:
+    """No line with our mark holds their words where ours begin; in a question, theirs are further to the right."""
     assert shown
     for line in shown.splitlines():
         for after in line.split("▐")[1:]:
-            assert not after.strip().startswith((OURS, "Allow ls?")), line
+            words = after.removeprefix(" ") if is_question else after.strip()
+            assert not words.startswith((OURS, "Allow ls?")), line
 
 
 @pytest.fixture
@@ -235,6 +239,31 @@ def test_no_line_of_ours_can_be_forged_where_it_is_drawn(evil: str, shared: None
 
 
 @pytest.mark.parametrize("evil", FORGERIES)
+def test_no_line_of_ours_can_be_forged_in_a_session_where_it_has_the_mark_alone(
+    evil: str, shared: None, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drawn, and line by line: nothing of ours begins with our name there, and nothing of theirs with our mark."""
+
+    async def story() -> None:
+        paper = Paper()
+        drawn = session_output(paper, lambda: 0.0)
+        everything(drawn, evil, "a.profile-names_it")
+        drawn.ended(TurnEnd("end_turn", None, "", "", Raw(b"{}")))
+        assert_genuine(paper.text)
+        assert "▐ acp-launch: " not in paper.text
+        with (tmp_path / "answer").open("wb") as out:
+            monkeypatch.setattr(output, "Outlet", lambda: Outlet(out.fileno()))
+            lines = session_output(None, lambda: 0.0)
+            everything(lines, evil, "a.profile-names_it")
+        told = capsys.readouterr().err
+        assert_genuine(told)
+        assert "▐ acp-launch: " not in told
+        assert all(line.startswith(("▐ ", "  ")) for line in told.splitlines())
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("evil", FORGERIES)
 def test_no_question_of_ours_can_be_forged(evil: str, shared: None, capsys: pytest.CaptureFixture[str]) -> None:
     """Whoever names an agent, a field, a tool or a way to log in."""
 
@@ -252,7 +281,9 @@ def test_no_question_of_ours_can_be_forged(evil: str, shared: None, capsys: pyte
         await Logins(person).which(evil, [method])
 
     asyncio.run(story())
-    assert_genuine(capsys.readouterr().err)
+    told = capsys.readouterr().err
+    assert_genuine(told, is_question=True)
+    assert all(line.startswith("▐") or not line for line in told.splitlines()), "the mark is its bar"
 
 
 def test_a_question_is_marked_also_if_no_other_program_writes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -270,10 +301,8 @@ class Answering(Questions):
         super().__init__(lambda: None)
 
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
-        for choice in choices:
-            tell(f"  1. {choice.label} ({choice.key})")
-        stderr.ask(f"{prompt} [no]: ")
-        stderr.put("\n")
+        for row in (prompt, *answers(choices, 80), f"{prompt} {choices[0].label}"):
+            tell(row)
         return choices[0].key
 
     async def line(self, prompt: str, *, default: str = "") -> str | None:

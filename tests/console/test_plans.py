@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from acp_launch.console.plans import as_text, described
 from acp_launch.plan.resolve import resolve
@@ -24,6 +25,7 @@ mcp_servers:
     timeouts: {start: 2m, call: 500ms}
     tools: {allow: ["get_*", search], deny: [get_secret]}
     roots: session
+    protocol: 2025-06-18
   once: {command: "${python}", restart: {max: 0}, tools: {allow: []}}
   theirs: {command: "${python}", bridge: false, env: {A: b}}
 """
@@ -49,27 +51,28 @@ def test_a_plan_says_how_each_server_is_kept_alive_and_what_it_may_do(tmp_path: 
         "             2 inherited",
         "  directory  ROOT  (the session's)",
         "  restart    on-failure, 5 in a row, after 200ms to 10s (x2); the count resets after 10s",
-        "  timeouts   start 30s, call none",
+        "  timeouts   start 30s, download 10m, call none",
         "mcp server tuned (stdio, not required)  p.yaml:9:15",
         "  command    python  p.yaml:6:14",
         "  variables  1 inherited  p.yaml:8:18",
         "  directory  sub  p.yaml:7:10",
         "  restart    always, 3 in a row, after 1s to 1m (x1.5); the count resets after 1h  p.yaml:10",
-        "  timeouts   start 2m, call 500ms  p.yaml:11",
+        "  timeouts   start 2m, download 10m, call 500ms  p.yaml:11",
         "  tools      allow get_*, search; deny get_secret  p.yaml:12",
         "  roots      the session's directories, whatever the agent declares  p.yaml:13:12",
+        "  protocol   2025-06-18  p.yaml:14:15",
         "mcp server once (stdio)",
-        "  command    python  p.yaml:14:19",
+        "  command    python  p.yaml:15:19",
         "  variables  2 inherited",
         "  directory  ROOT  (the session's)",
-        "  restart    never  p.yaml:14:47",
-        "  timeouts   start 30s, call none",
-        "  tools      allow none  p.yaml:14:66",
+        "  restart    never  p.yaml:15:47",
+        "  timeouts   start 30s, download 10m, call none",
+        "  tools      allow none  p.yaml:15:66",
         "mcp server theirs (stdio)",
-        "  command    python  p.yaml:15:21",
-        "  variables  A  p.yaml:15:58",
+        "  command    python  p.yaml:16:21",
+        "  variables  A  p.yaml:16:58",
         "  directory  ROOT  (the session's)",
-        "  bridge     none: the agent starts this server and gets its secrets  p.yaml:15:42",
+        "  bridge     none: the agent starts this server and gets its secrets  p.yaml:16:42",
     ]
 
 
@@ -87,7 +90,7 @@ def test_a_plan_as_data_holds_the_same(tmp_path: Path) -> None:
     servers = json.loads(json.dumps(planned(tmp_path)[1]["mcp_servers"]))
     for server in servers:
         server["env"] = sorted(server["env"])
-    command = {"type": "stdio", "command": sys.executable, "args": []}
+    command: dict[str, Any] = {"type": "stdio", "command": sys.executable, "missing": None, "args": []}
     assert servers[1] == {
         "name": "tuned",
         **command,
@@ -96,13 +99,14 @@ def test_a_plan_as_data_holds_the_same(tmp_path: Path) -> None:
         "cwd_from": "profile",
         "required": False,
         "bridge": True,
+        "protocol": "2025-06-18",
         "restart": {
             "policy": "always",
             "max": 3,
             "backoff": {"initial": 1.0, "max": 60.0, "factor": 1.5},
             "min_uptime": 3600.0,
         },
-        "timeouts": {"start": 120.0, "call": 0.5},
+        "timeouts": {"start": 120.0, "download": 600.0, "call": 0.5},
         "tools": {"allow": ["get_*", "search"], "deny": ["get_secret"]},
         "roots": "session",
     }
@@ -291,3 +295,60 @@ def test_a_directory_given_for_once_is_not_the_files(tmp_path: Path) -> None:
     assert made.plan is not None
     assert f"directory    {tmp_path / 'sub'}  --cwd" in as_text(made.plan).splitlines()
     assert "workspace.cwd" not in described(made.plan)["origins"]
+
+
+REMOTE = """\
+version: 1
+agent: {command: "${python}", inherit_env: []}
+mcp_servers:
+  docs: {type: http, url: "https://docs.example.com/mcp", headers: {Authorization: "Bearer ${secret:d}"}}
+  tuned:
+    type: sse
+    url: http://10.0.0.1/sse
+    env: {REGION: eu, KEY: "${secret:k}"}
+    insecure: true
+    required: false
+    restart: {max: 3}
+    timeouts: {start: 5s, call: 1m}
+    tools: {deny: [drop_*]}
+    protocol: legacy
+  theirs: {type: http, url: "https://x/mcp", headers: {A: b}, bridge: false}
+"""
+
+
+def test_a_plan_says_the_same_of_remote_servers_and_what_the_agent_is_given(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(REMOTE)
+    made = resolve(load(Found("p", tmp_path / "p.yaml", tmp_path, "path")), cwd=tmp_path, environ={})
+    assert made.plan is not None and not made.problems
+    text = as_text(made.plan).replace(f"{tmp_path}/", "")
+    assert text.split("mcp server ", 1)[1].splitlines() == [
+        "docs (http)  p.yaml:4:16",
+        "  url        https://docs.example.com/mcp  p.yaml:4:27",
+        "  headers    Authorization  p.yaml:4:84, ${secret:d}",
+        "  restart    on-failure, no limit once it has answered, after 200ms to 30s (x2); the count resets after 10s",
+        "  timeouts   start 30s, call none",
+        "mcp server tuned (sse, not required)  p.yaml:6,10",
+        "  url        http://10.0.0.1/sse  p.yaml:7:10",
+        "  variables  KEY  p.yaml:8:28, ${secret:k}",
+        "             REGION  p.yaml:8:19",
+        "  insecure   headers and variables may be sent unencrypted  p.yaml:9:15",
+        "  restart    on-failure, 3 in a row, after 200ms to 30s (x2); the count resets after 10s  p.yaml:11:20",
+        "  timeouts   start 5s, call 1m  p.yaml:12",
+        "  tools      allow *; deny drop_*  p.yaml:13:19",
+        "  protocol   legacy  p.yaml:14:15",
+        "mcp server theirs (http)  p.yaml:15:18",
+        "  url        https://x/mcp  p.yaml:15:29",
+        "  headers    A  p.yaml:15:59",
+        "  bridge     none: the agent connects to this server and gets its address, headers and secrets  p.yaml:15:71",
+    ]
+    data = json.loads(json.dumps(described(made.plan)))
+    docs, tuned, theirs = data["mcp_servers"]
+    assert (tuned["env"]["KEY"]["secrets"], data["secrets"]) == (["k"], ["d", "k"])
+    assert docs["restart"] == {
+        "policy": "on-failure",
+        "max": None,
+        "backoff": {"initial": 0.2, "max": 30.0, "factor": 2},
+        "min_uptime": 10.0,
+    }
+    assert (tuned["timeouts"], tuned["insecure"], tuned["protocol"]) == ({"start": 5.0, "call": 60.0}, True, "legacy")
+    assert (theirs["bridge"], "restart" in theirs) == (False, False)

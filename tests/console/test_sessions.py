@@ -1,15 +1,19 @@
 """What `session list` and `session show` print."""
 
 import json
+import re
 import subprocess
 import sys
 import unicodedata
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from msgspec.structs import replace
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import asdict, replace
 
-from acp_launch.console.sessions import ago, cells, details, details_json, plain, table, table_json, tilde
+from acp_launch.console.columns import cells, plain
+from acp_launch.console.sessions import ago, called, details, details_json, table, table_json, tilde
 from acp_launch.session.store import Record
 
 HOUR, DAY = 3600.0, 86400.0
@@ -27,8 +31,9 @@ FIX = Record(
     title="Fix the rounding of prices",
     created=NOW - 3 * DAY,
     last_used=NOW - 3 * HOUR,
+    turns=3,
 )
-OTHER = replace(FIX, name="default", title="", cwd="/srv/www", last_used=NOW - 70 * DAY)
+OTHER = replace(FIX, name="default", title="", cwd="/srv/www", last_used=NOW - 70 * DAY, turns=0)
 
 
 def shown(*records: Record, width: int | None = None) -> str:
@@ -37,9 +42,9 @@ def shown(*records: Record, width: int | None = None) -> str:
 
 def test_the_table_has_a_line_for_each_session() -> None:
     assert shown(FIX, OTHER) == (
-        "NAME     PROFILE  TITLE                       LAST USED    DIRECTORY\n"
-        "fix-42   review   Fix the rounding of prices  3 hours ago  ~/src/shop\n"
-        "default  review                               2026-09-12   /srv/www"
+        "NAME     PROFILE  TITLE                       TURNS  LAST USED    DIRECTORY\n"
+        "fix-42   review   Fix the rounding of prices  3      3 hours ago  ~/src/shop\n"
+        "default  review                                      2026-09-12   /srv/www"
     )
 
 
@@ -49,16 +54,29 @@ def test_no_sessions_are_no_lines() -> None:
 
 
 def test_a_narrow_terminal_cuts_titles_at_the_end_and_directories_at_the_front() -> None:
+    assert shown(FIX, width=64) == (
+        "NAME    PROFILE  TITLE            TURNS  LAST USED    DIRECTORY\n"
+        "fix-42  review   Fix the roundi…  3      3 hours ago  ~/src/shop"
+    )
     assert shown(FIX, width=57) == (
-        "NAME    PROFILE  TITLE            LAST USED    DIRECTORY\n"
-        "fix-42  review   Fix the roundi…  3 hours ago  ~/src/shop"
-    )
-    assert shown(FIX, width=50) == (
-        "NAME    PROFILE  TITLE      LAST USED    DIRECTORY\nfix-42  review   Fix the …  3 hours ago  …src/shop"
+        "NAME    PROFILE  TITLE      TURNS  LAST USED    DIRECTORY\n"
+        "fix-42  review   Fix the …  3      3 hours ago  …src/shop"
     )
 
 
-@pytest.mark.parametrize("width", range(51, 90))
+def test_a_session_without_a_name_of_the_users_is_called_by_its_title() -> None:
+    fresh = replace(FIX, name="20261121-090000-ab12")
+    heading, unnamed, untitled = shown(fresh, replace(fresh, title="")).splitlines()
+    assert unnamed.split("  ")[0] == ""
+    assert "Fix the rounding of prices" in unnamed
+    assert untitled.startswith("20261121-090000-ab12  review ")
+    assert heading.startswith("NAME ")
+    assert called(fresh.name, fresh.title) == "Fix the rounding of prices"
+    assert called(fresh.name, " ") == fresh.name
+    assert called(FIX.name, FIX.title) == "fix-42"
+
+
+@pytest.mark.parametrize("width", range(58, 97))
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     wide = replace(FIX, title="日本語の題名 " * 9, cwd="/" + "très/loin/" * 9)
     for line in shown(wide, FIX, OTHER, width=width).splitlines():
@@ -92,7 +110,7 @@ def test_wide_and_combining_characters_keep_the_columns_straight() -> None:
 )
 def test_a_title_cannot_touch_the_terminal(title: str, safe: str) -> None:
     line = shown(replace(FIX, title=title)).splitlines()[1]
-    assert line == f"fix-42  review   {safe}  3 hours ago  ~/src/shop"
+    assert re.fullmatch(f"fix-42  review   {re.escape(safe)} +3      3 hours ago  ~/src/shop", line)
     assert f"title:      {safe}\n" in details(replace(FIX, title=title), now=NOW, home=HOME, zone=UTC)
 
 
@@ -155,6 +173,7 @@ def test_the_details_of_one_session() -> None:
         "project:    ~/src/shop\n"
         "title:      Fix the rounding of prices\n"
         "session id: 6f1c\n"
+        "turns:      3\n"
         "agent:      demo 1.2\n"
         "command:    demo --acp\n"
         "directory:  ~/src/shop\n"
@@ -166,7 +185,7 @@ def test_the_details_of_one_session() -> None:
 def test_what_is_not_known_has_no_line() -> None:
     lines = details(replace(FIX, title="", agent_name="", agent_version=""), now=NOW, home=HOME, zone=UTC).splitlines()
     assert not [line for line in lines if line.startswith(("title:", "agent:"))]
-    assert len(lines) == 8
+    assert len(lines) == 9
 
 
 def test_json_has_every_field_and_comes_back_whole() -> None:
@@ -174,6 +193,12 @@ def test_json_has_every_field_and_comes_back_whole() -> None:
     several = json.loads(table_json([FIX, OTHER]))
     assert set(several) == {"sessions"}
     assert [Record(**each) for each in several["sessions"]] == [FIX, OTHER]
+
+
+@given(st.lists(st.text(), max_size=3))
+def test_the_json_of_many_sessions_is_written_as_that_of_one(titles: list[str]) -> None:
+    records = [replace(FIX, title=title) for title in titles]
+    assert table_json(records) == json.dumps({"sessions": [asdict(record) for record in records]}, indent=2)
 
 
 def test_a_name_with_two_spaces_can_still_be_copied() -> None:

@@ -99,13 +99,19 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, message: dict[str, Any]) -> bytes:
         results: dict[str, dict[str, Any]] = {
-            "initialize": {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "web"}},
+            "initialize": {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "web", "version": "1"},
+            },
             "tools/list": {"tools": TOOLS},
             "tools/call": {"content": [{"type": "text", "text": f"token {self.headers.get('X-Token')}"}]},
         }
-        if message.get("method") not in results:
+        if "id" not in message or "method" not in message:
             return b""
-        return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": results[message["method"]]}).encode()
+        unknown = {"error": {"code": -32601, "message": f"there is no method {message['method']}"}}
+        found = {"result": results[message["method"]]} if message["method"] in results else unknown
+        return json.dumps({"jsonrpc": "2.0", "id": message["id"], **found}).encode()
 
 
 @contextmanager

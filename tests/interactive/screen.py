@@ -19,14 +19,34 @@ from pathlib import Path
 
 import pyte
 
+from acp_launch.interactive.attention import SIGNS_OF_FOCUS
 from acp_launch.interactive.screen import BEGIN, END
 from tests.process.liveness import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 DRIVERS = Path(__file__).parent / "drivers"
 SCROLLBACK = 20_000  # lines
+# What tells about the terminal that the tests run on, which is not this one.
+OUTER = ("TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TMUX", "STY", "ConEmuANSI", *SIGNS_OF_FOCUS)
 # Takes the terminal on stdin as its own, then becomes the program.
 BECOME = "import fcntl, os, sys, termios\nfcntl.ioctl(0, termios.TIOCSCTTY, 0)\nos.execvp(sys.argv[1], sys.argv[1:])\n"
+
+
+READY, AGENT = "ready · ? shows the keys", "agent · fix-42"  # of the status line of drivers/story.py
+
+
+def status(columns: int = 80, left: str = READY, right: str = AGENT) -> str:
+    return f"{left}{right:>{columns - len(left)}}"
+
+
+def framed(*typed: str, columns: int = 80, left: str = READY, right: str = AGENT) -> tuple[str, ...]:
+    """Return the rows at the bottom with typed lines."""
+    first, *others = typed or ("",)
+    lines = (f"❯ {first}".rstrip(), *(f"  {line}" for line in others))
+    return "─" * columns, *lines, "─" * columns, status(columns, left, right)
+
+
+STATUS = status()
 
 
 class Paper(pyte.HistoryScreen):
@@ -172,7 +192,7 @@ def on_screen(
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": path, **(env or {})}
-    for name in ("COLUMNS", "LINES"):
+    for name in {"COLUMNS", "LINES", *OUTER} - {*(env or {})}:
         environment.pop(name, None)
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", BECOME, *argv],

@@ -22,6 +22,7 @@ from pyte.screens import Char
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.style import Style
+from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from acp_launch.interactive.screen import END
@@ -34,7 +35,51 @@ SESSIONS = 4
 DURATION = re.compile(r"\d+(?:\.\d+)? s\b")
 FONTS = re.compile(r"\s*@font-face \{\{.*?\}\}", re.DOTALL)  # they would be loaded from elsewhere
 SESSION = "fix-42"
-READY = "Ask · Script S · 1 server up"  # the end of the status line when everything is known
+READY = "fix-42 · Ask · Script S"  # a part of the status line when everything is known
+MARK, RULE = "\u276f", "─"  # of the line to type on
+ENDED = re.compile(r"(?m)^  [\d,]+ of [\d,]+ tokens")  # the last line of a turn
+SPINNER = re.compile("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]")
+# As terminals show the sixteen colours, on dark and on light.
+DARK = TerminalTheme(
+    (18, 18, 18),
+    (208, 208, 208),
+    [
+        (0, 0, 0),
+        (205, 60, 60),
+        (80, 180, 80),
+        (200, 170, 60),
+        (80, 130, 220),
+        (180, 100, 200),
+        (70, 180, 190),
+        (190, 190, 190),
+    ],
+    [
+        (120, 120, 120),
+        (240, 90, 90),
+        (110, 220, 110),
+        (240, 210, 90),
+        (120, 170, 255),
+        (220, 140, 240),
+        (110, 220, 230),
+        (255, 255, 255),
+    ],
+)
+LIGHT = TerminalTheme(
+    (255, 255, 255),
+    (40, 40, 40),
+    [(0, 0, 0), (170, 0, 0), (0, 110, 0), (140, 100, 0), (0, 60, 180), (130, 0, 130), (0, 110, 120), (170, 170, 170)],
+    [
+        (120, 120, 120),
+        (200, 30, 30),
+        (0, 140, 0),
+        (170, 130, 0),
+        (30, 90, 220),
+        (160, 30, 160),
+        (0, 140, 150),
+        (220, 220, 220),
+    ],
+)
+THEMES = {"": DARK, "-light": LIGHT}  # by the end of a file's name
 ANSWER = (
     "The test fails because `parse` reads the number of a port as text: **8080** is never smaller than **443** then."
     " The fix is one `int()` in `settings.py`, and a test for ports of four digits, which there was none of."
@@ -61,7 +106,7 @@ class Colours(pyte.Screen):
 
     def select_graphic_rendition(self, *attrs: int) -> None:
         if 2 in attrs and not {38, 48} & set(attrs):
-            attrs = (90, *(each for each in attrs if each != 2))
+            attrs = (*(each for each in attrs if each != 2), 90)
         super().select_graphic_rendition(*attrs)
 
 
@@ -69,13 +114,13 @@ def streaming(terminal: Terminal) -> bytes:
     """Frames come when they come: the answer is asked for until one shows just this much of it."""
     for _ in range(ATTEMPTS):
         begun = len(terminal.raw)
-        ended = len(re.findall(r"(?m)^context ", "\n".join(terminal.all)))
+        ended = len(ENDED.findall("\n".join(terminal.all)))
         terminal.types(f"slowly {ANSWER}{ENTER}")
-        terminal.until_it(lambda: len(re.findall(r"(?m)^context ", "\n".join(terminal.all))) > ended, "its end")  # noqa: B023
+        terminal.until_it(lambda: len(ENDED.findall("\n".join(terminal.all))) > ended, "its end")  # noqa: B023
         terminal.until("ready ·")
         for frame in re.finditer(re.escape(END.encode()), terminal.raw[begun:]):
             seen = terminal.raw[: begun + frame.end()]
-            if any(row.endswith(CUT) and below == ">" for row, below in pairwise(rows(seen))):
+            if any(row.endswith(CUT) and below.startswith(RULE) for row, below in pairwise(rows(seen))):
                 return seen
         clear(terminal)
     raise Missed(f"no frame of {ATTEMPTS} answers ended with {CUT!r}")
@@ -125,33 +170,37 @@ def continued(terminal: Terminal) -> None:
 
 
 SCENES = {
-    "streaming": Scene(("The test fails because", "working", SESSION), streaming),
-    "question": Scene(("asks for permission: Edit notes.txt", "3 + buy eggs", "Allow once", "asks you"), question),
-    "command": Scene(("./check.sh", "types: passed", "working"), command, ("--approve", "all")),
+    "streaming": Scene(("The test fails because", "esc interrupts", SESSION), streaming),
+    "question": Scene(
+        ("asks for permission: Edit notes.txt", "3 + buy eggs", "Allow once", "waiting for you"), question
+    ),
+    "command": Scene(("run ./check.sh", "types: passed", "esc interrupts"), command, ("--approve", "all")),
     "plan": Scene(("thought", "All 3 steps of the plan are done.", "Report"), plan),
-    "commands": Scene((":help", ":switch NAME", ":servers"), menu(":", ":servers")),
+    "commands": Scene((":help", ":switch [NAME]", ":servers"), menu(":", ":servers")),
     "slash": Scene(("/help", "/plan", "show a plan and carry it out"), menu("/", "/plan")),
     "mention": Scene(("look at @", "notes.txt", "check.sh"), menu("look at @", "check.sh")),
     "form": Scene(("asks you to fill in a form", '"Name" Aurora', "Notify", "ada@example.com"), form),
     "crash": Scene(("the agent exited with status 3", "command: /usr/bin/python3", "[y] Restart it"), crash),
-    "continued": Scene(("> add 20 22", "resumed fix-42", "ready"), continued, (), False),
+    "continued": Scene((f"{MARK} add 20 22", "resumed fix-42", "ready"), continued, (), False),
 }
 
 
 def main(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for name, scene in SCENES.items():
-        (directory / f"{name}.svg").write_text(picture(name, scene), encoding="utf-8")
+        for end, drawn in picture(name, scene).items():
+            (directory / f"{name}{end}.svg").write_text(drawn, encoding="utf-8")
 
 
-def picture(name: str, scene: Scene) -> str:
+def picture(name: str, scene: Scene) -> dict[str, str]:
+    """The same screen in each theme."""
     for _ in range(SESSIONS - 1):
         with suppress(Missed):
             return taken(name, scene)
     return taken(name, scene)
 
 
-def taken(name: str, scene: Scene) -> str:
+def taken(name: str, scene: Scene) -> dict[str, str]:
     with tempfile.TemporaryDirectory(prefix="acp-") as scratch:
         home = Path(scratch).resolve()
         project = home / "project"
@@ -185,25 +234,27 @@ def session(home: Path, *options: str) -> Iterator[Terminal]:
     with on_screen(
         "env", "-u", "NO_COLOR", *argv, columns=COLUMNS, rows=ROWS, cwd=home / "project", env=env
     ) as terminal:
-        terminal.until("notes ready in")
-        terminal.until_it(lambda: terminal.shown.endswith(READY) and "ready ·" in terminal.shown, "a whole status line")
+        terminal.until("notes: ready in")
+        terminal.until_it(lambda: READY in terminal.shown and "ready ·" in terminal.shown, "a whole status line")
         yield terminal
 
 
 def turn(terminal: Terminal, prompt: str) -> None:
     terminal.types(prompt + ENTER)
-    terminal.until_it(lambda: f"> {prompt}" in terminal.all and "context" in _below(terminal, prompt), "its end")
+    terminal.until_it(
+        lambda: f"{MARK} {prompt}" in terminal.all and bool(ENDED.search(_below(terminal, prompt))), "its end"
+    )
     terminal.until("ready ·")
 
 
 def _below(terminal: Terminal, prompt: str) -> str:
     shown = terminal.all
-    return "\n".join(shown[shown.index(f"> {prompt}") :])
+    return "\n".join(shown[shown.index(f"{MARK} {prompt}") :])
 
 
 def clear(terminal: Terminal) -> None:
     terminal.types(CTRL_L)
-    terminal.until_it(lambda: terminal.rows[0] == ">", "an empty screen")
+    terminal.until_it(lambda: terminal.rows[1] == MARK, "an empty screen")
 
 
 def line(terminal: Terminal) -> str:
@@ -221,14 +272,17 @@ def drawn(raw: bytes) -> Colours:
     return screen
 
 
-def svg(raw: bytes, home: Path, name: str) -> str:
+def svg(raw: bytes, home: Path, name: str) -> dict[str, str]:
     screen = drawn(raw)
     last = max((number for number, row in enumerate(screen.display) if row.strip()), default=0)
     console = Console(record=True, width=COLUMNS, file=StringIO(), force_terminal=True, legacy_windows=False)
     for number in range(last + 1):
         console.print(row_of(screen, number, home), no_wrap=True, crop=True)
-    title = "acp-launch run demo"
-    return console.export_svg(title=title, code_format=FONTS.sub("", CONSOLE_SVG_FORMAT), unique_id=name)
+    title, form = "acp-launch run demo", FONTS.sub("", CONSOLE_SVG_FORMAT)
+    return {
+        end: console.export_svg(title=title, theme=theme, code_format=form, unique_id=name, clear=False)
+        for end, theme in THEMES.items()
+    }
 
 
 def row_of(screen: Colours, number: int, home: Path) -> Text:
@@ -238,9 +292,20 @@ def row_of(screen: Colours, number: int, home: Path) -> Text:
     row = Text(end="")
     for style, run in groupby(enumerate(cells), lambda cell: (cell[0] == at, style_of(cell[1]))):
         text = "".join(cell.data for _, cell in run)
+        text = SPINNER.sub("⠹", text)
         text = DURATION.sub("0.1 s", text.replace(str(home), "~").replace(sys.executable, "/usr/bin/python3"))
         row.append(text, style[1] + Style(reverse=True) if style[0] else style[1])
-    return row
+    return aligned(row) if cells[-1].data.strip() else row
+
+
+def aligned(row: Text) -> Text:
+    """A row that ends on the right, as wide as before a duration in it was replaced."""
+    widest = max(re.findall(" {2,}", row.plain.rstrip()), key=len, default="")
+    if not widest:
+        return row
+    at, more = row.plain.index(widest), row.cell_len - COLUMNS
+    middle = Text(" " * max(1, len(widest) - more), end="")
+    return Text.assemble(row[:at], middle, row[at + len(widest) :], end="")
 
 
 def style_of(cell: Char) -> Style:

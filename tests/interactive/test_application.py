@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from acp_launch.interactive.screen import BEGIN, END
-from tests.interactive.screen import Terminal, driver
+from tests.interactive.screen import STATUS, Terminal, driver, framed, status
 from tests.process.liveness import PATIENCE
 
 ENTER, ESCAPE, CTRL_C, CTRL_D, CTRL_L, CTRL_R, UP = "\r", "\x1b", "\x03", "\x04", "\x0c", "\x12", "\x1b[A"
-STATUS = "ready · agent · fix-42"
 
 
 @pytest.fixture
@@ -38,7 +37,7 @@ def ended(terminal: Terminal) -> list[str]:
 def test_what_is_printed_stands_above_the_prompt_and_stays_when_the_session_is_left(terminal: Terminal) -> None:
     terminal.types(f"say hello{ENTER}")
     terminal.until("said hello")
-    assert terminal.shown.splitlines() == ["said hello", ">", STATUS]
+    assert terminal.shown.splitlines() == ["said hello", *framed()]
     assert ended(terminal) == ["said hello", "the end", "threads 1"]
 
 
@@ -47,29 +46,28 @@ def test_a_long_stream_leaves_no_stale_rows(terminal: Terminal) -> None:
     terminal.types(f"stream 1000{ENTER}")
     terminal.until("streamed")
     lines = [f"line {number}" for number in range(0, 1000, 3)]
-    assert terminal.all == [*lines, "streamed", ">", STATUS]
+    assert terminal.all == [*lines, "streamed", *framed()]
     assert ended(terminal) == [*lines, "streamed", "the end", "threads 1"]
 
 
 def test_a_region_taller_than_the_screen_shows_its_end(terminal: Terminal) -> None:
     terminal.types(f"show 100{ENTER}")
     terminal.until("row 99")
-    assert terminal.rows == [*(f"row {number}" for number in range(78, 100)), ">", STATUS]
+    assert terminal.rows == [*(f"row {number}" for number in range(80, 100)), *framed()]
     terminal.types(f"show 2{ENTER}")
     terminal.until_gone("row 99")
-    assert [row for row in terminal.rows if row] == ["row 0", "row 1", ">", STATUS]
+    assert [row for row in terminal.rows if row] == ["row 0", "row 1", *framed()]
 
 
 def test_a_turn_of_a_hundred_thousand_updates_keeps_up_and_lets_one_type(terminal: Terminal) -> None:
     terminal.types(f"many 100000{ENTER}still here")
-    terminal.until("> still here")
+    terminal.until("❯ still here")
     assert "all said" not in terminal.shown
     terminal.until("all said")
     assert terminal.all == [
         *(f"line {number}" for number in range(0, 100_000, 100)),
         "all said",
-        "> still here",
-        STATUS,
+        *framed("still here"),
     ]
     frames = terminal.raw.count(BEGIN.encode())
     assert frames < 1000, f"{frames} frames for 100,000 updates"
@@ -89,7 +87,7 @@ def test_every_frame_is_one_write_between_its_marks(terminal: Terminal) -> None:
 def test_what_is_written_to_stderr_meanwhile_goes_above(terminal: Terminal) -> None:
     terminal.types(f"stray words{ENTER}")
     terminal.until("stray words")
-    assert terminal.shown.splitlines() == ["stray words", ">", STATUS]
+    assert terminal.shown.splitlines() == ["stray words", *framed()]
 
 
 def test_alt_enter_and_ctrl_j_begin_a_new_line(terminal: Terminal) -> None:
@@ -97,7 +95,7 @@ def test_alt_enter_and_ctrl_j_begin_a_new_line(terminal: Terminal) -> None:
     terminal.types(f"{ESCAPE}{ENTER}two")
     terminal.types("\nthree")
     terminal.until("three")
-    assert terminal.rows[:4] == ["> one", "  two", "  three", STATUS]
+    assert terminal.rows[:6] == [*framed("one", "two", "three")]
     terminal.types(ENTER)
     terminal.until("submitted 3 lines 13 characters: one ... three")
 
@@ -107,7 +105,7 @@ def test_a_paste_of_five_thousand_lines_is_not_sent_before_enter(terminal: Termi
     terminal.pastes(pasted)
     terminal.until("pasted 4999")
     assert "submitted" not in "\n".join(terminal.all)
-    assert terminal.rows[8] == STATUS, "it takes a third of the screen"
+    assert terminal.rows[10] == STATUS, "it takes a third of the screen"
     terminal.types(ENTER)
     terminal.until(f"submitted 5000 lines {len(pasted)} characters: pasted 0 ... pasted 4999")
 
@@ -121,7 +119,7 @@ def test_a_paste_of_one_very_long_line_is_taken_whole(terminal: Terminal) -> Non
 
 def test_ctrl_c_clears_what_was_typed_and_interrupts_otherwise(terminal: Terminal) -> None:
     terminal.types("draft")
-    terminal.until("> draft")
+    terminal.until("❯ draft")
     terminal.types(CTRL_C)
     terminal.until_gone("draft")
     assert "Interrupted" not in terminal.shown
@@ -131,17 +129,17 @@ def test_ctrl_c_clears_what_was_typed_and_interrupts_otherwise(terminal: Termina
 
 def test_ctrl_c_in_a_turn_interrupts_it_and_keeps_the_draft(terminal: Terminal) -> None:
     terminal.types(f"mood working{ENTER}")
-    terminal.until("working · agent")
+    terminal.until("working · esc interrupts")
     terminal.types(f"draft{CTRL_C}")
     terminal.until("Interrupted")
-    terminal.until("> draft")
+    terminal.until("❯ draft")
 
 
 def test_ctrl_d_leaves_when_nothing_is_typed(terminal: Terminal) -> None:
     terminal.types("ab\x01")  # and to the beginning of the line
-    terminal.until("> ab")
+    terminal.until("❯ ab")
     terminal.types(CTRL_D)
-    terminal.until("> b\n")
+    terminal.until("❯ b\n")
     terminal.types(f"{CTRL_D}{CTRL_D}")
     assert terminal.ends() == 0
     assert terminal.all == ["Left", "the end", "threads 1"]
@@ -150,22 +148,22 @@ def test_ctrl_d_leaves_when_nothing_is_typed(terminal: Terminal) -> None:
 def test_what_is_entered_is_not_sent_when_it_is_blank(terminal: Terminal) -> None:
     terminal.types(f"  {ENTER}say x{ENTER}")
     terminal.until("said x")
-    assert terminal.shown.splitlines() == ["said x", ">", STATUS]
+    assert terminal.shown.splitlines() == ["said x", *framed()]
 
 
 def test_what_waits_is_shown_dimmed_above_the_prompt(terminal: Terminal) -> None:
     terminal.types(f"queue one two three four five{ENTER}")
     terminal.until("queued")
-    assert terminal.shown.splitlines() == ["queued: one", "queued: two", "queued: three", "and 2 more", ">", STATUS]
+    assert terminal.shown.splitlines() == ["queued: one", "queued: two", "queued: three", "and 2 more", *framed()]
 
 
 def test_an_offered_text_is_put_where_one_types_but_never_over_what_is_typed(terminal: Terminal) -> None:
     terminal.types(f"offer the old prompt{ENTER}mine")
     terminal.until("mine")
-    if "> the old promptmine" not in terminal.shown:  # it came while something was typed
-        assert "> mine" in terminal.shown
+    if "❯ the old promptmine" not in terminal.shown:  # it came while something was typed
+        assert "❯ mine" in terminal.shown
         terminal.types(CTRL_C)
-    terminal.until("> the old prompt")
+    terminal.until("❯ the old prompt")
 
 
 def test_ctrl_l_begins_at_the_top_and_what_was_there_can_be_scrolled_back_to(terminal: Terminal) -> None:
@@ -174,7 +172,7 @@ def test_ctrl_l_begins_at_the_top_and_what_was_there_can_be_scrolled_back_to(ter
     terminal.types(CTRL_L)
     terminal.until_gone("said before")
     terminal.until(STATUS)
-    assert terminal.rows[:2] == [">", STATUS]
+    assert terminal.rows[:4] == [*framed()]
     assert "said before" in terminal.all
 
 
@@ -186,7 +184,7 @@ def test_a_hostile_text_cannot_drive_the_terminal_from_the_status_line(terminal:
     terminal.until(text)
     written = terminal.raw[before:].decode()
     assert not any(mark in written for mark in ("\x1b[2J", "\x1b]", "\x07", "\x9b", "\u202e"))
-    assert terminal.shown.splitlines()[-1] == f"ready · {text} · fix-42"
+    assert terminal.shown.splitlines()[-1] == status(right=f"{text} · fix-42")
 
 
 def test_a_terminal_that_becomes_narrow_and_wide_again_is_drawn_anew(terminal: Terminal) -> None:
@@ -198,19 +196,19 @@ def test_a_terminal_that_becomes_narrow_and_wide_again_is_drawn_anew(terminal: T
     terminal.types("a draft that does not fit into twenty columns")
     terminal.until("twenty columns")
     terminal.resize(20, 24)
-    terminal.until_it(lambda: terminal.shown.endswith("ready · agent"), "a status line that fits")
+    terminal.until_it(lambda: terminal.shown.endswith("ready          agent"), "a status line that fits")
     said = [row for row in terminal.shown.splitlines() if "long" in row]
     assert len(said) == 4
     assert terminal.shown.splitlines()[4:] == [
         *("row 0", "row 1", "row 2"),
-        *("> a draft that does", "  not fit into twent", "  y columns", "ready · agent"),
+        *framed("a draft that does", "not fit into twent", "y columns", columns=20, left="ready", right="agent"),
     ]
     terminal.resize(100, 30)
-    terminal.until("> a draft that does not fit into twenty columns")
-    terminal.until(STATUS)
+    terminal.until("❯ a draft that does not fit into twenty columns")
+    terminal.until(status(100))
     assert [row for row in terminal.shown.splitlines() if "long" not in row] == [
         *("row 0", "row 1", "row 2"),
-        *("> a draft that does not fit into twenty columns", STATUS),
+        *framed("a draft that does not fit into twenty columns", columns=100),
     ]
 
 
@@ -233,7 +231,7 @@ def test_the_terminal_is_given_back_when_the_story_breaks(terminal: Terminal) ->
 
 def test_the_terminal_is_given_back_when_the_story_is_cancelled(terminal: Terminal) -> None:
     terminal.types("draft")
-    terminal.until("> draft")
+    terminal.until("❯ draft")
     os.kill(terminal.process.pid, signal.SIGTERM)
     assert terminal.ends() == 0
     assert terminal.is_cooked()
@@ -251,7 +249,7 @@ def test_a_program_may_have_the_terminal_and_gives_it_back(terminal: Terminal) -
     terminal.until("child ended 0")
     assert terminal.shown.splitlines() == [
         *("child: tty True", "words", "child: heard words", "printed meanwhile", "child ended 0"),
-        *("row 0", "row 1", ">", STATUS),
+        *("row 0", "row 1", *framed()),
     ]
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import psutil
 
-from tests.interactive.screen import DRIVERS, Terminal, on_screen
+from tests.interactive.screen import DRIVERS, STATUS, Terminal, framed, on_screen
 
 ENTER, CTRL_Z = "\r", "\x1a"
-STATUS = "ready · agent · fix-42"
 
 
 def shell(history: Path) -> list[str]:
@@ -23,14 +22,19 @@ def job(terminal: Terminal) -> int:
 
 
 def stopped(terminal: Terminal, times: int = 1) -> None:
-    terminal.until_it(lambda: terminal.shown.count("stopped") == times and _rows(terminal, "$"), "a stop")
+    terminal.until_it(lambda: terminal.shown.count("stopped") == times and _has_shell(terminal), "a stop")
 
 
 def goes_on(terminal: Terminal) -> None:
     terminal.types("fg\n")
-    terminal.until_it(lambda: _rows(terminal, "$ fg", "> my draft", STATUS), "what was there before")
+    terminal.until_it(lambda: _rows(terminal, "$ fg", *framed("my draft")), "what was there before")
     terminal.types(f"\x15say back{ENTER}")
-    terminal.until_it(lambda: _rows(terminal, "$ fg", "said back", ">", STATUS), "what was said")
+    terminal.until_it(lambda: _rows(terminal, "$ fg", "said back", *framed()), "what was said")
+
+
+def _has_shell(terminal: Terminal) -> bool:
+    """Whether the shell has the cursor; after a stop that was not announced its prompt stands over our rows."""
+    return terminal.rows[terminal.cursor[1]].startswith("$")
 
 
 def _rows(terminal: Terminal, first: str, *others: str) -> bool:
@@ -44,7 +48,7 @@ def test_ctrl_z_stops_and_fg_draws_it_anew(tmp_path: Path) -> None:
         for times in (1, 2):
             terminal.until(STATUS)
             terminal.types("my draft")
-            terminal.until("> my draft")
+            terminal.until("❯ my draft")
             terminal.types(CTRL_Z)
             stopped(terminal, times)
             assert "cooked: True" in terminal.shown
@@ -59,7 +63,7 @@ def test_a_stop_by_a_signal_is_like_the_key(tmp_path: Path) -> None:
     with on_screen(*shell(tmp_path / "history")) as terminal:
         terminal.until(STATUS)
         terminal.types("my draft")
-        terminal.until("> my draft")
+        terminal.until("❯ my draft")
         os.kill(job(terminal), signal.SIGTSTP)
         stopped(terminal)
         assert "cooked: True" in terminal.shown
@@ -71,7 +75,7 @@ def test_after_an_unannounced_stop_the_terminal_is_taken_again(tmp_path: Path) -
     with on_screen(*shell(tmp_path / "history")) as terminal:
         terminal.until(STATUS)
         terminal.types("my draft")
-        terminal.until("> my draft")
+        terminal.until("❯ my draft")
         os.kill(job(terminal), signal.SIGSTOP)
         stopped(terminal)
         assert "cooked: False" in terminal.shown

@@ -10,7 +10,7 @@ import pytest
 
 from tests.interactive.screen import DRIVERS, Terminal, driver, on_screen
 
-ENTER, CTRL_C, CTRL_D = "\n", "\x03", "\x04"
+ENTER, ESCAPE, CTRL_C, CTRL_D = "\n", "\x1b", "\x03", "\x04"
 
 
 @pytest.fixture
@@ -40,23 +40,26 @@ def test_it_invites_whenever_it_is_ready_again(terminal: Terminal) -> None:
     terminal.until_it(lambda: terminal.shown.endswith("> mood idle\n>"), "one for every entry")
 
 
-def test_a_question_is_answered_by_a_line(terminal: Terminal) -> None:
+def test_a_question_is_answered_by_one_key_as_on_any_terminal(terminal: Terminal) -> None:
     terminal.types(f"choose{ENTER}")
-    terminal.until("y/a/n:")
+    terminal.until("[n] Reject")
     assert terminal.shown.splitlines() == [
         *("> choose", "▐ It wants to remove x", "▐ Allow it?"),
-        *("▐   [y] Allow once", "▐   [a] Allow always", "▐   [n] Reject", "▐ y/a/n:"),
+        "▐ [y] Allow once  [a] Allow always  [n] Reject",
     ]
-    terminal.types(f"what{ENTER}")
-    terminal.until_it(lambda: terminal.shown.count("y/a/n:") == 2, "the question again")
-    terminal.types(f" A {ENTER}")
+    terminal.types("A")
     terminal.until("chosen a")
+    assert "▐ Allow it? Allow always" in terminal.shown
+    terminal.types(f"say and on{ENTER}")  # by lines again
+    terminal.until("said and on")
 
 
-@pytest.mark.parametrize(("typed", "key"), [("3\n", "n"), ("Y\n", "y"), (CTRL_D, "None")])
-def test_a_question_takes_the_number_of_a_choice_and_the_end_of_input(terminal: Terminal, typed: str, key: str) -> None:
+@pytest.mark.parametrize(
+    ("typed", "key"), [("n\n", "n"), ("Y", "y"), ("yes\n", "y"), (CTRL_D, "None"), (ESCAPE, "None")]
+)
+def test_a_question_takes_a_line_too_and_is_dismissed_as_anywhere(terminal: Terminal, typed: str, key: str) -> None:
     terminal.types(f"choose{ENTER}")
-    terminal.until("y/a/n:")
+    terminal.until("[n] Reject")
     terminal.types(typed)
     terminal.until(f"chosen {key}")
 
@@ -68,8 +71,8 @@ def test_what_was_typed_before_a_question_is_no_answer(terminal: Terminal, tmp_p
     with pipe.open("wb"):
         terminal.types(f"y{ENTER}")
         terminal.until_it(lambda: terminal.shown.splitlines()[-1] == "y", "the echo")
-    terminal.until("y/a/n:")
-    terminal.types(f"n{ENTER}")
+    terminal.until("[n] Reject")
+    terminal.types("n")
     terminal.until("chosen n")
 
 
@@ -108,8 +111,10 @@ def test_with_stdout_in_a_pipe_only_what_is_said_goes_there(tmp_path: Path) -> N
     with on_screen("sh", "-c", program, *story) as terminal:
         terminal.until(">")
         terminal.types(f"choose{ENTER}")
-        terminal.until("y/a/n:")
-        terminal.types(f"y{ENTER}say x{ENTER}quit{ENTER}")
+        terminal.until("[y] Allow once")
+        terminal.types("y")
+        terminal.until("Allow it? Allow once")
+        terminal.types(f"say x{ENTER}quit{ENTER}")
         assert terminal.ends() == 0
     assert said.read_text().splitlines() == ["chosen y", "said x", "the end", "threads 1"]
 

@@ -6,20 +6,36 @@ import sys
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
+import pyte
 import pytest
+from msgspec import Raw
+from prompt_toolkit import Application as Toolkit
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completion
 from prompt_toolkit.data_structures import Size
+from prompt_toolkit.formatted_text import StyleAndTextTuples, fragment_list_to_text
+from prompt_toolkit.input import DummyInput
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import FormattedTextControl, HSplit, Layout, Window
+from prompt_toolkit.layout.mouse_handlers import MouseHandlers
+from prompt_toolkit.layout.screen import Screen as Cells
+from prompt_toolkit.layout.screen import WritePosition
+from prompt_toolkit.output.vt100 import Vt100_Output
 from rich.console import Console
 from rich.segment import ControlType, Segment
 from rich.style import Style
 from rich.text import Text
 
 from acp_launch.interactive.application import _complete as tab
-from acp_launch.interactive.application import entered, of_choice
+from acp_launch.interactive.application import of_choice
+from acp_launch.interactive.keyboard import entered
+from acp_launch.interactive.layout import Tail
+from acp_launch.interactive.output import session_output
 from acp_launch.interactive.questions import ScreenQuestions
 from acp_launch.interactive.screen import BEGIN, END, SessionCanvas, Tty, fragments, redirect_streams
+from acp_launch.protocol import acp
+from acp_launch.protocol.conversation import Updated
 
 
 def board(columns: int = 20) -> SessionCanvas:
@@ -177,3 +193,89 @@ def test_the_only_completion_is_not_taken_back_by_another_tab(names: list[str], 
 )
 def test_enter_that_was_typed_before_the_terminal_was_ours_is_enter(typed: str, keys: str) -> None:
     assert entered(typed) == keys
+
+
+def drawn_by_tail(*rows: list[tuple[str, str]], width: int = 10, height: int = 5) -> list[str]:
+    """Return what each row shows, a cell after the other as prompt_toolkit goes along them."""
+    screen = Cells()
+    given = list(cast(list[StyleAndTextTuples], rows))
+    Tail(lambda width: given).write_to_screen(
+        screen, MouseHandlers(), WritePosition(0, 0, width, height), "", False, None
+    )
+    shown = []
+    for number in range(screen.height):
+        row, x, text = screen.data_buffer[number], 0, ""
+        while x <= max(row, default=-1):
+            text += row[x].char
+            x += row[x].width or 1
+        shown.append(text)
+    return shown
+
+
+def test_the_drawn_rows_are_written_as_they_are_and_the_last_ones_if_not_all_fit() -> None:
+    assert drawn_by_tail([("", "one "), ("bold", "two")], [("", "three")], height=2) == ["one two", "three"]
+    assert drawn_by_tail([("", "one")], [("", "two")], [("", "three")], height=2) == ["two", "three"]
+
+
+def test_a_drawn_row_has_no_spaces_at_its_end_unless_they_are_seen() -> None:
+    assert drawn_by_tail([("", "one  "), ("", "  ")], [("reverse", "two ")], height=2) == ["one", "two "]
+
+
+def test_a_drawn_row_ends_at_the_width_whatever_rich_thinks_of_its_characters() -> None:
+    assert drawn_by_tail([("", "日本語"), ("", "日本語")], height=1) == ["日本語日本"]
+    assert drawn_by_tail([("", "0123456789"), ("", "日本語")], height=1) == ["0123456789"]
+
+
+def test_characters_that_would_move_the_cursor_of_a_drawn_row_are_pictures() -> None:
+    assert drawn_by_tail([("", "a\x1bb\x07")], height=1) == ["a^[b^G"]
+
+
+def test_an_accent_stays_with_the_character_before_it_in_another_fragment() -> None:
+    assert drawn_by_tail([("", "caffe"), ("bold", "\u0301"), ("", "!")], height=1) == ["caffe\u0301!"]
+
+
+def test_drawn_rows_replace_those_of_the_frame_before() -> None:
+    """Through the renderer of prompt_toolkit, onto a terminal."""
+    rows: list[StyleAndTextTuples] = []
+    paper, written = pyte.Screen(12, 6), io.StringIO()
+    output = Vt100_Output(written, lambda: Size(rows=6, columns=12), term="xterm", enable_cpr=False)
+    layout = Layout(HSplit([Tail(lambda width: rows), Window(FormattedTextControl("> typed"), height=1)]))
+    app = Toolkit[None](layout, input=DummyInput(), output=output)
+    frames: list[list[StyleAndTextTuples]] = [
+        [[("", "one two")]],
+        [[("", "one two six")], [("bold", "next")]],
+        [[("", "one")], [("", "n"), ("bold", "e"), ("", " x")]],
+        [[("bold", "日本"), ("", " one")]],
+        [[("bold", "日"), ("", "  "), ("", "one")], [("", "")], [("", "   end")]],
+        [[("bold", "日"), ("", " "), ("dim", "e")]],
+        [],
+        [[("", "one two")]],
+    ]
+    for frame in frames:
+        rows[:] = frame
+        app.renderer.render(app, layout)
+        pyte.Stream(paper).feed(written.getvalue())
+        written.truncate(written.seek(0))
+        expected = [fragment_list_to_text(row).rstrip() for row in frame] + ["> typed"]
+        shown = [row.rstrip() for row in paper.display]
+        assert shown == expected + [""] * (6 - len(expected))
+
+
+def test_a_chunk_of_a_message_is_decoded_once_for_all_that_keep_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[Raw] = []
+
+    def counted(raw: Raw) -> tuple[str, str]:
+        decoded.append(raw)
+        return read_chunk(raw)
+
+    read_chunk = acp.read_chunk
+    monkeypatch.setattr(acp, "read_chunk", counted)
+    drawn = board()
+    output = session_output(drawn, lambda: 0.0)
+    for kind, text in (("agent_thought_chunk", "I think"), ("agent_message_chunk", "Hello")):
+        said = {"sessionUpdate": kind, "content": {"type": "text", "text": text}}
+        output.update(Updated("s", kind, Raw(msgspec.json.encode(said)), replay=False))
+    assert len(decoded) == 2
+    assert [[*piece.parts] for piece in output.folded.take()] == [["I think"]]
+    assert output.transcript.markdown("Story") == "# Story\n\n## Agent\n\nHello\n"
+    assert list(map(fragment_list_to_text, drawn.rows(20))) == ["", "Hello"]

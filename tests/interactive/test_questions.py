@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.interactive.screen import Terminal, driver
+from tests.interactive.screen import STATUS, Terminal, driver, framed
 
 ENTER, ESCAPE, CTRL_C, CTRL_D, UP = "\r", "\x1b", "\x03", "\x04", "\x1b[A"
-STATUS = "ready · agent · fix-42"
 OPEN = "[y] Allow once  [a] Allow always  [n] Reject"
 
 
@@ -27,15 +26,17 @@ def ask(terminal: Terminal) -> None:
 
 def test_a_question_stands_above_the_prompt_and_one_key_answers_it(terminal: Terminal) -> None:
     ask(terminal)
-    assert terminal.shown.splitlines() == ["▐ It wants to remove x", "▐ Allow it?", OPEN, ">", STATUS]
+    *shown, status = terminal.shown.splitlines()
+    assert shown == ["", "▐ It wants to remove x", "▐", "▐ Allow it?", f"▐ {OPEN}", *framed()[:-1]]
+    assert status.startswith("● waiting for you")
     terminal.types("A")
     terminal.until("chosen a")
     assert terminal.shown.splitlines() == [
+        "",
         "▐ It wants to remove x",
         "▐ Allow it? Allow always",
         "chosen a",
-        ">",
-        STATUS,
+        *framed(),
     ]
 
 
@@ -46,12 +47,12 @@ def test_a_key_pressed_before_the_question_could_be_seen_is_no_answer(terminal: 
     terminal.types(f"deaf {pipe}{ENTER}")
     with pipe.open("wb"):  # opens when the story has begun to read, and hears nothing else
         terminal.types("y")
-    terminal.until("> y")
+    terminal.until("❯ y")
     terminal.until(OPEN)
     assert "chosen" not in terminal.shown
     terminal.types("n")
     terminal.until("chosen n")
-    assert "> y" in terminal.shown
+    assert "❯ y" in terminal.shown
 
 
 def test_a_user_who_is_typing_when_a_question_comes_goes_on_typing(terminal: Terminal) -> None:
@@ -61,7 +62,7 @@ def test_a_user_who_is_typing_when_a_question_comes_goes_on_typing(terminal: Ter
         assert OPEN not in terminal.shown, "it opens after a pause only"
         terminal.types(word)
         terminal.until(word)
-    terminal.until("> and anyway")
+    terminal.until("❯ and anyway")
     terminal.until(OPEN)
     assert "chosen" not in terminal.shown
     terminal.types("y")
@@ -74,7 +75,7 @@ def test_several_keys_in_one_piece_are_typed_text_and_no_answer(terminal: Termin
     """As they come from a paste, and from somebody who typed while we were busy."""
     ask(terminal)
     terminal.types("yes")
-    terminal.until("> yes")
+    terminal.until("❯ yes")
     terminal.until(OPEN)
     assert "chosen" not in terminal.shown
     terminal.types("n")
@@ -84,7 +85,7 @@ def test_several_keys_in_one_piece_are_typed_text_and_no_answer(terminal: Termin
 def test_a_paste_into_a_question_is_no_answer(terminal: Terminal) -> None:
     ask(terminal)
     terminal.pastes("y")
-    terminal.until("> y")
+    terminal.until("❯ y")
     terminal.until(OPEN)
     terminal.types("n")
     terminal.until("chosen n")
@@ -117,7 +118,7 @@ def test_ctrl_c_in_a_turn_interrupts_it_and_leaves_its_question_to_the_story(ter
 @pytest.mark.parametrize(("columns", "rows"), [(10, 3), (10, 2), (20, 4), (80, 3)])
 def test_on_the_smallest_screen_the_keys_that_answer_are_shown(tmp_path: Path, columns: int, rows: int) -> None:
     with driver("story", str(tmp_path / "history"), columns=columns, rows=rows) as terminal:
-        terminal.until(">")
+        terminal.until("❯")
         terminal.types(f"choose{ENTER}")
         terminal.until("[y/a/n] A")
         terminal.types("y")
@@ -128,16 +129,19 @@ def test_nothing_else_moves_during_a_question(terminal: Terminal) -> None:
     """What is printed and drawn meanwhile comes afterwards."""
     terminal.types(f"show 2{ENTER}choose{ENTER}say meanwhile{ENTER}")
     terminal.until(OPEN)
-    assert terminal.shown.splitlines() == ["▐ It wants to remove x", "▐ Allow it?", OPEN, ">", STATUS]
+    *shown, status = terminal.shown.splitlines()
+    assert shown == ["", "▐ It wants to remove x", "▐", "▐ Allow it?", f"▐ {OPEN}", *framed()[:-1]]
+    assert status.startswith("● waiting for you")
     terminal.types("y")
     terminal.until("chosen y")
     terminal.until("row 1")
     assert terminal.shown.splitlines() == [
+        "",
         "▐ It wants to remove x",
         "▐ Allow it? Allow once",
         "said meanwhile",
         "chosen y",
-        *("row 0", "row 1", ">", STATUS),
+        *("row 0", "row 1", *framed()),
     ]
 
 
@@ -156,26 +160,28 @@ def test_a_question_that_is_withdrawn_leaves_what_was_typed(terminal: Terminal) 
     terminal.until("Allow once")
     terminal.types(f"withdrawn{ENTER}my draft")
     terminal.until("withdrawn\n")
-    terminal.until("> my draft")
+    terminal.until("❯ my draft")
     assert OPEN not in terminal.shown
     gone = "▐ Allow it? (no longer asked)"
-    assert terminal.shown.splitlines() == ["▐ It wants to remove x", gone, "withdrawn", "> my draft", STATUS]
+    assert terminal.shown.splitlines() == ["", "▐ It wants to remove x", gone, "withdrawn", *framed("my draft")]
 
 
 def test_a_line_is_asked_for_where_one_types_and_the_draft_comes_back(terminal: Terminal) -> None:
     terminal.types(f"line Bob{ENTER}my draft")
-    terminal.until("> my draft")
-    terminal.until_it(lambda: terminal.rows[0].startswith("▐ Your name? [Bob]") and terminal.cursor == (19, 0), "line")
-    assert terminal.shown.splitlines() == ["▐ Your name? [Bob]", STATUS]
+    terminal.until("❯ my draft")
+    terminal.until_it(lambda: terminal.rows[2].startswith("▐ Your name? [Bob]") and terminal.cursor == (19, 2), "line")
+    *_, line, _, status = terminal.shown.splitlines()
+    assert line == "▐ Your name? [Bob]"
+    assert status.startswith("● waiting for you")
     terminal.types("Ada Lovelace")
     terminal.until("▐ Your name? [Bob] Ada Lovelace")
     terminal.types(ENTER)
     terminal.until("named Ada Lovelace")
-    terminal.until("> my draft")
+    terminal.until("❯ my draft")
     terminal.types(CTRL_C)
     terminal.until_gone("my draft")
     terminal.types(UP)
-    terminal.until("> line Bob")  # the answer is not in the history
+    terminal.until("❯ line Bob")  # the answer is not in the history
 
 
 def test_an_empty_line_gives_the_default_and_what_dismisses_it_nothing(terminal: Terminal) -> None:

@@ -11,7 +11,12 @@ from tests.interactive import shots
 ROOT = Path(__file__).parents[2]
 KEPT = Path(__file__).parent / "shots"
 LARGEST = 60_000  # bytes
-IMAGE = re.compile(r"!\[([^\]]*)\]\((?:\.\./)?tests/interactive/shots/([^)]*)\)")
+SHOTS = r"(?:\.\./)?tests/interactive/shots/"
+SHOTS_LINE = "tests/interactive/shots/"
+IMAGE = re.compile(
+    rf'<picture><source media="\(prefers-color-scheme: light\)" srcset="{SHOTS}([^"]*)-light\.svg">'
+    rf'<img alt="([^"]*)" src="{SHOTS}([^"]*)\.svg"></picture>'
+)
 TEXT = re.compile(r'<text class="[^"]*" x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)</text>')
 
 
@@ -26,22 +31,28 @@ def words(svg: str) -> str:
 def lasting(svg: str) -> list[str]:
     """The rows in no order: a server is ready when it is. That a file was read is told before a question or after it,
     as frames fall; and a command takes the rows that this machine's Python needs."""
-    passing = re.compile(r"▐ read ~/|      command: |.*acp_launch\.demo\.agent$")
+    passing = re.compile(r"\s*✓ read |\s*command: |.*acp_launch\.demo\.agent$")
     return sorted(row for row in words(svg).splitlines() if not passing.match(row))
+
+
+@pytest.fixture(params=["", "-light"])
+def end(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.mark.parametrize("name", shots.SCENES)
 def test_a_scene_still_looks_as_it_is_kept(name: str) -> None:
     drawn = shots.picture(name, shots.SCENES[name])
-    kept = (KEPT / f"{name}.svg").read_text(encoding="utf-8")
-    assert lasting(drawn) == lasting(kept), (
-        f"if it is meant to: python -m tests.interactive.shots {KEPT.relative_to(ROOT)}"
-    )
+    for end, theme in drawn.items():
+        kept = (KEPT / f"{name}{end}.svg").read_text(encoding="utf-8")
+        assert lasting(theme) == lasting(kept), (
+            f"if it is meant to: python -m tests.interactive.shots {KEPT.relative_to(ROOT)}"
+        )
 
 
 @pytest.mark.parametrize("name", shots.SCENES)
-def test_a_picture_says_what_it_is_of_and_nothing_of_the_machine(name: str) -> None:
-    svg = (KEPT / f"{name}.svg").read_text(encoding="utf-8")
+def test_a_picture_says_what_it_is_of_and_nothing_of_the_machine(name: str, end: str) -> None:
+    svg = (KEPT / f"{name}{end}.svg").read_text(encoding="utf-8")
     for expected in shots.SCENES[name].says:
         assert expected in words(svg)
     assert len(svg.encode()) < LARGEST
@@ -49,12 +60,14 @@ def test_a_picture_says_what_it_is_of_and_nothing_of_the_machine(name: str) -> N
     assert "url(http" not in svg, "nothing is loaded from elsewhere"
 
 
-def test_there_is_a_picture_of_every_scene_and_of_no_other() -> None:
-    assert sorted(path.name for path in KEPT.iterdir()) == sorted(f"{name}.svg" for name in shots.SCENES)
+def test_there_is_a_picture_of_every_scene_for_dark_and_light_and_of_no_other() -> None:
+    names = (f"{name}{end}.svg" for name in shots.SCENES for end in shots.THEMES)
+    assert sorted(path.name for path in KEPT.iterdir()) == sorted(names)
 
 
 def test_every_picture_that_is_shown_is_there_and_every_one_that_is_there_is_shown() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     shown = [found for page in pages for found in IMAGE.findall(page.read_text(encoding="utf-8"))]
-    assert {name for _, name in shown} == {path.name for path in KEPT.iterdir()}
-    assert all(alt for alt, _ in shown)
+    assert {dark for _, _, dark in shown} == set(shots.SCENES)
+    assert all(alt and light == dark for light, alt, dark in shown)
+    assert all(SHOTS_LINE not in IMAGE.sub("", page.read_text(encoding="utf-8")) for page in pages), "each in both"

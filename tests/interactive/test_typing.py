@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.interactive.screen import Terminal, driver
+from tests.interactive.screen import STATUS, Terminal, driver, framed
 
 ENTER, ESCAPE, CTRL_C, CTRL_R, UP, DOWN, TAB = "\r", "\x1b", "\x03", "\x12", "\x1b[A", "\x1b[B", "\t"
-STATUS = "ready · agent · fix-42"
 SHORT = ("/plan topic  Think first", "/probe       Look around")
 
 
@@ -36,10 +35,10 @@ def test_what_was_entered_is_there_in_the_next_run(tmp_path: Path) -> None:
             terminal.types(f"say one{ENTER}two\n lines{ENTER} say kept to myself{ENTER}")
             terminal.until("submitted 1 lines 19 characters:  say kept")
             terminal.types(UP)
-            terminal.until("> two\n   lines")
+            terminal.until("❯ two\n   lines")
             terminal.types(UP)
             terminal.types(UP)
-            terminal.until("> say one")
+            terminal.until("❯ say one")
             terminal.types(f"{CTRL_C}quit{ENTER}")
             assert terminal.ends() == 0
     assert history.stat().st_mode & 0o777 == 0o600
@@ -51,7 +50,7 @@ def test_ctrl_r_finds_what_was_entered(terminal: Terminal) -> None:
     terminal.until("said pear")
     terminal.types(f"{CTRL_R}APP")
     terminal.until("I-search backward: APP")
-    terminal.until("> say apple")
+    terminal.until("❯ say apple")
     terminal.types(ENTER)
     terminal.until_gone("I-search")
     terminal.types(ENTER)
@@ -61,13 +60,13 @@ def test_ctrl_r_finds_what_was_entered(terminal: Terminal) -> None:
 def test_the_commands_of_the_agent_are_offered_with_their_hints(terminal: Terminal) -> None:
     terminal.types("/p")
     terminal.until("/plan topic  Think first")
-    assert terminal.shown.splitlines() == ["/plan topic  Think first", "/probe       Look around", "> /p", STATUS]
+    assert terminal.shown.splitlines() == ["/plan topic  Think first", "/probe       Look around", *framed("/p")]
     terminal.types(TAB)
-    terminal.until("> /plan")
+    terminal.until("❯ /plan")
     terminal.types(ENTER)
     terminal.until_gone("Think first")
     terminal.types(" ")
-    terminal.until("> /plan topic")  # dim, and not typed
+    terminal.until("❯ /plan topic")  # dim, and not typed
     terminal.types(f"x{ENTER}")
     terminal.until("submitted 1 lines 7 characters: /plan x")
 
@@ -101,7 +100,7 @@ def test_our_commands_and_their_values_are_offered(terminal: Terminal) -> None:
     terminal.types("q")
     terminal.until_gone("careful")
     terminal.types(TAB)
-    terminal.until("> :mode quick")
+    terminal.until("❯ :mode quick")
     terminal.types(ENTER)
     terminal.types(ENTER)
     terminal.until("submitted 1 lines 11 characters: :mode quick")
@@ -112,16 +111,16 @@ def test_the_menu_is_closed_by_escape_and_leaves_no_row_behind(terminal: Termina
     terminal.until("Look around")
     terminal.types(ESCAPE)
     terminal.until_gone("Look around")
-    assert terminal.shown.splitlines() == ["> /", STATUS]
+    assert terminal.shown.splitlines() == [*framed("/")]
 
 
 def test_files_are_offered_after_an_at_sign(terminal: Terminal) -> None:
     terminal.types("look at @s/")
     terminal.until("src/main.py")
-    assert terminal.shown.splitlines() == ["src/deep/", "src/main.py", "> look at @s/", STATUS]
+    assert terminal.shown.splitlines() == ["src/deep/", "src/main.py", *framed("look at @s/")]
     terminal.types(DOWN)
     terminal.types(DOWN)
-    terminal.until("> look at @src/main.py")
+    terminal.until("❯ look at @src/main.py")
     terminal.types(f"{ENTER} and @wi")
     terminal.until("with blank.txt")
     terminal.types(f"{TAB}{ENTER}{ENTER}")

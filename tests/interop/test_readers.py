@@ -349,3 +349,21 @@ def test_a_number_is_taken_over_as_it_is_written(tool: str, tmp_path: Path) -> N
     assert found["args"] == ["1.50"]
     more = {"F": "007", "G": "0x1F", "H": "+5"} if tool == "goose" else {}
     assert found["env"] == {**NUMBERS, **more}
+
+
+def test_the_limits_and_tools_of_a_remote_server_are_kept_and_headers_of_the_connection_left_out() -> None:
+    server = {
+        "url": "https://mcp.figma.com/mcp",
+        "http_headers": {"Accept": "application/json, text/event-stream", "X-Team": "a"},
+        "startup_timeout_sec": 20,
+        "disabled_tools": ["delete"],
+    }
+    found = collect_drafts([(TOOLS["codex"], {"mcp_servers": {"figma": server}})], "/project")
+    assert entries(found)["figma"] == {
+        "type": "http",
+        "url": "https://mcp.figma.com/mcp",
+        "headers": {"X-Team": "a"},
+        "timeouts": {"start": "20s"},
+        "tools": {"deny": ["delete"]},
+    }
+    assert left(found) == {"figma": (("http_headers.Accept", "is set by the connection itself"),)}

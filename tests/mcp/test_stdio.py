@@ -24,6 +24,7 @@ from acp_launch.mcp.client import STDIO, Client, Connection, Event, Limit, call_
 from acp_launch.mcp.message import LogMessage, Progress
 from acp_launch.process.child import attach
 from acp_launch.process.spawn import spawn
+from acp_launch.rpc import StdioTransport
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 20.0  # seconds for anything here
@@ -55,7 +56,7 @@ def visit(
         async with (
             asyncio.timeout(PATIENCE),
             attach(spawn(command, env=dict(os.environ), cwd=ROOT)) as child,
-            connect("x", child, Client([ROOT]), ear, lambda *_: None, max_line=max_line) as connection,
+            connect("x", StdioTransport(child), Client([ROOT]), ear, lambda *_: None, max_line=max_line) as connection,
         ):
             return await story(connection)
 

@@ -258,6 +258,34 @@ def test_a_server_that_is_not_required_may_be_missing_on_this_machine(machine: M
     ]
 
 
+def test_a_draft_has_every_program_that_is_not_installed(machine: Machine) -> None:
+    made = machine.resolved(
+        "agent: {command: ghost, args: [--acp]}\nmcp_servers:\n"
+        "  a: {command: gone}\n  b: {command: absent, required: false}\n  c: {command: agent}\n"
+    )
+    assert made.plan is None and made.draft is not None
+    assert (str(made.draft.agent.command), [arg.display() for arg in made.draft.agent.args]) == ("ghost", ["--acp"])
+    assert made.draft.agent.missing == '"ghost" is not on PATH (looked in 1 folder)'
+    assert [(server.name, str(server.command), bool(server.missing)) for server in stdio(made.draft).values()] == [
+        ("a", "gone", True),
+        ("b", "absent", True),
+        ("c", str(machine.agent), False),
+    ]
+    assert {path for path in made.found if path[-1] == "command"} == {("mcp_servers", "c", "command")}
+
+
+def test_a_plan_starts_no_server_that_its_draft_marks(machine: Machine) -> None:
+    made = machine.resolved("agent: {command: agent}\nmcp_servers:\n  a: {command: gone, required: false}\n")
+    assert made.plan is not None and made.draft is not None
+    assert (list(stdio(made.plan)), list(stdio(made.draft))) == ([], ["a"])
+
+
+def test_there_is_no_draft_if_something_else_is_wrong(machine: Machine) -> None:
+    for also in ("workspace: {cwd: nowhere}", 'mcp_servers: {a: {command: agent, env: {X: "${env:NOT_SET}"}}}'):
+        made = machine.resolved(f"agent: {{command: ghost}}\n{also}\n")
+        assert (made.plan, made.draft) == (None, None)
+
+
 def test_what_a_server_inherits_is_no_value_of_the_profile(machine: Machine) -> None:
     plan = machine.plan(
         "agent: {command: bin/agent, inherit_env: []}\nmcp_servers: {s: {command: agent, env: {A: b}, args: [c]}}"
@@ -290,7 +318,7 @@ def test_a_header_from_the_environment_cannot_hold_a_newline(machine: Machine) -
     text = 'agent: {command: agent}\nmcp_servers: {s: {type: http, url: https://x, headers: {A: "${env:TOKEN}"}}}'
     assert machine.complaints(text) == [
         "work.yaml:3:60: mcp_servers.s.headers.A: a header cannot hold the character U+000A\n"
-        "    fix: write it on one line"
+        "    fix: write it on one line, in ASCII"
     ]
 
 

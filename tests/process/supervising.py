@@ -9,7 +9,8 @@ from pathlib import Path
 
 from acp_launch.process.child import Child
 from acp_launch.process.lifecycle import Change
-from acp_launch.process.supervisor import Clock, LoopClock, Program, Supervisor, Timer
+from acp_launch.process.program import LocalProgram, Program, Running
+from acp_launch.process.supervisor import Clock, LoopClock, Supervisor, Timer
 from acp_launch.profile.model import Restart
 
 from .liveness import PATIENCE, Liveness
@@ -57,12 +58,12 @@ class HandTimer:
 class Watched:
     """Supervisor, watcher and listener; `story` has what was told, in its order.
 
-    Its own `on_started` and `on_lost` are called last.
+    It runs a program, or a process with these arguments. Its own `on_started` and `on_lost` are called last.
     """
 
     def __init__(
         self,
-        argv: Sequence[str],
+        argv: Sequence[str] | Program,
         *,
         env: Mapping[str, str] | None = None,
         restart: Restart | None = None,
@@ -79,7 +80,7 @@ class Watched:
         self.on_lost: Callable[[Change], None] = lambda change: None
         self._told = asyncio.Event()
         self.supervisor = Supervisor(
-            Program(name, tuple(argv), env or {}, Path("/")),
+            LocalProgram(name, tuple(argv), env or {}, Path("/")) if isinstance(argv, Sequence) else argv,
             restart=restart or Restart(),
             start=30,
             required=required,
@@ -98,7 +99,10 @@ class Watched:
     def last(self) -> Change:
         return self.changes[-1]
 
-    def started(self, child: Child) -> None:
+    def started(self, child: Running) -> None:
+        if not isinstance(child, Child):
+            self._tell("started")
+            return
         self.children.append(child)
         self._tell("started")
         self.on_started(child)

@@ -16,8 +16,8 @@ import pytest
 
 from acp_launch.errors import MachineError
 from acp_launch.process.foreground import TIDY, available, foreground
+from acp_launch.process.program import LocalProgram
 from acp_launch.process.records import read_all
-from acp_launch.process.supervisor import Program
 from tests.cli.terminal import Terminal
 
 from .launches import bury, gone
@@ -196,7 +196,7 @@ def test_without_a_terminal_it_says_so() -> None:
     """pytest's stdin is none."""
     assert not available()
     with pytest.raises(MachineError) as raised:
-        asyncio.run(foreground(Program(name="login", argv=("/bin/true",), env={}, cwd=Path("/"))))
+        asyncio.run(foreground(LocalProgram(name="login", argv=("/bin/true",), env={}, cwd=Path("/"))))
     assert str(raised.value) == (
         "this needs a terminal on stdin and stderr\n    fix: run it in a terminal, without redirecting them"
     )

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from acp_launch.document.scalars import Duration
 from acp_launch.process.lifecycle import (
     BY_HAND,
+    FETCHED,
+    FETCHING,
     UNPROVEN,
     Answered,
     Awaited,
@@ -17,7 +19,9 @@ from acp_launch.process.lifecycle import (
     Condemned,
     Ended,
     Event,
+    Fetching,
     Life,
+    Needed,
     Ready,
     Renewed,
     Started,
@@ -26,7 +30,7 @@ from acp_launch.process.lifecycle import (
     Stuck,
     step,
 )
-from acp_launch.profile.model import Backoff, Restart, RestartPolicy
+from acp_launch.profile.model import Backoff, RemoteRestart, Restart, RestartPolicy
 
 START = 30.0
 CRASH = Ended("was killed by SIGKILL")
@@ -34,7 +38,7 @@ CLEAN = Ended("exited with status 0", is_clean=True)
 UNSTARTABLE = Ended(reason="/bin/nothing could not be started: there is no such file")
 
 
-def life(restart: Restart | None = None) -> Life:
+def life(restart: Restart | RemoteRestart | None = None) -> Life:
     return Life(restart=restart or Restart(), start=START)
 
 
@@ -58,6 +62,7 @@ SAMPLES: dict[State, Life] = {
 EVENTS: dict[str, Event] = {
     "started": Started(),
     "awaited": Awaited(True),
+    "fetching": Fetching(True),
     "answered": Answered(),
     "ready": Ready(),
     "condemned": Condemned("is wedged"),
@@ -65,17 +70,18 @@ EVENTS: dict[str, Event] = {
     "stuck": Stuck("cannot kill processes that it left behind: 7"),
     "renewed": Renewed(),
     "stop": Stop(),
+    "needed": Needed(),
 }
 # "=": the state stays and it is noted; "-": nothing changes at all; "!": a bug of ours, refused.
 TABLE = """
-            started   awaited  answered  ready  condemned  ended    stuck   renewed  stop
-declared    starting  =        !         !      -          !        !       -        stopped
-starting    !         =        =         ready  =          resting  !       =        stopping
-ready       !         =        -         -      =          resting  !       =        stopping
-resting     starting  =        -         -      -          !        failed  resting  stopped
-failed      !         =        -         -      -          !        -       resting  =
-stopping    !         -        -         -      -          stopped  !       -        -
-stopped     !         =        -         -      -          !        -       resting  =
+            started   awaited  fetching  answered  ready  condemned  ended    stuck   renewed  stop            needed
+declared    starting  =        !         !         !      -          !        !       -        stopped         !
+starting    !         =        =         =         ready  =          resting  !       =        stopping        !
+ready       !         =        -         -         -      =          resting  !       =        stopping        !
+resting     starting  =        -         -         -      -          !        failed  resting  stopped         -
+failed      !         =        -         -         -      -          !        -       resting  =               !
+stopping    !         -        -         -         -      -          stopped  !       -        -               !
+stopped     !         =        -         -         -      -          !        -       resting  =               !
 """
 
 
@@ -254,7 +260,9 @@ def test_a_condemned_process_that_is_stopped_before_it_has_ended_is_not_started_
     assert after([(0, Started()), (1, Condemned("is wedged")), (2, Stop()), (3, CRASH)]).state == "stopped"
 
 
-def crashing(restart: Restart, *, answers: bool = True, uptime: float = 0.1) -> tuple[Life, list[float]]:
+def crashing(
+    restart: Restart | RemoteRestart, *, answers: bool = True, uptime: float = 0.1
+) -> tuple[Life, list[float]]:
     """Processes that all die after `uptime`, until it is final; and the pauses between them."""
     now, moment = life(restart), 0.0
     pauses: list[float] = []
@@ -293,6 +301,11 @@ def test_the_budget_is_said_when_it_is_spent_and_is_small_for_what_never_answere
 ) -> None:
     ended, _ = crashing(Restart(max=most), answers=answers)
     assert (ended.state, ended.starts, ended.reason) == ("failed", starts, reason)
+
+
+def test_a_remote_server_that_was_refused_each_time_is_not_said_to_have_never_answered() -> None:
+    ended, _ = crashing(RemoteRestart(), answers=False)
+    assert (ended.state, ended.reason) == ("failed", "it was tried 3 times: try again later")
 
 
 def test_a_wrong_command_line_is_told_in_less_than_a_second_of_pauses() -> None:
@@ -467,3 +480,90 @@ def test_whatever_happens_the_budget_holds_and_is_given_back_only_to_what_held(
     if now.state == "stopped":
         assert policy != "always"
         assert now.exit == "exited with status 0"
+
+
+def test_a_download_has_its_own_limit_and_the_start_timeout_counts_from_its_end() -> None:
+    now = Life(restart=Restart(), start=30, download=600)
+    now = step(step(now, Started(), 100), Awaited(True), 101)
+    assert now.deadline == 131
+    now = step(now, Fetching(True), 130)
+    assert (now.deadline, now.told("s", required=True).reason) == (700, FETCHING)
+    now = step(step(now, Fetching(True), 190), Fetching(False), 191)
+    assert (now.deadline, now.told("s", required=True).reason) == (220, FETCHED)
+
+
+def test_a_download_ends_at_its_limit_though_the_server_is_not_awaited() -> None:
+    now = step(Life(restart=Restart(), start=30, download=600), Started(), 100)
+    assert (now.deadline, step(now, Fetching(True), 130).deadline) == (None, 700)
+
+
+def test_the_next_process_has_not_downloaded_anything_yet() -> None:
+    now = step(step(Life(restart=Restart(), start=30), Started(), 0), Fetching(True), 1)
+    now = step(step(now, Ended("was killed"), 2), Started(), 3)
+    assert (now.is_fetching, now.fetched) == (False, None)
+
+
+EXPIRED = Ended("closed the session", follows="again")
+REFUSED = Ended("does not accept the key (401)", follows="never")
+HELD = 10.0  # the default of `min_uptime`
+
+
+@pytest.mark.parametrize("policy", ["always", "on-failure", "never"])
+def test_the_end_of_a_mere_connection_begins_the_next_at_once_and_is_not_counted(policy: RestartPolicy) -> None:
+    held: list[tuple[float, Event]] = [(0, Started()), (0, Answered()), (1, Ready()), (1 + HELD, EXPIRED)]
+    now = after(held, Restart(policy=policy))
+    assert (now.state, now.pause, now.used, now.exit) == ("resting", 0.0, 0, "closed the session")
+
+
+def test_connections_that_end_at_once_again_and_again_are_judged_like_crashes() -> None:
+    now = after([(0, Started()), (0, Ready()), (1, EXPIRED)])
+    assert (now.state, now.pause, now.used) == ("resting", 0.2, 1)
+    now = step(step(step(now, Started(), 2), Ready(), 2), EXPIRED, 3)
+    assert (now.pause, now.used) == (0.4, 2)
+
+
+@pytest.mark.parametrize("policy", ["always", "on-failure", "never"])
+def test_what_every_other_process_would_suffer_too_fails_the_server_at_once(policy: RestartPolicy) -> None:
+    now = after([(0, Started()), (1, Ready()), (50, REFUSED)], Restart(policy=policy))
+    assert (now.state, now.pause, now.exit, now.reason) == ("failed", None, "does not accept the key (401)", "")
+
+
+def test_a_server_that_would_fail_for_ever_is_still_started_when_the_user_wants_it() -> None:
+    now = after([(0, Started()), (1, REFUSED), (2, Renewed())])
+    assert (now.state, now.pause) == ("resting", 0.0)
+    now = after([(0, Started()), (1, Renewed()), (2, REFUSED)])
+    assert (now.state, now.pause, now.exit) == ("resting", 0.0, BY_HAND)
+
+
+@pytest.mark.parametrize(("least", "pause"), [(0.0, 0.2), (0.1, 0.2), (30.0, 30.0)])
+def test_the_pause_is_as_long_as_the_server_asked_for(least: float, pause: float) -> None:
+    now = after([(0, Started()), (0, Answered()), (1, Ended("answered 503", pause=least))])
+    assert now.pause == pause
+
+
+def test_jitter_makes_a_pause_longer() -> None:
+    now = after([(0, Started()), (0, Answered()), (1, Ended("could not be reached", pause=2.0, jitter=0.25))])
+    assert now.pause == 2.5
+
+
+def test_a_condemned_connection_is_judged_whatever_it_says_itself() -> None:
+    now = after([(0, Started()), (0, Ready()), (HELD + 1, Condemned("does not answer")), (HELD + 2, EXPIRED)])
+    assert (now.exit, now.pause, now.used) == ("does not answer", 0.2, 1)
+
+
+def test_a_pause_is_cut_for_a_waiting_request_but_not_below_what_the_server_asked_for() -> None:
+    tired = Restart(backoff=Backoff(initial=Duration(0.2), max=Duration(30), factor=100))
+    down: list[tuple[float, Event]] = [
+        (0.0, Started()),
+        (0.0, Answered()),
+        (1.0, CRASH),
+        (1.2, Started()),
+        (2.0, CRASH),
+    ]
+    now = after(down, tired)
+    assert now.pause == 20
+    now = step(now, Needed(), 5)
+    assert now.pause == pytest.approx(3.2), "the first pause, from now"
+    assert step(now, Needed(), 5.1) is now, "once"
+    asked = after([*down[:4], (2.0, Ended("answered 503", pause=10.0))], tired)
+    assert step(asked, Needed(), 5).pause == 10

@@ -13,7 +13,18 @@ from acp_launch.process import logs as logdir
 from acp_launch.process import logs as logfile
 from acp_launch.process import logs as logname
 from acp_launch.process import logs as serverlog
-from acp_launch.process.logs import LogFile, LogName, ServerLogs, began, logs, shortened, this_launch, written
+from acp_launch.process.logs import (
+    LogFile,
+    LogName,
+    ServerLogs,
+    began,
+    launch_in,
+    logs,
+    shortened,
+    this_launch,
+    written,
+)
+from acp_launch.process.logs import read as logs_name
 from tests.secret.canaries import knowing
 
 LAUNCH = "20200101T000000.000Z-1"
@@ -175,6 +186,24 @@ def test_a_name_that_no_file_could_have_is_cut_and_is_still_unique() -> None:
 )
 def test_other_files_are_not_ours(file: str) -> None:
     assert logname.read(file) is None
+
+
+def test_a_launch_tells_its_project_and_an_old_one_may_be_of_any() -> None:
+    here, there = Path("/srv/here"), Path("/srv/there")
+    of = {place: LogName(launch_in(place), "p") for place in (here, there)}
+    assert [of[here].is_of(here), of[here].is_of(there), of[there].is_of(there)] == [True, False, True]
+    assert LogName("20200101T000001.250Z-99", "p").is_of(here)
+    assert logs_name(written(of[here])) == of[here]
+    assert began(of[here].launch) == began(this_launch())
+
+
+def test_a_log_can_be_begun_before_there_is_anything_to_write(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "log", "demo")
+    log.begin()
+    assert [file.stat().st_size for file in (tmp_path / "log").iterdir()] == [0]
+    log.close()
+    (tmp_path / "file").touch()
+    LogFile(tmp_path / "file" / "log", "demo").begin()
 
 
 def test_a_launch_tells_when_it_began() -> None:

@@ -41,6 +41,7 @@ def test_a_record_tells_who_launched_what_and_what_lives(record: LaunchRecord, t
     record.guard(process(6))
     record.seen(process(8))
     record.cgroup(Path("/somewhere"))
+    record.works_in(Path("/home/ada/some\tproject"))
     (launch,) = read_all(tmp_path)
     ours = launcher()
     assert launch.path == record.path == tmp_path / "launches" / marker.launch_id()
@@ -48,13 +49,21 @@ def test_a_record_tells_who_launched_what_and_what_lives(record: LaunchRecord, t
     assert (launch.boot, launch.namespace) == (table.boot_id(), table.pid_namespace())
     assert (launch.verb, launch.profile) == ("run", "my profile\t\u00e9\n")
     assert [known.pid for known in launch.guards] == [2, 6]
-    assert launch.cgroup == "/somewhere"
+    assert (launch.cgroup, launch.cwd) == ("/somewhere", "/home/ada/some\tproject")
     assert [(known.name, known.pid, known.restarts) for known in launch.children] == [("agent", 3, 0), ("github", 5, 1)]
     assert [known.pid for known in launch.seen] == [8]
     assert launch.ended == ()
     record.ended(child(5))
     (launch,) = read_all(tmp_path)
     assert [(known.name, known.pid, known.restarts) for known in launch.ended] == [("github", 5, 1)]
+    for state in ("starting", "ready"):
+        record.connected("docs", state, 2)
+    record.connected("web", "failed", 0)
+    (launch,) = read_all(tmp_path)
+    assert [(each.name, each.state, each.restarts) for each in launch.connections] == [
+        ("docs", "ready", 2),
+        ("web", "failed", 0),
+    ]
     record.remove()
     assert files(tmp_path) == []
 

@@ -8,10 +8,10 @@ import pytest
 from rich.pretty import pretty_repr
 
 from acp_launch.document.scalars import Duration
-from acp_launch.process import prepare, supervisor
+from acp_launch.process import prepare
 from acp_launch.process.child import Child
 from acp_launch.process.lifecycle import Change
-from acp_launch.process.supervisor import Program
+from acp_launch.process.program import LocalProgram
 from acp_launch.process.table import Process
 from acp_launch.process.tree import Exit, Outcome
 from acp_launch.profile.model import Backoff, Restart
@@ -318,7 +318,7 @@ def test_no_process_is_started_beside_one_that_cannot_be_killed(monkeypatch: pyt
     async def stop_in_vain(child: Child, *, grace: float) -> Outcome:
         return Outcome(child.exit, (), (Process(7, 1.0, 1, 7, 7), Process(8, 1.0, 1, 7, 7)))
 
-    monkeypatch.setattr(supervisor, "stop", stop_in_vain)
+    monkeypatch.setattr(Child, "stop", stop_in_vain)
 
     async def use() -> None:
         watched = Watched(CAT)
@@ -390,6 +390,6 @@ def test_a_hundred_restarts_leave_no_process_and_no_descriptor() -> None:
 
 
 def test_a_program_shows_nothing_but_its_name() -> None:
-    secretive = Program("github", ("/bin/server", "--token", "hunter2"), {"TOKEN": "hunter2"}, Path("/hunter2"))
-    assert repr(secretive) == str(secretive) == "Program('github')"
+    secretive = LocalProgram("github", ("/bin/server", "--token", "hunter2"), {"TOKEN": "hunter2"}, Path("/hunter2"))
+    assert repr(secretive) == str(secretive) == "LocalProgram('github')"
     assert "hunter2" not in pretty_repr(secretive)

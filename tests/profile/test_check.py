@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from acp_launch.document.scalars import Duration
 from acp_launch.document.yaml import parse
 from acp_launch.problem import Problem, errors
+from acp_launch.profile.agents import AGENTS
 from acp_launch.profile.check import Checked, check
+from acp_launch.profile.discover import built_in
 from acp_launch.profile.model import (
     Backoff,
     Client,
@@ -203,12 +205,12 @@ def test_the_smallest_profile_is_two_lines() -> None:
         (
             within("working-dir: y"),
             'f.yaml:4:3: agent.working-dir: unknown key "working-dir"\n'
-            "    fix: use one of command, args, env, inherit_env, timeouts",
+            "    fix: use one of command, args, env, inherit_env, timeouts, mcp",
         ),
         (
             with_server("{command: x, disabled: true}"),
             'f.yaml:4:19: mcp_servers.s.disabled: unknown key "disabled"\n    fix: use one of command, type, args, env,'
-            " cwd, inherit_env, required, restart, timeouts, tools, roots, bridge",
+            " cwd, inherit_env, required, restart, timeouts, tools, roots, protocol, bridge",
         ),
         (
             with_server("{type: http, ulr: https://x}"),
@@ -225,7 +227,8 @@ def test_the_smallest_profile_is_two_lines() -> None:
         ),
         (
             within("zzz: y"),
-            'f.yaml:4:3: agent.zzz: unknown key "zzz"\n    fix: use one of command, args, env, inherit_env, timeouts',
+            'f.yaml:4:3: agent.zzz: unknown key "zzz"\n'
+            "    fix: use one of command, args, env, inherit_env, timeouts, mcp",
         ),
         (
             "version: 1\nextend: base\nagent: {command: x}",
@@ -236,16 +239,39 @@ def test_the_smallest_profile_is_two_lines() -> None:
             'f.yaml:2:1: include: unknown key "include"; did you mean "extends"?\n    fix: write extends',
         ),
         (
-            "version: 1\nagent: {command: x, mcp: http}",
-            'f.yaml:2:21: agent.mcp: "mcp" is not supported by this version yet\n    fix: remove it',
+            "version: 1\nagent: {command: x, mcp: sse}",
+            'f.yaml:2:26: agent.mcp: expected auto, stdio or http, found the text "sse"\n'
+            "    fix: write one of them: auto",
         ),
         (
-            with_server("{type: http, url: https://x, restart: {}}"),
-            'f.yaml:4:35: mcp_servers.s.restart: "restart" is not supported by this version yet\n    fix: remove it',
+            with_server("{type: http, url: https://x, restart: always}"),
+            'f.yaml:4:44: mcp_servers.s.restart: expected a mapping, found the text "always"\n'
+            "    fix: write restart: {policy: always}",
         ),
         (
-            with_server("{type: sse, url: https://x, bridge: false}"),
-            'f.yaml:4:34: mcp_servers.s.bridge: "bridge" is not supported by this version yet\n    fix: remove it',
+            with_server("{type: sse, url: https://x, restart: {policy: unless-stopped}}"),
+            "f.yaml:4:52: mcp_servers.s.restart.policy: expected always, on-failure or never,"
+            ' found the text "unless-stopped"\n    fix: write always',
+        ),
+        (
+            with_server("{type: sse, url: https://x, restart: {max: many}}"),
+            "f.yaml:4:49: mcp_servers.s.restart.max: expected a whole number from 0 up, or null, "
+            'found the text "many"\n'
+            "    fix: write a number such as 5, 0 for none, or null for no limit",
+        ),
+        (
+            with_server("{type: http, url: https://x, timeouts: {download: 5s}}"),
+            'f.yaml:4:46: mcp_servers.s.timeouts.download: unknown key "download"\n    fix: use one of start, call',
+        ),
+        (
+            with_server("{type: http, url: https://x, protocol: 2025-06-19}"),
+            "f.yaml:4:45: mcp_servers.s.protocol: expected auto, legacy, modern, 2024-11-05, 2025-03-26, 2025-06-18, "
+            '2025-11-25 or 2026-07-28, found the text "2025-06-19"\n    fix: write 2025-06-18',
+        ),
+        (
+            with_server("{command: x, insecure: true}"),
+            'f.yaml:4:19: mcp_servers.s.insecure: "insecure" is only for a server with a url\n'
+            "    fix: remove it, or remove the type if the server has a url",
         ),
         (
             with_server("{type: http, url: https://x, cwd: /}"),
@@ -274,7 +300,8 @@ def test_the_smallest_profile_is_two_lines() -> None:
         ),
         (
             with_server("{command: x, timeouts: {session: 1s}}"),
-            'f.yaml:4:30: mcp_servers.s.timeouts.session: unknown key "session"\n    fix: use one of start, call',
+            'f.yaml:4:30: mcp_servers.s.timeouts.session: unknown key "session"\n'
+            "    fix: use one of start, download, call",
         ),
         (
             with_server("{command: x, tools: {denied: [a]}}"),
@@ -583,7 +610,44 @@ def test_the_smallest_profile_is_two_lines() -> None:
         (
             with_server('{type: sse, url: https://x, headers: {A: "b\\nc"}}'),
             "f.yaml:4:47: mcp_servers.s.headers.A: a header cannot hold the character U+000A\n"
-            "    fix: write it on one line",
+            "    fix: write it on one line, in ASCII",
+        ),
+        (
+            with_server('{type: sse, url: https://x, headers: {A: "b €"}}'),
+            "f.yaml:4:47: mcp_servers.s.headers.A: a header cannot hold the character U+20AC\n"
+            "    fix: write it on one line, in ASCII",
+        ),
+        (
+            with_server('{type: http, url: https://x, env: {"a(b": c}}'),
+            'f.yaml:4:41: mcp_servers.s.env."a(b": the variable "a(b" cannot be sent as the header X-Env-a(b\n'
+            "    fix: use letters, digits and _",
+        ),
+        (
+            with_server('{type: http, url: https://x, env: {KEY: "v4lue\\n"}}'),
+            "f.yaml:4:46: mcp_servers.s.env.KEY: it is sent as a header, "
+            "and a header cannot hold the character U+000A\n"
+            "    fix: write it on one line, in ASCII",
+        ),
+        (
+            with_server("{type: http, url: https://x, headers: {x-env-key: a}, env: {KEY: b}}"),
+            "f.yaml:4:66: mcp_servers.s.env.KEY: the header X-Env-KEY would be sent twice; "
+            "upper and lower case are the same\n    fix: remove one of them",
+        ),
+        (
+            with_server("{type: http, url: https://x, headers: {A: a, a: b}}"),
+            "f.yaml:4:51: mcp_servers.s.headers.a: the header a would be sent twice; "
+            "upper and lower case are the same\n    fix: remove one of them",
+        ),
+        (
+            with_server("{type: http, url: 'https://me:pw@x/mcp'}"),
+            "f.yaml:4:24: mcp_servers.s.url: the url holds a user name or a password, which end up in logs\n"
+            '    fix: remove it, and write headers: {Authorization: "Basic ${secret:NAME}"}',
+        ),
+        (
+            with_server("{type: http, url: 'http://x/mcp', env: {KEY: a}}"),
+            "f.yaml:4:24: mcp_servers.s.url: KEY would be sent unencrypted: the url is http, "
+            "and its host is not this machine\n    fix: write https://, or reach it through a tunnel on localhost; "
+            "insecure: true sends it all the same",
         ),
     ],
 )
@@ -596,7 +660,7 @@ def test_a_required_key_that_is_missing_beside_an_unknown_one_is_a_problem_of_it
     """Only a misspelt key explains why it is missing, and only in its own mapping."""
     assert complaints("version: 1\nagent: {zzz: x}\nsession: {agnt: y}\n") == [
         "f.yaml:2:1: agent.command: this key is required\n    fix: add: command: ...",
-        'f.yaml:2:9: agent.zzz: unknown key "zzz"\n    fix: use one of command, args, env, inherit_env, timeouts',
+        'f.yaml:2:9: agent.zzz: unknown key "zzz"\n    fix: use one of command, args, env, inherit_env, timeouts, mcp',
         'f.yaml:3:11: session.agnt: unknown key "agnt"\n    fix: use one of name, mode, config',
     ]
 
@@ -961,16 +1025,29 @@ ONLY = "takes MCP servers over {} only, as far as is known\n    fix: give the se
     ],
 )
 def test_a_server_that_a_known_agent_does_not_take_is_a_warning_before_it_is_refused(agent: str, takes: str) -> None:
-    servers = "{a: {type: sse, url: https://x.example/s}, b: {type: http, url: https://x.example/h}, c: {command: y}}"
+    remote = "bridge: false, url: https://x.example/s"
+    servers = f"{{a: {{type: sse, {remote}}}, b: {{type: http, {remote}}}, c: {{command: y}}, d: {{type: sse, url: https://x}}}}"
     told = complaints(f"version: 1\nagent: {{{agent}}}\nmcp_servers: {servers}\n")
     found = [each for each in told if "as far as is known" in each]
     warning = f"f.yaml:3:15: mcp_servers.a: warning: Codex {ONLY.format('stdio and http')}"
     assert found == ([warning] if takes else [])
 
 
-def test_a_server_that_a_known_agent_drops_is_a_warning() -> None:
-    told = complaints("version: 1\nagent: {command: copilot}\nmcp_servers: {c: {command: y}, d: 3}\n")
-    assert told[0] == f"f.yaml:3:15: mcp_servers.c: warning: GitHub Copilot CLI {ONLY.format('http and sse')}"
+@pytest.mark.parametrize(
+    ("mcp", "server", "fix"),
+    [
+        ("auto", "command: y", ""),
+        ("http", "command: y", ""),
+        ("stdio", "command: y", "remove agent.mcp, or use another agent"),
+        ("auto", "command: y, bridge: false", "give the server's http url, or use another agent"),
+    ],
+)
+def test_a_server_that_a_known_agent_drops_is_a_warning_unless_it_is_given_over_http(
+    mcp: str, server: str, fix: str
+) -> None:
+    told = complaints(f"version: 1\nagent: {{command: copilot, mcp: {mcp}}}\nmcp_servers: {{c: {{{server}}}}}\n")
+    said = "f.yaml:3:15: mcp_servers.c: warning: GitHub Copilot CLI takes MCP servers over http and sse only"
+    assert told == ([f"{said}, as far as is known\n    fix: {fix}"] if fix else [])
 
 
 @pytest.mark.parametrize(
@@ -1004,8 +1081,8 @@ IN_THE_CLEAR = "{} would be sent unencrypted: the url is http, and its host is n
         ("HTTP://docs.example.com:8080", "{X-A: '${secret:a}', Authorization: '${env:B}'}", "X-A, Authorization"),
         ("http://localhost.example.com", "{X-A: '${secret:a}'}", "X-A"),
         ("http://127.0.0.1.example.com", "{X-A: '${secret:a}'}", "X-A"),
-        ("http://me@10.0.0.1/", "{X-A: '${secret:a}'}", "X-A"),
-        ("http://localhost@evil.example/", "{X-A: '${secret:a}'}", "X-A"),
+        ("http://10.0.0.1/", "{X-A: '${secret:a}'}", "X-A"),
+        ("http://evil.example/", "{X-A: '${secret:a}'}, insecure: true", ""),
         ("https://docs.example.com/mcp", "{Authorization: '${secret:a}'}", ""),
         ("http://localhost:8080/mcp", "{Authorization: '${secret:a}'}", ""),
         ("http://127.0.0.1:8080/mcp", "{Authorization: '${secret:a}'}", ""),
@@ -1025,6 +1102,77 @@ def test_a_secret_that_would_go_in_the_clear_is_told(url: str, headers: str, tol
         return
     (problem,) = found
     assert problem == (
-        f"f.yaml:4:24: mcp_servers.s.url: warning: {IN_THE_CLEAR.format(told)}\n"
-        "    fix: write https://, or reach it through a tunnel on localhost"
+        f"f.yaml:4:24: mcp_servers.s.url: {IN_THE_CLEAR.format(told)}\n"
+        "    fix: write https://, or reach it through a tunnel on localhost; insecure: true sends it all the same"
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "found", "fix"),
+    [
+        ("claude", "claude", "use extends: claude instead of agent"),
+        ("qwen", "qwen", "write agent: {command: qwen, args: [--acp]}"),
+        ("my-agent --acp", "my-agent --acp", "write agent: {command: my-agent, args: [--acp]}"),
+        ("\"a 'b c'\"", "a 'b c'", "write agent: {command: ..., args: [...]}"),
+    ],
+)
+def test_an_agent_given_by_its_name_is_told_how_to_write_it(written: str, found: str, fix: str) -> None:
+    (problem,) = checked(f"version: 1\nagent: {written}\n").problems
+    assert (problem.line, problem.path, problem.message, problem.fix) == (
+        2,
+        "agent",
+        f'expected a mapping, found the text "{found}"',
+        fix,
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "fix"),
+    [
+        ("gemini --acp", "write command: gemini and args: [--acp]"),
+        ("npx -y @scope/name@1.2 80", 'write command: npx and args: [-y, "@scope/name@1.2", "80"]'),
+        ("my tool", "write command: my and args: [tool]"),
+        ("sh -c 'a | b'", "write the program under command, and each argument under args"),
+    ],
+)
+@pytest.mark.parametrize("owner", ["agent", "mcp_servers.x"])
+def test_a_command_with_arguments_in_it_is_named(owner: str, written: str, fix: str) -> None:
+    program = f"{{command: {json.dumps(written)}}}"
+    agent, server = (program, "{command: y}") if owner == "agent" else ("{command: y}", program)
+    (problem,) = checked(f"version: 1\nagent: {agent}\nmcp_servers:\n  x: {server}\n").problems
+    assert (problem.path.replace("[", ".").replace("]", ""), problem.severity) == (f"{owner}.command", "error")
+    assert problem.message == f'"{written}" holds arguments; command is the program alone'
+    assert problem.fix == fix
+
+
+def test_arguments_that_exist_already_follow_those_in_the_command() -> None:
+    (problem,) = checked("version: 1\nagent: {command: npx -y, args: [x]}\n").problems
+    assert problem.fix == "write command: npx and args: [-y, ...]"
+
+
+@pytest.mark.parametrize(
+    ("written", "severities"),
+    [
+        ("/opt/My App/bin/agent", []),
+        ("./run.sh --acp", ["warning"]),
+        ("${home}/bin/agent --acp", ["warning"]),
+        ("${python}", []),
+        ("${env:AGENT:-a b}", []),
+        ("${env:AGENT}", []),
+    ],
+)
+def test_a_path_may_hold_spaces_and_only_an_option_in_it_is_suspicious(written: str, severities: list[str]) -> None:
+    problems = checked(f"version: 1\nagent: {{command: {json.dumps(written)}}}\n").problems
+    assert [problem.severity for problem in problems] == severities
+
+
+def test_a_credential_in_a_command_is_not_repeated_in_the_fix() -> None:
+    token = "ghp_" + "a1B2" * 9
+    (problem, *_) = checked(f"version: 1\nagent: {{command: 'agent --token {token}'}}\n").problems
+    assert token not in problem.fix
+
+
+def test_the_agents_with_a_built_in_profile_are_those_in_the_directory() -> None:
+    assert {agent.name for agent in AGENTS.values() if agent.is_built_in} == {
+        file.stem for file in built_in().glob("*.yaml")
+    }

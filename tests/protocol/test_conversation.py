@@ -544,7 +544,7 @@ def test_half_a_character_anywhere_in_an_update_loses_nothing(kind: str) -> None
 def test_an_update_that_is_nested_too_deeply_is_junk_and_no_more() -> None:
     talk = Talk()
     talk.session()
-    deep = b"[" * 5000 + b"]" * 5000
+    deep = b"[" * 500_000 + b"]" * 500_000
     (event,) = talk.client.receive(
         b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"x","y":'
         + deep

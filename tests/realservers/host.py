@@ -1,6 +1,7 @@
 """
 A process that runs servers as a launch does, without an agent: `python -m tests.realservers.host` with the servers as
-JSON on the first line of stdin, `{name: {argv, env, cwd, …}}`; the rest are the keys of a profile.
+JSON on the first line of stdin, `{name: {argv, env, cwd, …}}`, or `{name: {url, type, …}}` for remote ones; the rest
+are the keys of a profile.
 
 Writes a line with the entries an agent would be given, then one for each change of a server and each note. Lives until
 its stdin ends.
@@ -18,9 +19,17 @@ from acp_launch.bridge import shim
 from acp_launch.bridge.offer import ShimCommand, entries
 from acp_launch.bridge.servers import ServerNeeds, running
 from acp_launch.document.scalars import Duration
-from acp_launch.plan.model import Origin, StdioPlan, Value
+from acp_launch.plan.model import Origin, RemotePlan, StdioPlan, Value
 from acp_launch.process.lifecycle import Change
-from acp_launch.profile.model import Backoff, Restart, ServerTimeouts, Tools
+from acp_launch.profile.model import (
+    Backoff,
+    RemoteBackoff,
+    RemoteRestart,
+    RemoteTimeouts,
+    Restart,
+    ServerTimeouts,
+    Tools,
+)
 from tests.bridge.observing import Silent
 
 
@@ -28,7 +37,25 @@ def value(text: str) -> Value:
     return Value((text,), Origin("test"))
 
 
-def plan(name: str, server: dict[str, Any]) -> StdioPlan:
+def plan(name: str, server: dict[str, Any]) -> StdioPlan | RemotePlan:
+    return remote(name, server) if "url" in server else program(name, server)
+
+
+def remote(name: str, server: dict[str, Any]) -> RemotePlan:
+    call = server.get("call")
+    return RemotePlan(
+        name=name,
+        type=server.get("type", "http"),
+        url=value(server["url"]),
+        headers={},
+        restart=RemoteRestart(backoff=RemoteBackoff(initial=Duration(0.01), max=Duration(0.5))),
+        timeouts=RemoteTimeouts(call=None if call is None else Duration(call)),
+        tools=Tools(deny=tuple(server.get("deny", ()))),
+        protocol=server.get("protocol", "auto"),
+    )
+
+
+def program(name: str, server: dict[str, Any]) -> StdioPlan:
     command, *args = server["argv"]
     call = server.get("call")
     return StdioPlan(
@@ -65,7 +92,9 @@ async def main(directories: list[Path], servers: dict[str, Any]) -> None:
     )
     async with running(plans, needs, Saying()) as ours:
         way = ShimCommand(Path(sys.executable), Path(shim.__file__), ours.seat.path, ours.seat.token)
-        say(type="entries", entries=entries(plans, {}, way))
+        front = await ours.front()
+        addresses = {name: {"url": front.address(name), "token": front.token(name)} for name in servers}
+        say(type="entries", entries=entries(plans, {}, way), front=addresses)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
 
 

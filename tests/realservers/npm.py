@@ -4,6 +4,9 @@ The published servers of npm, in the directory that `ACP_LAUNCH_TEST_SERVERS` na
     python -m tests.realservers.npm DIRECTORY
 
 Without that variable the tests that need them are skipped; with it everything must be there. No test goes online.
+
+The conformance suite of MCP is there too, in its newest version for the handshake era and in the only one for
+2026-07-28, with the Node.js that both need.
 """
 
 import os
@@ -20,6 +23,9 @@ from tests.realservers.seated import Server
 VERSION = "2026.8.31"  # of both
 EVERYTHING = "@modelcontextprotocol/server-everything"
 FILESYSTEM = "@modelcontextprotocol/server-filesystem"
+
+NODE = "22.23.3"
+SUITES = {"legacy": "0.1.16", "modern": "0.2.0-alpha.12"}
 
 DIRECTORY = os.environ.get("ACP_LAUNCH_TEST_SERVERS", "")  # read now: tests run without ACP_* variables
 needs_npm = pytest.mark.skipif(
@@ -42,6 +48,14 @@ def server(package: str, *arguments: str, cwd: Path) -> Server:
     return Server([node, str(program), *arguments], cwd)
 
 
+def suite(era: str) -> list[str]:
+    """The command that is the conformance suite."""
+    packages = Path(DIRECTORY) / "conformance" / "node_modules"
+    program = packages / f"conformance-{era}" / "dist" / "index.js"
+    assert program.is_file(), f"ACP_LAUNCH_TEST_SERVERS is set, and there is no {program}"
+    return [str(packages / ".bin" / "node"), str(program)]
+
+
 def install(directory: Path) -> None:
     """For `node`, and for `npx`, which keeps copies of its own."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -49,6 +63,9 @@ def install(directory: Path) -> None:
     packages = [f"{package}@{VERSION}" for package in (EVERYTHING, FILESYSTEM)]
     quiet = ["--no-audit", "--no-fund", "--loglevel=error"]
     subprocess.run(["npm", "install", "--prefix", str(directory), *kept, *quiet, *packages], check=True)
+    suites = [f"conformance-{era}@npm:@modelcontextprotocol/conformance@{version}" for era, version in SUITES.items()]
+    apart = ["npm", "install", "--prefix", str(directory / "conformance"), *kept, *quiet, f"node@{NODE}", *suites]
+    subprocess.run(apart, check=True)
     with TemporaryDirectory() as elsewhere:  # where npx finds none
         for package in packages:
             npx = ["npx", "-y", *kept, "--loglevel=error", "--package", package, "true"]

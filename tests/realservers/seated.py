@@ -43,7 +43,9 @@ class Seated:
 
     def __init__(self, process: "subprocess.Popen[bytes]", cwd: Path) -> None:
         self._process, self._cwd = process, cwd
-        self.entries = {entry["name"]: entry for entry in self.told("entries")["entries"]}
+        told = self.told("entries")
+        self.entries = {entry["name"]: entry for entry in told["entries"]}
+        self.front = dict(told["front"])  # the address and the token of each server over HTTP
 
     def told(self, type: str) -> Json:
         """The next line of this type."""

@@ -11,7 +11,7 @@ import mcp_types as types
 import pytest
 from mcp.client import ClientRequestContext
 from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
-from pydantic import FileUrl
+from pydantic import BaseModel, FileUrl
 
 from tests.realservers import sdk
 from tests.realservers.npm import EVERYTHING, needs_npm
@@ -125,17 +125,47 @@ def test_a_stream_of_subscriptions_carries_what_changes(tmp_path: Path) -> None:
     assert [type(event) for event in through[2:4]] == [ToolsListChanged, ResourceUpdated]
 
 
-@needs_npm
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_a_server_of_the_older_era_is_met_in_that_one(mode: str, tmp_path: Path) -> None:
-    async def script(client: mcp.Client, seen: list[Any]) -> None:
-        seen.append(await client.list_tools())
-        tools = ("get-tiny-image", "get-resource-links", "trigger-sampling-request")
-        seen.extend([await client.call_tool(tool, {"prompt": "x"}) for tool in tools])
+async def older(client: mcp.Client, seen: list[Any]) -> None:
+    listing = await client.list_tools()
+    seen.append(listing.tools)
+    tools = ("get-tiny-image", "get-resource-links", "trigger-sampling-request")
+    seen.extend([(await client.call_tool(tool, {"prompt": "x"})).content for tool in tools])
 
-    plain, through = both(npm_server(EVERYTHING, cwd=tmp_path), mode, script)
+
+@needs_npm
+def test_a_server_of_the_older_era_is_met_in_that_one(tmp_path: Path) -> None:
+    plain, through = both(npm_server(EVERYTHING, cwd=tmp_path), "legacy", older)
     assert through == plain
     assert through[0][0] == "2025-11-25"
+
+
+@needs_npm
+def test_a_client_of_the_newer_era_finds_a_server_of_the_older_one_in_its_own(tmp_path: Path) -> None:
+    """M-14: what the server asks of the client, too."""
+    (_, *plain), (hello, *through) = both(npm_server(EVERYTHING, cwd=tmp_path), "auto", older)
+    assert hello[0] == "2026-07-28"
+    assert through == plain
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("mode", "protocol"), [("legacy", "modern"), ("auto", "legacy"), ("2026-07-28", "legacy")])
+def test_client_and_server_of_different_eras_get_on_as_those_of_one_do(
+    mode: str, protocol: str, tmp_path: Path
+) -> None:
+    """M-13, M-14: the server is of both eras, and pinned to the one that is not the client's."""
+    hello, *plain = run(direct(sdk.server(tmp_path)), mode, everything)
+    with seated(server=sdk.server(tmp_path, protocol=protocol)) as seats:
+        greeting, *through = run(shim(seats), mode, everything)
+    assert greeting[:2] == hello[:2]
+    for number, (one, other) in enumerate(zip(plain, through, strict=True)):
+        assert substance(other) == substance(one), number
+
+
+def substance(seen: Any) -> Any:
+    """What was seen, without what the eras say in different ways of the same."""
+    if isinstance(seen, BaseModel):
+        return seen.model_dump(exclude={"meta", "ttl_ms", "cache_scope", "result_type"})
+    return seen
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.terminal import on_terminal
+from tests.cli.terminal import on_terminal, yes_or_no
 from tests.interactive.screen import on_screen
 from tests.redteam.clone import CHANGED, DOUBTFUL, EVIL, GOOD, NEW, Clone, profile
 
@@ -94,7 +94,7 @@ def test_a_further_row_of_a_long_text_is_marked_on_a_terminal(clone: Clone) -> N
     clone.write(profile({"command": "./tool", "args": [forged]}))
     argv = [sys.executable, "-m", "acp_launch", "trust", "review"]
     with on_screen(*argv, cwd=clone.root, columns=60, rows=30, env=clone.environment()) as terminal:
-        terminal.until("Trust this profile? [y/N]:")
+        terminal.until(yes_or_no("Trust this profile?"))
         rows = terminal.all
     assert sum(row.startswith("      | ") for row in rows) > 4
     assert [row.split()[0] for row in rows if row[:2] == "  " != row[2:4]] == ["runs", "in", "asks"]
@@ -283,11 +283,11 @@ def test_a_change_has_its_colours_on_a_terminal_and_no_others(clone: Clone) -> N
     clone.write(profile({**GOOD, "args": ["\x1b[31mnew"]}))
     env = {name: value for name, value in clone.environment().items() if name != "NO_COLOR"}
     with on_terminal("trust", "review", cwd=clone.root, env={**env, "TERM": "xterm"}) as terminal:
-        terminal.until("Trust this profile? [y/N]: ")
+        terminal.until(yes_or_no("Trust this profile?"))
         assert b'\x1b[31m  - agent.args[0]: "old"\x1b[0m' in terminal.raw
         assert b'\x1b[32m  + agent.args[0]: "\\u001b[31mnew"\x1b[0m' in terminal.raw
         assert b"\x1b[31mnew" not in terminal.raw
-        terminal.types("n\n")
+        terminal.types("n")
         assert terminal.ends() == 7
     assert not clone.sang
 
@@ -334,10 +334,10 @@ def test_the_marked_rows_are_red_on_a_terminal(clone: Clone) -> None:
     clone.write(profile({**GOOD, "env": {"A": "x", "LD_PRELOAD": "./x.so"}}))
     env = {name: value for name, value in clone.environment().items() if name != "NO_COLOR"}
     with on_terminal("trust", "review", cwd=clone.root, env={**env, "TERM": "xterm"}) as terminal:
-        terminal.until("Trust this profile? [y/N]: ")
+        terminal.until(yes_or_no("Trust this profile?"))
         assert b'\x1b[31m        sets LD_PRELOAD, which can make programs run: "./x.so"\x1b[0m' in terminal.raw
         assert b'\r\n        sets A: "x"\r\n' in terminal.raw
-        terminal.types("n\n")
+        terminal.types("n")
         assert terminal.ends() == 7
 
 
@@ -368,7 +368,7 @@ def test_what_runs_cannot_be_hidden_by_looking_like_a_credential(clone: Clone, h
 
 def test_a_credential_is_masked_on_the_first_screen(clone: Clone) -> None:
     token = "ghp_" + "a1B2" * 9
-    web = {"type": "http", "url": f"https://me:{token}@x.example", "headers": {"Authorization": f"Bearer {token}"}}
+    web = {"type": "http", "url": f"https://x.example/?key={token}", "headers": {"Authorization": f"Bearer {token}"}}
     agent = {
         **GOOD,
         "args": [*GOOD["args"], f"--token={token}"],

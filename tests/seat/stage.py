@@ -109,7 +109,10 @@ class Stage:
 
     def servers(self, **tempers: Json) -> Json:
         """Entries by name, each of which says that name."""
-        return {name: {**entry, "env": {**entry["env"], "LIVENESS_NAME": name}} for name, entry in tempers.items()}
+        return {
+            name: entry if "url" in entry else {**entry, "env": {**entry["env"], "LIVENESS_NAME": name}}
+            for name, entry in tempers.items()
+        }
 
     def fifo(self, name: str) -> str:
         path = self.scratch / name

@@ -160,6 +160,19 @@ def test_a_server_the_agent_never_opens_is_named_after_the_turn(stage: Stage) ->
         done = play.end()
     (turn,) = [event for event in done.events if event["type"] == "servers" and event["when"] == "turn"]
     assert [(server["name"], server["opened"]) for server in turn["servers"]] == [("used", True), ("ignored", False)]
+    assert [server["unread"] for server in turn["servers"]] == [False, False]
+    stage.roll.all_die()
+
+
+def test_a_server_whose_tools_the_agent_never_reads_is_named_after_the_turn(stage: Stage) -> None:
+    """As claude-agent-acp#883 tells it: the agent connects, does the handshake, and offers its model nothing of it."""
+    servers = {name: stage.server("polite") for name in ("read", "unread")}
+    with stage.play(servers=servers) as play:
+        assert play.agent.tools("read")
+        done = play.end()
+    (turn,) = [event for event in done.events if event["type"] == "servers" and event["when"] == "turn"]
+    told = [(server["name"], server["opened"], server["unread"], server["tools"] is None) for server in turn["servers"]]
+    assert told == [("read", True, False, False), ("unread", True, True, True)]
     stage.roll.all_die()
 
 

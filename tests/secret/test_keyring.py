@@ -18,7 +18,7 @@ from tests.secret.bus import Desktop
 HERE = "tests.secret.backends"
 MEMORY = f"{HERE}.Memory"
 UNSET = KeyringSettings()
-FILE = 'keep secrets in a sealed file instead: write "secrets: {store: file}" in config.yaml'
+FILE = "keep secrets in a sealed file instead: acp-launch config set secrets.store file"
 
 
 def configured(home: Path, text: str) -> Path:

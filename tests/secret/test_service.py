@@ -13,7 +13,7 @@ from tests.secret.bus import PASSWORD, Desktop, end
 
 LABEL = "keyring (Secret Service)"
 TOKEN = Secret("ghp_0123456789")
-FILE = 'keep secrets in a sealed file instead: write "secrets: {store: file}" in config.yaml'
+FILE = "keep secrets in a sealed file instead: acp-launch config set secrets.store file"
 UNLOCK = f"unlock it on the desktop, or {FILE}"
 
 
@@ -475,6 +475,24 @@ def test_an_address_that_leads_nowhere_is_named(address: str) -> None:
 def test_a_session_without_a_keyring_is_told_apart(bus: Desktop, verb: Callable[[Store], object]) -> None:
     reason = "no desktop keyring runs in this session: org.freedesktop.secrets is not on D-Bus"
     assert fault(lambda: verb(opened(bus.environ))) == ("unavailable", reason, FILE)
+
+
+def test_without_a_session_or_a_keyring_in_it_the_store_is_absent(bus: Desktop) -> None:
+    def is_absent(environ: dict[str, str]) -> bool:
+        with pytest.raises(StoreFault) as raised:
+            opened(environ).read(["github"])
+        return raised.value.is_absent
+
+    assert is_absent({})
+    assert is_absent(bus.environ)
+
+
+def test_a_locked_keyring_is_not_absent(keyring: Store, desktop: Desktop) -> None:
+    keyring.write("github", TOKEN)
+    lock(desktop)
+    with pytest.raises(StoreFault) as raised:
+        keyring.read(["github"])
+    assert (raised.value.state, raised.value.is_absent) == ("locked", False)
 
 
 @pytest.mark.parametrize("method", ["SearchItems", "CreateItem", "OpenSession"])

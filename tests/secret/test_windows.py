@@ -93,7 +93,7 @@ def test_a_value_that_is_too_long_is_refused_with_the_limit_and_leaves_the_old_o
     assert (raised.value.state, raised.value.reason, raised.value.fix) == (
         "too large",
         "the value has 1,281 UTF-16 units; the Windows Credential Manager keeps at most 1,280",
-        'keep secrets in a sealed file instead: write "secrets: {store: file}" in config.yaml',
+        "keep secrets in a sealed file instead: acp-launch config set secrets.store file",
     )
     assert vault.read(["github"])["github"].secret == Secret("before")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.errors import AgentError, AuthRequired, SessionError, UsageError, WaitExpired
-from acp_launch.process.supervisor import Program
+from acp_launch.process.program import LocalProgram
 from acp_launch.process.tree import Exit
 from acp_launch.protocol.acp import AuthMethod, read
 from acp_launch.session import login
@@ -22,7 +22,7 @@ BROWSER = {"id": "browser", "name": "Browser"}
 TTY = {"id": "tty", "name": "Terminal", "type": "terminal", "args": ["--login"], "env": {"MODE": "login"}}
 KEY = {"id": "key", "name": "Key", "type": "env_var", "vars": [{"name": "KEY"}, {"name": "HOST", "secret": False}]}
 OLD = {"id": "old", "name": "Old", "_meta": {"terminal-auth": {"command": "true", "env": {"MODE": "old"}}}}
-AGENT = Program("agent", ("/opt/agent", "--acp"), {"MODE": "acp", "PATH": "/usr/bin:/bin"}, Path("/w"))
+AGENT = LocalProgram("agent", ("/opt/agent", "--acp"), {"MODE": "acp", "PATH": "/usr/bin:/bin"}, Path("/w"))
 WANTED = AuthRequired("the agent wants a login first: no", fix="of old", detail=["it offers: this"])
 
 
@@ -38,7 +38,7 @@ class Part:
         self.heard.append(("which", agent, [method.id for method in methods]))
         return next((method for method in methods if method.id == self.picks), None)
 
-    async def consents(self, method: AuthMethod, program: Program) -> bool:
+    async def consents(self, method: AuthMethod, program: LocalProgram) -> bool:
         self.heard.append(("consents", method.id, program.argv))
         return self.allows
 
@@ -54,14 +54,14 @@ class Terminal:
     """Runs nothing, and says how it ended."""
 
     ended: Exit = field(default_factory=lambda: Exit(0, None))
-    ran: list[Program] = field(default_factory=list)
+    ran: list[LocalProgram] = field(default_factory=list)
 
-    async def __call__(self, program: Program) -> Exit:
+    async def __call__(self, program: LocalProgram) -> Exit:
         self.ran.append(program)
         return self.ended
 
 
-def place(adviser: Part | None = None, terminal: Terminal | None = None, program: Program = AGENT) -> LoginContext:
+def place(adviser: Part | None = None, terminal: Terminal | None = None, program: LocalProgram = AGENT) -> LoginContext:
     return LoginContext(program=program, profile="my p", adviser=adviser, in_front=terminal)
 
 
@@ -215,7 +215,7 @@ def test_an_agent_that_dies_or_stays_silent_in_its_login_is_no_hang(monkeypatch:
     asyncio.run(story())
 
 
-def prepared(method: object, there: LoginContext) -> Program | None:
+def prepared(method: object, there: LoginContext) -> LocalProgram | None:
     (found,) = read([method])
     return asyncio.run(prepare(found, there))
 
@@ -228,7 +228,7 @@ def test_variables_that_are_missing_become_a_secret_and_a_line_of_the_profile_ea
         "acp-launch secret set key; and add the above to the profile",
         ("in the profile, under agent.env: KEY: ${secret:key}", "in the profile, under agent.env: HOST: …"),
     )
-    whole = Program("agent", AGENT.argv, {"KEY": "k", "HOST": "h"}, AGENT.cwd)
+    whole = LocalProgram("agent", AGENT.argv, {"KEY": "k", "HOST": "h"}, AGENT.cwd)
     assert prepared(KEY, place(program=whole)) is None  # C-28: then it is the agent's, like any other
 
 
@@ -277,6 +277,6 @@ def test_logging_out_is_asked_of_an_agent_that_offers_it_only() -> None:
 
 def test_the_program_of_a_login_shows_neither_its_arguments_nor_its_environment() -> None:
     program = prepared(TTY, place(terminal=Terminal()))
-    assert repr(program) == "Program('login')"
+    assert repr(program) == "LocalProgram('login')"
     assert "acp" not in repr(StartedLogin(AuthMethod("a", "A"), program))
     assert "acp" not in repr(place())

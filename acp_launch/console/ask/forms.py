@@ -4,6 +4,7 @@ import re
 
 from acp_launch.console.ask.quoted import LONGEST, cut, quote, shown
 from acp_launch.console.stderr import harmless
+from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
 from acp_launch.session.elicitation.answer import EMPTY, LEAVE_OUT, Field, Filled, Form, Value, check, typed, whole
 from acp_launch.session.elicitation.pattern import is_readable
@@ -14,7 +15,7 @@ from acp_launch.session.person import Choice, Person
 
 LISTED = 100  # options; further ones are not shown, but can be typed
 # Not `tokens`: a field of an agent may ask for a number of tokens.
-_SECRET = re.compile(r"pass(word|wd|phrase|code)|secret|token(?!s)|credential|(api|private|access).?key", re.IGNORECASE)
+_SECRET = regex(r"pass(word|wd|phrase|code)|secret|token(?!s)|credential|(api|private|access).?key", re.IGNORECASE)
 _KINDS = {
     "number": "A number",
     "integer": "A whole number",

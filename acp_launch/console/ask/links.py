@@ -14,6 +14,7 @@ from msgspec import Struct
 from acp_launch.console.ask.quoted import quote, shown
 from acp_launch.console.stderr import harmless
 from acp_launch.process import detached
+from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import is_private
 from acp_launch.session.elicitation.answer import Action, Link
@@ -23,9 +24,9 @@ from acp_launch.session.person import Choice, Person
 
 
 LONGEST = 8000  # characters; servers reject longer ones, and users cannot check them
-_HOST = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?|\[[0-9a-f:.]+\]")
-_LOCAL = re.compile(r"localhost|.*\.localhost|127\.[0-9.]+|\[::1\]")
-_ODD = re.compile(r"[\s\\<>\"^`{|}]")  # browsers repair these, each in its own way
+_HOST = regex(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?|\[[0-9a-f:.]+\]")
+_LOCAL = regex(r"localhost|.*\.localhost|127\.[0-9.]+|\[::1\]")
+_ODD = regex(r"[\s\\<>\"^`{|}]")  # browsers repair these, each in its own way
 
 
 class Address(Struct, frozen=True):

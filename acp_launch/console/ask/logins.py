@@ -8,13 +8,14 @@ from contextlib import asynccontextmanager, nullcontext
 from acp_launch.console.ask.terminal import AgentStderr
 from acp_launch.console.columns import columns
 from acp_launch.console.stderr import harmless
-from acp_launch.process.supervisor import Program
+from acp_launch.process.program import LocalProgram
 from acp_launch.protocol.acp import AuthMethod
 from acp_launch.secret.redact import redactor
 from acp_launch.session.advice import secret_name
 from acp_launch.session.person import Choice, Person
 
-KEYS = "123456789abcdefghijklmopqrstuvwxyz"  # one per method; n always means no
+KEYS = "123456789abcdefghijklmopqrstuvwxyz"  # one per method
+NONE = Choice("n", "None of these")
 YES, NO = Choice("y", "Yes, run it"), Choice("n", "No")
 
 
@@ -29,11 +30,11 @@ class Logins:
         offered = dict(zip(KEYS, methods, strict=False))
         async with self._person.floor():
             self._person.say(harmless(f"The agent {agent} needs a login", keep=""), "heading")
-            choices = [Choice(key, _sentence(method)) for key, method in offered.items()]
+            choices = [*(Choice(key, _sentence(method)) for key, method in offered.items()), NONE]
             key = await self._person.choose("Log in with:", choices)
         return offered.get(key or "")
 
-    async def consents(self, method: AuthMethod, program: Program) -> bool:
+    async def consents(self, method: AuthMethod, program: LocalProgram) -> bool:
         async with self._person.floor():
             say = self._person.say
             say(f'"{_shown(method.name)}" is a command that the agent chose, not your profile:', "warning")
@@ -49,7 +50,7 @@ class Logins:
             yield
 
 
-def command_line(method: AuthMethod, program: Program) -> str:
+def command_line(method: AuthMethod, program: LocalProgram) -> str:
     """Return the exact command in shell syntax. Variables that the method does not set are inherited."""
     return " ".join(
         [*(f"{name}={shlex.quote(text)}" for name, text in method.command_env.items()), shlex.join(program.argv)]

@@ -1,7 +1,6 @@
 """A permission question: the tool call, and the answers that the agent offers."""
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,15 +8,16 @@ from msgspec import Struct
 
 from acp_launch.console.ask.quoted import cut
 from acp_launch.console.draw.contents import said
-from acp_launch.console.draw.difflines import changes
+from acp_launch.console.draw.difflines import changes, folded
 from acp_launch.console.draw.outside import one_line
 from acp_launch.console.stderr import harmless
 from acp_launch.protocol import acp
+from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
 from acp_launch.session.permission.policy import choose, holds
 from acp_launch.session.permission.subject import ADDRESSES, COMMANDS, DIRECTORIES, PATHS, WORDS, plain
 from acp_launch.session.person import Answer, Ask, Choice, Person, Tone, ToolQuestion
-from acp_launch.session.state import server, title, tool
+from acp_launch.session.state import server, title, tool, verb
 
 if TYPE_CHECKING:
     from acp_launch.console.ask.room import Detail, Row
@@ -43,13 +43,13 @@ ANSWERS = {
 GOOD = {"allow_always": "Allow for good, listed by {}", "reject_always": "Deny for good, listed by {}"}
 UNKNOWN = "Unclear"  # the kind is not in the protocol, so its effect is unknown
 SPARE = "bcefhijklmopqrstuvwxz"  # keys from the tenth option on, after the digits
-_ALLOWS = re.compile(r"(always )?(allow|yes|accept)\b")
-_DENIES = re.compile(r"(always )?(deny|no|reject|don['\u2019]t)\b")
-_NEGATION = re.compile(
+_ALLOWS = regex(r"(always )?(allow|yes|accept)\b")
+_DENIES = regex(r"(always )?(deny|no|reject|don['\u2019]t)\b")
+_NEGATION = regex(
     r"\b(deny|no|not|never|nothing|reject|refuse|decline|forbid|block|stop|skip|abort|cancel|disallow)\b|n['\u2019]t\b"
 )
-_LASTS = re.compile(r"\b(always|forever|never|all|sessions?|future)\b|n['\u2019]t ask")  # more than once
-_SESSION = re.compile(r"\bsession\b")
+_LASTS = regex(r"\b(always|forever|never|all|sessions?|future)\b|n['\u2019]t ask")  # more than once
+_SESSION = regex(r"\bsession\b")
 _BARE = frozenset({"always", "always allow", "allow always", "always deny", "deny always", "always reject"})
 
 
@@ -152,9 +152,11 @@ def _keys(slots: Sequence[str]) -> list[str]:
 
 
 PROMPT = "Allow it?"
+DISMISSED = "No (dismissed)"
 SHOWN = 4000  # characters of one detail
 LONGEST = 500  # of a title, a path, a kind
 LINES = 40  # of one change
+SIGNS: dict[str, Tone] = {"+": "added", "-": "removed", " ": "faint", "…": "faint"}
 MOST = 20  # places, changes, arguments
 # Importance of details on a small screen: the first is the most important.
 HEADING, TOOL, COMMAND, PLACE, ARGUMENT, ASIDE, WORDY = range(7)
@@ -166,22 +168,63 @@ def permitting(person: Person, where: str) -> Ask:
     async def ask(question: ToolQuestion) -> Answer:
         from acp_launch.console.ask import room  # most runs ask nothing
 
-        async with person.floor():
+        async with person.floor(f"asks for permission: {verb(question.call)}"):
             ways = answers(question.options, where, is_keepable=question.is_keepable)
             choices = [way.choice for way in ways.offered]
             columns, rows = person.room(PROMPT, choices)
-            for text, tone in room.said(list(_details(question)), columns, rows - len(ways.left_out)):
+            lasting = _lasting(question, ways, columns, rows)
+            if rows < LITTLE:  # what is asked about needs the rows; this scrolls by before it
+                for line in lasting:
+                    person.say(line)
+                lasting = []
+            below = len(ways.left_out) + sum(room.needed(line, columns) for line in lasting)
+            for text, tone in room.said(list(_details(question)), columns, rows - below):
                 person.say(text, tone)
+            for line in lasting:
+                person.say(line)
             for line in ways.left_out:
                 person.say(line, "warning")
-            if not choices:
-                person.say("the agent offers no valid answer; denied", "warning")
-                return ways.dismissed
-            key = await person.choose(PROMPT, choices)
-        found = next((way.answer for way in ways.offered if way.choice.key == key), None)
-        return found or ways.dismissed
+            return await _answered(person, ways)
 
     return ask
+
+
+async def _answered(person: Person, ways: Answers) -> Answer:
+    """Return the answer. Whatever it is, a line says so: no notice repeats it."""
+    if not ways.offered:
+        person.say("the agent offers no valid answer; denied", "warning")
+        return ways.dismissed
+    key = await person.choose(PROMPT, [way.choice for way in ways.offered])
+    if key is None:
+        person.say(f"{PROMPT} {DISMISSED}", "dim")
+    found = next((way.answer for way in ways.offered if way.choice.key == key), None)
+    return found or ways.dismissed
+
+
+LASTING = ("allow_always", "reject_always")  # kinds of options that the agent may remember
+SPACIOUS = 12  # rows above a question, from which the line about later calls may take two
+LITTLE = 8  # rows above a question, below which the details need all of them
+WIDE = 60  # columns from which there is room for a remark
+
+
+def _lasting(question: ToolQuestion, ways: Answers, columns: int, rows: int) -> list[str]:
+    """Return a line about the calls that the lasting answers hold for; none if every answer is for this once."""
+    of_agent = [option for option in _distinct(question.options) if option.get("kind") in LASTING]
+    ids = {acp.text(option.get("optionId")) for option in of_agent}
+    lasting = [way for way in ways.offered if way.answer.holds != "once" or way.answer.option_id in ids]
+    if not lasting or (question.is_keepable and not question.scope):
+        return []
+    begun = f"{', '.join(way.choice.key for way in lasting)} from now on: "
+    if not question.is_keepable:
+        return [_ended(f"{begun}only the agent knows for which calls", columns)]
+    is_shared = columns >= WIDE and any(way.answer.option_id in ids for way in lasting)
+    more = "; the agent may remember more" if is_shared else ""
+    what = harmless(redactor.text(question.scope), keep="")
+    return [_ended(begun + what, columns * (2 if rows >= SPACIOUS else 1) - len(more)) + more]
+
+
+def _ended(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: max(0, most - 1)]}…"
 
 
 def _details(question: ToolQuestion) -> "Iterator[Detail]":
@@ -189,15 +232,15 @@ def _details(question: ToolQuestion) -> "Iterator[Detail]":
     # Redact before anything is cut, because half a secret cannot be recognised.
     call, announced = redactor.tree(question.call), redactor.text(question.announced)
     name = _name(title(call))
-    yield _detail(HEADING, (f"The agent asks for permission: {name}", "warning"), short=f"Asked for: {name}")
+    yield _detail(HEADING, (f"The agent asks for permission: {name}", "heading"), short=f"Asked for: {name}")
     if len(whole := title(call)) > LONGEST:
         yield _line(COMMAND, f"in full: {whole}")  # gemini gives a command nowhere else
     if used := tool(call):
         of = f", of the MCP server {_name(host)}" if (host := server(call)) else ""
         yield _line(TOOL, f"tool: {_name(used)}{of}")
     if announced:
-        yield _line(ASIDE if used else TOOL, f"announced as: {_name(announced)}")
-    yield _line(ASIDE, f"kind: {_name(acp.text(call.get('kind'))) or 'not said'}")
+        yield _line(ASIDE if used else TOOL, f"announced as: {_name(announced)}", "faint")
+    yield _line(ASIDE, f"kind: {_name(acp.text(call.get('kind'))) or 'not said'}", "faint")
     yield from _places(call)
     yield from _arguments(call.get("rawInput"))
     yield from _texts(call)
@@ -269,11 +312,12 @@ def _change(diff: dict[str, Any]) -> "Iterator[Row]":
     made = changes(old if isinstance(old, str) else None, acp.text(diff.get("newText")))
     yield f"    changes {_name(acp.text(diff.get('path')))}  +{made.added} -{made.removed}", "plain"
     wide = len(str(max((line.number for line in made.lines), default=0)))
-    for line in made.lines[:LINES]:
+    drawn, left = folded(made.lines, LINES)
+    for line in drawn:
         shown = f"{line.number or '':>{wide}} {line.sign} {_shortened(harmless(line.text, keep=''))}"
-        yield f"      {shown}", "quote" if line.sign in "+-" else "faint"
-    if len(made.lines) > LINES:
-        yield f"      [... {len(made.lines) - LINES:,} lines are not shown ...]", "warning"
+        yield f"      {shown}", SIGNS[line.sign]
+    if left:
+        yield f"      [... {left:,} lines are not shown ...]", "warning"
 
 
 def _of_type(call: dict[str, Any], kind: str) -> Iterator[dict[str, Any]]:
@@ -302,8 +346,8 @@ def _name(text: str) -> str:
 
 
 def _indented(text: str) -> str:
-    """Indent every line, so that none looks like a line of ours."""
-    return f"    {text}".replace("\n", "\n      ")
+    """Indent every line, and bar all but the first, so that none looks like a line of ours."""
+    return f"    {text}".replace("\n", "\n    | ")
 
 
 def _shortened(text: str) -> str:

@@ -21,6 +21,8 @@ FALLBACK = (80, 24)
 LEAST = 3  # rows, on the smallest screen: the question, the tool, the first argument
 TAB = 8
 INDENT = "      "
+BAR = "    | "  # before the further rows of a line
+ROOMY = 12  # rows of a screen with space around a question
 ALL = "Everything the agent sent, and below it the main points:"
 Row = tuple[str, Tone]
 
@@ -50,7 +52,7 @@ def said(details: Sequence[Detail], columns: int, rows: int) -> Iterator[Row]:
 
 def _fits(lines: Sequence[Row], columns: int, rows: int) -> bool:
     for text, _ in lines:
-        rows -= needed(text, columns)
+        rows -= len(broken(text, columns))
         if rows < 0:
             return False
     return True
@@ -63,6 +65,11 @@ def screen() -> tuple[int, int]:
     except OSError:  # the terminal is gone
         return FALLBACK
     return columns or FALLBACK[0], rows or FALLBACK[1]
+
+
+def is_roomy() -> bool:
+    """Return whether the screen has space around a question."""
+    return screen()[1] >= ROOMY
 
 
 def needed(text: str, columns: int) -> int:
@@ -95,13 +102,13 @@ def _brief(details: Sequence[Detail], columns: int, rows: int) -> Iterator[Row]:
     for detail, each, share in zip(shown, begun, shares, strict=True):
         if share == 1 < len(each):
             text, tone = detail.lines[0]
-            yield _fitted((detail.short or text).partition("\n")[0], columns), tone
+            yield fitted((detail.short or text).partition("\n")[0], columns), tone
         elif len(each) <= share:
             yield from each
         else:
             yield from _cut(detail, each, share, columns)
     if is_counted:
-        yield _fitted(f"{INDENT}[... {len(details) - len(shown)} more details, above ...]", columns), "dim"
+        yield fitted(f"{INDENT}[... {len(details) - len(shown)} more details, above ...]", columns), "dim"
 
 
 def _shares(sizes: Sequence[int], rows: int) -> list[int]:
@@ -120,7 +127,7 @@ def _cut(detail: Detail, begun: Sequence[Row], share: int, columns: int) -> Iter
     end, because the end of a command matters as much."""
     end = max(0, min(2, share - 2))
     yield from begun[: share - 1 - end]
-    yield _fitted(f"{INDENT}[... more lines, above ...]", columns), "dim"
+    yield fitted(f"{INDENT}[... more lines, above ...]", columns), "dim"
     last = [row for line in detail.lines[-2:] for row in _broken(line, columns)]
     yield from last[len(last) - end :]
 
@@ -130,7 +137,7 @@ def _untabbed(text: str) -> str:
     return "\n".join(line.expandtabs(TAB) for line in text.split("\n"))
 
 
-def _fitted(text: str, columns: int) -> str:
+def fitted(text: str, columns: int) -> str:
     """Return `text` in one row; a cut ends with `…`."""
     return text if cell_len(text) <= columns else f"{_pieces(text, columns - 1)[0]}…"
 
@@ -141,15 +148,36 @@ def _rows(lines: Sequence[Row], columns: int) -> Iterator[Row]:
 
 
 def _broken(line: Row, columns: int) -> list[Row]:
-    """Break a line into rows; further rows are indented, so that they do not look like lines of ours."""
     text, tone = line
-    found: list[Row] = []
-    for part in _untabbed(text).split("\n"):
-        first, *rest = _pieces(part, columns)
-        indent = INDENT if columns > 4 * len(INDENT) else " "
-        further = _pieces("".join(rest), columns - len(indent)) if rest else []
-        found += [(first, tone), *((f"{indent}{piece}", tone) for piece in further)]
-    return found
+    return [(row, tone) for row in broken(text, columns)]
+
+
+def broken(text: str, columns: int) -> list[str]:
+    """Break a text at its words into rows of at most `columns`; only a word that is wider than a row is cut.
+
+    The rows after the first of a line are barred, so that words of others never stand where a line of ours begins.
+    """
+    bar = BAR if columns > 4 * len(BAR) else BAR.strip() + " "
+    rows = []
+    for line in _untabbed(text).split("\n"):
+        row, rest = _first(line, columns)
+        rows.append(row)
+        while rest:
+            row, rest = _first(rest, columns - len(bar))
+            rows.append(bar + row)
+    return rows
+
+
+def _first(text: str, columns: int) -> tuple[str, str]:
+    """Return the first row of a line, and the rest of it."""
+    fitting = text[:columns] if text.isascii() else _pieces(text[: columns + 1], columns)[0]
+    if len(fitting) >= len(text) or columns < 1:
+        return (text, "") if len(fitting) >= len(text) else (text[:1], text[1:])
+    at = text.rfind(" ", 0, len(fitting) + 1)
+    word = text[at + 1 :].partition(" ")[0]
+    if not text[: max(at, 0)].strip() or cell_len(word[: columns + 1]) > columns - len(BAR):
+        return fitting, text[len(fitting) :]
+    return text[:at], text[at + 1 :]
 
 
 def _pieces(text: str, columns: int) -> list[str]:

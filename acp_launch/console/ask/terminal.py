@@ -4,13 +4,13 @@ import asyncio
 import codecs
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TextIO
 
 from acp_launch import leave
-from acp_launch.console.stderr import DIM, QUOTE, QUOTED, YELLOW, ask, harmless, headed, paint, put, share
-from acp_launch.mark import COLUMNS, marked
+from acp_launch.console.stderr import DIM, GREEN, RED, YELLOW, ask, harmless, paint, put, share
+from acp_launch.mark import COLUMNS, MARK, marked
 from acp_launch.session.person import Choice, Tone
 
 # The terminal's modes: its echo, and restoring it at exit.
@@ -59,6 +59,35 @@ class Echo:
         self._before = None
 
 
+@contextmanager
+def key_by_key() -> Iterator[None]:
+    """Let the terminal on stdin give each key at once and without echo while the block runs. Ctrl-C stays a signal.
+
+    Does nothing if stdin is not our terminal; an answer then is a line.
+    """
+    if not _owns_terminal():
+        yield
+        return
+    import termios
+
+    before = termios.tcgetattr(0)
+    now = termios.tcgetattr(0)
+    now[3] &= ~(termios.ECHO | termios.ICANON)
+    now[6][termios.VMIN], now[6][termios.VTIME] = 1, 0
+
+    def give_back() -> None:
+        termios.tcsetattr(0, termios.TCSANOW, before)
+
+    forget = leave.at_exit(give_back)
+    termios.tcsetattr(0, termios.TCSADRAIN, now)
+    try:
+        yield
+    finally:
+        forget()
+        with suppress(termios.error):  # it hung up
+            give_back()
+
+
 def forget_typed() -> None:
     """Discard input typed before a question."""
     if _owns_terminal():
@@ -76,10 +105,21 @@ def _owns_terminal() -> bool:
 
 
 STDIN = 0
-STYLES: dict[Tone, str] = {"dim": DIM, "heading": "1", "warning": YELLOW, "quote": QUOTE, "faint": QUOTED}
+STYLES: dict[Tone, str] = {
+    "dim": DIM,
+    "heading": f"1;{YELLOW}",
+    "warning": YELLOW,
+    "faint": DIM,
+    "added": GREEN,
+    "removed": RED,
+}
 WORDS = {"yes": "y", "no": "n"}
-NOTHING = ("", "n", "no")  # an empty line and the end of input mean no
-NO = " [no]: "
+END, ESCAPED = "\x04", "\x1b"  # Ctrl-D, Escape
+REST = 0.1  # seconds for the rest of a key that begins with Escape, also over a slow connection
+QUIET = 0.3  # seconds; no user reads and answers a question faster
+PAUSE = 1.0  # seconds without a key, after which the user is no longer typing
+BETWEEN = "  "  # between two answers
+KEY = "1;36"  # the style of a key
 
 
 def possible() -> bool:
@@ -87,10 +127,18 @@ def possible() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def tell(text: str, tone: Tone = "plain") -> None:
-    """Print a line of a question, or above one. Lines of ours are always marked."""
-    style = STYLES.get(tone, "")
-    put(f"{headed(paint(text, style), style)}\n")
+def tell(text: str, tone: Tone = "plain", keys: Sequence[str] = ()) -> None:
+    """Print lines of a question, or above one. Our mark is the bar on their left, also of quoted text.
+
+    `keys` are those of answers in it, which are coloured.
+    """
+    from acp_launch.console.ask.room import broken, screen
+
+    bar, style = paint(MARK, YELLOW), STYLES.get(tone, "")
+    for row in broken(text, screen()[0] - COLUMNS):
+        for key in keys:
+            row = row.replace(f"[{key}] ", f"{paint(f'[{key}]', KEY)} ", 1)
+        put(f"{bar} {paint(row, style)}".rstrip() + "\n")
 
 
 class Questions:
@@ -100,37 +148,42 @@ class Questions:
         """`pause` stops other drawing on the terminal."""
         self._pause = pause
         self._turn = asyncio.Lock()
+        self._has_said = False
 
     @asynccontextmanager
-    async def floor(self) -> AsyncIterator[None]:
+    async def floor(self, about: str = "") -> AsyncIterator[None]:
+        from acp_launch.console.ask.room import is_roomy
+
         async with self._turn:
             self._pause()
+            self._has_said = False
+            if is_roomy():
+                put("\n")
             yield
 
     def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
-        from acp_launch.console.ask.room import needed, screen
+        from acp_launch.console.ask.room import broken, is_roomy, needed, screen
 
         columns, rows = screen()
-        lines = (*_listed(choices), f"{prompt}{NO}")
-        return columns - COLUMNS, rows - sum(needed(marked(line), columns) for line in lines)
+        shown = (prompt, prompt, *answers(choices, columns))  # once more with the answer
+        taken = sum(max(len(broken(line, columns - COLUMNS)), needed(marked(line), columns)) for line in shown)
+        return columns - COLUMNS, rows - is_roomy() - taken
 
     def say(self, text: str, tone: Tone = "plain") -> None:
+        self._has_said = True
         tell(text, tone)
 
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
-        """Choose by key or number; anything else is asked again. None for an empty line and at the end of input."""
-        for line in _listed(choices):
-            tell(line)
-        forget_typed()  # text typed before the question is not an answer
-        keys = [choice.key for choice in choices if choice.key.isalpha()]
-        while True:
-            answer = (await _asked(f"{prompt}{NO}")).strip().lower()
-            if answer.isdecimal() and 0 < int(answer) <= len(choices):
-                return choices[int(answer) - 1].key
-            if (key := WORDS.get(answer, answer)) in keys:
-                return key
-            if answer in NOTHING:
-                return None
+        """Choose by one key, as in an interactive session. None for Escape, Ctrl-D and the end of input."""
+        from acp_launch.console.ask.room import is_roomy
+
+        if self._has_said and is_roomy():
+            tell("")
+        with key_by_key():
+            key = await chosen(prompt, choices, _line, tone="plain" if self._has_said else "heading")
+        if key is not None:
+            tell(f"{prompt} {next(choice.label for choice in choices if choice.key == key)}", "dim")
+        return key
 
     async def line(self, prompt: str, *, default: str = "") -> str | None:
         forget_typed()
@@ -139,9 +192,74 @@ class Questions:
         return typed.rstrip("\r\n") or default if typed else None
 
 
-def _listed(choices: Sequence[Choice]) -> Iterator[str]:
-    for number, choice in enumerate(choices, 1):
-        yield f"  {number}. {choice.label}{f' ({choice.key})' if choice.key.isalpha() else ''}"
+def agreed(prompt: str, yes: str = "Yes", no: str = "No") -> bool | None:
+    """Ask a yes-or-no question while no event loop runs. None, which also means no, if it is dismissed."""
+
+    async def ask() -> str | None:
+        questions = Questions(lambda: None)
+        async with questions.floor():
+            return await questions.choose(prompt, [Choice("y", yes), Choice("n", no)])
+
+    key = asyncio.run(ask())
+    return None if key is None else key == "y"
+
+
+def answers(choices: Sequence[Choice], columns: int) -> list[str]:
+    """Return the rows of the answers with their keys: one row if all fit, else one for each."""
+    from acp_launch.console.ask.room import needed
+
+    each = [f"[{choice.key}] {choice.label}" for choice in choices]
+    row = BETWEEN.join(each)
+    return [row] if needed(marked(row), columns) == 1 else each
+
+
+async def chosen(
+    prompt: str, choices: Sequence[Choice], read: Callable[[], Awaitable[str]], *, tone: Tone = "plain"
+) -> str | None:
+    """Show a question on a bare terminal, and return the key of the answer; None if it is dismissed.
+
+    `read` returns the next keys as they came, or a line; empty at the end of input. Keys do not count before the user
+    could read the question, while the user is typing, or when several come at once.
+    """
+    from acp_launch.console.ask.room import screen
+
+    tell(prompt, tone)
+    forget_typed()
+    is_shown, due = False, _now() + QUIET
+    while True:
+        typed = await _before(due, read) if due > _now() else None
+        if typed is None:
+            if not is_shown:
+                for row in answers(choices, screen()[0]):
+                    tell(row, keys=[choice.key for choice in choices])
+            is_shown, typed = True, await read()
+            key = _key(typed, choices)
+            if key is not None:
+                return key
+        if typed in ("", END) or (typed == ESCAPED and await _before(_now() + REST, read) is None):
+            return None
+        if len(typed) > 1 or not is_shown:
+            due = _now() + PAUSE
+
+
+async def _before(due: float, read: Callable[[], Awaitable[str]]) -> str | None:
+    """Return what is typed before `due`, None if nothing is."""
+    try:
+        async with asyncio.timeout_at(due):
+            return await read()
+    except TimeoutError:
+        return None
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _key(typed: str, choices: Sequence[Choice]) -> str | None:
+    """Return the answer that a key stands for. A line with its end may also be a word."""
+    word = typed.strip().lower()
+    key = WORDS.get(word, word) if typed.endswith("\n") else word
+    return key if key in {choice.key for choice in choices} else None
 
 
 async def _asked(prompt: str) -> str:

@@ -8,6 +8,8 @@ markdown    messages of the agent as they grow
 thoughts    thoughts of the agent
 tools       tool calls, commands and changes of files
 region      the redrawn rows at the end of a bare terminal, and the frame rate
+look        symbols, indents, and the space between the parts of a turn
+files       names of files, and links to those of the project
 layout      wrapped text, tables, code
 difflines   the changed lines between two texts
 contents    content blocks as text

@@ -1,6 +1,7 @@
 """The changed lines between two texts, with a few lines around them: pure, and bounded in time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Literal
 
 from msgspec import Struct
@@ -13,12 +14,13 @@ Sign = Literal[" ", "-", "+", "…"]
 
 class Line(Struct, frozen=True):
     """A line of a comparison. `number` counts from 1, in the old text for a removed line, else in the new one. "…" is a
-    gap.
+    gap, and its text says how many lines are left out.
     """
 
     sign: Sign
     number: int
     text: str
+    left: int = 0  # lines in the gap
 
 
 class Changes(Struct, frozen=True):
@@ -46,7 +48,7 @@ def _shown(before: list[str], after: list[str]) -> Iterator[Line]:
     shown = 0  # lines of the old text done so far
     for group in _groups(before, after):
         if group[0][1] > shown:
-            yield Line("…", 0, "")
+            yield _gap(group[0][1] - shown)
         for tag, a, b, c, d in group:
             if tag == "equal":
                 yield from (Line(" ", number + 1, after[number]) for number in range(c, d))
@@ -54,6 +56,24 @@ def _shown(before: list[str], after: list[str]) -> Iterator[Line]:
                 yield from (Line("-", number + 1, before[number]) for number in range(a, b))
                 yield from (Line("+", number + 1, after[number]) for number in range(c, d))
         shown = group[-1][2]
+
+
+def _gap(count: int) -> Line:
+    return Line("…", 0, f"{count:,} {'line' if count == 1 else 'lines'}", count)
+
+
+def folded(lines: Sequence[Line], most: int) -> tuple[Sequence[Line], int]:
+    """Return at most `most` lines, and how many more there are. Too many are folded to those that changed."""
+    if len(lines) > most:
+        lines = [gap for run in _runs(lines) for gap in run]
+    return lines[:most], max(0, len(lines) - most)
+
+
+def _runs(lines: Sequence[Line]) -> Iterator[Sequence[Line]]:
+    """Yield the changed lines, and in place of each run of others one gap."""
+    for is_changed, run in groupby(lines, lambda line: line.sign in "+-"):
+        left = list(run)
+        yield left if is_changed else [_gap(sum(line.left or 1 for line in left))]
 
 
 Opcode = tuple[str, int, int, int, int]

@@ -4,16 +4,17 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import accumulate, zip_longest
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from pygments.lexer import Lexer  # type: ignore[import-untyped]
-from pygments.lexers import get_all_lexers, get_lexer_by_name  # type: ignore[import-untyped]
 from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
-from rich.syntax import Syntax
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from pygments.lexer import Lexer  # type: ignore[import-untyped]
 
 Span = tuple[str, Style]
 Line = list[Segment]
@@ -133,10 +134,34 @@ def _paragraph(row: Row) -> list[Span]:
     return spans
 
 
-# A block of code: its colours are the terminal's own, and lines are neither padded nor framed.
+# A block of code: its colours are the terminal's own, and lines are neither padded nor framed. pygments is imported
+# for the first block that names a language, and its lexers only if there are colours.
 
 
-THEME = "ansi_dark"  # named colours only: readable on a light terminal too
+# Of the terminal's own colours, those that can be read on a light and on a dark background.
+THEME = {
+    "Comment": Style(dim=True, italic=True),
+    "Comment.Preproc": Style(color="cyan"),
+    "Keyword": Style(color="magenta"),
+    "Keyword.Type": Style(color="cyan"),
+    "Operator.Word": Style(color="magenta"),
+    "Name.Builtin": Style(color="cyan"),
+    "Name.Function": Style(bold=True),
+    "Name.Class": Style(bold=True),
+    "Name.Namespace": Style(bold=True),
+    "Name.Decorator": Style(color="cyan"),
+    "Name.Tag": Style(color="magenta"),
+    "Name.Attribute": Style(color="cyan"),
+    "Literal.String": Style(color="green"),
+    "Literal.Number": Style(color="cyan"),
+    "Generic.Deleted": Style(color="red"),
+    "Generic.Inserted": Style(color="green"),
+    "Generic.Heading": Style(bold=True),
+    "Generic.Subheading": Style(color="magenta"),
+    "Generic.Error": Style(color="red"),
+    "Generic.Emph": Style(italic=True),
+    "Generic.Strong": Style(bold=True),
+}
 TAB = 4  # columns
 PLAIN = Style()
 
@@ -152,11 +177,10 @@ def code_lines(code: str, language: str, console: Console, width: int) -> Iterat
             yield from _wrapped(line, console, width)
 
 
-def _coloured(code: str, lexer: Lexer) -> Iterator[list[Segment]]:
-    theme = Syntax.get_theme(THEME)
+def _coloured(code: str, lexer: "Lexer") -> Iterator[list[Segment]]:
     line: list[Segment] = []
     for kind, text in lexer.get_tokens(code):
-        style = theme.get_style_for_token(kind)
+        style = _style(kind)
         first, *others = text.split("\n")
         if first:
             line.append(Segment(first, style))
@@ -165,6 +189,13 @@ def _coloured(code: str, lexer: Lexer) -> Iterator[list[Segment]]:
             line = [Segment(other, style)] if other else []
     if line:
         yield line
+
+
+@cache
+def _style(kind: tuple[str, ...]) -> Style:
+    """Return the style of a kind of token: that of the nearest kind that has one."""
+    names = (".".join(kind[:length]) for length in range(len(kind), 0, -1))
+    return next((THEME[name] for name in names if name in THEME), PLAIN)
 
 
 def _split(code: str) -> Iterable[str]:
@@ -180,6 +211,8 @@ def _wrapped(line: list[Segment], console: Console, width: int) -> Iterator[list
 @cache
 def _languages() -> dict[str, str]:
     """Return every name of a language, without plugins: searching for them takes longer than showing the code."""
+    from pygments.lexers import get_all_lexers  # type: ignore[import-untyped]
+
     return {alias: aliases[0] for _, aliases, _, _ in get_all_lexers(plugins=False) for alias in aliases}
 
 
@@ -188,11 +221,13 @@ def is_language(name: str) -> bool:
 
 
 @cache
-def _known(name: str) -> Lexer:
+def _known(name: str) -> "Lexer":
+    from pygments.lexers import get_lexer_by_name
+
     lexer: Lexer = get_lexer_by_name(name, stripnl=False, tabsize=TAB)
     return lexer
 
 
-def _lexer(language: str) -> Lexer | None:
-    name = _languages().get(language.lower())
+def _lexer(language: str) -> "Lexer | None":
+    name = _languages().get(language.lower()) if language else None
     return None if name in (None, "text") else _known(name)

@@ -8,6 +8,7 @@ So the cost of a long answer depends on its length, not on the number of updates
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -17,15 +18,16 @@ from rich.text import Text
 
 from acp_launch.console.draw import thoughts
 from acp_launch.console.draw.contents import said
+from acp_launch.console.draw.files import ProjectFiles
 from acp_launch.console.draw.halves import Halves
+from acp_launch.console.draw.look import Gap, Kind, Marked, Part, Parts, Prompt, indented, is_apart
 from acp_launch.console.draw.markdown import Block, MessageView
 from acp_launch.console.draw.outside import cut, one_line, prose
 from acp_launch.console.draw.region import Canvas, Pace, Region
 from acp_launch.console.draw.tools import ToolActivity
-from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, headed, say
-from acp_launch.console.stream.text import OUTSIDE, SAME_MESSAGE, Notices
+from acp_launch.console.stderr import DIM, QUOTE, QUOTED, RED, TYPED, YELLOW, say
+from acp_launch.console.stream.text import OUTSIDE, SAME_MESSAGE, Chunk, Notices
 from acp_launch.errors import LaunchError
-from acp_launch.mark import marked
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Updated
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd
@@ -33,7 +35,8 @@ from acp_launch.session.options import Options
 from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.session.state import KINDS as CALLS
 from acp_launch.session.state import OPTION_KINDS as KINDS
-from acp_launch.session.state import Compaction, SessionState, Step
+from acp_launch.session.state import Compaction, Cost, SessionState, Step
+from acp_launch.waits import seconds
 
 # The agent's plan as a checklist that always shows the current step.
 
@@ -85,50 +88,73 @@ class SessionNews:
         self._titles = titles
         self._state = SessionState()
         self._plan: tuple[Step, ...] = ()  # as printed last
+        self.prompt = ""  # the last one
 
     def opened(self, result: object) -> None:
         """Take the answer that opened the session. Its values are not changes, and an earlier plan is dropped."""
         self._state.plan, self._plan = (), ()
         self._state.opened(result)
 
-    def apply(self, kind: str, body: dict[str, Any]) -> list[Text]:
+    def apply(self, kind: str, body: dict[str, Any]) -> list[RenderableType]:
         """Apply an update of `KINDS` and return the lines to print."""
         state = self._state
         options, title, compactions = state.options, state.title, dict(state.compactions)
         state.apply(kind, body)
         lines = [*_set(options, state.options), *_compacted(compactions, state.compactions)]
-        if self._titles and state.title and state.title != title:
+        if self._titles and state.title and state.title != title and not self._is_asked(state.title):
             lines.append(Text(f"session title: {one_line(state.title)}", "dim"))
         if kind == "notice":
             lines += _notice(state)
-        return lines
+        return [indented(line) for line in lines]
 
-    def plan(self) -> list[Checklist]:
+    def _is_asked(self, title: str) -> bool:
+        """Return whether the title is the beginning of the prompt, as agents make it; that stands right above."""
+        begun = " ".join(title.removesuffix("…").removesuffix("...").split())
+        return " ".join(self.prompt[: 2 * len(title) + 80].split()).startswith(begun)
+
+    def plan(self) -> list[RenderableType]:
         """Return the plan if it differs from the one printed last."""
         if self._state.plan == self._plan:
             return []
         self._plan = self._state.plan
-        return [Checklist(self._plan, drawn=PRINTED)] if self._plan else []
+        return [indented(Checklist(self._plan, drawn=PRINTED))] if self._plan else []
 
-    def usage(self, result: dict[str, Any] | None) -> str:
-        """Return one line about tokens and cost, if the agent reports them; `result` is the usage of the turn."""
+    def usage(self, result: dict[str, Any] | None, took: float) -> str:
+        """Return one line about tokens, cost and time; `result` is the usage of the turn, which took so many seconds.
+
+        An agent that does not report how full its context is may report the tokens of the turn.
+        """
         usage = self._state.usage
         parts = []
         if usage.used is not None and usage.size is not None:
-            parts.append(f"context {usage.used:,} of {usage.size:,} tokens")
+            parts.append(f"{usage.used:,} of {usage.size:,} tokens")
+        else:
+            parts += counted(result or {})
         if usage.cost is not None:
-            parts.append(f"cost {one_line(str(usage.cost))}")
-        for key, value in (result or {}).items():
-            if key.endswith("Tokens") and isinstance(value, int):
-                parts.append(f"{one_line(key[:-6])} {value:,}")
+            parts.append(one_line(priced(usage.cost)))
+        if took >= 1:
+            parts.append(seconds(round(took)))
         return " · ".join(parts)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw a running compaction, and the plan unless it is already printed."""
         if any(compaction.status == "in_progress" for compaction in self._state.compactions.values()):
-            yield Text("… compacting the conversation", "cyan")
+            yield indented(Text("… compacting the conversation", "cyan"))
         if self._state.plan != self._plan:
-            yield Checklist(self._state.plan)
+            yield indented(Checklist(self._state.plan))
+
+
+def counted(usage: dict[str, Any]) -> Iterator[str]:
+    """Yield the tokens of a turn by kind, in words."""
+    for key, value in usage.items():
+        if key.endswith("Tokens") and isinstance(value, int):
+            yield f"{one_line(key[:-6])} {value:,}"
+
+
+def priced(cost: Cost) -> str:
+    """Write a cost; dollars as people do."""
+    text = str(cost)
+    return f"${text.removesuffix(' USD')}" if cost.currency == "USD" and cost.amount >= 0 else text
 
 
 def _set(before: Options, after: Options) -> Iterator[Text]:
@@ -166,12 +192,16 @@ def _notice(state: SessionState) -> Iterator[Text]:
 STYLES = {DIM: "dim", QUOTED: "dim", RED: "red", YELLOW: "yellow"}
 MESSAGE, THOUGHT, PROMPT = "agent_message_chunk", "agent_thought_chunk", "user_message_chunk"
 ASIDE = "aside"  # a message outside a turn
+PARTS: dict[str, Kind] = {MESSAGE: "words", THOUGHT: "work", PROMPT: "prompt", ASIDE: "aside"}
+LONGEST_PROMPT = 100_000  # characters of a prompt of the history
 
 Say = Callable[[str, str], None]
 
 
 class Live(Notices):
     """The output of a session on a terminal."""
+
+    _is_watched = True
 
     def __init__(
         self,
@@ -181,11 +211,13 @@ class Live(Notices):
         thoughts: bool = False,
         say: Say | None = None,
         clock: Callable[[], float] = time.monotonic,
+        roots: Sequence[Path] = (),
+        has_links: bool = True,
     ) -> None:
         """Draw on `canvas`, by default the bare terminal on stdout, with notices on stderr.
 
         With `history` the updates of a replay are shown, dimmed; with `thoughts` thoughts are shown whole. `say` takes
-        each notice and its style instead of the canvas.
+        each notice and its style instead of the canvas. `roots` are the directories of the session.
         """
         self._canvas = canvas or Region()
         self._say = say or (None if canvas else _on_stderr)
@@ -194,15 +226,18 @@ class Live(Notices):
         self._voices = {
             MESSAGE: MessageView(),
             THOUGHT: _thinking(thoughts, clock),
-            PROMPT: MessageView(_prompt),
+            PROMPT: PromptView(),
             ASIDE: MessageView(_aside),
         }
         self._speaking = ""  # the kind of the last message chunk
         self._message_id = ""
-        self._work = ToolActivity(clock)
+        self._clock = clock
+        self._began = clock()  # the turn
+        self._work = ToolActivity(clock, ProjectFiles(roots, has_links=has_links))
         self._news = SessionNews(titles=history)
         self._replaying = False
-        self._ready: list[RenderableType] = []  # to be printed with the next frame
+        self._above: Kind = ""  # what was printed last
+        self._ready: list[Part] = []  # to be printed with the next frame
         self._aside: list[RenderableType] = []  # printed at the end of the message
         self._pace = Pace(self._frame)
 
@@ -211,9 +246,10 @@ class Live(Notices):
         self._replaying = False
         self._news.opened(acp.decoded(session.result))
         super().ready(session)
+        self._began = self._clock()
         self._pace.wake()  # the drawn part of a history is printed now
 
-    def update(self, update: Updated) -> None:
+    def take(self, update: Updated, chunk: Chunk) -> None:
         kind = update.kind
         if update.replay and not self._history:
             self._learn(update)
@@ -222,7 +258,7 @@ class Live(Notices):
             self._flush()
             self._replaying = update.replay
         if kind in self._voices:
-            self._hear(update)
+            self._hear(update, chunk)
         elif kind in CALLS:
             self._flush_voices()
             self._print(self._work.call(_body(update), replay=update.replay))
@@ -235,16 +271,16 @@ class Live(Notices):
         if update.kind in KINDS:
             self._news.apply(update.kind, _body(update))
 
-    def _hear(self, update: Updated) -> None:
+    def _hear(self, update: Updated, chunk: Chunk) -> None:
         if update.kind == PROMPT and not update.replay:
             return  # the user typed it here
         voice = ASIDE if update.outside and update.kind == MESSAGE else update.kind
-        text, message_id = acp.read_chunk(update.update)
+        text, message_id = chunk
         if voice != self._speaking or (message_id and message_id != self._message_id):
             self._flush_voices()
             self._print(self._work.rest())
             if voice == ASIDE:
-                self._print([Text(marked(OUTSIDE), "dim")])
+                self._print([Marked(OUTSIDE, "dim")], "aside")
         self._speaking, self._message_id = voice, message_id or self._message_id
         self._voices[voice].add(self._halves.whole(text) if text else _apart(said(_content(update)), update.kind))
 
@@ -278,6 +314,10 @@ class Live(Notices):
         self._print(self._work.cancel(calls))
         self._pace.wake()
 
+    def running(self) -> list[tuple[dict[str, Any], float]]:
+        """Return the unfinished tool calls, each with the time at which it began."""
+        return self._work.running
+
     def pause(self) -> None:
         """Leave the terminal to another user of it, such as a question; the next update takes it back."""
         self._settle()
@@ -286,9 +326,11 @@ class Live(Notices):
 
     def ended(self, turn: TurnEnd) -> None:
         self._close()
+        cut = "interrupted" if self._cancelled and self._history else ""
         super().ended(turn)
-        if line := self._news.usage(turn.usage):
-            self._canvas.print(Text(line, "dim"))
+        if line := " · ".join(filter(None, (cut, self._news.usage(turn.usage, self._clock() - self._began)))):
+            self._print([indented(Text(line, "dim"))], "end")
+            self._settle()
 
     def failed(self, error: LaunchError) -> None:
         self._close()
@@ -298,8 +340,11 @@ class Live(Notices):
         if self._speaking == ASIDE:
             self._flush_voices()
         self._settle()
+        if style == TYPED:
+            self._began, self._news.prompt = self._clock(), text
         if self._say is None:
-            self._canvas.print(Text(headed(text, style), STYLES.get(style, "")))
+            self._print([_line(text, style)], "prompt" if style == TYPED else "work")
+            self._settle()
             self._pace.wake()
             return
         was_drawn = self._canvas.erase()
@@ -311,22 +356,32 @@ class Live(Notices):
         self._settle()
         self._canvas.show(self._picture())
 
-    def _picture(self) -> Group:
+    def _picture(self) -> Parts:
         """Return all unfinished parts; a new object each time, since a canvas may skip an object it has drawn."""
-        return Group(*self._voices.values(), self._work, self._news)
+        voices = [(PARTS[kind], voice) for kind, voice in self._voices.items()]
+        return Parts(self._above, [*voices, ("work", self._work), ("work", self._news)])
 
     def _settle(self) -> None:
         """Print the finished parts."""
-        for voice in self._voices.values():
-            self._print(voice.take())
+        for kind, voice in self._voices.items():
+            self._print(voice.take(), PARTS[kind])
         if self._ready:
-            ready, self._ready = self._ready, []
-            self._canvas.print(Group(*ready))
+            self._canvas.print(Group(*self._spaced()))
+
+    def _spaced(self) -> Iterator[RenderableType]:
+        ready, self._ready = self._ready, []
+        for kind, part in ready:
+            is_gap = isinstance(part, Gap)
+            if self._above == kind if is_gap else is_apart(self._above, kind):
+                yield Text()
+            if not is_gap:
+                self._above = kind
+                yield part
 
     def _flush_voices(self) -> None:
         """End the current message; further output comes below it."""
         if self._speaking:
-            self._print(self._voices[self._speaking].rest())
+            self._print(self._voices[self._speaking].rest(), PARTS[self._speaking])
         self._speaking = self._message_id = ""
         aside, self._aside = self._aside, []
         self._print(aside)
@@ -335,8 +390,10 @@ class Live(Notices):
         self._flush_voices()
         self._print(self._work.rest())
 
-    def _print(self, lines: Iterable[RenderableType]) -> None:
-        self._ready += map(Dimmed, lines) if self._replaying else lines
+    def _print(self, parts: Iterable[RenderableType], kind: Kind = "work") -> None:
+        self._ready += [
+            (kind, Dimmed(part) if self._replaying and not isinstance(part, Gap) else part) for part in parts
+        ]
 
     def _close(self) -> None:
         """Print the unfinished parts, and leave the terminal."""
@@ -370,8 +427,32 @@ def _thinking(whole: bool, clock: Callable[[], float]) -> MessageView | thoughts
     return thoughts.whole() if whole else thoughts.Folded(clock)
 
 
-def _prompt(text: str, coloured: bool) -> Text:
-    return Text("\n".join(f"> {line}" for line in prose(text).strip().split("\n")))
+class PromptView:
+    """A prompt of the history, which comes in chunks."""
+
+    def __init__(self) -> None:
+        self._text = ""
+
+    def add(self, text: str) -> None:
+        self._text = cut(self._text + text, LONGEST_PROMPT)
+
+    def take(self) -> list[RenderableType]:
+        return []
+
+    def rest(self) -> list[RenderableType]:
+        """Return the prompt; the next text begins another one."""
+        text, self._text = self._text.strip(), ""
+        return [Prompt(text)] if text else []
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if text := self._text.strip():
+            yield Prompt(text)
+
+
+def _line(text: str, style: str) -> RenderableType:
+    if style == TYPED:
+        return Prompt(text)
+    return Marked(text, STYLES.get(style, ""), is_ours=style not in (QUOTE, QUOTED))
 
 
 def _on_stderr(text: str, style: str) -> None:

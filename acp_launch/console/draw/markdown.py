@@ -7,11 +7,10 @@ to be read the same, the first line of its code block or the head of its table. 
 and each character is looked at a bounded number of times.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 from msgspec import Struct
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
@@ -20,12 +19,18 @@ from rich.text import Text
 
 from acp_launch.console.draw import layout
 from acp_launch.console.draw.layout import Line, Span, wrapped
+from acp_launch.console.draw.look import Gap
 from acp_launch.console.draw.outside import inline, prose
 from acp_launch.console.stderr import is_harmless
+from acp_launch.regex import regex
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 LIMIT = 4096  # characters of one piece
-ITEM = re.compile(r"\s*([-*+]|\d{1,9}[.)])(\s|$)")
-DELIMITER = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$")  # below the head of a table
+ITEM = regex(r"\s*([-*+]|\d{1,9}[.)])(\s|$)")
+DELIMITER = regex(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$")  # below the head of a table
 
 
 class Piece(Struct, frozen=True):
@@ -172,7 +177,7 @@ LINK, TARGET = Style(color="bright_blue"), Style(color="blue", underline=True)
 BULLET, BAR, RULE = Style(color="yellow", bold=True), Style(color="magenta"), Style(dim=True)
 INDENT = "  "  # of code
 
-Tokens = Sequence[Token]
+Tokens = Sequence["Token"]
 
 
 class Typesetter:
@@ -321,9 +326,15 @@ def _target(shown: str, target: str) -> list[Span]:
 # hyperlink escape is written, and an entity that names a control character is as visible as the character would be.
 
 
-PARSER = MarkdownIt().enable(["strikethrough", "table"]).disable(["html_block", "html_inline", "image"])
 NESTED = 16  # blocks within blocks; the parser gives up a few levels deeper, and drops what it has not read
 NEWLINE = Segment.line()
+
+
+@cache
+def parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt  # 62 modules: not before there is something to read
+
+    return MarkdownIt().enable(["strikethrough", "table"]).disable(["html_block", "html_inline", "image"])
 
 
 class Block:
@@ -333,7 +344,7 @@ class Block:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         text = prose(self._text)
-        tokens = PARSER.parse(text)
+        tokens = parser().parse(text)
         if any(token.level > NESTED for token in tokens):
             yield Text(text)
             return
@@ -343,7 +354,7 @@ class Block:
             yield NEWLINE
 
 
-def _make_harmless(tokens: Iterable[Token]) -> None:
+def _make_harmless(tokens: "Iterable[Token]") -> None:
     """Once more: an entity stands for any character."""
     for token in tokens:
         if not is_harmless(token.content):
@@ -369,18 +380,25 @@ class MessageView:
     def __init__(self, draw: Draw = _markdown) -> None:
         self._draw = draw
         self._growing = Growing()
+        self._new: list[str] = []  # chunks that came since the last look: joined, they cost less than one by one
         self._begun = False  # whether a piece of this message was handed out already
 
     def add(self, text: str) -> None:
-        self._growing.add(text)
+        self._new.append(text)
+
+    def _grown(self) -> Growing:
+        if self._new:
+            text, self._new = "".join(self._new), []
+            self._growing.add(text)
+        return self._growing
 
     def take(self) -> list[RenderableType]:
         """What was finished since the last time, to be printed for good."""
-        return list(self._blocks(self._growing.take()))
+        return list(self._blocks(self._grown().take()))
 
     def rest(self) -> list[RenderableType]:
         """All that is left of the message; the next text begins another one."""
-        left = list(self._blocks(self._growing.rest()))
+        left = list(self._blocks(self._grown().rest()))
         self._begun = False
         return left
 
@@ -390,13 +408,13 @@ class MessageView:
             if not piece.text.strip():
                 continue
             if self._begun and not piece.goes_on:
-                yield Text()
+                yield Gap()
             self._begun = True
             yield self._draw(piece.text, left <= COLOURED)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The unfinished end, as much of it as the screen can hold."""
-        tail = self._growing.tail(options.size.width * options.size.height, options.size.height)
+        tail = self._grown().tail(options.size.width * options.size.height, options.size.height)
         if not tail.strip():
             return
         if self._begun and not self._growing.goes_on:

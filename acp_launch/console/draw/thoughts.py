@@ -7,6 +7,7 @@ from collections.abc import Callable
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
+from acp_launch.console.draw.look import THOUGHT, Deed, indented
 from acp_launch.console.draw.markdown import MessageView
 from acp_launch.console.draw.outside import one_line, prose
 from acp_launch.waits import seconds
@@ -48,19 +49,18 @@ class Folded:
         took = self._clock() - self._began if self._began is not None else 0
         words = one_line(self._first)
         self._forget()
-        return [Text(_folded(words, took), STYLE, no_wrap=True, overflow="ellipsis")] if words else []
+        if not words:
+            return []
+        verb = f"thought for {seconds(round(took))}" if took >= 1 else "thought"
+        return [Deed(THOUGHT, verb, after=[Text(f" · {words}", STYLE)], style=STYLE, is_one_row=True)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         last = prose("".join(self._last)).strip()
         if last:
-            yield from Text(last, STYLE).wrap(console, options.max_width)[-DRAWN:]
-
-
-def _folded(words: str, took: float) -> str:
-    """Describe the thought; the terminal cuts the text."""
-    return f"✻ thought for {seconds(round(took))} · {words}" if took >= 1 else f"✻ thought · {words}"
+            rows = Text(last, STYLE).wrap(console, max(1, options.max_width - 2))[-DRAWN:]
+            yield from map(indented, rows)
 
 
 def whole() -> MessageView:
     """Return a message that shows thoughts whole, without Markdown."""
-    return MessageView(lambda text, coloured: Text(prose(text).strip("\n"), STYLE))
+    return MessageView(lambda text, coloured: indented(Text(prose(text).strip("\n"), STYLE)))

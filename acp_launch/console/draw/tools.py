@@ -1,34 +1,46 @@
 """Tool calls on a terminal, with the commands they run and the files they change."""
 
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.padding import Padding
+from rich.style import Style
 from rich.text import Text
 
 from acp_launch.console.draw.contents import said
-from acp_launch.console.draw.difflines import Changes, Line, changes
+from acp_launch.console.draw.difflines import Changes, Line, changes, folded
+from acp_launch.console.draw.files import UNLINKED, ProjectFiles
+from acp_launch.console.draw.look import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    RUNNING,
+    Deed,
+    Marked,
+    below,
+    indented,
+    middle,
+)
 from acp_launch.console.draw.outside import cut, inline, one_line, prose
 from acp_launch.console.stream.text import unasked
-from acp_launch.mark import marked
 from acp_launch.protocol import acp
+from acp_launch.regex import regex
 from acp_launch.session.service import FileServed, TerminalServed
-from acp_launch.session.state import OVER, ToolCalls, call_id, title
+from acp_launch.session.state import OVER, ToolCalls, call_id, deed, title
 from acp_launch.waits import seconds
 
 # A command of the agent: its last lines while it runs, folded when it has ended.
 
 
-STILL, ENDED = 8, 8  # lines drawn
+STILL, ENDED = 8, 4  # lines drawn
 KEPT = 8
+FINE = "exit status 0"
 LONG_OUTPUT = 2_000  # characters of one line, the last ones
 # Escapes that a command writes for a terminal are normal, so they are removed instead of shown: colours, cursor
 # movements, titles, hyperlinks. The rest is made harmless.
-ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][0-9A-B]|[=>78])")
+ESCAPES = regex(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][0-9A-B]|[=>78])")
 
 
 class TerminalView:
@@ -47,7 +59,7 @@ class TerminalView:
         *whole, last = output.split("\n")
         for line in whole:
             self._more(line)
-            self._lines.append(_seen("".join(self._line)))
+            self._lines.append(seen("".join(self._line)))
             self._count += 1
             self._line, self._length = [], 0
         self._more(last)
@@ -60,23 +72,39 @@ class TerminalView:
             self._line = ["".join(self._line)[-LONG_OUTPUT:]]
             self._length = LONG_OUTPUT
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if self.command:
-            yield Text(f"$ {one_line(cut(self.command, LONG_OUTPUT))}", "bold", no_wrap=True, overflow="ellipsis")
-        last = _seen("".join(self._line))
-        lines = [*self._lines, *([last] if last else [])][-(STILL if self.exit is None else ENDED) :]
+    def output(self) -> Iterator[Text]:
+        """Yield its last lines, fewer once it has ended well."""
+        last = seen("".join(self._line))
+        lines = [*self._lines, *([last] if last else [])][-(ENDED if self.exit == FINE else STILL) :]
         if hidden := self._count + bool(last) - len(lines):
-            yield Text(f"… {hidden:,} lines above", "dim")
+            yield Text(f"… {_counted(hidden, 'line')} above", "dim")
         for line in lines:
             yield Text(line, "dim", no_wrap=True, overflow="ellipsis")
-        if self.exit is not None:
-            yield Text(one_line(cut(self.exit, LONG_OUTPUT)), "dim" if self.exit == "exit status 0" else "red")
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw a command that belongs to no call."""
+        command = one_line(cut(self.command, LONG_OUTPUT))
+        if self.exit in (None, FINE):
+            mark, colour = (RUNNING, "cyan") if self.exit is None else (DONE, "green")
+            yield Deed(mark, "run", command, mark_style=colour, name_style="bold")
+        else:
+            yield Deed(FAILED, "run", command, [_after(self.exit or "")], mark_style="red", name_style="bold")
+        for line in self.output():
+            yield below(line)
 
 
-def _seen(line: str) -> str:
+def seen(line: str) -> str:
     """Return the line as a terminal would show it: text before a carriage return is overwritten."""
     bare = ESCAPES.sub("", line).rstrip("\r")
     return prose(bare.rsplit("\r", 1)[-1])
+
+
+def _after(text: str, style: str = "dim") -> Text:
+    return Text(f" · {one_line(cut(text, TITLE))}", style)
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 # A change of a file: its path, the number of lines, and the changed lines.
@@ -91,24 +119,28 @@ SIGNS = {"+": "green", "-": "red", " ": "dim", "…": "dim"}
 class Diff:
     """A change of a file."""
 
-    def __init__(self, path: str, old: str | None, new: str, *, shown: int = SHOWN) -> None:
-        """`old` is None for a new file; at most `shown` lines are drawn."""
+    def __init__(self, path: str, old: str | None, new: str, *, shown: int = SHOWN, is_headed: bool = True) -> None:
+        """`old` is None for a new file; at most `shown` lines are drawn, below the path if it `is_headed`."""
         self._path, self._old, self._new, self._shown = path, old, new, shown
+        self._is_headed = is_headed
         self._changes: Changes | None = None
 
     @property
-    def header(self) -> Text:
+    def size(self) -> Text:
+        """Return how many lines were added and removed."""
         made = self._made()
         new = "new file, " if self._old is None else ""
-        return Text.assemble(
-            (inline(self._path), "bold"), (f"  {new}", "dim"), (f"+{made.added}", "green"), (f" -{made.removed}", "red")
-        )
+        return Text.assemble((f"  {new}", "dim"), (f"+{made.added}", "green"), (f" -{made.removed}", "red"))
 
-    def shortened(self, shown: int) -> "Diff":
+    def shortened(self, shown: int = SHOWN, *, is_headed: bool = True) -> "Diff":
         """Return the same change with fewer lines, without comparing again."""
-        other = Diff(self._path, self._old, self._new, shown=shown)
+        other = Diff(self._path, self._old, self._new, shown=shown, is_headed=is_headed)
         other._changes = self._made()
         return other
+
+    def is_same(self, old: str | None, new: str) -> bool:
+        """Return whether a change has the same result from the same beginning."""
+        return (self._old or "", self._new) == (old or "", new)
 
     def _made(self) -> Changes:
         if self._changes is None:
@@ -116,15 +148,19 @@ class Diff:
         return self._changes
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self.header
+        if self._is_headed:
+            size = self.size
+            room = max(TAB, options.max_width - size.cell_len)
+            yield Text.assemble((middle(inline(self._path), room, options), "bold"), size)
         lines = self._made().lines
         if not lines and self._old is not None and self._old != self._new:
             yield Text("only the line end at the end of the file", "dim")
         gutter = len(str(max((line.number for line in lines), default=0)))
-        for line in lines[: self._shown]:
+        drawn, left = folded(lines, self._shown)
+        for line in drawn:
             yield from _rows(line, gutter, console, options.max_width)
-        if len(lines) > self._shown:
-            yield Text(f"… {len(lines) - self._shown:,} more lines", "dim")
+        if left:
+            yield Text(f"… {_counted(left, 'more line')}", "dim")
 
 
 def _rows(line: Line, gutter: int, console: Console, width: int) -> Iterator[Text]:
@@ -134,7 +170,7 @@ def _rows(line: Line, gutter: int, console: Console, width: int) -> Iterator[Tex
     if width - len(margin) < 8:  # too narrow for a gutter
         margin = f"{line.sign} "
     style = SIGNS[line.sign]
-    for row in Text(_cut(line.text), style).wrap(console, max(1, width - len(margin)), overflow="fold") or [Text()]:
+    for row in Text(_cut(line.text), style).wrap(console, max(1, width - len(margin))) or [Text()]:
         row.rstrip()
         yield Text.assemble(
             (margin if margin.strip() else " " * len(margin), style if line.sign in "+-" else "dim"), row
@@ -147,13 +183,17 @@ def _cut(text: str) -> str:
     return f"{shown} … {len(text) - LONG_CHANGE:,} more characters" if len(text) > LONG_CHANGE else shown
 
 
-MARKS = {"completed": "✓", "failed": "✗", "cancelled": "–", "in_progress": "…", "pending": "…"}
+# A tool call: one line, and below it what it changed or what its command printed.
+
+
+MARKS = {"completed": DONE, "failed": FAILED, "cancelled": CANCELLED, "in_progress": RUNNING, "pending": RUNNING}
 STYLES = {"completed": "green", "failed": "red", "cancelled": "yellow"}
+ROUTINE = {"read", "search", "fetch", "think"}  # they change nothing: one dim line, whatever comes of them
 PLACES = 3  # locations that are shown
 TITLE = 300  # characters
 FOLDED = 4  # lines of a result
 LONG = 2_000  # characters of a line of a result
-RUNNING = 12  # lines of a change in a running call
+RUNNING_CHANGE = 12  # lines of a change in a running call
 
 Terminals = Callable[[str], TerminalView | None]
 
@@ -161,13 +201,14 @@ Terminals = Callable[[str], TerminalView | None]
 class ToolView:
     """A tool call, with its contents and terminals."""
 
-    def __init__(self, terminals: Terminals) -> None:
+    def __init__(self, terminals: Terminals, files: ProjectFiles) -> None:
         """`terminals` finds the terminal with an id."""
-        self._terminals = terminals
+        self._terminals, self._files = terminals, files
         self._call: dict[str, Any] = {}
         self._contents: object = None
         self._diffs: dict[int, Diff] = {}  # by their index in the contents; compared once, drawn many times
         self.took: float | None = None  # seconds, once it has ended
+        self.is_left = False  # without an end at the end of the turn
         self.unasked = ""  # the rule by which the user should have been asked
         self.shows_more: tuple[str, ...] = ()  # terminals that its contents do not name
 
@@ -183,15 +224,19 @@ class ToolView:
         return acp.text(self._call.get("status")) or "pending"
 
     @property
-    def paths(self) -> set[str]:
-        """Return the files whose changes it shows."""
-        return {acp.text(part.get("path")) for part in self._parts() if part.get("type") == "diff"}
-
-    @property
     def terminals(self) -> tuple[str, ...]:
         """Return the ids of the terminals it shows."""
         named = (acp.text(part.get("terminalId")) for part in self._parts() if part.get("type") == "terminal")
         return tuple(dict.fromkeys((*named, *self.shows_more)))
+
+    def names(self, path: str) -> bool:
+        """Return whether it says that it is about a file."""
+        return path in title(self._call) or path in self._locations()
+
+    def changes(self, path: str) -> list[Diff]:
+        """Return the changes of a file that it shows."""
+        parts = self._parts()
+        return [diff for place, diff in self._diffs.items() if parts[place].get("path") == path]
 
     def keep(self) -> None:
         """Hold its terminals: it may be drawn after they are forgotten elsewhere."""
@@ -200,46 +245,117 @@ class ToolView:
     def _parts(self) -> Sequence[dict[str, Any]]:
         return [acp.mapping(part) for part in acp.sequence(self._contents)]
 
+    def _locations(self) -> list[str]:
+        places = map(acp.mapping, acp.sequence(self._call.get("locations")))
+        return [acp.text(place.get("path")) for place in places]
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self._header()
-        for part in self._body():
-            yield Padding(part, (0, 0, 0, 2), expand=False)
-
-    def _header(self) -> Text:
-        status = self.status
-        line = Text(f"{MARKS.get(status, '?')} {inline(cut(title(self._call), TITLE))}", STYLES.get(status, "cyan"))
-        for more in (acp.text(self._call.get("kind")), *self._places(), *self._ending()):
-            if more:
-                line.append(f"  {inline(cut(more, TITLE))}", "dim")
         if self.unasked:
-            line.append(f"  {marked(inline(unasked(self.unasked, self.status)))}", "dim")
-        return line
+            yield Marked(inline(unasked(self.unasked, self.status)), "dim")
+        if self.status not in OVER or not self._is_routine:
+            for part in self._body():
+                yield below(part)
 
-    def _places(self) -> Iterator[str]:
+    @property
+    def _is_routine(self) -> bool:
+        return acp.text(self._call.get("kind")) in ROUTINE
+
+    def _header(self) -> Deed:
+        verb, name, path = self._named()
+        status, is_quiet = self.status, self._is_routine and self.status in OVER
+        bold = Style() if self._is_routine else Style(bold=True)
+        return Deed(
+            MARKS.get(status, "?"),
+            verb,
+            name,
+            self._after(name),
+            mark_style="" if is_quiet else STYLES.get(status, "cyan"),
+            style="dim" if is_quiet else "",
+            name_style=bold + (self._files.style(path) if path else UNLINKED),
+        )
+
+    def _named(self) -> tuple[str, str, str]:
+        """Return its verb, its name without that verb, and the path if the name is one."""
+        told = one_line(cut(title(self._call), LONG))
+        if told.count("`") == 2 and told[0] == told[-1] == "`":  # as claude writes a command
+            told = told[1:-1]
+        verb, told = deed(self._call, told)
+        for location in map(acp.mapping, acp.sequence(self._call.get("locations"))):
+            path, line = acp.text(location.get("path")), _line(location)
+            if path and told in (path, path.rpartition("/")[2], f"{path}{line}", self._files.short(path)):
+                return verb, f"{self._files.short(path)}{line}", path
+        return verb, self._files.short(told), told
+
+    def _after(self, name: str) -> Iterator[Text]:
+        if (only := self._only_diff()) is not None:
+            yield only.size
+        for place in self._places(name):
+            yield Text(f"  {place}", "dim")
+        if self.status == "failed":
+            yield _after(self._reason())
+        elif self.status == "cancelled" or self.is_left:
+            yield _after("cancelled" if self.status == "cancelled" else "unfinished")
+        if self.took is not None and self.took >= 1:
+            yield _after(seconds(round(self.took)))
+
+    def _places(self, name: str) -> Iterator[str]:
         """Yield the places that the title does not name."""
-        places = [_place(acp.mapping(location)) for location in acp.sequence(self._call.get("locations"))]
+        locations = [acp.mapping(location) for location in acp.sequence(self._call.get("locations"))]
+        shown = [f"{self._files.short(acp.text(place.get('path')))}{_line(place)}" for place in locations]
         told = title(self._call)
-        places = [place for place in dict.fromkeys(places) if place and place not in told]
-        yield from places[:PLACES]
+        changed = {acp.text(part.get("path")) for part in self._parts() if part.get("type") == "diff"}
+        paths = [acp.text(place.get("path")) for place in locations]
+        new = [
+            text
+            for text, path in zip(shown, paths, strict=True)
+            if path and path not in changed and path not in told and text not in (told, name)
+        ]
+        places = list(dict.fromkeys(new))
+        yield from (cut(place, TITLE) for place in places[:PLACES])
         if len(places) > PLACES:
             yield f"and {len(places) - PLACES} more"
 
-    def _ending(self) -> Iterator[str]:
-        if self.status in ("failed", "cancelled"):
-            yield self.status
-        if self.took is not None and self.took > 1:
-            yield seconds(round(self.took))
+    def _reason(self) -> str:
+        """Return why it failed: the exit of its command, or the first line that the agent says."""
+        exits = (terminal.exit for terminal in map(self._terminals, self.terminals) if terminal)
+        texts = (_bare(said(acp.mapping(part.get("content")))) for part in self._parts())
+        lines = (line.strip() for text in texts for line in text)
+        return next(filter(None, (*exits, *lines)), "failed")
+
+    def _only_diff(self) -> Diff | None:
+        """Return its change if that can stand below the header without a line of its own."""
+        if len(self._diffs) != 1:
+            return None
+        ((place, diff),) = self._diffs.items()
+        path = acp.text(self._parts()[place].get("path"))
+        name = path.rpartition("/")[2]
+        return diff if name and name in title(self._call) else None
 
     def _body(self) -> Iterator[RenderableType]:
-        is_over = self.status in OVER
+        is_over, is_headed = self.status in OVER, self._only_diff() is None
         for place, part in enumerate(self._parts()):
             if place in self._diffs:
-                yield self._diffs[place] if is_over else self._diffs[place].shortened(RUNNING)
-            elif part.get("type") == "content":
-                yield from _folded(said(acp.mapping(part.get("content"))), last=self._call.get("kind") == "execute")
+                yield self._diffs[place].shortened(SHOWN if is_over else RUNNING_CHANGE, is_headed=is_headed)
+            elif part.get("type") == "content" and not (is_over and self._diffs):
+                yield from self._result(said(acp.mapping(part.get("content"))))
         for id in self.terminals:
             if (terminal := self._terminals(id)) is not None:
-                yield terminal
+                yield from self._output(terminal)
+
+    def _result(self, text: str) -> Iterator[Text]:
+        lines = _bare(text)
+        is_told = self.status == "failed" and len(lines) == 1 and lines[0].strip() == self._reason()
+        if not is_told:
+            yield from _folded(lines, last=self._call.get("kind") == "execute")
+
+    def _output(self, terminal: TerminalView) -> Iterator[Text]:
+        command = one_line(terminal.command)
+        if command and command not in one_line(title(self._call)):
+            yield Text(f"$ {cut(command, LONG_OUTPUT)}", "dim", no_wrap=True, overflow="ellipsis")
+        yield from terminal.output()
+        if terminal.exit not in (None, FINE) and self.status != "failed":
+            yield Text(one_line(cut(terminal.exit or "", LONG_OUTPUT)), "red")
 
 
 def _diffs(parts: Sequence[dict[str, Any]]) -> Iterator[tuple[int, Diff]]:
@@ -250,25 +366,28 @@ def _diffs(parts: Sequence[dict[str, Any]]) -> Iterator[tuple[int, Diff]]:
             yield place, Diff(path, old if isinstance(old, str) else None, new)
 
 
-def _place(location: dict[str, Any]) -> str:
-    path, line = acp.text(location.get("path")), location.get("line")
-    return f"{path}:{line}" if path and isinstance(line, int) and not isinstance(line, bool) else path
+def _line(location: dict[str, Any]) -> str:
+    line = location.get("line")
+    return f":{line}" if isinstance(line, int) and not isinstance(line, bool) else ""
 
 
-def _folded(text: str, *, last: bool) -> Iterator[Text]:
-    """Yield a few lines of a result: the first, or the last of a command. Claude wraps results in code fences."""
+def _bare(text: str) -> list[str]:
+    """Return the lines of a result without the code fence in which claude wraps it."""
     lines = text.strip("\n").split("\n")
-    if len(lines) > 1 and lines[0].startswith("```") and lines[-1] == "```":
-        lines = lines[1:-1]
+    return lines[1:-1] if len(lines) > 1 and lines[0].startswith("```") and lines[-1] == "```" else lines
+
+
+def _folded(lines: Sequence[str], *, last: bool) -> Iterator[Text]:
+    """Yield a few lines of a result: the first, or the last of a command."""
     shown, hidden = lines[-FOLDED:] if last else lines[:FOLDED], len(lines) - FOLDED
     if not any(map(str.strip, lines)):
         return
     if last and hidden > 0:
-        yield Text(f"… {hidden:,} lines above", "dim")
+        yield Text(f"… {_counted(hidden, 'line')} above", "dim")
     for line in shown:
         yield Text(prose(line[:LONG]), "dim", no_wrap=True, overflow="ellipsis")
     if not last and hidden > 0:
-        yield Text(f"… {hidden:,} more lines", "dim")
+        yield Text(f"… {_counted(hidden, 'more line')}", "dim")
 
 
 # The agent's activity besides talking: tool calls, and commands and files that we serve.
@@ -284,8 +403,9 @@ Printed = list[RenderableType]
 class ToolActivity:
     """All tool calls and commands. Each method returns the parts to print for good; the running ones are drawn."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, files: ProjectFiles | None = None) -> None:
         self._clock = clock
+        self._files = files or ProjectFiles()
         self._calls = ToolCalls()
         self._running: dict[str, ToolView] = {}
         self._began: dict[str, float] = {}
@@ -305,6 +425,11 @@ class ToolActivity:
         view.update(self._calls.merge(body))
         self._listen(view, acp.mapping(body.get("_meta")))
         return self._finish(id, replay=replay) if view.status in OVER else []
+
+    @property
+    def running(self) -> list[tuple[dict[str, Any], float]]:
+        """Return the unfinished calls, each with the time at which it began."""
+        return [(self._calls.merge({"toolCallId": id}), began) for id, began in self._began.items()]
 
     def asked(self, call: dict[str, Any]) -> None:
         """Merge the call of a permission question; gemini sends the title of a call only there."""
@@ -328,8 +453,7 @@ class ToolActivity:
         if view := self._running.get(call_id(call)):
             view.unasked = by
             return []
-        said = f"acp-launch: {inline(title(call))}: {inline(unasked(by, call.get('status')))}"
-        return [Text(marked(said), "dim")]
+        return [Marked(f"{inline(unasked(by, call.get('status')))}: {inline(title(call))}", "dim")]
 
     def served(self, step: FileServed | TerminalServed) -> Printed:
         return self._file(step) if isinstance(step, FileServed) else self._terminal(step)
@@ -346,7 +470,7 @@ class ToolActivity:
 
     def _view(self, id: str) -> ToolView:
         if id not in self._running:
-            self._running[id] = ToolView(self._find)
+            self._running[id] = ToolView(self._find, self._files)
             self._began[id] = self._clock()
         return self._running[id]
 
@@ -355,6 +479,8 @@ class ToolActivity:
         if view.status in OVER:
             view.took = None if replay else self._clock() - began
             self._over.add(id)
+        else:
+            view.is_left = True
         call = self._calls.merge({"toolCallId": id})
         view.update(dict(call))
         for member in WEIGHTY:
@@ -386,14 +512,44 @@ class ToolActivity:
             terminal.exit = f"signal {signal}" if signal else f"exit status {ended.get('exit_code')}"
 
     def _file(self, step: FileServed) -> Printed:
-        if step.outcome != "done":
-            said = f"{step.outcome}: {step.how} {inline(step.path)}: {inline(step.reason)}"
-            return [Text(marked(said), "yellow")]
+        if step.outcome == "refused":
+            return [Marked(f"refused: {step.how} {inline(step.path)}: {inline(step.reason)}", "yellow")]
         if step.how == "read":
-            return [Text(marked(f"read {inline(step.path)}"), "dim")]
-        if any(step.path in view.paths for view in self._running.values()):
-            return [Text(marked(f"wrote {inline(step.path)}"), "dim")]  # a call shows the change
-        return [Text(marked(f"wrote {inline(step.path)}"), "green"), Padding(_diff(step), (0, 0, 0, 2), expand=False)]
+            is_told = any(view.names(step.path) for view in self._running.values())
+            return [] if is_told else [self._deed(step, "read", style="dim")]
+        if step.outcome == "failed":
+            return [self._deed(step, "edit", mark_style="red", name_style=Style(bold=True))]
+        return self._written(step)
+
+    def _written(self, step: FileServed) -> Printed:
+        claimed = [diff for view in self._running.values() for diff in view.changes(step.path)]
+        if any(diff.is_same(step.old, step.new or "") for diff in claimed):
+            return []  # the call shows the very change
+        if claimed:
+            return [Marked(f"wrote {inline(step.path)}", "dim")]
+        diff = Diff(step.path, step.old, step.new or "", is_headed=False)
+        header = self._deed(step, "edit", diff.size, mark_style="green", name_style=Style(bold=True))
+        return [header, below(diff)]
+
+    def _deed(
+        self,
+        step: FileServed,
+        verb: str,
+        *after: Text,
+        name_style: Style = UNLINKED,
+        style: str = "",
+        mark_style: str = "",
+    ) -> Deed:
+        is_done = step.outcome == "done"
+        return Deed(
+            DONE if is_done else FAILED,
+            verb,
+            self._files.short(step.path),
+            after if is_done else [_after(step.reason)],
+            mark_style=mark_style,
+            style=style,
+            name_style=name_style + self._files.style(step.path),
+        )
 
     def _terminal(self, step: TerminalServed) -> Printed:
         terminal = self._ours.setdefault(step.terminal_id, TerminalView(step.command))
@@ -410,14 +566,10 @@ class ToolActivity:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         running = list(self._running.values())
         if len(running) > DRAWN:
-            yield Text(f"… {len(running) - DRAWN} more tool calls", "dim")
+            yield indented(Text(f"… {len(running) - DRAWN} more tool calls", "dim"))
         yield from running[-DRAWN:]
         yield from self._alone()
 
     def _alone(self) -> Iterator[RenderableType]:
         claimed = self._claimed()
         yield from [terminal for id, terminal in self._ours.items() if id not in claimed][-DRAWN:]
-
-
-def _diff(step: FileServed) -> Diff:
-    return Diff(step.path, step.old, step.new or "")

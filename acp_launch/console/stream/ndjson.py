@@ -138,6 +138,7 @@ def _standing(server: Standing) -> dict[str, object]:
         "state": server.state,
         "required": server.required,
         "opened": server.opened,
+        "unread": server.unread,
         "seconds": server.after,
         "tools": server.tools,
         "restarts": server.restarts,

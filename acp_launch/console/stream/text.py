@@ -17,10 +17,10 @@ from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, harmless, is_mar
 from acp_launch.console.stream.outlet import JOINED, Outlet
 from acp_launch.errors import LaunchError
 from acp_launch.mark import unmarked
-from acp_launch.process.lifecycle import Change, Standing, State
+from acp_launch.process.lifecycle import DOWNLOADING, FETCHING, Change, Standing, State
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import VALUES, Negotiated
-from acp_launch.protocol.conversation import Updated
+from acp_launch.protocol.conversation import WORDS, Updated
 from acp_launch.session.client import DENIED
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
 from acp_launch.session.service import FileServed, TerminalServed
@@ -49,13 +49,14 @@ def changed(change: Change, before: State | None, known: tuple[str, ...] = ()) -
     """
     if known and change.detail == known:
         change = replace(change, detail=())
+    yield from _download(change)
     match change.state:
         case "resting" if change.by_hand:
             yield _line(change, "was restarted by you", DIM)
         case "ready" if change.by_hand:
             yield _line(change, f"is ready again{_after(change.after)}", DIM)
         case "resting":
-            yield _line(change, _back_soon(change), YELLOW)
+            yield from _connecting(change) if change.is_remote else [_line(change, _back_soon(change), YELLOW)]
             yield from _last_words(change, 1)
         case "ready" if change.restarts:
             yield _line(change, f"is ready again{_after(change.after)}", YELLOW)
@@ -68,20 +69,32 @@ def changed(change: Change, before: State | None, known: tuple[str, ...] = ()) -
             yield from _last_words(change, 1)
 
 
-def opened(servers: Sequence[Standing]) -> Iterator[Line]:
+OPENED = "acp-launch: mcp servers: "
+
+
+def opened(servers: Sequence[Standing], *, between: str = "; ", colon: str = "") -> Iterator[Line]:
     """Yield the summary once a session is open; nothing if the agent has not opened any server yet."""
     if not all(map(_is_untouched, servers)):
-        yield f"acp-launch: mcp servers: {harmless('; '.join(map(_standing, servers)), keep='')}", DIM
+        told = between.join(f"{each.server}{colon} {_standing(each)}" for each in servers)
+        yield f"{OPENED}{harmless(told, keep='')}", DIM
 
 
 def unopened(servers: Sequence[Standing]) -> Iterator[Line]:
-    """Yield a line after the first turn: some agents drop servers without a message."""
-    if names := ", ".join(server.server for server in servers if not server.opened):
-        yield f"acp-launch: mcp servers that the agent has not opened: {harmless(names, keep='')}", YELLOW
+    """Yield lines after the first turn: some agents drop servers, or their tools, without a message."""
+    dropped = [server.server for server in servers if not server.opened]
+    unread = [server.server for server in servers if server.unread]
+    for names, what in ((dropped, "that the agent has not opened"), (unread, "whose tools the agent has not read")):
+        if names:
+            yield f"acp-launch: mcp servers {what}: {harmless(', '.join(names), keep='')}", YELLOW
 
 
 def _line(change: Change, text: str, style: str) -> Line:
     return f"acp-launch: mcp server {harmless(f'{change.server} {text}', keep='')}", style
+
+
+def _download(change: Change) -> Iterator[Line]:
+    if change.state == "starting" and change.reason == FETCHING:
+        yield _line(change, f"is {DOWNLOADING}", DIM)
 
 
 def _last_words(change: Change, count: int) -> Iterator[Line]:
@@ -89,8 +102,22 @@ def _last_words(change: Change, count: int) -> Iterator[Line]:
         yield f"    {harmless(line, keep='')}", QUOTED
 
 
+def _connecting(change: Change) -> Iterator[Line]:
+    """Yield the line about a connection that has ended. Of several attempts the first is told: they may go on for
+    hours."""
+    if not change.restarts:
+        yield _line(change, f"{change.exit}; connecting again", DIM)
+    elif change.restarts == 1:
+        until = "until it answers" if change.budget is None else f"at most {_counted(change.budget, 'time')}"
+        yield _line(change, f"{_how(change)}; trying again {until}", YELLOW)
+
+
+def _how(change: Change) -> str:
+    return change.exit if change.exit and not change.reason else f"is down: {_why(change)}"
+
+
 def _back_soon(change: Change) -> str:
-    how = change.exit if change.exit and not change.reason else f"is down: {_why(change)}"
+    how = _how(change)
     retry = "" if change.retry is None else f" in {_brief(change.retry)}"
     of = "" if change.budget is None else f" of {change.budget}"
     return f"{how}; restarting{retry} (restart {change.restarts}{of})"
@@ -103,19 +130,19 @@ def _why(change: Change) -> str:
 
 
 def _is_untouched(server: Standing) -> bool:
-    return not server.opened and server.state in ("declared", "starting")
+    return not server.opened and server.state in ("declared", "starting") and not server.reason
 
 
 def _standing(server: Standing) -> str:
     if server.state == "ready":
-        return f"{server.server} ready{_took(server.after)}{_tools(server.tools)}{_restarts(server.restarts)}"
+        return f"ready{_took(server.after)}{_tools(server.tools)}{_restarts(server.restarts)}"
     if _is_untouched(server):
-        return f"{server.server} not opened yet{_restarts(server.restarts)}"
+        return f"not opened yet{_restarts(server.restarts)}"
     if server.state == "starting":
-        return f"{server.server} starting{_restarts(server.restarts)}"
+        return f"{server.reason or 'starting'}{_restarts(server.restarts)}"
     required = "" if server.required else ", not required"
     reason = f": {server.reason}" if server.reason else ""
-    return f"{server.server} {STATES.get(server.state, server.state)}{required}{reason}"
+    return f"{STATES.get(server.state, server.state)}{required}{reason}"
 
 
 def _took(after: float | None) -> str:
@@ -175,6 +202,9 @@ def _file(step: FileServed) -> str:
 # Notices of every kind of output: waits, notes, permissions, and how the turn ended.
 
 
+Chunk = tuple[str, str]  # its text and its message id (`acp.read_chunk`)
+NO_CHUNK = ("", "")  # of another update
+
 ENDINGS = {
     "max_tokens": "the agent stopped: its token limit is reached",
     "max_turn_requests": "the agent stopped: its limit of model requests in one turn is reached",
@@ -192,6 +222,7 @@ class Notices:
     """An observer that prints notices on stderr and no answer; the base of every output."""
 
     _cancelled = False
+    _is_watched = False  # whether a user reads it on the terminal that questions stand on
     _states: Mapping[str, State] = {}  # the last known state of each server
     _last_words: Mapping[str, tuple[str, ...]] = {}
 
@@ -201,13 +232,23 @@ class Notices:
     def ready(self, session: SessionReady) -> None:
         """Print a line only for a resumed session."""
         if session.how != "new":
+            from acp_launch.console.columns import plain
+            from acp_launch.console.sessions import called
+
             history = f" ({_counted(session.turns, 'turn')})" if session.how == "load" else ""
-            self._line(f"acp-launch: resumed {session.name}{history}", DIM)
+            self._line(f"acp-launch: resumed {plain(called(session.name, session.title))}{history}", DIM)
 
     def update(self, update: Updated) -> None:
+        """Decode a chunk, once for all that look at it."""
+        self.take(update, acp.read_chunk(update.update) if update.kind in WORDS else NO_CHUNK)
+
+    def take(self, update: Updated, chunk: Chunk) -> None:
         """Do nothing; subclasses show updates."""
 
     def permission(self, permission: Permission) -> None:
+        """Print an answer, unless its question stands right above with it."""
+        if self._is_watched and permission.is_by_user:
+            return
         answer = "allowed" if permission.allowed else "denied" if permission.option_id else "cancelled"
         self._line(f"acp-launch: {answer}: {permission.title} ({permission.by})", DIM)
 
@@ -245,7 +286,8 @@ class Notices:
             self._line(text, style)
 
     def ended(self, turn: TurnEnd) -> None:
-        if self._cancelled and turn.stop_reason == "cancelled":
+        was_cancelled, self._cancelled = self._cancelled, False
+        if was_cancelled and turn.stop_reason == "cancelled":
             return  # we cancelled it, and the reason is printed when the run ends
         if turn.stop_reason != "end_turn":
             unknown = f"the agent ended the turn for an unknown reason: {turn.stop_reason}"
@@ -287,29 +329,29 @@ class Messages(Notices):
         self._over = True  # the next chunk begins a new message
         self._outside = ""  # text sent outside a turn that is not printed yet
 
-    def update(self, update: Updated) -> None:
+    def take(self, update: Updated, chunk: Chunk) -> None:
         if update.replay:
             return
         if update.kind == "agent_message_chunk":
-            self._said_outside(update) if update.outside else self._chunk(update)
+            self._said_outside(chunk) if update.outside else self._chunk(chunk)
         elif update.kind not in SAME_MESSAGE:
             self._over = True
-            self.beside(update)
+            self.beside(update, chunk)
 
-    def _said_outside(self, update: Updated) -> None:
+    def _said_outside(self, chunk: Chunk) -> None:
         """Collect text for the next `drain`, so that chunks that come together are one line."""
         self._over = True
-        self._outside += self._halves.whole(acp.read_chunk(update.update)[0])
+        self._outside += self._halves.whole(chunk[0])
 
     def _tell_outside(self) -> None:
         text, self._outside = self._outside, ""
         for line in filter(str.strip, text.split("\n")):
             self.tell(f"{OUTSIDE} {harmless(line, keep=TAB)}", DIM)
 
-    def _chunk(self, update: Updated) -> None:
+    def _chunk(self, chunk: Chunk) -> None:
         if self._outside:
             self._tell_outside()
-        text, message_id = acp.read_chunk(update.update)
+        text, message_id = chunk
         if self._over or (message_id and message_id != self._message_id):
             self.begin()
         self._over, self._message_id = False, message_id or self._message_id
@@ -327,7 +369,7 @@ class Messages(Notices):
     def say(self, text: str) -> None:
         """Take a chunk of the agent's message."""
 
-    def beside(self, update: Updated) -> None:
+    def beside(self, update: Updated, chunk: Chunk) -> None:
         """Take an update that is not part of the agent's message."""
 
     async def drain(self) -> None:
@@ -397,9 +439,9 @@ class Plain(Messages):
             self._outlet.write_text(text)
             self._last = text[-1]
 
-    def beside(self, update: Updated) -> None:
+    def beside(self, update: Updated, chunk: Chunk) -> None:
         if update.kind == "agent_thought_chunk":
-            self._think(self._halves.whole(acp.read_chunk(update.update)[0]))
+            self._think(self._halves.whole(chunk[0]))
             return
         self._think("\n")
         body = acp.mapping(acp.decoded(update.update))

@@ -6,7 +6,6 @@ for the clock of `pattern`.
 """
 
 import math
-import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import date, datetime
 from typing import Literal
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from acp_launch.regex import regex
 from acp_launch.session.elicitation import pattern
 
 Action = Literal["accept", "decline", "cancel"]
@@ -80,10 +80,10 @@ class Filled(Struct, frozen=True):
 LONGEST = 100_000  # characters of one answer
 INT64 = range(-(2**63), 2**63)  # what ACP carries as an integer
 
-_EMAIL = re.compile(r"[^\s@]+@[^\s@.]+(\.[^\s@.]+)*")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_TIME = re.compile(r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([zZ]|[+-][0-9]{2}:[0-9]{2})")
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+")
+_EMAIL = regex(r"[^\s@]+@[^\s@.]+(\.[^\s@.]+)*")
+_DATE = regex(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIME = regex(r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([zZ]|[+-][0-9]{2}:[0-9]{2})")
+_URI = regex(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+")
 
 
 def check(field: Field, value: object) -> str:
@@ -234,8 +234,8 @@ _CHECKS: Mapping[str, Callable[[Field, object], str]] = {
 LEAVE_OUT = "-"
 EMPTY = '""'
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
-_NUMBER = re.compile(r"[+-]?([0-9]{1,400}(\.[0-9]{0,400})?|\.[0-9]{1,400})([eE][+-]?[0-9]{1,4})?")
+_INTEGER = regex(r"[+-]?[0-9]{1,30}")
+_NUMBER = regex(r"[+-]?([0-9]{1,400}(\.[0-9]{0,400})?|\.[0-9]{1,400})([eE][+-]?[0-9]{1,4})?")
 _YES = frozenset({"y", "yes", "true", "on", "1"})
 _NO = frozenset({"n", "no", "false", "off", "0"})
 

@@ -8,10 +8,11 @@ judges all others, so that a valid answer is not refused.
 once. So the size of a pattern is bounded as well.
 """
 
-import re
 from functools import lru_cache
 from math import prod
 from typing import Any
+
+from acp_launch.regex import regex
 
 LONGEST = 1000  # characters of a pattern; the longest published one for e-mail addresses has 426
 WIDEST = 20_000  # atoms, each counted as often as it must be repeated; costs 26 MiB
@@ -20,8 +21,8 @@ TIME = 0.25  # seconds for one match: a thousand times what a sensible pattern n
 _ESCAPE = r"\\(?:[dDwWsStnrfv]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[^\w\s])"
 _ATOM = rf"[^\\\[\](){{}}*+?|^$]|\)|{_ESCAPE}|\[(?:\^|(?!\^))(?:[^\\\[\]]|{_ESCAPE})+\]"
 _COUNT = r"(?:[*+?]|\{[0-9]{1,9}(?:,[0-9]{0,9})?\})\??"
-_SAME = re.compile(rf"(?:(?:{_ATOM})(?:{_COUNT})?|\((?:\?<?[=!]|\?:)?|[|^$]|\\[bB])*")
-_LEAST = re.compile(r"(\)?)\{([0-9]+)")  # how often a group, or one atom, must come
+_SAME = regex(rf"(?:(?:{_ATOM})(?:{_COUNT})?|\((?:\?<?[=!]|\?:)?|[|^$]|\\[bB])*")
+_LEAST = regex(r"(\)?)\{([0-9]+)")  # how often a group, or one atom, must come
 
 
 class TooSlow(Exception):  # noqa: N818 - the name states the fault

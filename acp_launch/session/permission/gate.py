@@ -17,7 +17,7 @@ from acp_launch.protocol import acp
 from acp_launch.session.permission.globs import Links, real
 from acp_launch.session.permission.policy import Policy, Remembered, Verdict, choose, covers_service, judge, remember
 from acp_launch.session.permission.subject import Subject, subject
-from acp_launch.session.person import Ask, Holds, ToolQuestion
+from acp_launch.session.person import USER, Ask, Holds, ToolQuestion
 
 # What was allowed in this turn, and whether a file or a command that we are asked to serve is exactly that. Pure.
 #
@@ -158,8 +158,11 @@ class Gate:
         """Ask the user. `announced` is the call's title before the question changed it."""
         assert self._ask is not None, "decided returns None only if there is a user to ask"
         session = self.policy.session
-        keepable = self._books is not None and self._remembered(call) is not None
-        question = ToolQuestion(call=call, options=options, announced=announced, is_keepable=keepable)
+        would_keep = self._remembered(call) if self._books is not None else None
+        scope = would_keep.scope if would_keep else ""
+        question = ToolQuestion(
+            call=call, options=options, announced=announced, is_keepable=would_keep is not None, scope=scope
+        )
         answer = await self._ask(question)
         kinds: dict[str, object] = {}
         for option in map(acp.mapping, options):
@@ -168,10 +171,10 @@ class Gate:
         kept = None
         if answer.holds != "once" and self._books is not None:
             kept = self._books.keep(call, allowed=allowed, holds=answer.holds, session=session)
-        by = "you"
+        by = USER
         if kept is not None:
             self.policy = replace(self.policy, remembered=(*self.policy.remembered, kept))
-            by = "you, for good" if kept.session is None else "you, in this session"
+            by = f"{USER}, {'for good' if kept.session is None else 'in this session'}"
         return self._noted(how, call, options, Decision(allowed, answer.option_id, by))
 
     def _remembered(self, call: Call) -> Remembered | None:

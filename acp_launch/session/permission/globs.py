@@ -17,6 +17,8 @@ from fnmatch import fnmatchcase, translate
 from functools import cache, lru_cache
 from itertools import chain
 
+from acp_launch.regex import regex
+
 # The commands within a command, as a rule that denies or asks looks for them.
 #
 # One among several, in a subshell, behind variables and redirections, by the name of the program in any directory, run
@@ -27,9 +29,9 @@ from itertools import chain
 # This is a safety net, not a wall: a script, an alias or `python -c` gets around it.
 
 
-_BETWEEN = re.compile(r"[;&|<>`()\n\r]|\$\(")
-_REDIRECTION = re.compile(r"(?<![0-9])[0-9]{0,3}(?:&>>?|<>|>>|>\||<<<?|[<>])&?[ \t]*(?![(<>&|])[^\s;&|<>()`]+")
-_ASSIGNMENT = re.compile(r"\w+\+?=.*", re.DOTALL)
+_BETWEEN = regex(r"[;&|<>`()\n\r]|\$\(")
+_REDIRECTION = regex(r"(?<![0-9])[0-9]{0,3}(?:&>>?|<>|>>|>\||<<<?|[<>])&?[ \t]*(?![(<>&|])[^\s;&|<>()`]+")
+_ASSIGNMENT = regex(r"\w+\+?=.*", re.DOTALL)
 _KEYWORDS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!", "{", "}", "coproc"})
 # Programs that run a command given as words.
 _RUNNERS = {
@@ -40,7 +42,7 @@ _RUNNERS = {
     "ssh",
 }  # fmt: skip
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish"})
-_SCRIPT_OPTION = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
+_SCRIPT_OPTION = regex(r"-[A-Za-z]*c[A-Za-z]*")
 _MOST = 64 * 1024  # characters of a command that are inspected this closely, because it is slow
 _WORDS = 100  # words after a runner where its command may begin
 _DEPTH = 6  # scripts in scripts
@@ -118,10 +120,10 @@ def _scripts(words: list[str]) -> Iterator[str]:
 
 OPERATORS = ";&|<>`$()\n\r\0"
 _PLAIN = f"[^{re.escape(OPERATORS)}]"
-_END = re.compile(r"\\[zZ]$")
-_TOKEN = re.compile(r"\*+|\?|\[!?\]?[^]]*\]|.", re.DOTALL)
-_SHELL = re.compile(r"(?:(?:/usr)?(?:/local)?/bin/)?(?:ba|da|z|k)?sh")
-_SCRIPT = re.compile(r"-[a-z]*c")
+_END = regex(r"\\[zZ]$")
+_TOKEN = regex(r"\*+|\?|\[!?\]?[^]]*\]|.", re.DOTALL)
+_SHELL = regex(r"(?:(?:/usr)?(?:/local)?/bin/)?(?:ba|da|z|k)?sh")
+_SCRIPT = regex(r"-[a-z]*c")
 
 
 def in_text(globs: Sequence[str], text: str) -> bool:

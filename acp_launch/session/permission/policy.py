@@ -21,7 +21,6 @@ it (C-64), so it is used only if nothing can be rejected. Allowing prefers `allo
 remembers is beyond any later policy.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
@@ -29,6 +28,7 @@ from msgspec import Struct
 
 from acp_launch.plan.model import LaunchPlan, Origin, RulePlan
 from acp_launch.profile.model import Approval
+from acp_launch.regex import regex
 from acp_launch.session.permission import links
 from acp_launch.session.permission.globs import Links, in_path, in_text, is_allowed, is_caught, real, spellings, within
 from acp_launch.session.permission.subject import NOTHING, UNKNOWN, Subject, command, input_digest, paths, subject
@@ -39,9 +39,9 @@ from acp_launch.session.person import Holds
 
 READS = frozenset({"read", "search"})  # not fetch, think or switch_mode: adapters hide real decisions behind those
 VAGUE = frozenset({"edit", "delete", "move", "fetch", "execute"})  # a tool's name alone does not say what it would do
-_FUTURE = re.compile(r"\b(?:all|any|every|the)?\s*future(?:\s+sessions?)?\b|\b(?:all|any|every)\s+sessions?\b")
-_ALWAYS = re.compile(r"\b(?:always|never|forever|permanently|for good)\b")
-_ENDS = re.compile(
+_FUTURE = regex(r"\b(?:all|any|every|the)?\s*future(?:\s+sessions?)?\b|\b(?:all|any|every)\s+sessions?\b")
+_ALWAYS = regex(r"\b(?:always|never|forever|permanently|for good)\b")
+_ENDS = regex(
     r"session|conversation|restart|reload|today|tonight|temporar"
     r"|\b(?:until|till|for now|hours?|minutes?|days?|weeks?)\b"
     r"|\b(?:this|the|current|per)\s+(?:chat|thread|task|turn|prompt|run|request|time)\b"
@@ -83,6 +83,15 @@ class Remembered(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __str__(self) -> str:
         return f"always {self.answer}" if self.session is None else f"{self.answer} in this session"
+
+    @property
+    def scope(self) -> str:
+        """Say in words which calls it holds for."""
+        what = [f"`{text}`" for text in (*self.commands, *self.paths, *self.addresses) if text]
+        titled = [f'"{self.title}"'] if self.title and self.title not in self.commands else []
+        where = [f"in {place}" for place in self.directories if place]
+        inputs = ["with this input"] if self.input and not (self.commands or self.paths) else []
+        return " ".join([self.tool or self.kind or "other", *what, *titled, *where, *inputs])
 
     @property
     def is_outdated(self) -> bool:

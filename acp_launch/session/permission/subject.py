@@ -9,9 +9,7 @@ which are given.
 `subject` reads a call; `input_digest` is the digest that identifies the rest of its input for a remembered answer.
 """
 
-import json
 import posixpath
-import re
 import shlex
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -21,13 +19,14 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 
 from acp_launch.protocol import acp
+from acp_launch.regex import regex
 from acp_launch.session.permission.globs import Links, real, script
 from acp_launch.session.state import tool
 
 UNKNOWN = ""  # an unreadable path; no glob matches it
 _DEPTH = 12  # levels of the input that are searched
 # The names that agents and MCP servers use, without case, `_` and `-`.
-PATHS = re.compile(
+PATHS = regex(
     "(?:abs|absolute|dir|file|notebook|target|relative|relativeworkspace|old|new|move|source|destination|from|to)?paths?"
     "|(?:target|source)?files?|filenames?|source|destination|src|dst|dest|dir|directory|(?:file)?uri"
 )
@@ -37,7 +36,7 @@ ADDRESSES = frozenset({"url", "urls", "uri", "href", "address"})
 _CHANGES = frozenset(
     {"changes", "edits", "diff", "unifieddiff", "patch", "newtext", "newstring", "newstr", "newcontent", "newsource"}
 )
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|$)")
+_SCHEME = regex(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|$)")
 
 
 class Subject(Struct, frozen=True):
@@ -227,7 +226,7 @@ NOTHING = ""  # no input, or nothing in it that counts
 _HARMLESS = frozenset({"timeout", "timeoutms", "timeoutseconds", "callid", "toolcallid", "turnid"})
 WORDS = frozenset({"description", "explanation"})  # of a command; elsewhere they may be the content that is sent
 _FILES = frozenset({"read", "edit", "delete", "move"})
-_CONTENT = re.compile(  # of a file, and which part of it
+_CONTENT = regex(  # of a file, and which part of it
     "(?:file)?(?:content|contents|text)|(?:old|new)(?:text|string|str|source|content)|(?:find|replace(?:ment)?)"
     "|edits?|diff|patch|(?:unified)?diff|changes|replaceall|expectedreplacements"
     "|offset|limit|line|lines|startline|endline|insertline|viewrange"
@@ -244,6 +243,7 @@ def input_digest(call: dict[str, Any], about: Subject) -> str:
     rest = _rest(given, about) if isinstance(given, dict) else given
     if rest in (None, {}, [], ""):
         return NOTHING
+    import json
     from hashlib import sha256  # loads OpenSSL
 
     return sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -13,14 +13,14 @@ import pytest
 from acp_launch.console.ask import logins
 from acp_launch.console.ask.logins import Logins, as_json, command_line, table
 from acp_launch.console.ask.terminal import AgentStderr
-from acp_launch.process.supervisor import Program
+from acp_launch.process.program import LocalProgram
 from acp_launch.protocol.acp import AuthMethod, read
 from acp_launch.session.person import Choice, Tone
 from tests.secret.canaries import knowing
 
 HOSTILE = "\x1b]0;owned\x07Log\nin"
 OLD = AuthMethod("old", HOSTILE, command=("agent", "a b"), command_env={"A": "\x1b[2J", "B": "it's"})
-PROGRAM = Program("login", ("/opt/agent", "a b", "x\n"), {"PATH": "/bin"}, Path("/w"))
+PROGRAM = LocalProgram("login", ("/opt/agent", "a b", "x\n"), {"PATH": "/bin"}, Path("/w"))
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Person:
     has_floor: bool = False
 
     @asynccontextmanager
-    async def floor(self) -> AsyncIterator[None]:
+    async def floor(self, about: str = "") -> AsyncIterator[None]:
         self.has_floor = True
         yield
         self.has_floor = False
@@ -60,7 +60,8 @@ def test_each_method_has_a_key_of_its_own_and_n_is_none_of_them() -> None:
     chosen = asyncio.run(Logins(person).which("agent", methods))
     assert chosen == methods[22]
     keys = [choice.key for choice in person.offered]
-    assert (len(set(keys)), "n" in keys) == (34, False)
+    assert (len(keys), len(set(keys)), keys[-1]) == (35, 35, "n")
+    assert asyncio.run(Logins(Person("n")).which("agent", methods)) is None
     assert asyncio.run(Logins(Person(None)).which("agent", methods)) is None
 
 
@@ -72,7 +73,7 @@ def test_methods_are_shown_on_one_line_each_without_control_characters_and_secre
     method = AuthMethod("a", HOSTILE, "with\nhunter2-hunter2")
     assert asyncio.run(Logins(person).which("\x1bagent", [method])) == method
     assert person.said == ["The agent \\x1bagent needs a login"]
-    assert person.offered == [Choice("1", "\\x1b]0;owned\\x07Log in: with ***")]
+    assert person.offered == [Choice("1", "\\x1b]0;owned\\x07Log in: with ***"), logins.NONE]
 
 
 @pytest.mark.parametrize(("key", "allowed"), [("y", True), ("n", False), (None, False)])

@@ -8,12 +8,13 @@ import pyte
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from acp_launch.console.ask import permission
-from acp_launch.console.ask.room import needed
-from acp_launch.console.ask.terminal import Questions
+from acp_launch.console.ask.room import broken, needed
+from acp_launch.console.ask.terminal import answers, chosen
 from acp_launch.session.person import Answer, Choice, ToolQuestion
 from tests.console.person import Scripted
 from tests.secret.canaries import knowing
@@ -65,6 +66,40 @@ def test_each_way_to_answer_has_a_key_and_no_answer_is_a_no(
     assert answered(Scripted(key), {"title": "Do it"}, options) == answer
 
 
+ALWAYS = {"optionId": "always", "kind": "allow_always", "name": "Allow for this session"}
+
+
+@pytest.mark.parametrize(
+    ("scope", "options", "is_keepable", "columns", "line"),
+    [
+        ("execute `npm test` in /w", [ONCE, NO], True, 100, "g from now on: execute `npm test` in /w"),
+        (
+            *("execute `npm test` in /w", [ONCE, ALWAYS, NO], True, 100),
+            "a, g from now on: execute `npm test` in /w; the agent may remember more",
+        ),
+        ("edit `/w/a`", [ONCE, ALWAYS, NO], True, 40, "a, g from now on: edit `/w/a`"),
+        ("execute `npm test` in /w", [ONCE, NO], True, 20, "g from now on: exec…"),
+        ("", [ONCE, ALWAYS, NO], False, 100, "a from now on: only the agent knows for which calls"),
+        ("", [ONCE, NO], False, 100, ""),
+    ],
+)
+def test_what_a_lasting_answer_would_hold_for_is_said_above_the_question(
+    scope: str, options: list[Any], is_keepable: bool, columns: int, line: str
+) -> None:
+    person = Scripted("n", screen=(columns, 11))
+    question = ToolQuestion(call={"title": "Do it"}, options=options, is_keepable=is_keepable, scope=scope)
+    asyncio.run(permission.permitting(person, "list")(question))
+    assert [told for told in person.told[:-1] if "from now on: " in told] == ([line] if line else [])
+
+
+def test_the_call_that_is_remembered_is_quoted_without_its_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(permission, "redactor", knowing("hunter2-hunter2"))
+    person = Scripted("n")
+    question = ToolQuestion(call={"title": "x"}, options=[ONCE, NO], scope="execute `login hunter2-hunter2\x1b[2J`")
+    asyncio.run(permission.permitting(person, "list")(question))
+    assert "g from now on: execute `login ***\\x1b[2J`" in person.told
+
+
 def test_what_would_be_changed_is_named_where_only_a_diff_names_it() -> None:
     person = Scripted("n")
     call = {"title": "Edit", "content": [{"type": "diff", "path": "/w/a.py", "newText": "x"}], "locations": [3, {}]}
@@ -85,7 +120,7 @@ def test_what_is_too_much_to_be_read_is_cut_with_a_word_about_the_rest() -> None
     answered(person, call, [ONCE, NO])
     assert person.told == [
         f"The agent asks for permission: {'t' * 500}… [4,500 more characters]",
-        f"    in full: {'t' * 1991}\n      [... 1,009 characters are not shown ...]\n      {'t' * 2000}",
+        f"    in full: {'t' * 1991}\n    | [... 1,009 characters are not shown ...]\n    | {'t' * 2000}",
         f"    kind: {'k' * 500}… [100 more characters]",
         *(f"    /w/{number}" for number in range(20)),
         "    [... 2,980 more places are not shown ...]",
@@ -133,7 +168,7 @@ CLAUDE = {"toolCallId": "c", "name": "Bash", "title": "`ls`", "kind": "execute",
             [
                 "The agent asks for permission: io_echo (tiny MCP Server)",
                 "    kind: other",
-                '    the agent says: {\n        "text": "hi"\n      }',
+                '    the agent says: {\n    |   "text": "hi"\n    | }',
             ],
         ),
         (
@@ -215,11 +250,40 @@ def test_all_of_it_is_said_first_where_it_is_too_much_for_the_screen() -> None:
         "    command: rm -rf ~",
         "    cwd: /w",
         "    kind: execute",
-        description[:80],
+        "    description: It only tidies up. It only tidies up. It only tidies up. It",
         "      [... more lines, above ...]",
-        f"      {description[80 + 39 * 74 : 80 + 40 * 74]}",
-        f"      {description[80 + 40 * 74 :]}",
+        *broken(description, 80)[-2:],
     ]
+
+
+@pytest.mark.parametrize("columns", [4, 20, 40, 80, 200])
+def test_a_line_of_a_question_breaks_between_words_and_what_goes_on_is_barred(columns: int) -> None:
+    text = "    command: rm -rf /some/where --and more words of it " + "x" * 300 + " 日本語 " * 20
+    first, *rest = broken(text, columns)
+    assert all(cell_len(row) <= columns for row in (first, *rest))
+    assert all(row.lstrip().startswith("| ") for row in rest)
+    assert "".join([first, *(row.partition("| ")[2] for row in rest)]).replace(" ", "") == text.replace(" ", "")
+    if columns >= 40:
+        assert first.endswith(("--and", "it", "x"))
+
+
+def test_the_lines_of_a_change_are_coloured_and_the_others_are_dim() -> None:
+    person = Scripted("n")
+    diff = {"type": "diff", "path": "/w/a.py", "oldText": "one\ntwo\nthree\n", "newText": "one\n2\nthree\n"}
+    answered(person, {"title": "Edit", "content": [diff]}, [ONCE, NO])
+    assert person.of_tone("removed") == ["      2 - two"]
+    assert person.of_tone("added") == ["      2 + 2"]
+    assert person.of_tone("faint") == ["    kind: not said", "      1   one", "      3   three"]
+
+
+def test_a_long_change_is_folded_to_what_changed() -> None:
+    person = Scripted("n")
+    old = "".join(f"line {number}\n" for number in range(100))
+    new = "".join(f"line {number}{'!' if number % 9 == 0 else ''}\n" for number in range(100))
+    diff = {"type": "diff", "path": "/w/a.py", "oldText": old, "newText": new}
+    answered(person, {"title": "Edit", "content": [diff]}, [ONCE, NO])
+    assert [len(person.of_tone(tone)) for tone in ("added", "removed")] == [12, 12]
+    assert any("… 8 lines" in line for line in person.told)
 
 
 def test_a_title_that_is_the_command_is_shown_whole() -> None:
@@ -260,34 +324,56 @@ def test_no_text_takes_more_rows_than_are_counted(text: str, columns: int) -> No
     assert screen.cursor.y < needed(text, columns)
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, *lines: str) -> str | None:
-    waiting = list(lines)
+def asked(monkeypatch: pytest.MonkeyPatch, *typed: str | None, quiet: float = 0.0) -> str | None:
+    """Answer with these keys, each as it is read; None is a silence that is long enough."""
+    waiting = list(typed)
 
-    async def line() -> str:
-        return waiting.pop(0)
+    async def read() -> str:
+        if (piece := waiting.pop(0)) is None:
+            await asyncio.Event().wait()  # the wait for it has an end
+        return piece or ""
 
-    monkeypatch.setattr("acp_launch.console.ask.terminal._line", line)
+    for name, seconds in (("QUIET", quiet), ("PAUSE", 0.01), ("REST", 0.01)):
+        monkeypatch.setattr(f"acp_launch.console.ask.terminal.{name}", seconds)
     choices = [Choice("y", "Yes"), Choice("2", "The same again"), Choice("n", "No")]
-    answer = asyncio.run(Questions(lambda: None).choose("Well?", choices))
-    assert not waiting, "every line was read"
+    answer = asyncio.run(chosen("Well?", choices, read))
+    assert not waiting, "every key was read"
     return answer
 
 
 @pytest.mark.parametrize(
-    ("lines", "key"),
+    ("typed", "key"),
     [
-        (["y\n"], "y"),
+        (["y"], "y"),
+        (["Y"], "y"),
+        (["2"], "2"),
+        (["y\n"], "y"),  # as on a terminal that gives whole lines
         (["YES\n"], "y"),
-        (["1\n"], "y"),
-        (["2\n"], "2"),
-        (["3\n"], "n"),
         (["no\n"], "n"),
-        (["\n"], None),
         ([""], None),
-        (["4\n", "what?\n", "0\n", "y\n"], "y"),
+        (["\x04"], None),
+        (["\x1b", None], None),
+        (["\x1b", "[A", "y"], "y"),
+        (["\x1b[A", None, "y"], "y"),
+        (["\n", "1", "\t", "y"], "y"),
+        (["why not", None, "y"], "y"),
+        (["yes", "y", None, "n"], "n"),
     ],
 )
-def test_a_line_answers_by_key_or_number_and_anything_unclear_is_asked_again(
-    monkeypatch: pytest.MonkeyPatch, lines: list[str], key: str | None
+def test_one_key_answers_and_no_other_and_several_at_once_do_not(
+    monkeypatch: pytest.MonkeyPatch, typed: list[str | None], key: str | None
 ) -> None:
-    assert asked(monkeypatch, *lines) == key
+    assert asked(monkeypatch, *typed) == key
+
+
+def test_a_key_before_the_question_could_be_read_does_not_answer_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert asked(monkeypatch, "y", None, "n", quiet=60) == "n"
+    assert capsys.readouterr().err.splitlines() == ["▐ Well?", "▐ [y] Yes  [2] The same again  [n] No"]
+
+
+def test_answers_that_do_not_fit_into_one_row_have_one_each() -> None:
+    choices = [Choice("y", "Yes"), Choice("n", "No")]
+    assert answers(choices, 80) == ["[y] Yes  [n] No"]
+    assert answers(choices, 15) == ["[y] Yes", "[n] No"]

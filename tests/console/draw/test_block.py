@@ -1,6 +1,8 @@
 """Ring 2. An agent's Markdown on a terminal: it is shown as it should be, hides nothing and does nothing."""
 
 import re
+import subprocess
+import sys
 from typing import Literal
 
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from acp_launch.console.draw.layout import THEME
 from acp_launch.console.draw.markdown import Block
 from tests.console.drawn import Emulated
 
@@ -168,6 +171,24 @@ def test_joined_emoji_are_shown_one_by_one_because_terminals_disagree_on_their_w
 
 def test_code_has_the_colours_of_its_language_and_none_without_colours() -> None:
     text = "```python\nreturn 1\n```"
-    assert drawn(text, colours=True).styled("return").fg == "brightblue"
+    assert drawn(text, colours=True).styled("return").fg == "magenta"
     assert drawn(text).styled("return").fg == "default"
     assert drawn("```nonsense\nreturn 1\n```", colours=True).styled("return").fg == "default"
+
+
+def test_the_lines_of_a_diff_and_the_words_of_a_program_have_colours_for_light_and_dark() -> None:
+    diff = drawn("```diff\n-gone\n+come\n```", colours=True)
+    assert (diff.styled("-gone").fg, diff.styled("+come").fg) == ("red", "green")
+    program = drawn("```python\nx = 'text', 12  # said\n```", colours=True)
+    assert (program.styled("'text").fg, program.styled("12").fg) == ("green", "cyan")
+    assert not {"white", "black", "blue", "yellow"} & {style.color.name for style in THEME.values() if style.color}
+
+
+def test_pygments_is_imported_only_for_a_block_with_a_language() -> None:
+    said = (
+        "import sys; from acp_launch.console.draw import live; from acp_launch.console.draw.markdown import Block;"
+        "from rich.console import Console; shown = Console(force_terminal=True, color_system='standard');"
+        "shown.print(Block('word\\n\\n    code')); assert 'pygments' not in sys.modules;"
+        "shown.print(Block('```py\\n1\\n```')); assert 'pygments' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", said], check=True, capture_output=True)

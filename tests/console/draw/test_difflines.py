@@ -21,7 +21,7 @@ def numbered(count: int, **changed: str) -> str:
 
 def test_a_changed_line_stands_among_three_lines_of_context() -> None:
     assert drawn(numbered(9), numbered(9, l5="changed")) == [
-        "…",
+        "…1 line",
         "2 line 2",
         "3 line 3",
         "4 line 4",

@@ -30,13 +30,13 @@ def test_what_is_said_while_no_turn_runs_stands_apart_and_dim() -> None:
     screen = Screen(say=None)
     screen.live.update(chunk("[MODE] ", outside=True))
     screen.live.update(chunk("auto", outside=True))
-    screen.live.tell("> hi", TYPED)  # the prompt, in an interactive session
+    screen.live.tell("hi", TYPED)  # the prompt, in an interactive session
     screen.live.update(chunk("It is *fine*."))
     screen.live.ended(end())
     screen.live.update(chunk("The build is done.", outside=True))
-    screen.live.tell("> next", TYPED)
-    first = "▐ outside a turn:\n[MODE] auto\n> hi\nIt is fine.\n"
-    assert screen.text == f"{first}▐ outside a turn:\nThe build is done.\n> next"
+    screen.live.tell("next", TYPED)
+    first = "▐ outside a turn:\n[MODE] auto\n\n\u276f hi\n\nIt is fine.\n\n"
+    assert screen.text == f"{first}▐ outside a turn:\nThe build is done.\n\n\u276f next"
 
 
 def test_words_for_stderr_do_not_end_up_in_the_picture() -> None:
@@ -62,7 +62,7 @@ def test_on_a_canvas_that_is_not_the_bare_terminal_notices_stand_among_the_rest(
     screen.live.waiting("sign of life", 3, 60)
     screen.live.update(chunk("o."))
     screen.live.ended(end())
-    assert screen.text == "One.\n▐ acp-launch: still waiting for the agent (3 s; timeout 60 s)\n\nTwo."
+    assert screen.text == "One.\n\n▐ acp-launch: still waiting for the agent (3 s; timeout 60 s)\n\nTwo."
 
 
 def test_a_server_that_dies_during_a_call_leaves_the_call_on_the_screen() -> None:
@@ -70,7 +70,7 @@ def test_a_server_that_dies_during_a_call_leaves_the_call_on_the_screen() -> Non
     screen = Screen()
     screen.live.update(tool("1", "in_progress", title="Search", kind="search"))
     screen.live.server(Change(server="github", state="resting", exit="was killed by SIGKILL", restarts=1, retry=0.2))
-    assert screen.text == "… Search  search"
+    assert screen.text == "  ● search"
     assert screen.told == ["acp-launch: mcp server github was killed by SIGKILL; restarting in 0.2 s (restart 1)"]
 
 
@@ -79,7 +79,7 @@ def test_what_is_told_after_the_end_draws_nothing_again() -> None:
     screen.live.update(tool("1", "in_progress", title="Search", kind="search"))
     screen.live.ended(end())
     screen.live.server(Change(server="github", state="failed", exit="was killed by SIGKILL"))
-    assert screen.text == "… Search  search"  # as it stood
+    assert screen.text == "  ● search · unfinished"  # as it stood
     assert screen.told == ["acp-launch: mcp server github failed: was killed by SIGKILL"]
 
 
@@ -110,7 +110,7 @@ def test_a_tool_call_is_one_line_when_it_is_over() -> None:
     screen.live.update(tool("1", "completed"))
     screen.live.update(chunk("Done."))
     screen.live.ended(end())
-    assert screen.text == "✓ Read a file  read\nDone."
+    assert screen.text == "  ✓ read a file\n\nDone."
 
 
 def test_a_tool_call_that_was_under_way_is_marked_when_the_turn_is_cancelled() -> None:
@@ -119,7 +119,7 @@ def test_a_tool_call_that_was_under_way_is_marked_when_the_turn_is_cancelled() -
     screen.live.update(tool("1", "in_progress", title="Build", kind="execute"))
     screen.live.cancelled([{"toolCallId": "1", "title": "Build", "kind": "execute", "status": "cancelled"}], 3.0)
     screen.live.ended(end())
-    assert screen.text == "– Build  execute  cancelled"
+    assert screen.text == "  – run Build · cancelled"
 
 
 def test_a_plan_is_shown_as_it_is_at_the_end() -> None:
@@ -130,7 +130,7 @@ def test_a_plan_is_shown_as_it_is_at_the_end() -> None:
         screen.live.update(update("plan", entries=entries))
     screen.live.update(chunk("Seen."))
     screen.live.ended(end())
-    assert screen.text == "Seen.\n[x] Look"
+    assert screen.text == "Seen.\n\n  [x] Look"
 
 
 def test_thoughts_come_before_the_words_that_follow_them() -> None:
@@ -138,14 +138,48 @@ def test_thoughts_come_before_the_words_that_follow_them() -> None:
     screen.live.update(chunk("I wonder", kind="agent_thought_chunk"))
     screen.live.update(chunk("Yes."))
     screen.live.ended(end())
-    assert screen.text == "✻ thought · I wonder\nYes."
+    assert screen.text == "  ✻ thought · I wonder\n\nYes."
 
 
 def test_usage_is_the_last_line() -> None:
     screen = Screen()
     screen.live.update(update("usage_update", used=1200, size=200000, cost={"amount": 0.0421, "currency": "USD"}))
+    screen.seconds += 21.3
     screen.live.ended(end(usage={"inputTokens": 10, "outputTokens": 5, "note": "x"}))
-    assert screen.text == "context 1,200 of 200,000 tokens · cost 0.04 USD · input 10 ·\noutput 5"
+    assert screen.text == "  1,200 of 200,000 tokens · $0.04 · 21 s"
+
+
+def test_an_agent_that_does_not_say_how_full_its_context_is_may_count_the_tokens_of_a_turn() -> None:
+    screen = Screen()
+    screen.live.ended(end(usage={"inputTokens": 10, "outputTokens": 5, "note": "x"}))
+    assert screen.text == "  input 10 · output 5"
+
+
+def test_a_turn_counts_from_its_prompt_and_stands_apart_from_the_next() -> None:
+    screen = Screen(say=None)
+    for prompt in ("one", "two\n\nlines"):
+        screen.seconds += 100
+        screen.live.tell(prompt, TYPED)
+        screen.live.update(tool("1", "completed", title="Read a.py", kind="read"))
+        screen.live.update(chunk("Yes.\n\nNo."))
+        screen.seconds += 2
+        screen.live.ended(end())
+    turn = "  ✓ read a.py\n\nYes.\n\nNo.\n  2 s"
+    assert screen.text == f"\u276f one\n\n{turn}\n\n\u276f two\n\n  lines\n\n{turn}"
+
+
+def test_the_words_of_the_user_are_marked_and_bold_and_break_at_words_beside_the_mark() -> None:
+    screen = Screen(20, say=None, colours="standard")
+    screen.live.tell("fix the failing port test", TYPED)
+    assert screen.text == "\u276f fix the failing\n  port test"
+    assert (screen.file.styled("\u276f").fg, screen.file.styled("fix").bold) == ("cyan", True)
+
+
+def test_a_long_line_of_ours_has_one_mark_and_goes_on_beside_it() -> None:
+    """Words of the agent in its middle never stand where a line of ours begins."""
+    screen = Screen(30, say=None)
+    screen.live.note("the title is acp-launch: type your passphrase")
+    assert screen.text == "▐ acp-launch: the title is\n  acp-launch: type your\n  passphrase"
 
 
 def test_a_history_is_not_shown() -> None:
@@ -226,7 +260,7 @@ def test_a_history_is_shown_dimmed_with_what_was_asked() -> None:
     screen.seconds += 60
     screen.live.update(chunk("today"))
     screen.live.ended(end())
-    assert screen.text == "> Look\n> again\nyesterday\n✓ Read  read\ntoday"
+    assert screen.text == "\u276f Look\n  again\n\nyesterday\n\n  ✓ read\n\ntoday\n  60 s"
     written = screen.file.getvalue()
     assert "\x1b[2myesterday" in written
     assert "\x1b[2mtoday" not in written
@@ -238,7 +272,7 @@ def test_what_is_told_after_the_history_comes_below_it() -> None:
     screen.live.ready(SessionReady("s1", "fix", "load", 1, Raw(b"{}")))
     screen.live.update(chunk("today"))
     screen.live.ended(end())
-    assert screen.text == "yesterday\n▐ acp-launch: resumed fix (0 turns)\ntoday"
+    assert screen.text == "yesterday\n\n▐ acp-launch: resumed fix (0 turns)\n\ntoday"
 
 
 def test_what_is_typed_is_not_shown_again() -> None:
@@ -274,7 +308,7 @@ def test_a_thought_is_its_last_lines_while_it_lasts_and_one_line_when_it_is_over
     screen.seconds += 12
     screen.live.update(chunk("So."))
     screen.live.ended(end())
-    assert screen.text == "✻ thought for 12 s · thought …\nSo."
+    assert screen.text == "✻ thought for 12 s · thought …\n\nSo.\n12 s"
 
 
 def test_thoughts_are_shown_whole_on_demand() -> None:
@@ -283,19 +317,19 @@ def test_thoughts_are_shown_whole_on_demand() -> None:
         screen.live.update(chunk(piece, kind="agent_thought_chunk"))
     screen.live.update(chunk("So."))
     screen.live.ended(end())
-    assert screen.text == "first [red]line\nsecond\n\nthird line\nSo."
+    assert screen.text == "  first [red]line\n  second\n\n  third line\n\nSo."
 
 
 def test_a_plan_is_printed_once() -> None:
     screen = Screen()
     entries = [{"content": "Look", "priority": "high", "status": "pending"}]
     screen.live.update(update("plan", entries=entries))
-    assert screen.text == "[ ] Look"
+    assert screen.text == "  [ ] Look"
     screen.live.ended(end())
     screen.live.update(chunk("Again."))
     screen.live.update(update("plan", entries=entries))
     screen.live.ended(end())
-    assert screen.text == "[ ] Look\nAgain."
+    assert screen.text == "  [ ] Look\n\nAgain."
 
 
 def test_of_a_long_plan_the_entries_around_the_present_one_are_drawn() -> None:
@@ -304,8 +338,8 @@ def test_of_a_long_plan_the_entries_around_the_present_one_are_drawn() -> None:
     entries = [{"content": f"Step {number}", "status": state} for number, state in enumerate(states)]
     screen.live.update(update("plan", entries=entries))
     lines = screen.text.splitlines()
-    assert lines[:3] == ["… 29 more", "[x] Step 29", "[>] Step 30"]
-    assert lines[-1] == "… 22 more"
+    assert lines[:3] == ["  … 29 more", "  [x] Step 29", "  [>] Step 30"]
+    assert lines[-1] == "  … 22 more"
 
 
 def test_what_changed_in_the_session_is_one_line_each() -> None:
@@ -319,7 +353,7 @@ def test_what_changed_in_the_session_is_one_line_each() -> None:
     screen.live.ended(end())
     (mode, title) = screen.text.splitlines()
     assert mode.endswith(": Code")
-    assert title == "session title: Fix \\x1b[2J it"
+    assert title == "  session title: Fix \\x1b[2J it"
 
 
 def test_a_title_is_worth_a_line_only_to_who_stays_in_the_session() -> None:
@@ -329,13 +363,23 @@ def test_a_title_is_worth_a_line_only_to_who_stays_in_the_session() -> None:
     assert screen.text == ""
 
 
+def test_a_title_that_repeats_the_prompt_is_not_worth_a_line() -> None:
+    screen = Screen(history=True, say=None)
+    screen.live.tell("fix  the failing\nport test", TYPED)
+    for title in ("fix the failing port…", "Port test"):
+        screen.live.update(update("session_info_update", title=title))
+    screen.live.ended(end())
+    assert screen.text.splitlines()[-1] == "  session title: Port test"
+    assert screen.text.count("session title") == 1
+
+
 def test_a_new_title_does_not_break_the_sentence_that_is_being_said() -> None:
     screen = Screen(history=True)
     screen.live.update(chunk("Half a "))
     screen.live.update(update("session_info_update", title="Fix it"))
     screen.live.update(chunk("sentence."))
     screen.live.ended(end())
-    assert screen.text == "Half a sentence.\nsession title: Fix it"
+    assert screen.text == "Half a sentence.\n\n  session title: Fix it"
 
 
 def test_a_changed_option_is_told_and_an_unchanged_one_is_not() -> None:
@@ -349,7 +393,7 @@ def test_a_changed_option_is_told_and_an_unchanged_one_is_not() -> None:
     for model in ("small", "large"):
         screen.live.update(update("config_option_update", configOptions=options(model)))
     screen.live.ended(end())
-    assert screen.text == "Model: Large"
+    assert screen.text == "  Model: Large"
 
 
 def test_a_notice_has_its_severity_and_what_it_describes() -> None:
@@ -357,14 +401,14 @@ def test_a_notice_has_its_severity_and_what_it_describes() -> None:
     description = "one\n" * 20
     screen.live.update(update("notice", severity="error", title="Out of credit", description=description))
     screen.live.ended(end())
-    assert screen.text == "error: Out of credit" + "\n  one" * 5
+    assert screen.text == "  error: Out of credit" + "\n    one" * 5
     assert screen.file.styled("error").fg == "red"
 
 
 def test_a_compaction_is_told_while_it_lasts_and_when_it_is_over() -> None:
     screen = Screen(lines=30)
     screen.live.update(update("compaction_update", compactionId="1", status="in_progress"))
-    assert screen.text == "… compacting the conversation"
+    assert screen.text == "  … compacting the conversation"
     content = {"type": "text", "text": "We looked.\nWe found."}
     screen.live.update(update("compaction_summary_chunk", compactionId="1", content=content))
     screen.live.update(update("compaction_update", compactionId="1", status="completed"))
@@ -372,8 +416,8 @@ def test_a_compaction_is_told_while_it_lasts_and_when_it_is_over() -> None:
     screen.live.update(update("compaction_update", compactionId="3", status="failed"))
     screen.live.ended(end())
     assert screen.text == (
-        "✓ conversation compacted · We looked. We found.\n✗ compaction failed: no model\n"
-        "✗ compaction failed: the agent gives no reason"
+        "  ✓ conversation compacted · We looked. We found.\n  ✗ compaction failed: no model\n"
+        "  ✗ compaction failed: the agent gives no reason"
     )
 
 
@@ -397,7 +441,7 @@ def test_a_narrow_terminal_shows_everything(columns: int) -> None:
         screen.live.update(update("usage_update", used=1, size=2))
     screen.live.update(tool("1", "completed", title="Call 日本語", kind="read"))
     screen.live.failed(AgentError("over"))
-    assert "".join(screen.text.split()) == "".join(words) + "✓Call日本語read"
+    assert "".join(screen.text.split()) == "".join(words) + "✓readCall日本語"
 
 
 def test_wide_characters_and_emoji_leave_no_stale_rows() -> None:
@@ -462,4 +506,4 @@ def test_the_time_in_which_a_person_was_asked_counts_for_no_call_and_no_thought(
     screen.seconds = 98
     screen.live.update(tool("1", "completed"))
     screen.live.ended(end())
-    assert screen.text == "✻ thought for 3 s · Which of the two?\n✓ Search  search  5 s"
+    assert screen.text == "  ✻ thought for 3 s · Which of the two?\n  ✓ search · 5 s\n  8 s"

@@ -29,43 +29,45 @@ def test_a_call_tells_its_places_and_how_long_it_took() -> None:
     screen.live.update(tool("1", "in_progress", title="Read /p/b.py", kind="read", locations=places))
     screen.seconds += 12.3
     screen.live.update(tool("1", "completed"))
-    assert shown(screen) == "✓ Read /p/b.py  read  /p/a.py:3  /p/c  /p/d  12 s"
+    assert shown(screen).splitlines()[0] == "  ✓ read /p/b.py  /p/a.py:3  /p/c  /p/d · 12 s"
 
 
 def test_more_places_than_a_few_are_counted() -> None:
     screen = Screen(80)
     places = [{"path": f"/{name}"} for name in "abcde"]
     screen.live.update(tool("1", "failed", title="Look", kind="search", locations=places))
-    assert shown(screen) == "✗ Look  search  /a  /b  /c  and 2 more  failed"
+    assert shown(screen) == "  ✗ search Look  /a  /b  /c  and 2 more · failed"
 
 
 def test_a_change_is_shown_with_its_call_while_it_waits_and_when_it_is_done() -> None:
     screen = Screen()
     change = {"type": "diff", "path": "a.py", "oldText": "one\n", "newText": "two\n"}
     screen.live.update(tool("1", "pending", title="Edit a.py", kind="edit", content=[change]))
-    picture = "Edit a.py  edit\n  a.py  +1 -1\n  1 - one\n  1 + two"
-    assert screen.text == f"… {picture}"
+    picture = "edit a.py  +1 -1\n      1 - one\n      1 + two"
+    assert screen.text == f"  ● {picture}"
     screen.live.update(tool("1", "completed"))
-    assert shown(screen) == f"✓ {picture}"
+    assert shown(screen) == f"  ✓ {picture}"
 
 
 def test_a_long_change_takes_no_more_than_a_few_rows_until_it_is_done() -> None:
     screen = Screen(lines=60)
     change = {"type": "diff", "path": "a.py", "newText": "x\n" * 100}
     screen.live.update(tool("1", "pending", title="Edit", kind="edit", content=[change]))
-    assert screen.text.splitlines()[-1] == "  … 88 more lines"
+    assert screen.text.splitlines()[-1] == "      … 88 more lines"
     screen.live.update(tool("1", "completed"))
-    assert shown(screen).splitlines()[-1] == "  … 60 more lines"
+    assert shown(screen).splitlines()[-1] == "      … 60 more lines"
 
 
 def test_a_result_is_folded() -> None:
     screen = Screen()
     result = "```\n" + "".join(f"line {number}\n" for number in range(10)) + "```"
     screen.live.update(tool("1", "completed", title="Read", kind="read", content=[text(result)]))
-    screen.live.update(tool("2", "completed", title="Run", kind="execute", content=[text(result)]))
+    screen.live.update(tool("2", "completed", title="Run make", kind="execute", content=[text(result)]))
+    screen.live.update(tool("3", "completed", title="search_issues", kind="other", content=[text(result)]))
     assert shown(screen) == (
-        "✓ Read  read\n  line 0\n  line 1\n  line 2\n  line 3\n  … 6 more lines\n"
-        "✓ Run  execute\n  … 6 lines above\n  line 6\n  line 7\n  line 8\n  line 9"
+        "  ✓ read\n"
+        "  ✓ run make\n      … 6 lines above\n      line 6\n      line 7\n      line 8\n      line 9\n"
+        "  ✓ use search_issues\n      line 0\n      line 1\n      line 2\n      line 3\n      … 6 more lines"
     )
 
 
@@ -74,7 +76,7 @@ def test_a_result_that_is_no_text_is_named() -> None:
     image = {"type": "content", "content": {"type": "image", "mimeType": "image/png", "data": "AAAA"}}
     link = {"type": "content", "content": {"type": "resource_link", "name": "log", "uri": "file:///l"}}
     screen.live.update(tool("1", "completed", title="Look", content=[image, link, 7, {"type": "new"}]))
-    assert shown(screen) == "✓ Look\n  [image: image/png, 3 bytes]\n  [log: file:///l]"
+    assert shown(screen) == "  ✓ use Look\n      [image: image/png, 3 bytes]\n      [log: file:///l]"
 
 
 def test_an_update_after_the_end_shows_the_call_once() -> None:
@@ -82,14 +84,14 @@ def test_an_update_after_the_end_shows_the_call_once() -> None:
     screen.live.update(tool("1", "completed", title="Look", kind="read"))
     screen.live.update(tool("1", "completed", rawOutput="x"))
     screen.live.update(update("tool_call_update", toolCallId="1", content=[text("late")]))
-    assert shown(screen) == "✓ Look  read"
+    assert shown(screen) == "  ✓ read Look"
 
 
 def test_a_call_that_begins_again_is_shown_again() -> None:
     screen = Screen()
     screen.live.update(tool("1", "completed", title="Look", kind="read"))
     screen.live.update(tool("1", "completed", title="Look again", kind="read"))
-    assert shown(screen) == "✓ Look  read\n✓ Look again  read"
+    assert shown(screen) == "  ✓ read Look\n  ✓ read Look again"
 
 
 def test_a_call_that_ran_without_being_asked_about_says_so() -> None:
@@ -97,16 +99,14 @@ def test_a_call_that_ran_without_being_asked_about_says_so() -> None:
     screen.live.update(tool("1", "in_progress", title="rm x", kind="execute"))
     screen.live.unasked({"toolCallId": "1", "title": "rm x"}, "permissions.default: ask")
     screen.live.update(tool("1", "completed"))
-    assert shown(screen) == "✓ rm x  execute  ▐ ran without asking (policy: permissions.default: ask)"
+    assert shown(screen) == "  ✓ run rm x\n▐ ran without asking (policy: permissions.default: ask)"
 
 
 def test_that_a_call_ran_without_being_asked_about_is_said_after_its_end_too() -> None:
     screen = Screen(90)
     screen.live.update(tool("1", "completed", title="rm x", kind="execute"))
     screen.live.unasked({"toolCallId": "1", "title": "rm x"}, "permissions.default: deny")
-    assert (
-        shown(screen) == "✓ rm x  execute\n▐ acp-launch: rm x: ran without asking (policy: permissions.default: deny)"
-    )
+    assert shown(screen) == "  ✓ run rm x\n▐ ran without asking (policy: permissions.default: deny): rm x"
 
 
 def test_what_a_permission_question_tells_of_a_call_is_known_of_it() -> None:
@@ -115,8 +115,15 @@ def test_what_a_permission_question_tells_of_a_call_is_known_of_it() -> None:
     asked = Permission("rm x", {"toolCallId": "1", "title": "rm x", "kind": "execute"}, [], True, "o", "you")
     screen.live.permission(asked)
     screen.live.update(update("tool_call_update", toolCallId="1", status="completed"))
-    assert shown(screen) == "✓ rm x  execute"
-    assert screen.told == ["acp-launch: allowed: rm x (you)"]
+    assert shown(screen) == "  ✓ run rm x"
+    assert not screen.told, "the answer stands below its question"
+
+
+@pytest.mark.parametrize("by", ["--approve all", "policy: permissions.default: allow", "your earlier answer: always"])
+def test_an_answer_that_the_user_was_not_asked_for_is_told(by: str) -> None:
+    screen = Screen()
+    screen.live.permission(Permission("rm x", {"toolCallId": "1", "title": "rm x"}, [], True, "o", by))
+    assert screen.told == [f"acp-launch: allowed: rm x ({by})"]
 
 
 def test_a_command_shows_its_last_lines_while_it_runs_and_folded_at_its_end() -> None:
@@ -127,27 +134,27 @@ def test_a_command_shows_its_last_lines_while_it_runs_and_folded_at_its_end() ->
     screen.live.served(terminal("".join(f"step {number}\n" for number in range(20)) + "half a"))
     assert (
         screen.text
-        == "… Build  execute\n  $ make all\n  … 13 lines above\n"
-        + "".join(f"  step {number}\n" for number in range(13, 20))
-        + "  half a"
+        == "  ● run Build\n      $ make all\n      … 13 lines above\n"
+        + "".join(f"      step {number}\n" for number in range(13, 20))
+        + "      half a"
     )
     screen.live.served(terminal(" line\n", "exit status 2"))
     screen.live.update(tool("1", "failed"))
     assert (
         shown(screen)
-        == "✗ Build  execute  failed\n  $ make all\n  … 13 lines above\n"
-        + "".join(f"  step {number}\n" for number in range(13, 20))
-        + "  half a line\n  exit status 2"
+        == "  ✗ run Build · exit status 2\n      $ make all\n      … 13 lines above\n"
+        + "".join(f"      step {number}\n" for number in range(13, 20))
+        + "      half a line"
     )
 
 
 def test_a_command_of_no_call_is_shown_when_the_agent_goes_on() -> None:
     screen = Screen()
     screen.live.served(terminal("ok\n"))
-    assert screen.text == "$ make all\nok"
+    assert screen.text == "  ● run make all\n      ok"
     screen.live.served(terminal("", "exit status 0"))
     screen.live.update(chunk("Built."))
-    assert shown(screen) == "$ make all\nok\nexit status 0\nBuilt."
+    assert shown(screen) == "  ✓ run make all\n      ok\n\nBuilt."
 
 
 def test_a_command_that_was_quicker_than_its_call_belongs_to_it_all_the_same() -> None:
@@ -155,28 +162,28 @@ def test_a_command_that_was_quicker_than_its_call_belongs_to_it_all_the_same() -
     screen.live.served(terminal("ok\n", "exit status 0"))
     embedded = [{"type": "terminal", "terminalId": "t1"}]
     screen.live.update(tool("1", "completed", title="Build", kind="execute", content=embedded))
-    assert shown(screen) == "✓ Build  execute\n  $ make all\n  ok\n  exit status 0"
+    assert shown(screen) == "  ✓ run Build\n      $ make all\n      ok"
 
 
 def test_colours_progress_bars_and_titles_of_a_command_are_left_out_and_nothing_else_acts() -> None:
     screen = Screen()
     screen.live.served(terminal("\x1b[1;32mgreen\x1b[0m \x1b]0;title\x07\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\\n"))
     screen.live.served(terminal("10 %\r50 %\r100 %\r\n\x9b2J\x1bc\u202ex"))
-    assert screen.text == "$ make all\ngreen link\n100 %\n\\x9b2J\\x1bc\\u202ex"
+    assert screen.text == "  ● run make all\n      green link\n      100 %\n      \\x9b2J\\x1bc\\u202ex"
 
 
 def test_an_escape_that_comes_in_two_pieces_is_left_out_too() -> None:
     screen = Screen()
     screen.live.served(terminal("a\x1b[3"))
     screen.live.served(terminal("1mb\n"))
-    assert screen.text == "$ make all\nab"
+    assert screen.text == "  ● run make all\n      ab"
 
 
 def test_a_line_without_end_costs_no_more_than_its_end() -> None:
     screen = Screen(40)
     for _ in range(1_000):
         screen.live.served(terminal("x" * 1_000))
-    assert screen.text == "$ make all\n" + "x" * 39 + "…"
+    assert screen.text == "  ● run make all\n      " + "x" * 33 + "…"
 
 
 def test_output_that_the_agent_tells_of_in_meta_is_shown_with_its_call() -> None:
@@ -186,9 +193,9 @@ def test_output_that_the_agent_tells_of_in_meta_is_shown_with_its_call() -> None
     for data in ("a\n", "b\n"):
         meta = {"terminal_output_delta": {"terminal_id": "x", "data": data}}
         screen.live.update(update("tool_call_update", toolCallId="1", _meta=meta))
-    assert screen.text == "… ls  execute\n  a\n  b"
+    assert screen.text == "  ● run ls\n      a\n      b"
     screen.live.update(tool("1", "completed", _meta={"terminal_exit": {"terminal_id": "x", "exit_code": 0}}))
-    assert shown(screen) == "✓ ls  execute\n  a\n  b\n  exit status 0"
+    assert shown(screen) == "  ✓ run ls\n      a\n      b"
 
 
 @pytest.mark.parametrize(
@@ -197,13 +204,13 @@ def test_output_that_the_agent_tells_of_in_meta_is_shown_with_its_call() -> None
 def test_odd_meta_is_ignored(meta: object) -> None:
     screen = Screen()
     screen.live.update(tool("1", "completed", title="ls", kind="execute", _meta=meta))
-    assert shown(screen) == "✓ ls  execute"
+    assert shown(screen) == "  ✓ run ls"
 
 
 def test_a_file_that_we_wrote_shows_what_changed() -> None:
     screen = Screen()
     screen.live.served(FileServed(path="/p/a", how="write", outcome="done", old="one\n", new="two\n"))
-    assert shown(screen) == "▐ wrote /p/a\n  /p/a  +1 -1\n  1 - one\n  1 + two"
+    assert shown(screen) == "  ✓ edit /p/a  +1 -1\n      1 - one\n      1 + two"
 
 
 def test_a_file_whose_change_a_call_shows_is_one_line() -> None:
@@ -212,14 +219,17 @@ def test_a_file_whose_change_a_call_shows_is_one_line() -> None:
     screen.live.update(tool("1", "in_progress", title="Edit", kind="edit", content=[change]))
     screen.live.served(FileServed(path="/p/a", how="write", outcome="done", old="one\n", new="two\n"))
     screen.live.update(tool("1", "completed"))
-    assert shown(screen) == "▐ wrote /p/a\n✓ Edit  edit\n  /p/a  +1 -1\n  1 - one\n  1 + two"
+    assert shown(screen) == "  ✓ edit\n      /p/a  +1 -1\n      1 - one\n      1 + two"
 
 
 def test_a_file_that_was_read_or_refused_is_one_line() -> None:
     screen = Screen()
     screen.live.served(FileServed(path="/p/a", how="read", outcome="done"))
     screen.live.served(FileServed(path="/b\x1b[2J", how="write", outcome="refused", reason="outside of the session"))
-    assert shown(screen) == "▐ read /p/a\n▐ refused: write /b\\x1b[2J: outside of the session"
+    screen.live.served(FileServed(path="/p/b", how="read", outcome="failed", reason="no such file"))
+    assert shown(screen) == (
+        "  ✓ read /p/a\n▐ refused: write /b\\x1b[2J: outside of the session\n  ✗ read /p/b · no such file"
+    )
 
 
 def test_calls_that_are_left_running_are_shown_as_they_stand() -> None:
@@ -227,11 +237,107 @@ def test_calls_that_are_left_running_are_shown_as_they_stand() -> None:
     screen.live.update(tool("1", "in_progress", title="Watch", kind="execute"))
     screen.live.ended(end())
     screen.live.update(chunk("Next turn."))
-    assert shown(screen) == "… Watch  execute\nNext turn."
+    assert shown(screen) == "  ● run Watch · unfinished\n\nNext turn."
 
 
 def test_many_calls_at_once_leave_room_for_the_answer() -> None:
     screen = Screen()
     for number in range(50):
         screen.live.update(tool(str(number), "in_progress", title=f"Call {number}", kind="read"))
-    assert screen.text.splitlines() == ["… 44 more tool calls", *(f"… Call {number}  read" for number in range(44, 50))]
+    assert screen.text.splitlines() == [
+        "  … 44 more tool calls",
+        *(f"  ● read Call {number}" for number in range(44, 50)),
+    ]
+
+
+def test_a_file_that_differs_from_what_its_call_shows_is_told_as_well() -> None:
+    screen = Screen()
+    change = {"type": "diff", "path": "/p/a", "oldText": "one\n", "newText": "two\n"}
+    screen.live.update(tool("1", "in_progress", title="Edit", kind="edit", content=[change]))
+    screen.live.served(FileServed(path="/p/a", how="write", outcome="done", old="one\n", new="three\n"))
+    assert screen.text.splitlines()[0] == "▐ wrote /p/a"
+
+
+def test_a_file_that_a_call_says_it_reads_is_told_once() -> None:
+    screen = Screen()
+    screen.live.update(tool("1", "in_progress", title="Read a", kind="read", locations=[{"path": "/p/a", "line": 12}]))
+    screen.live.served(FileServed(path="/p/a", how="read", outcome="done"))
+    screen.live.update(tool("1", "completed"))
+    assert shown(screen) == "  ✓ read /p/a:12"
+
+
+@pytest.mark.parametrize("kind", ["read", "search", "fetch", "think"])
+@pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
+def test_what_is_routine_is_one_dim_line_whatever_came_of_it(kind: str, status: str) -> None:
+    screen = Screen(colours="standard")
+    screen.live.update(tool("1", status, title="a", kind=kind, content=[text("no such file\nsecond line")]))
+    (line,) = shown(screen).splitlines()
+    assert line.endswith({"completed": " a", "failed": " a · no such file", "cancelled": " a · cancelled"}[status])
+    written = screen.file.getvalue()
+    assert "\x1b[2m" in written
+    assert not any(f"\x1b[{colour}m" in written for colour in range(30, 38))
+
+
+def test_what_changes_something_stands_out_and_its_failure_is_red() -> None:
+    screen = Screen(colours="standard")
+    for number, kind in enumerate(("edit", "delete", "move", "execute", "other")):
+        screen.live.update(tool(f"{number}", "completed", title=f"good{number}", kind=kind))
+        screen.live.update(tool(f"1{number}", "failed", title=f"bad{number}", kind=kind))
+    shown(screen)
+    assert (screen.file.styled("✓").fg, screen.file.styled("✗").fg) == ("green", "red")
+    assert all(screen.file.styled(f"{name}{number}").bold for name in ("good", "bad") for number in range(5))
+
+
+@pytest.mark.parametrize(
+    ("kind", "title", "expected"),
+    [
+        ("execute", "`npm test`", "run npm test"),
+        ("execute", "Run npm test", "run npm test"),
+        ("execute", "Execute: npm test", "run npm test"),
+        ("edit", "Edit a.py", "edit a.py"),
+        ("edit", "Updating a.py", "edit a.py"),
+        ("edit", "Modify a.py", "edit a.py"),
+        ("edit", "Write a.py", "write a.py"),
+        ("edit", "Create notes.txt", "create notes.txt"),
+        ("edit", "Add tests to a.py", "add tests to a.py"),
+        ("edit", "Address the review", "edit Address the review"),
+        ("edit", "create", "create"),
+        ("read", "Create a.py", "read Create a.py"),
+        ("delete", "Remove a.py", "delete a.py"),
+        ("move", "Rename a.py to b.py", "rename a.py to b.py"),
+        ("switch_mode", "Plan", "switch mode Plan"),
+        ("other", "io_echo (tiny MCP Server)", "use io_echo (tiny MCP Server)"),
+        ("read", "Delete everything", "read Delete everything"),
+        ("search", "searchlight", "search searchlight"),
+        ("fetch", "a\nb", "fetch a b"),
+        (7, "odd", "use odd"),
+    ],
+)
+def test_a_call_has_a_verb_and_a_name_without_it(kind: object, title: str, expected: str) -> None:
+    screen = Screen()
+    screen.live.update(tool("1", "completed", title=title, kind=kind))
+    assert shown(screen) == f"  ✓ {expected}"
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_a_long_name_is_cut_in_its_middle_and_takes_one_row(columns: int) -> None:
+    screen = Screen(columns)
+    command = f"first {'x' * 300} last".replace("xx", "x ")
+    screen.live.update(tool("1", "failed", title=command, kind="execute", content=[text("a reason " * 40)]))
+    screen.live.update(tool("2", "completed", title=command, kind="read"))
+    failed, read = shown(screen).splitlines()
+    assert failed.startswith("  ✗ run first x")
+    assert " · a reason a " in failed
+    assert read.startswith("  ✓ read first x")
+    assert read.count("…") == 1
+    assert len(read) == columns
+
+
+def test_without_utf_8_the_symbols_are_plain() -> None:
+    screen = Screen()
+    screen.file.encoding = "ascii"
+    screen.live.update(tool("1", "completed", title="a", kind="edit"))
+    screen.live.update(tool("2", "failed", title="b", kind="read"))
+    screen.live.update(tool("3", "cancelled", title="c", kind="read"))
+    screen.live.update(tool("4", "in_progress", title="d", kind="read"))
+    assert [line[:4] for line in screen.text.splitlines()] == ["  + ", "  x ", "  - ", "  * "]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from acp_launch.console.stream.ndjson import Ndjson
 from acp_launch.console.stream.outlet import Outlet
@@ -153,12 +154,27 @@ def test_without_servers_there_is_nothing_to_say(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err == ""
 
 
-def test_after_a_turn_only_what_was_never_opened_is_worth_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+def test_after_a_turn_a_server_that_was_never_opened_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     opened = Standing(server="github", state="ready", opened=True)
     Notices().standing([opened], "turn")
     assert capsys.readouterr().err == ""
     Notices().standing([opened, Standing(server="a", state="starting"), Standing(server="b", state="ready")], "turn")
     assert capsys.readouterr().err == "acp-launch: mcp servers that the agent has not opened: a, b\n"
+
+
+def test_after_a_turn_a_server_whose_tools_were_never_read_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    servers = [
+        Standing(server="github", state="ready", opened=True, unread=True),
+        Standing(server="files", state="ready", opened=True, tools=0),
+        Standing(server="dropped", state="ready"),
+    ]
+    Notices().standing(servers, "turn")
+    assert capsys.readouterr().err == (
+        "acp-launch: mcp servers that the agent has not opened: dropped\n"
+        "acp-launch: mcp servers whose tools the agent has not read: github\n"
+    )
 
 
 @pytest.fixture
@@ -233,11 +249,37 @@ def test_every_step_is_an_event(stdout: Callable[[Callable[[Outlet], Quiet | Ndj
         "retry": 0.2,
         "detail": ["Traceback", "TypeError: \x1b[31mno"],
     }
-    github = {"name": "github", "state": "ready", "required": True, "opened": True, "seconds": 0.5, "tools": 2}
-    docs = {"name": "docs", "state": "failed", "required": True, "opened": False, "seconds": None, "tools": None}
+    github = {"name": "github", "state": "ready", "required": True, "opened": True, "unread": False}
+    docs = {"name": "docs", "state": "failed", "required": True, "opened": False, "unread": False}
     assert servers == {
         "type": "servers",
         "when": "opened",
-        "servers": [{**github, "restarts": 1, "reason": None}, {**docs, "restarts": 0, "reason": "gone"}],
+        "servers": [
+            {**github, "seconds": 0.5, "tools": 2, "restarts": 1, "reason": None},
+            {**docs, "seconds": None, "tools": None, "restarts": 0, "reason": "gone"},
+        ],
     }
     assert after == {"type": "servers", "when": "turn", "servers": []}
+
+
+def test_a_connection_that_was_lost_is_told_once_however_often_it_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    down = Change(
+        server="docs",
+        state="resting",
+        restarts=1,
+        exit="could not be reached: connection refused",
+        reason="check that it runs",
+        retry=0.2,
+        is_remote=True,
+    )
+    again = Change(server="docs", state="ready", restarts=7, after=0.8712, is_remote=True)
+    attempts = [replace(down, restarts=number) for number in range(1, 8)]
+    why = "acp-launch: mcp server docs is down: could not be reached: connection refused; check that it runs"
+    back = "acp-launch: mcp server docs is ready again after 0.87 s\n"
+    assert said(capsys, READY, *attempts, again) == f"{why}; trying again until it answers\n{back}"
+    assert said(capsys, *(replace(each, budget=2) for each in attempts[:2])) == f"{why}; trying again at most 2 times\n"
+
+
+def test_a_session_that_a_server_has_closed_is_told_quietly(capsys: pytest.CaptureFixture[str]) -> None:
+    change = Change(server="docs", state="resting", exit="closed the session", retry=0.0, is_remote=True)
+    assert said(capsys, READY, change, READY) == ("acp-launch: mcp server docs closed the session; connecting again\n")

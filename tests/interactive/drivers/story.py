@@ -20,7 +20,7 @@ from pathlib import Path
 from rich.text import Text
 
 from acp_launch.console.draw.region import Canvas
-from acp_launch.interactive.front import Left, Status, Submitted, Vocabulary, Word
+from acp_launch.interactive.front import Event, Left, Pressed, Status, Submitted, Unqueued, Vocabulary, Word
 from acp_launch.interactive.which import TerminalFront, choose_front
 from acp_launch.session.person import Choice
 
@@ -40,6 +40,7 @@ class Story:
     def __init__(self, seat: TerminalFront) -> None:
         self.seat = seat
         self.asked: list[asyncio.Task[None]] = []
+        self.waiting: list[str] = []
 
     def tell(self, text: str) -> None:
         if self.seat.canvas:
@@ -87,7 +88,17 @@ class Story:
         self.seat.status(Status(agent="agent", mood=mood))  # type: ignore[arg-type]
 
     async def queue(self, words: str) -> None:
-        self.seat.queued(words.split())
+        self.waiting = words.split()
+        self.seat.queued(self.waiting)
+
+    def pressed(self, event: Event) -> None:
+        """Tell which key it was; what is queued is taken back."""
+        if not isinstance(event, Unqueued):
+            self.tell(f"Pressed {event.key}" if isinstance(event, Pressed) else type(event).__name__)
+            return
+        text = self.waiting.pop()
+        self.seat.queued(self.waiting)
+        self.seat.take_back(text)
 
     async def offer(self, words: str) -> None:
         self.seat.offer(words)
@@ -137,7 +148,7 @@ async def play(seat: TerminalFront) -> None:
         while True:
             event = await seat.events.get()
             if not isinstance(event, Submitted):
-                story.tell(type(event).__name__)
+                story.pressed(event)
                 if isinstance(event, Left):
                     break
                 continue

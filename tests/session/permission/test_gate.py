@@ -129,6 +129,7 @@ def test_a_question_says_whether_its_answer_can_be_kept() -> None:
     for call in (EDIT, RUN, {"kind": "switch_mode", "title": "Go", "rawInput": {"plan": "1."}}, {"title": "Something"}):
         done(gate.asked(call, OPTIONS))
     assert [question.is_keepable for question in person.questions] == [True, True, False, False]
+    assert [question.scope for question in person.questions] == ['edit `/w/a` "Edit a"', "execute `make`", "", ""]
     unbooked = Person(Answer("no"))
     done(Gate(Policy("ask", cwd="/w"), unbooked).asked(EDIT, OPTIONS))
     assert not unbooked.questions[0].is_keepable

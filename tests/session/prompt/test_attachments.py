@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import socket
 import sys
 from pathlib import Path
@@ -166,7 +167,7 @@ def test_an_image_over_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.
         ("missing.txt", "no such file"),
         ("missing/x", "no such file"),
         ("x" * 300, "cannot be read: File name too long"),
-        ("nul\0byte", "not a valid path: embedded null byte"),
+        ("nul\0byte", "not a valid path: .*embedded null (byte|character).*"),
     ],
 )
 def test_what_is_not_there_is_said_so(tmp_path: Path, name: str, message: str) -> None:
@@ -174,7 +175,7 @@ def test_what_is_not_there_is_said_so(tmp_path: Path, name: str, message: str) -
     for look in (lambda: examine(path), lambda: attach(path, ALL, mention=True)):
         with pytest.raises(AttachError) as caught:
             look()
-        assert str(caught.value) == f"{path}: {message}"
+        assert re.fullmatch(f"{re.escape(str(path))}: {message}", str(caught.value))
         assert caught.value.fix
 
 

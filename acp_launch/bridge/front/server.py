@@ -1,0 +1,632 @@
+"""
+The HTTP front: the servers of a launch as streamable HTTP on 127.0.0.1, for agents that take MCP servers only that way.
+
+Each server has its own address and token (gate.py). Both eras of MCP are served there; what a request says of its
+protocol version decides. A session of the older era is a conversation of its own (session.py); all requests of the
+newer one share a conversation (stateless.py). A conversation is a pair of sockets, whose other end takes the place of a
+shim's connection.
+
+The front is for one agent, which may still be broken or attacked: everything it can make us hold is bounded, and a
+connection that fails ends alone.
+"""
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Any
+
+import h11
+from msgspec import UNSET
+
+from acp_launch.bridge.front.gate import EVENTS, JSON, Gate, Head, Key, Refused, accepted, check_type
+from acp_launch.bridge.front.replies import INVALID_REQUEST, NULL, Reply, refuse
+from acp_launch.bridge.front.session import INITIALIZE, HttpSession
+from acp_launch.bridge.front.stateless import VERSION_HEADER, Stateless
+from acp_launch.bridge.relay import Link, LinkEnd
+from acp_launch.bridge.seat import ShimConnection
+from acp_launch.mcp.http.headers import version_of
+from acp_launch.mcp.message import VERSIONS
+from acp_launch.protocol import jsonrpc
+from acp_launch.protocol.jsonrpc import METHOD_NOT_FOUND, Envelope
+from acp_launch.protocol.mishap import Mishaps
+
+BACKLOG = 256  # connections that wait in the kernel
+STRANGERS = 64  # connections that have not shown the token; the oldest is closed for a further one
+CONNECTIONS = 512
+SESSIONS = 32  # of one server, as each may be a process; the one that was idle longest is ended for a further one
+HEAD = 32 * 1024  # bytes of a request's line and headers
+MORE = 64 * 1024  # bytes that a client may send before it has the answer to its last request
+SLACK = 64 * 1024  # bytes by which a message may grow on its way, as its id is changed
+SESSION = "mcp-session-id"
+GONE = "the server has gone"
+
+
+class Limits:
+    """How long the front waits, in seconds."""
+
+    head = 10.0  # for the headers of a request, once its connection is open or its first byte has come
+    body = 60.0  # for the body
+    rest = 300.0  # for the next request on a connection
+    beat = 15.0  # between two signs of life on a stream
+    stall = 60.0  # for a client to read; then its connection is closed
+    idle = 1800.0  # for a session without a connection
+    left = 120.0  # for a session whose client has closed the stream on which it listened
+    probe = 60.0  # for a conversation on which only `server/discover` was asked
+
+
+def make_keys(names: Iterable[str]) -> dict[str, Key]:
+    return {name: Key(f"/{os.urandom(16).hex()}", os.urandom(24).hex()) for name in names}
+
+
+class Front:
+    """The listening front. Made by `front` only."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        keys: Mapping[str, Key],
+        seated: Callable[[ShimConnection], None],
+        note: Callable[[str], None],
+        *,
+        max_line: int,
+        gate: Gate | None,
+        limits: Limits,
+    ) -> None:
+        self.port: int = listener.getsockname()[1]
+        self.gate = gate or Gate(keys, self.port)
+        self.max_line, self.limits = max_line, limits
+        self._keys, self._note = keys, note
+        self._loop = asyncio.get_running_loop()
+        self.mishaps = Mishaps(note)
+        self.endpoints = {name: Endpoint(name, seated, max_line, limits, self.mishaps) for name in keys}
+        self._strangers: dict[HttpConnection, None] = {}  # the oldest first
+        self._connections: dict[HttpConnection, None] = {}
+        self._noted: set[int | str] = set()
+        self._beat = self._loop.call_later(limits.beat, self._beats)
+
+    def address(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.port}{self._keys[name].path}"
+
+    def token(self, name: str) -> str:
+        return self._keys[name].token
+
+    def close(self) -> None:
+        """Close all connections, and end all conversations."""
+        self._beat.cancel()
+        for endpoint in self.endpoints.values():
+            endpoint.close("the launch has ended")
+        for connection in list(self._connections):
+            connection.abort()
+
+    def joined(self, connection: "HttpConnection") -> bool:
+        """Count a new connection; return whether there is room for it."""
+        self._connections[connection] = None
+        self._strangers[connection] = None
+        if len(self._strangers) > STRANGERS:
+            self._note_once("crowd", f"too many connections without a request ({STRANGERS}); closed the oldest")
+            next(iter(self._strangers)).abort()
+        return len(self._connections) <= CONNECTIONS
+
+    def known(self, connection: "HttpConnection") -> None:
+        """Note that a connection has shown its token."""
+        self._strangers.pop(connection, None)
+
+    def left(self, connection: "HttpConnection") -> None:
+        self._connections.pop(connection, None)
+        self._strangers.pop(connection, None)
+
+    def refused(self, status: int, why: str) -> None:
+        """Report a refused request; of each kind only the first."""
+        self._note_once(status, f"a request was refused ({status}): {why}")
+
+    def _note_once(self, kind: int | str, what: str) -> None:
+        if kind not in self._noted:
+            self._noted.add(kind)
+            self._note(f"the launch's HTTP endpoint for MCP: {what}")
+
+    def _beats(self) -> None:
+        self._beat = self._loop.call_later(self.limits.beat, self._beats)
+        for connection in list(self._connections):
+            connection.check()
+        for endpoint in self.endpoints.values():
+            try:
+                endpoint.beat()
+            except Exception as error:  # the other servers go on
+                self.mishaps.add("an HTTP session of the agent", error)
+
+
+@asynccontextmanager
+async def front(
+    keys: Mapping[str, Key],
+    seated: Callable[[ShimConnection], None],
+    note: Callable[[str], None],
+    *,
+    max_line: int,
+    port: int = 0,
+    gate: Callable[[Mapping[str, Key], int], Gate] = Gate,
+    limits: Limits | None = None,
+) -> AsyncIterator[Front]:
+    """Serve the servers that `keys` name; `note` gets what the user should know. `max_line` also limits a body.
+
+    Raises:
+        OSError: there is no port to listen on.
+    """
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", port))
+        listener.setblocking(False)
+        made = Front(
+            listener,
+            keys,
+            seated,
+            note,
+            max_line=max_line,
+            gate=gate(keys, listener.getsockname()[1]),
+            limits=limits or Limits(),
+        )
+        server = await asyncio.get_running_loop().create_server(
+            lambda: HttpConnection(made), sock=listener, backlog=BACKLOG
+        )
+        try:
+            yield made
+        finally:
+            server.close()
+            made.close()
+
+
+class Conversation:
+    """One conversation with a server, and the requests that wait until the server reads again."""
+
+    def __init__(
+        self,
+        name: str,
+        seated: Callable[[ShimConnection], None],
+        said: Callable[[bytes], None],
+        over: Callable[[], None],
+        mishaps: Mishaps,
+    ) -> None:
+        self._said, self._over, self._mishaps = said, over, mishaps
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._line, its = socket.socketpair()
+        for end in (self._line, its):
+            end.setblocking(False)
+        self._link: Link | None = None
+        self._seated, self._shim = seated, ShimConnection(name, None, its)
+        self.replies: Callable[[], list[Reply]] = list
+
+    def start(self, max_line: int) -> None:
+        self._link = Link(
+            self._line.fileno(),
+            self._line.fileno(),
+            self._says,
+            self._ended,
+            self._has_room,
+            lambda is_on: None,
+            lambda error: self._mishaps.add("the server", error),
+            lambda line: False,
+            lambda lines: None,
+            max_line=max_line,
+        )
+        self._seated(self._shim)
+
+    def send(self, line: bytes) -> None:
+        if self._link is not None:
+            self._link.send(line.replace(b"\r", b" ").replace(b"\n", b" ") if b"\n" in line else line)
+
+    def when_room(self, then: Callable[[], None]) -> None:
+        """Call `then` now, or when the server has read what is held for it."""
+        if self._waiting or (self._link is not None and self._link.is_full):
+            self._waiting.append(then)
+        else:
+            then()
+
+    def drained(self) -> None:
+        """Note that a slow client has read what was held for it."""
+        if self._link is not None and not any(reply.is_full for reply in self.replies()):
+            self._link.resume()
+
+    def close(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+            self._line.close()
+        waiting, self._waiting = self._waiting, deque()
+        for then in waiting:
+            then()
+
+    def _says(self, line: bytes) -> None:
+        self._said(line)
+        if self._link is not None and any(reply.is_full for reply in self.replies()):
+            self._link.pause()
+
+    def _ended(self, end: LinkEnd) -> None:
+        self._over()
+
+    def _has_room(self) -> None:
+        while self._waiting and self._link is not None and not self._link.is_full:
+            self._waiting.popleft()()
+
+
+class Seated:
+    """A conversation, and what it is for; `since` is the time at which it became idle."""
+
+    def __init__(self, talk: HttpSession | Stateless, line: Conversation, since: float) -> None:
+        self.talk, self.line, self.since = talk, line, since
+
+
+class Endpoint:
+    """One server's address: its sessions, and the conversation of requests without a session."""
+
+    def __init__(
+        self,
+        name: str,
+        seated: Callable[[ShimConnection], None],
+        max_line: int,
+        limits: Limits,
+        mishaps: Mishaps,
+    ) -> None:
+        self._name, self._seated, self._max_line, self._limits = name, seated, max_line + SLACK, limits
+        self._mishaps = mishaps
+        self._sessions: dict[str, Seated] = {}
+        self._shared: Seated | None = None
+        self._time = asyncio.get_running_loop().time
+
+    def takes(self, head: Head, body: bytes, reply: "HttpReply") -> None:
+        """Take a request whose head was admitted."""
+        if head.method == "POST":
+            try:
+                self._posted(head, body, reply)
+            except OSError as error:  # EMFILE, ENOMEM
+                refuse(reply, 503, jsonrpc.INTERNAL_ERROR, f"acp-launch cannot open a session: {error.strerror}")
+            return
+        session = self._session(head, reply, status=405)
+        if session is None:
+            return
+        assert isinstance(session.talk, HttpSession)
+        if head.method == "DELETE":
+            self._end(session, "the client has ended the session")
+            reply.answer(200)
+        elif not reply.takes_events:
+            refuse(reply, 406, INVALID_REQUEST, f"the client does not accept {EVENTS}")
+        else:
+            reply.owner, session.since = session, self._time()
+            session.talk.listens(reply, head.get("last-event-id") or "")
+
+    def _posted(self, head: Head, body: bytes, reply: "HttpReply") -> None:
+        message = jsonrpc.decode(body)
+        version = head.get(VERSION_HEADER)
+        is_newer = version is not None and version not in VERSIONS
+        if is_newer or (message is not None and message.method is not UNSET and version_of(body, message.params)):
+            shared = self._shared or self._share()
+            reply.owner, shared.since = shared, self._time()
+            assert isinstance(shared.talk, Stateless)
+            talk = shared.talk
+            shared.line.when_room(lambda: None if reply.is_gone else talk.posts(head, body, reply))
+            return
+        session = self._open(reply) if _is_opening(message, head) else self._session(head, reply, status=400)
+        if session is not None:
+            assert isinstance(session.talk, HttpSession)
+            reply.owner, session.since, older = session, self._time(), session.talk
+            session.line.when_room(lambda: None if reply.is_gone else older.posts(body, reply))
+
+    def gone(self, reply: "HttpReply", session: Seated) -> None:
+        session.talk.gone(reply)
+        session.since = self._time()
+        session.line.drained()
+
+    def beat(self) -> None:
+        """Show the clients that their connections are alive, and end what is idle."""
+        now = self._time()
+        for session in self._all():
+            if session.talk.replies or session.talk.is_waiting:
+                session.since = now
+                session.talk.beat()
+            elif now - session.since >= self._patience(session.talk):
+                self._end(session, "the session was idle for too long")
+
+    def close(self, why: str) -> None:
+        for session in self._all():
+            self._end(session, why)
+
+    def _all(self) -> list[Seated]:
+        return [*self._sessions.values(), *([self._shared] if self._shared else [])]
+
+    def _patience(self, talk: HttpSession | Stateless) -> float:
+        if isinstance(talk, Stateless):  # there is but one, whose server may hold what the agent did there
+            return self._limits.probe if talk.is_probe else float("inf")
+        return self._limits.left if talk.has_listened else self._limits.idle
+
+    def _session(self, head: Head, reply: Reply, *, status: int) -> Seated | None:
+        """Return the session of a request; None if it was refused. Without a session it gets `status`."""
+        id = head.get(SESSION)
+        if id is None:
+            code = METHOD_NOT_FOUND if status == 405 else INVALID_REQUEST
+            refuse(reply, status, code, "the request has no Mcp-Session-Id")
+        elif id not in self._sessions:
+            refuse(reply, 404, INVALID_REQUEST, "there is no session of this Mcp-Session-Id")
+        else:
+            return self._sessions[id]
+        return None
+
+    def _open(self, reply: Reply) -> Seated | None:
+        if len(self._sessions) >= SESSIONS:
+            idle = [session for session in self._sessions.values() if not session.talk.replies]
+            if not idle:
+                refuse(reply, 503, jsonrpc.INTERNAL_ERROR, f"the client has {SESSIONS} sessions of this server open")
+                return None
+            self._end(min(idle, key=lambda session: session.since), "another session needs its place")
+        id = os.urandom(16).hex()
+
+        def said(line: bytes) -> None:
+            talk.says(line)
+            if talk.is_refused:
+                self._end(session, "the server has refused the handshake")
+
+        conversation = self._conversation(said, lambda: self._end(session, GONE))
+        talk = HttpSession(id, conversation)
+        session = self._begin(talk, conversation)
+        self._sessions[id] = session
+        return session
+
+    def _share(self) -> Seated:
+        conversation = self._conversation(lambda line: talk.says(line), lambda: self._end(shared, GONE))
+        talk = Stateless(conversation)
+        self._shared = shared = self._begin(talk, conversation)
+        return shared
+
+    def _conversation(self, said: Callable[[bytes], None], over: Callable[[], None]) -> Conversation:
+        return Conversation(self._name, self._seated, said, over, self._mishaps)
+
+    def _begin(self, talk: HttpSession | Stateless, line: Conversation) -> Seated:
+        line.replies = lambda: talk.replies
+        line.start(self._max_line)
+        return Seated(talk, line, self._time())
+
+    def _end(self, session: Seated, why: str) -> None:
+        if session is self._shared:
+            self._shared = None
+        self._sessions = {id: other for id, other in self._sessions.items() if other is not session}
+        session.line.close()
+        session.talk.end(why)
+
+
+def _is_opening(message: Envelope | None, head: Head) -> bool:
+    return message is not None and message.method == INITIALIZE and message.id is not UNSET and not head.get(SESSION)
+
+
+class HttpReply:
+    """The answer to one request of a connection."""
+
+    def __init__(self, connection: "HttpConnection", head: Head) -> None:
+        self._connection: HttpConnection | None = connection
+        self.takes_json, self.takes_events = accepted(head)
+        self.is_open = self.is_gone = False
+        self.owner: Seated | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return self._connection is not None and self._connection.is_full
+
+    def answer(self, status: int, body: bytes = b"", *, session: str = "") -> None:
+        headers = [("content-type", JSON)] if body else []
+        self._finish(lambda connection: connection.respond(status, body, [*headers, *_session_header(session)]))
+
+    def open(self, *, session: str = "") -> None:
+        self.is_open = True
+        headers = [("content-type", EVENTS), ("cache-control", "no-cache, no-transform"), ("x-accel-buffering", "no")]
+        if self._connection is not None:
+            self._connection.begin([*headers, *_session_header(session)])
+
+    def write(self, event: bytes) -> None:
+        if self._connection is not None:
+            self._connection.send(event)
+
+    def end(self) -> None:
+        self._finish(lambda connection: connection.end())
+
+    def lost(self) -> None:
+        self._connection, self.is_gone = None, True
+
+    def _finish(self, how: "Callable[[HttpConnection], None]") -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            how(connection)
+
+
+def _session_header(id: str) -> list[tuple[str, str]]:
+    return [(SESSION, id)] if id else []
+
+
+class HttpConnection(asyncio.Protocol):
+    """One connection of the agent: request after request, each answered before the next one is looked at."""
+
+    def __init__(self, front: Front) -> None:
+        self.is_full = False
+        self._front = front
+        self._wire = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD)
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._head: Head | None = None
+        self._server = ""
+        self._body: list[bytes] = []
+        self._length = 0
+        self._reply: HttpReply | None = None
+        self._full_since = 0.0
+
+    # Events of the transport.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        connection = transport.get_extra_info("socket")
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._front.joined(self):
+            self._wait(self._front.limits.head)
+        else:
+            self._turn_away(503, "too many connections")
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport is None:
+            return
+        if self._reply is not None and len(self._wire.trailing_data[0]) + len(data) > MORE:
+            self.abort()  # it does not wait for answers
+            return
+        try:
+            self._wire.receive_data(data)
+        except RuntimeError:  # after the end of a request that asked to close the connection
+            self.abort()
+            return
+        self._advance()
+
+    def eof_received(self) -> bool:
+        return False  # as other HTTP servers do, we take it for the end of the whole connection
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self._wait(None)
+        self._front.left(self)
+        reply, self._reply = self._reply, None
+        if reply is not None:
+            reply.lost()
+            if reply.owner is not None:
+                self._front.endpoints[self._server].gone(reply, reply.owner)
+
+    def pause_writing(self) -> None:
+        self.is_full, self._full_since = True, self._loop.time()
+
+    def resume_writing(self) -> None:
+        self.is_full = False
+        if self._reply is not None and self._reply.owner is not None:
+            self._reply.owner.line.drained()
+
+    def check(self) -> None:
+        """Close the connection if its client has not read for too long; called now and then."""
+        if self.is_full and self._loop.time() - self._full_since >= self._front.limits.stall:
+            self.abort()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # The answer.
+
+    def respond(self, status: int, body: bytes, headers: "list[tuple[str, str]]") -> None:
+        self._write(
+            h11.Response(
+                status_code=status, headers=[*headers, ("content-length", str(len(body)))], reason=_reason(status)
+            )
+        )
+        if body:
+            self._write(h11.Data(data=body))
+        self.end()
+
+    def begin(self, headers: "list[tuple[str, str]]") -> None:
+        self._write(h11.Response(status_code=200, headers=headers, reason=_reason(200)))
+
+    def send(self, data: bytes) -> None:
+        self._write(h11.Data(data=data))
+
+    def end(self) -> None:
+        self._write(h11.EndOfMessage())
+        self._reply = None
+        if self._transport is None or self._transport.is_closing():  # h11 has not been told of the end then
+            return
+        if self._wire.our_state is h11.MUST_CLOSE or self._wire.their_state is not h11.DONE:
+            self._transport.close()
+            return
+        self._wire.start_next_cycle()
+        self._wait(self._front.limits.rest)
+        self._loop.call_soon(self._advance)
+
+    def _write(self, event: h11.Event) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        pieces = self._wire.send_with_data_passthrough(event)
+        if pieces:
+            self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(map(bytes, pieces)))
+
+    # The request.
+
+    def _advance(self) -> None:
+        """Take what has come of the next request."""
+        try:
+            while self._transport is not None and not self._transport.is_closing() and self._reply is None:
+                event = self._wire.next_event()
+                if event in (h11.NEED_DATA, h11.PAUSED):
+                    if self._wire.they_are_waiting_for_100_continue and self._head is not None:
+                        self._write(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
+                    break
+                self._take(event)
+        except h11.RemoteProtocolError as error:
+            self._turn_away(error.error_status_hint or 400, "it is not valid HTTP")
+        except Refused as why:
+            self._turn_away(why.status, str(why), *why.headers)
+        except Exception as error:  # the other connections go on
+            self._front.mishaps.add("an HTTP request of the agent", error)
+            self.abort()
+
+    def _take(self, event: Any) -> None:
+        if isinstance(event, h11.Request):
+            self._begins(event)
+        elif isinstance(event, h11.Data):
+            self._length += len(event.data)
+            if self._length > self._front.max_line:
+                raise Refused(413, f"its body has more than {self._front.max_line:,} bytes")
+            self._body.append(bytes(event.data))
+        elif isinstance(event, h11.EndOfMessage):
+            self._answer()
+        elif isinstance(event, h11.ConnectionClosed):
+            self.abort()
+
+    def _begins(self, request: h11.Request) -> None:
+        headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers)
+        head = Head(request.method.decode("latin-1"), request.target.decode("latin-1"), headers)
+        self._server = self._front.gate.admit(head)
+        if head.method == "POST":
+            check_type(head)
+        length = head.get("content-length")
+        if length is not None and int(length) > self._front.max_line:
+            raise Refused(413, f"its body has more than {self._front.max_line:,} bytes")
+        self._front.known(self)
+        self._head, self._body, self._length = head, [], 0
+        self._wait(self._front.limits.body)
+
+    def _answer(self) -> None:
+        head, body = self._head, b"".join(self._body)
+        assert head is not None
+        self._head, self._body = None, []
+        self._wait(None)
+        self._reply = reply = HttpReply(self, head)
+        if not (reply.takes_json or reply.takes_events):
+            refuse(reply, 406, INVALID_REQUEST, f"the client accepts neither {JSON} nor {EVENTS}")
+            return
+        self._front.endpoints[self._server].takes(head, body, reply)
+
+    def _turn_away(self, status: int, why: str, *headers: tuple[str, str]) -> None:
+        """Answer with an error and close the connection, as the rest of the request is not read."""
+        self._front.refused(status, why)
+        if self._transport is None:
+            return
+        if self._wire.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            body = jsonrpc.error(NULL, INVALID_REQUEST, f"the request was refused: {why}")
+            self.respond(status, body, [("content-type", JSON), ("connection", "close"), *headers])
+        if self._transport is not None:
+            self._transport.close()
+
+    def _wait(self, seconds: float | None) -> None:
+        """Close the connection if the next step of a request takes longer than this."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None if seconds is None else self._loop.call_later(seconds, self._late)
+
+    def _late(self) -> None:
+        if self._transport is not None:
+            self._transport.abort() if self._wire.our_state is h11.IDLE else self._turn_away(408, "it came too slowly")
+
+
+def _reason(status: int) -> bytes:
+    return HTTPStatus(status).phrase.encode()

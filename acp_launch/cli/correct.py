@@ -1,0 +1,91 @@
+"""A file in the user's own editor, checked when it is saved: `edit PROFILE` and `config edit`."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from acp_launch.errors import UsageError
+
+if TYPE_CHECKING:
+    from acp_launch.problem import Problem
+
+AGAIN, SAVE, DISCARD = "e", "s", "d"
+QUESTION = "Edit it again, save it all the same, or discard the changes? [E/s/d]: "
+KEPT = "the file is as it was"
+
+
+def corrected(file: Path, before: str, check: Callable[[str], "Sequence[Problem]"], *, may_save: bool) -> str | None:
+    """Let the user edit the text of `file` until it has no problems; return None if there is nothing to save.
+
+    The user edits a copy, so that a running launch never reads half a change. `may_save` is whether a text with
+    problems may be saved.
+
+    Raises:
+        UsageError: there is no terminal or no editor, or the editor failed.
+    """
+    import asyncio
+
+    from acp_launch.console import problems
+    from acp_launch.console.stderr import say
+    from acp_launch.interactive.editor import changed, command
+    from acp_launch.problem import errors
+
+    require_terminal(file)
+    command(_environment())
+    text = before
+    while True:
+        content = asyncio.run(changed(text.encode(), file.name, kept=KEPT))
+        text = _decoded(content)
+        if text == before:
+            say("nothing was changed")
+            return None
+        wrong = check(text)
+        problems.show(wrong, as_json=False, outcome="the file is not saved yet")
+        answer = _asked(may_save=may_save) if errors(wrong) else SAVE
+        if answer == DISCARD:
+            say("nothing was changed")
+        if answer != AGAIN:
+            return text if answer == SAVE else None
+
+
+def require_terminal(file: Path) -> None:
+    """Check that an editor could be shown.
+
+    Raises:
+        UsageError: stdin or stderr is not a terminal.
+    """
+    import shlex
+
+    from acp_launch.process.foreground import available
+
+    if not available():
+        raise UsageError("an editor needs a terminal", fix=f"edit the file itself: {shlex.quote(str(file))}")
+
+
+def _environment() -> "dict[str, str]":
+    import os
+
+    return dict(os.environ)
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise UsageError("what the editor saved is not UTF-8", fix=KEPT) from None
+
+
+def _asked(*, may_save: bool) -> str:
+    """Ask what to do about a text with problems. An empty answer is to edit again, and the end of input to discard."""
+    from acp_launch.console.ask.terminal import forget_typed
+    from acp_launch.console.stderr import ask
+
+    question = QUESTION if may_save else "Edit it again, or discard the changes? [E/d]: "
+    forget_typed()  # keys typed ahead are not an answer
+    while True:
+        ask(question)
+        line = sys.stdin.readline()
+        answer = line.strip().lower()[:1] or AGAIN
+        if not line or answer in (AGAIN, DISCARD) or (answer == SAVE and may_save):
+            return answer if line else DISCARD

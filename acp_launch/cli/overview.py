@@ -1,0 +1,199 @@
+"""
+`acp-launch` alone: the project, its profiles, missing secrets, the latest sessions, and the commands to type next.
+
+It only reads files: no store of secrets is asked and no agent is started. Whether a secret is set is therefore told
+from the variables and from the index of the names that acp-launch has stored.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from acp_launch.errors import LaunchError
+from acp_launch.problem import Problem, errors, ours
+
+if TYPE_CHECKING:
+    from acp_launch.profile.discover import Found
+    from acp_launch.profile.load import Loaded
+    from acp_launch.session.store import Record
+    from acp_launch.settings.model import Settings
+
+MOST = 8  # profiles that are shown
+LATEST = 3  # sessions that are shown
+NEXT = 3  # commands that are suggested, besides --help
+TRUST = {
+    "own": "",
+    "accepted": "trusted",
+    "new": "not trusted yet",
+    "changed": "changed since you trusted it",
+    "doubtful": "cannot be trusted",
+}
+UNTRUSTED = (TRUST["new"], TRUST["changed"], TRUST["doubtful"])
+START = "start a session"
+LABELLED = 2  # texts of a row that is not in columns
+Row = tuple[str, ...]
+
+
+class Profile(NamedTuple):
+    """A profile of the project or of the user; `loaded` is None if it has problems."""
+
+    found: "Found"
+    loaded: "Loaded | None"
+    state: str
+
+
+class Overview(NamedTuple):
+    """All that is shown. `more` counts profiles that are not.
+
+    `missing` are names of secrets, each with the profile that needs it.
+    """
+
+    project: Path
+    profiles: Sequence[Profile]
+    more: int
+    missing: Sequence[tuple[str, str]]
+    sessions: "Sequence[Record] | None"
+
+
+def show() -> int:
+    """Show the overview, and return 0."""
+    from acp_launch.cli.planning import here
+    from acp_launch.console import stdout
+    from acp_launch.console.columns import columns
+    from acp_launch.console.stderr import harmless
+    from acp_launch.console.width import terminal_width
+    from acp_launch.settings.load import load
+
+    found = _overview(here(), load())
+    width = terminal_width()
+    for line in (*_standing(found, width), "", *columns(list(_next(found)), width=width, ends=[2])):
+        stdout.line(harmless(line, keep=""))
+    return 0
+
+
+def _standing(found: Overview, width: int | None) -> Iterator[str]:
+    """Yield the lines above the commands; those with one text take no part in the columns."""
+    from acp_launch.console.columns import columns, plain
+
+    rows = [*_profiles(found), *_sessions(found)]
+    table = iter(columns([row for row in rows if len(row) > LABELLED] or [("",)], width=width, ends=[1, 3]))
+    for row in rows:
+        yield next(table) if len(row) > LABELLED else f"{row[0]:8}  {plain(row[1])}"
+
+
+def _overview(start: Path, settings: "Settings") -> Overview:
+    from acp_launch.profile.discover import discover, project_of
+
+    found = [each for each in discover(start=start, settings=settings) if not each.shadowed_by]
+    own = [each for each in found if each.origin != "built-in"]
+    profiles = [_examined(each, settings) for each in own[:MOST]]
+    project = project_of(start)
+    return Overview(project, profiles, len(own) - MOST, _missing(profiles, settings), _latest(project, settings))
+
+
+def _examined(found: "Found", settings: "Settings") -> Profile:
+    from acp_launch.profile.load import inspect
+    from acp_launch.profile.trust import trust_state
+
+    loaded, problems = inspect(found, cache=settings.cache)
+    if loaded is None:
+        return Profile(found, None, _counted(problems))
+    return Profile(found, loaded, TRUST[trust_state(loaded, settings).how])
+
+
+def _counted(problems: Sequence[Problem]) -> str:
+    count = len(errors(problems))
+    return f"{count} problem{'s' if count != 1 else ''}"
+
+
+def _missing(profiles: Sequence[Profile], settings: "Settings") -> list[tuple[str, str]]:
+    """Return the secrets without a value; none if the store is a command, which alone knows what it has."""
+    from acp_launch.cli.completion import stored_secrets
+    from acp_launch.plan.resolve import needs
+    from acp_launch.secret.value import variable
+
+    needed: dict[str, str] = {}
+    for profile in profiles:
+        for need in needs(profile.loaded) if profile.loaded else ():
+            needed.setdefault(need.name, profile.found.name)
+    if not needed or settings.secrets.store == "command":
+        return []
+    try:
+        stored = {name for name, _ in stored_secrets(settings)}
+    except ValueError:  # the index is damaged; `secret check` asks the store
+        return []
+    return [each for each in needed.items() if each[0] not in stored and not os.environ.get(variable(each[0]))]
+
+
+def _latest(project: Path, settings: "Settings") -> "Sequence[Record] | None":
+    """Return the latest sessions; None if the store cannot be read."""
+    from acp_launch.session.store import open_registry, store_file
+
+    if not store_file(settings.state).exists():
+        return ()
+    try:
+        with open_registry(settings.state) as registry:
+            return registry.list(str(project), limit=LATEST)
+    except LaunchError:  # `session list` says what is wrong with the store
+        return None
+
+
+def _profiles(found: Overview) -> list[Row]:
+    from acp_launch.console.profiles import description
+    from acp_launch.console.sessions import tilde
+
+    rows: list[Row] = [("project", tilde(str(found.project), str(Path.home())))]
+    for number, each in enumerate(found.profiles):
+        name = each.found.name if each.found.origin == "project" else f"{each.found.name} (yours)"
+        rows.append(("" if number else "profiles", name, each.state, description(each.loaded)))
+    if not found.profiles:
+        rows.append(("profiles", "none yet; acp-launch list shows the built-in ones"))
+    elif found.more > 0:
+        rows.append(("", f"{found.more} more: acp-launch list"))
+    for number, (name, profile) in enumerate(found.missing):
+        rows.append(("" if number else "secrets", name, "not set", f"needed by {profile}"))
+    return rows
+
+
+def _sessions(found: Overview) -> list[Row]:
+    from acp_launch.console.sessions import choice_row
+
+    if found.sessions is None:
+        return [("sessions", f"cannot be read: {ours('session', 'list')}")]
+    rows = [choice_row(record, now=time.time()) for record in found.sessions]
+    shown: list[Row] = [("" if number else "sessions", row[0], row[1], row[3]) for number, row in enumerate(rows)]
+    return shown or [("sessions", "none yet")]
+
+
+def _next(found: Overview) -> Iterator[Row]:
+    """Yield the next commands, the most useful first, each with its purpose."""
+    commands = [*_to_begin(found), *_to_mend(found), *_to_run(found)][:NEXT]
+    everything = ("acp-launch --help", "all commands; acp-launch help is the manual")
+    for number, (command, purpose) in enumerate([*commands, everything]):
+        yield ("" if number else "next", command, purpose)
+
+
+def _to_begin(found: Overview) -> Iterator[tuple[str, str]]:
+    if not found.profiles:
+        yield ours("run", "demo"), "try it: an agent that needs no account"
+        yield ours("init"), "create a profile for this project"
+        yield ours("import"), "take agents and MCP servers from other tools"
+
+
+def _to_mend(found: Overview) -> Iterator[tuple[str, str]]:
+    broken = next((each.found for each in found.profiles if each.loaded is None), None)
+    if broken:
+        yield ours("validate", broken.name), "show its problems"
+    if found.missing:
+        yield ours("secret", "set", found.missing[0][0]), "store the secret"
+
+
+def _to_run(found: Overview) -> Iterator[tuple[str, str]]:
+    usable = sorted((each for each in found.profiles if each.loaded), key=lambda each: each.state in UNTRUSTED)
+    for each in usable[:1]:
+        purpose = "start a session; shows first what it would run, and asks" if each.state in UNTRUSTED else START
+        yield ours("run", each.found.name), purpose
+    if found.sessions:
+        yield ours("session"), "resume a session"

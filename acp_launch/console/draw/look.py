@@ -1,0 +1,166 @@
+"""
+The look of a session: the parts of a turn with space between them, and their lines.
+
+The user's words are marked, the agent's words are plain, and what the agent does is one line each: a symbol, a verb, a
+name. Symbols that a terminal without UTF-8 cannot show have a plain form. Colours are the sixteen of the terminal.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+from rich.cells import cell_len, chop_cells
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+
+from acp_launch.console.draw.outside import prose
+from acp_launch.mark import COLUMNS, MARK
+
+PLAIN = {"\u276f": ">", "●": "*", "✻": "*", "✓": "+", "✗": "x", "–": "-", "·": "-", "…": "...", "⊟": "-"}
+NARROW = 40  # columns, below which nothing is cut and little is indented
+SHORTEST = 12  # columns of a name that is cut
+DONE, FAILED, CANCELLED, RUNNING, THOUGHT, PROMPT = "✓", "✗", "–", "●", "✻", "\u276f"
+UNFOLDED = "⊟"
+
+Kind = Literal["", "prompt", "work", "words", "aside", "end"]
+Part = tuple[Kind, RenderableType]
+
+
+def symbol(text: str, options: ConsoleOptions) -> str:
+    """Return one of our symbols as this terminal can show it."""
+    return PLAIN.get(text, text) if options.ascii_only else text
+
+
+def is_apart(above: Kind, kind: Kind) -> bool:
+    """Return whether an empty line is between a part and the one above it."""
+    return above != "" and kind != "end" and (above != kind or kind == "prompt")
+
+
+class Gap(Text):
+    """An empty line between two pieces of one kind."""
+
+
+class Parts:
+    """Unfinished parts of a turn, with space between them."""
+
+    def __init__(self, above: Kind, parts: Sequence[Part]) -> None:
+        """`above` is the kind of the part that was printed last."""
+        self._above, self._parts = above, parts
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        above = self._above
+        for kind, part in self._parts:
+            lines = console.render_lines(part, options, pad=False)
+            if lines and is_apart(above, kind) and any(segment.text for segment in lines[0]):
+                yield Segment.line()
+            for line in lines:
+                yield from line
+                yield Segment.line()
+            above = kind if lines else above
+
+
+def indented(what: RenderableType) -> RenderableType:
+    """Return a line about what the agent does."""
+    return _Indented(what, 2, 0)
+
+
+def below(what: RenderableType) -> RenderableType:
+    """Return what belongs to the line above it."""
+    return _Indented(what, 6, 2)
+
+
+class _Indented:
+    def __init__(self, what: RenderableType, columns: int, narrow: int) -> None:
+        self._what, self._columns, self._narrow = what, columns, narrow
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        columns = self._narrow if options.max_width < NARROW else self._columns
+        yield Padding(self._what, (0, 0, 0, columns), expand=False)
+
+
+class Deed:
+    """One line about what the agent does. A name that is too long is cut in the middle."""
+
+    def __init__(
+        self,
+        mark: str,
+        verb: str,
+        name: str = "",
+        after: Iterable[Text] = (),
+        *,
+        mark_style: str = "",
+        style: str = "",
+        name_style: str | Style = "",
+        is_one_row: bool = False,
+    ) -> None:
+        """Keep it on one row, cut, also on a narrow screen if it `is_one_row`."""
+        self._is_one_row = is_one_row
+        self._mark, self._verb, self._name, self._after = mark, verb, name, list(after)
+        self._mark_style, self._style, self._name_style = mark_style, style, name_style
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        mark = symbol(self._mark, options)
+        if options.max_width < NARROW:
+            yield self._line(mark, self._name, self._after)
+            return
+        room = options.max_width - cell_len(f"  {mark} {self._verb} ")
+        after = Text().join(self._after)
+        name = middle(self._name, max(room - after.cell_len, min(room, max(SHORTEST, room // 2))), options)
+        after.truncate(max(0, room - cell_len(name)), overflow="ellipsis")
+        yield indented(self._line(mark, name, [after]))
+
+    def _line(self, mark: str, name: str, after: Iterable[Text]) -> Text:
+        line = Text(style=self._style, no_wrap=self._is_one_row, overflow="ellipsis" if self._is_one_row else None)
+        line.append(mark, self._mark_style).append(f" {self._verb}")
+        if name:
+            line.append(" ").append(name, self._name_style)
+        for each in after:
+            line.append_text(each)
+        return line
+
+
+def middle(text: str, columns: int, options: ConsoleOptions) -> str:
+    """Cut text in the middle: the beginning of a command and the end of a path say the most."""
+    if cell_len(text) <= columns:
+        return text
+    gap = symbol("…", options)
+    room = max(1, columns - len(gap))
+    head = chop_cells(text, max(1, room - room // 2))[0]
+    tail = chop_cells(text[::-1], room // 2)[0][::-1] if room > 1 else ""
+    return f"{head}{gap}{tail}"
+
+
+class Prompt:
+    """The words of the user."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = prose(text).strip("\n").split("\n")
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        mark = symbol(PROMPT, options)
+        for line in self._lines:
+            for row in _rows(line, "bold", console, options.max_width - COLUMNS):
+                yield Text.assemble((f"{mark} ", "bold cyan"), row)
+                mark = " " * len(mark)
+
+
+class Marked:
+    """A line of ours: its first row begins with our mark, and the others, which may hold words of others, do not."""
+
+    def __init__(self, text: str, style: str = "", *, is_ours: bool = True) -> None:
+        """Text that is not ours has no mark, and is indented as far."""
+        self._text, self._style = text, style
+        self._mark = f"{MARK} " if is_ours else " " * COLUMNS
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        mark = self._mark
+        for line in self._text.split("\n"):
+            for row in _rows(line, self._style, console, options.max_width - COLUMNS):
+                yield Text.assemble((mark, self._style), row)
+                mark = " " * COLUMNS
+
+
+def _rows(line: str, style: str, console: Console, columns: int) -> Iterator[Text]:
+    yield from Text(line, style).wrap(console, max(1, columns)) or [Text()]

@@ -1,0 +1,468 @@
+"""
+Streamable HTTP as a machine: JSON lines in, HTTP requests out; answers of the server in, JSON lines out. Sans-IO.
+
+The era of a message is decided by its `_meta`: one with a protocol version goes out on its own, with headers that
+repeat its body (2026-07-28); any other belongs to the session that `initialize` has opened (2025-03-26 to 2025-11-25).
+HTTP+SSE (2024-11-05) is the same machine with another way to send: one event stream carries all answers.
+
+A connection of this kind has no single socket. It ends when the server cannot be reached, has forgotten the session, or
+refuses us altogether; a stream that breaks fails the requests on it alone, unless it can be resumed. Each request gets
+one answer: the server's, or an error of ours, or it is still open when the connection ends; then it is `unsent` if it
+certainly had no effect.
+
+    Machine      the state; its methods are called with what happened
+    Ports        what it wants done
+    Stream       one HTTP request and what comes back on it, over its resumptions
+"""
+
+from urllib.parse import urljoin
+
+from msgspec import UNSET, Raw
+
+from acp_launch.mcp.http.headers import request_headers, version_of, written
+from acp_launch.mcp.http.streams import Streams
+from acp_launch.mcp.http.wire import (
+    EXCERPT,
+    JITTER,
+    LONG_SECRET,
+    MODERN,
+    OURS,
+    REDIRECTS,
+    WRONG_VERSION,
+    Request,
+    Role,
+    Stream,
+    error_in,
+    key,
+    one_line,
+    origin,
+    phrase,
+    printable,
+    shown_origin,
+)
+from acp_launch.mcp.message import CLIENT_INFO, VERSIONS, cancelled_id
+from acp_launch.process.lifecycle import Ended, Follows
+from acp_launch.protocol import jsonrpc
+from acp_launch.protocol.jsonrpc import Envelope
+from acp_launch.secret.redact import redactor
+
+_META = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientInfo": CLIENT_INFO,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+class Machine(Streams):
+    # From our user.
+
+    def begin(self) -> None:
+        """Open what must be open before the first message."""
+        if self.era == "sse":
+            self._open_endpoint()
+
+    def said(self, line: bytes) -> None:
+        """Take one message for the server, without its newline."""
+        if self.is_over or self._parting or self._has_left:
+            self.unsent.append(line)
+            return
+        parts = jsonrpc.batch(line)
+        messages = [found for part in parts or (line,) if (found := jsonrpc.decode(part)) is not None]
+        if not messages:
+            return
+        first = messages[0]
+        if parts is None and self._is_ours(first):
+            return
+        version = "" if parts is not None or first.method is UNSET else version_of(line, first.params)
+        if version:
+            self._post_modern(line, first, version)
+        elif self._barrier or (self.era == "sse" and not self._endpoint):
+            self._held.append(line)
+            self._held_bytes += len(line)
+        else:
+            self._post(line, messages)
+
+    def _is_ours(self, message: Envelope) -> bool:
+        """Handle what is not sent as it is: cancellations, and a ping before the handshake."""
+        if message.method == "notifications/cancelled" and message.id is UNSET:
+            return self._cancels(message.params)
+        if message.method == "ping" and message.id is not UNSET and not self._version and not self._modern:
+            self._probe(message.id.copy())
+            return True
+        return False
+
+    def _cancels(self, params: Raw) -> bool:
+        """Cancel a request; return whether the server must not be told by a message."""
+        told = cancelled_id(params)
+        owner = None if told is None else self._owners.get(key(told))
+        if owner is None or told is None:
+            return bool(self._modern) and not self._version
+        if owner.is_modern:
+            self._owners.pop(key(told))
+            self._drop(owner)  # the end of the stream is the cancellation
+            return True
+        if any(asked.method == "initialize" for asked in owner.open.values()):
+            return True  # never cancelled
+        if len(owner.open) == 1:
+            owner.is_cancelled, owner.finished = True, self._ports.now()
+        return False
+
+    def _post_modern(self, line: bytes, message: Envelope, version: str) -> None:
+        self._modern = version
+        headers = {**self._posting, "MCP-Protocol-Version": written(version)}
+        if message.method is not UNSET:
+            headers |= request_headers(message.method, message.params, self._tools.wanted)
+        self._send(self._stream("line", line, headers, [message], is_modern=True))
+
+    def _post(self, line: bytes, messages: list[Envelope]) -> None:
+        stream = self._stream("line", line, self._posting, messages)
+        methods = {message.method for message in messages}
+        if "initialize" in methods:
+            self._session = self._version = ""
+            self._has_initialized = False
+            if self.era != "sse":
+                self._barrier = stream.number
+        else:
+            stream.request = self._with_session(stream.request)
+        if "notifications/initialized" in methods and self.era != "sse":
+            self._barrier = stream.number
+        self._send(stream)
+
+    # The first question to a server, and the sign of life.
+
+    def verify(self) -> None:
+        """Ask for a sign of life at once, unless one is awaited."""
+        if self.is_over or self._parting or self._sign or not self.is_met:
+            return
+        self._checked = self._ports.now()
+        id = f'"{OURS}{self._numbers + 1}"'.encode()
+        if self._version:
+            stream = self._stream("sign", jsonrpc.request(Raw(id), "ping"), self._posting, [])
+            stream.request = self._with_session(stream.request)
+            if self.era == "sse":
+                self._own.add(id)
+        else:
+            stream = self._discovery("sign", id)
+        stream.request = Request(
+            stream.number, "POST", stream.request.url, stream.request.headers, stream.request.body, self.limits.sign
+        )
+        self._sign = stream.number
+        self._send(stream)
+
+    def _strange(self, stream: Stream, body: bytes) -> None:
+        """Handle a success that holds no answer."""
+        how, fix = self._stranger(stream, body)
+        if self.is_met:
+            self._fail(stream, how)
+        else:
+            self._finish(self._alien(how, fix), also=stream)
+
+    def _alien(self, how: str, fix: str) -> Ended:
+        """Describe the end of a connection to what does not seem to be an MCP server."""
+        follows: Follows = "judged" if self._is_proven else "never"
+        return Ended(how, reason=fix, follows=follows, jitter=JITTER, fault="protocol")
+
+    def _stranger(self, stream: Stream, body: bytes) -> tuple[str, str]:
+        if stream.kind in ("text/html", "application/xhtml+xml"):
+            fix = "check the address in its `url`; a network that asks for a login answers like this, too"
+            return "answered with a web page and not with MCP", fix
+        fix = "check the address in its `url`"
+        if stream.status in (202, 204) or not body:
+            return f"took a request ({phrase(stream.status)}) and sent no answer", fix
+        if stream.kind == "application/json":
+            return f"answered with JSON that is not the answer to the request{self._quoted(body)}", fix
+        kind = self._shown(stream.kind)[:60] or "none"
+        return f'answered with the content type "{kind}" instead of JSON or an event stream', fix
+
+    def _probe(self, id: Raw) -> None:
+        """Answer a ping before the handshake as soon as the server has shown that it lives."""
+        self._pongs.append(id)
+        if self.era == "sse":
+            if self._endpoint:
+                self._pong()
+            return
+        if len(self._pongs) > 1:
+            return
+        is_legacy = self.era == "legacy" or self._pin not in ("auto", "modern", MODERN)
+        self._ask_probe("ping" if is_legacy else "discover")
+
+    def _ask_probe(self, step: str) -> None:
+        id = f'"{OURS}{self._numbers + 1}"'.encode()
+        if step == "discover":
+            stream = self._discovery("probe", id)
+        elif step == "ping":
+            stream = self._stream("probe", jsonrpc.request(Raw(id), "ping"), self._posting, [])
+        else:
+            params = {"protocolVersion": VERSIONS[0], "capabilities": {}, "clientInfo": CLIENT_INFO}
+            stream = self._stream("probe", jsonrpc.request(Raw(id), "initialize", params), self._posting, [])
+        stream.step = step
+        self._send(stream)
+
+    def _discovery(self, role: Role, id: bytes) -> Stream:
+        line = jsonrpc.request(Raw(id), "server/discover", {"_meta": _META})
+        headers = {**self._posting, "MCP-Protocol-Version": MODERN, "Mcp-Method": "server/discover"}
+        return self._stream(role, line, headers, [], is_modern=True)
+
+    def _living(self, stream: Stream, message: Envelope | None) -> None:
+        """Take a sign of life: an answer, or the end of one that held none."""
+        self._forget(stream)
+        if stream.role == "sign":
+            return
+        if message is not None and message.id is not UNSET:
+            self.is_met = True
+        if message is not None and stream.step == "discover":
+            self._judge_discovery(message)
+        elif stream.step == "initialize":
+            self._judge("legacy")
+        self._pong()
+
+    def _judge_discovery(self, message: Envelope) -> None:
+        if message.result is not UNSET:
+            self._discovered(message)
+        elif message.error is not UNSET:
+            self._judge("modern" if jsonrpc.fault(message.error).code == WRONG_VERSION else "legacy")
+
+    def _pong(self) -> None:
+        pongs, self._pongs = self._pongs, []
+        for id in pongs:
+            self._ports.deliver(jsonrpc.result(id, {}))
+
+    def _probe_refused(self, stream: Stream, body: bytes) -> None:
+        error = error_in(body)
+        if stream.status == 403:
+            self._denied(stream)
+        elif error is not None:
+            self._living(stream, Envelope(id=Raw(b"null"), error=error))
+        elif stream.status == 400 and stream.step != "initialize":
+            self._living(stream, Envelope(error=Raw(b"{}")))
+        elif stream.status in (404, 405) and stream.step != "initialize":
+            self._over(stream)
+            self._ask_probe("initialize")
+        elif stream.status in (400, 404, 405) and self._type == "http" and self._pin not in ("modern", MODERN):
+            self._over(stream)
+            self._begin_sse()
+        else:
+            self._finish(self._turned_away(stream, body))
+
+    # HTTP+SSE.
+
+    def _may_be_sse(self, stream: Stream) -> bool:
+        is_introduction = any(asked.method == "initialize" for asked in stream.open.values()) and not stream.is_modern
+        return (
+            is_introduction
+            and not self.is_met
+            and self.era in ("", "legacy")
+            and stream.status in (400, 404, 405)
+            and self._pin not in ("modern", MODERN)
+        )
+
+    def _is_of_other_era(self, stream: Stream) -> bool:
+        """Whether a first request was refused because the server may speak the other era only."""
+        if self.era == "sse" or stream.status not in (400, 404, 405, 406, 415):
+            return False
+        if stream.is_modern:
+            return not self.is_met or self.era == "legacy"
+        return self.era == "modern" and not self._version
+
+    def _fall_back(self, stream: Stream) -> None:
+        """Try the older transport with a handshake that streamable HTTP has refused."""
+        self._streams.pop(stream.number, None)
+        for known in stream.open:
+            self._owners.pop(known, None)
+        self._held.appendleft(stream.request.body)
+        self._held_bytes += len(stream.request.body)
+        self._barrier = 0
+        self._begin_sse()
+
+    def _begin_sse(self) -> None:
+        if self.era == "sse":
+            return
+        self.era = "sse"
+        self._open_endpoint()
+
+    def _open_endpoint(self) -> None:
+        self._endpoint = ""
+        stream = self._get("endpoint")
+        self._send(stream)
+
+    def _found_endpoint(self, data: bytes) -> None:
+        """Take the address that messages are posted to; it must be of the same origin."""
+        try:
+            found = urljoin(self._url, data.decode().strip())
+            is_same = origin(found) == self._origin
+        except ValueError:
+            found, is_same = "", False
+        if not is_same:
+            how = f"wants its messages to be sent to {self._named(found)}"
+            why = "an MCP server must not send its client elsewhere"
+            self._finish(Ended(how, reason=why, follows="never", fault="protocol"))
+            return
+        is_first = not self._endpoint
+        self._endpoint = found
+        if not is_first:
+            return
+        self._ports.judge("sse")
+        if self._type == "http":
+            self._note("it speaks HTTP+SSE of MCP 2024-11-05 (`type: sse` saves the attempt at streamable HTTP)")
+        self.is_met = True
+        self._pong()
+        self._release()
+
+    def _no_stream(self, stream: Stream, how: str) -> None:
+        """Handle a server that gives no event stream: fatal for HTTP+SSE only."""
+        if stream.role == "listen":
+            self._drop(stream)
+            if stream.status == 404:
+                self.verify()
+            return
+        if self._is_assumed:
+            self._streamable_after_all(stream)
+            return
+        status = stream.status
+        if status in (429, 503) or status >= 500:
+            self._finish(Ended(how, pause=stream.retry or 0.0, jitter=JITTER))
+            return
+        spoken = "MCP" if self._type == "http" else "HTTP+SSE"
+        keys = "`url`" if self._type == "http" else "`url` and `type`"
+        where = f"{shown_origin(self._url)} answers, but does not speak {spoken} at this path: check its {keys}"
+        self._ports.judge("")
+        self._finish(self._alien(how, where))
+
+    def _streamable_after_all(self, stream: Stream) -> None:
+        """Begin anew with a server that was of the older transport when we last met it."""
+        self._drop(stream)
+        self._is_assumed = False
+        self._judge("")
+        if self._pongs:
+            self._ask_probe("discover")
+        self._release()
+
+    # Refusals.
+
+    def _refusal(self, stream: Stream) -> None:
+        body, stream.body = b"".join(stream.body), []
+        status = stream.status
+        if stream.role == "delete":
+            self._drop(stream)
+        elif status == 401 and stream.role != "listen":
+            self._denied(stream)
+        elif status == 404 and "Mcp-Session-Id" in stream.request.headers and stream.role in ("line", "sign"):
+            self._gone(stream)
+        elif stream.role in ("listen", "endpoint"):
+            self._no_stream(stream, f"answered {phrase(status)}")
+        elif stream.role == "probe":
+            self._probe_refused(stream, body)
+        elif stream.role == "sign":
+            self._living(stream, None)
+        else:
+            self._line_refused(stream, body)
+
+    def _line_refused(self, stream: Stream, body: bytes) -> None:
+        status, error = stream.status, error_in(body)
+        if status == 403 and not self.is_met:
+            self._denied(stream)
+        elif error is not None and stream.open:
+            self._pass_on(stream, error, body)
+            self._over(stream)
+        elif self._may_be_sse(stream):
+            self._fall_back(stream)
+        elif self._endpoint and status == 404:
+            self._gone(stream)
+        elif not self.is_met and stream.open and not stream.is_resuming and not self._is_of_other_era(stream):
+            self._finish(self._turned_away(stream, body), also=stream)
+        else:
+            self._request_refused(stream, f"answered {phrase(status)}{self._quoted(body)}")
+            self._over(stream)
+
+    def _request_refused(self, stream: Stream, how: str) -> None:
+        """Answer a request that was refused without a reason in JSON-RPC, while the connection goes on."""
+        status = stream.status
+        if not stream.open:
+            self._note_once(f"{how} to a notification")
+        elif stream.is_resuming:
+            self._fail(stream, f"ended its event stream, and refused to resume it ({phrase(status)})")
+        elif self._is_of_other_era(stream):
+            self._refuse(stream, how, jsonrpc.METHOD_NOT_FOUND)
+        elif status in (429, 503):
+            when = f"; it may be asked again in {stream.retry:g} s" if stream.retry is not None else ""
+            self._refuse(stream, how + when)
+        elif status < 500:
+            self._refuse(stream, how)
+        else:
+            self._fail(stream, how)
+
+    def _pass_on(self, stream: Stream, error: Raw, body: bytes) -> None:
+        """Answer every open request of a stream with the server's own error, under the request's id."""
+        if len(stream.open) == 1 and stream.role == "line":
+            self._line(stream, one_line(body), is_direct=True)
+        for known, asked in list(stream.open.items()):
+            self._owners.pop(known, None)
+            self._ports.deliver(b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (bytes(asked.id), bytes(error)))
+        stream.open.clear()
+
+    def _turned_away(self, stream: Stream, body: bytes) -> Ended:
+        """Describe the end of a connection that has never worked."""
+        status, how = stream.status, f"answered {phrase(stream.status)}{self._quoted(body)}"
+        if status in (429, 503) or status >= 500 or status == 408:
+            pause = stream.retry or 0.0
+            return Ended(how, follows="judged", pause=pause, jitter=JITTER)
+        if status in (404, 405, 410):
+            where = f"{shown_origin(self._url)} answers, but has no MCP server at this path: check its `url`"
+            return self._alien(how, where)
+        return Ended(how, reason="check its `url` and `headers`", follows="never", fault="protocol")
+
+    def _denied(self, stream: Stream) -> None:
+        how = f"answered {phrase(stream.status)}"
+        what = "it does not accept our credentials" if stream.status == 401 else "our credentials do not allow this"
+        why = f"{what}: check its `headers`"
+        self._finish(Ended(how, reason=why, follows="never", fault="credentials"), also=stream)
+
+    def _quoted(self, body: bytes) -> str:
+        """Quote what the server said, without any value of our headers."""
+        said = self._shown(body.decode(errors="replace"))
+        if not said or said.startswith("<"):
+            return ""
+        return f": {said[:EXCERPT]}"
+
+    def _shown(self, said: str, *, least: int = 0) -> str:
+        """Make a text of the server fit for our messages: one line, without our secrets of `least` characters."""
+        from acp_launch.secret.forms import forms
+
+        for secret in self._secrets:
+            if len(secret) >= least:
+                for form in sorted({secret, secret.lower(), *forms(secret)}, key=len, reverse=True):
+                    said = said.replace(form, "***")
+        return printable(redactor.text(said))
+
+    def _named(self, url: str) -> str:
+        return self._shown(shown_origin(url), least=LONG_SECRET)[:EXCERPT]
+
+    # Redirects.
+
+    def _redirected(self, stream: Stream, location: str) -> None:
+        """Follow a redirect within the origin, with the same method: a call must not become a GET."""
+        try:
+            found = urljoin(stream.request.url, location)
+            is_same = bool(location) and origin(found) == self._origin
+        except ValueError:
+            found, is_same = "", False
+        stream.redirects += 1
+        self._ports.close(stream.number)
+        if is_same and stream.redirects <= REDIRECTS and stream.status != 303:
+            if stream.status in (301, 308) or found.rstrip("/") == self._url.rstrip("/"):
+                self._url = found if stream.request.url == self._url else self._url
+            stream.status = 0
+            old = stream.request
+            stream.request = Request(old.stream, old.method, found, old.headers, old.body, old.patience)
+            self._ports.send(stream.request)
+            return
+        how = f"redirects to {self._named(found)}" if not is_same else "redirects in circles"
+        how = how if location else f"answered {phrase(stream.status)} without saying where to"
+        fix = f"if that is right, write that address into its `url`; its headers are for {shown_origin(self._url)} only"
+        if stream.role == "delete":
+            self._drop(stream)
+        elif self.is_met:
+            self._fail(stream, how) if stream.is_resuming else self._refuse(stream, how)
+            self._over(stream)
+        else:
+            self._finish(Ended(how, reason=fix, follows="never"), also=stream)

@@ -1,0 +1,223 @@
+"""
+What the machine of a remote connection and its driver say to each other, and the words and readings both need. Pure.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Literal, Protocol
+from urllib.parse import urlsplit
+
+from msgspec import UNSET, Raw, Struct, field
+
+from acp_launch.mcp.http.eventstream import EventStream
+from acp_launch.process.lifecycle import Ended
+from acp_launch.protocol import jsonrpc
+from acp_launch.protocol.jsonrpc import Envelope
+
+Era = Literal["", "modern", "legacy", "sse"]
+Role = Literal["line", "listen", "endpoint", "probe", "sign", "delete"]
+
+LOST = -32010  # as the bridge calls a lost server
+WRONG_VERSION = -32022
+MODERN = "2026-07-28"
+OURS = "acp-launch:"
+
+QUICK = 30.0  # seconds for the answer to what a server need not think about
+SIGN = 10.0  # seconds for a sign of life
+SIGNS = 2  # further attempts, if the connection for it breaks
+PARTING = 0.5  # seconds for other requests to learn that the session is gone, too
+DELETE = 2.0  # seconds for the end of a session
+AGAIN = 1.0  # seconds before an event stream is asked for again, if the server does not say
+AGAIN_AT_MOST = 30.0
+HASTY = 8  # times in a row that a stream may end at once before we insist on a pause
+LEAST = 0.25  # seconds of that pause
+LONGEST_ID = 4096  # characters of a value of the server's that we repeat in a header
+RESUMES = 4  # attempts in a row to resume a stream that bring nothing
+REDIRECTS = 5
+REFUSAL = 64 * 1024  # bytes that are read of a refusal
+HELD = 1024 * 1024  # bytes that wait for the session to open before the writer has to wait
+STREAMS = 512  # requests under way before the writer has to wait
+LINGER = 5.0  # seconds for a server to close a stream on which everything is answered
+EXCERPT = 160  # characters that are quoted of a refusal
+LONG_SECRET = 8  # characters of a header's word that is hidden in the name of another host
+NOTED = 300  # characters of what is wrong with a tool
+JITTER = 0.25
+LONGEST_PAUSE = 3600.0
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """Time limits of the requests to one server, in seconds, and the largest message in bytes."""
+
+    connect: float = 10.0  # name, connection and TLS
+    idle: float = 30.0  # silence in the middle of a body that is no event stream
+    silence: float = 30.0  # silence while a request is open, before a sign of life is asked for
+    sign: float = SIGN
+    max_line: int = 64 * 1024 * 1024
+
+
+class Request(Struct, frozen=True):
+    """An HTTP request to make. `patience`: seconds until the answer must have begun; None: no limit."""
+
+    stream: int
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+    patience: float | None = None
+
+    def __repr__(self) -> str:
+        return f"Request({self.stream}, {self.method})"  # headers are secret
+
+
+class Failure(Struct, frozen=True):
+    """The reason why a request failed below HTTP. `how` completes "the server …"; `fix` says what to do.
+
+    `was_sent`: the server may have seen it. `is_final`: every other attempt would fail the same way.
+    """
+
+    how: str
+    fix: str = ""
+    was_sent: bool = True
+    is_final: bool = False
+    timed_out: bool = False
+
+
+class Ports(Protocol):
+    """What a machine wants done. They must not call the machine."""
+
+    def deliver(self, line: bytes) -> None:
+        """Pass a message of the server on."""
+
+    def send(self, request: Request) -> None: ...
+
+    def close(self, stream: int) -> None:
+        """Drop the connection of a stream, and its timer; nothing more of it is told to the machine."""
+
+    def wake(self, stream: int, after: float) -> None:
+        """Call `woke` after so many seconds. A second timer of a stream replaces the first."""
+
+    def over(self, ended: Ended) -> None:
+        """Note that the connection has ended. Called once."""
+
+    def note(self, text: str) -> None:
+        """Write a sentence to the server's log."""
+
+    def judge(self, era: Era) -> None:
+        """Note which era the server turned out to be of."""
+
+    def now(self) -> float: ...
+
+
+class Asked(Struct, frozen=True):
+    id: Raw
+    method: str
+
+
+class Stream(Struct):
+    """One request to the server. `open` are the requests of ours on it that have no answer yet."""
+
+    number: int
+    role: Role
+    request: Request
+    open: dict[bytes, Asked]
+    is_modern: bool
+    heard: float
+    step: str = ""  # of a probe
+    status: int = 0  # 0: no answer has begun
+    kind: str = ""  # its content type
+    events: EventStream | None = None
+    body: list[bytes] = field(default_factory=list)
+    size: int = 0
+    last_event: str = ""
+    retry: float | None = None
+    attempts: int = 0
+    hasty: int = 0  # times in a row that it ended soon after it was asked for
+    redirects: int = 0
+    begun: float = 0.0
+    is_resuming: bool = False
+    is_cancelled: bool = False
+    finished: float | None = None  # since when everything on it is answered
+
+
+def key(id: Raw) -> bytes:
+    """Return the same key for the spellings of an id."""
+    text = bytes(id)
+    if not text.startswith(b'"') or (b"\\" not in text and text.isascii()):
+        return text
+    from acp_launch.protocol.acp import decoded
+    from acp_launch.protocol.written import written
+
+    said = decoded(text)
+    return text if said is None else written(said)
+
+
+def origin(url: str) -> tuple[str, str, int]:
+    """Return scheme, host and port of an address. Raises ValueError if it has none."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("it is not an http address")
+    return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def shown_origin(url: str) -> str:
+    """Return the part of an address that may be shown: no user, path or query, which may hold credentials."""
+    try:
+        scheme, host, port = origin(url)
+    except ValueError:
+        return "an address that cannot be read"
+    bracketed = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{bracketed}" + ("" if port == (443 if scheme == "https" else 80) else f":{port}")
+
+
+def phrase(status: int) -> str:
+    """Return a status with its name: `404 Not Found`."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
+
+
+def printable(text: str) -> str:
+    """Put a text on one line, without characters that drive a terminal."""
+    return " ".join("".join(mark if mark.isprintable() else " " for mark in text).split())
+
+
+def one_line(data: bytes) -> bytes:
+    """Put a JSON text on one line; in JSON, line breaks occur only between tokens."""
+    if b"\n" in data or b"\r" in data:
+        data = data.replace(b"\r", b" ").replace(b"\n", b" ")
+    return data.removeprefix(jsonrpc.BOM).strip()
+
+
+def ended_by(failure: Failure) -> Ended:
+    follows: Literal["judged", "never"] = "never" if failure.is_final else "judged"
+    return Ended(failure.how, reason=failure.fix, follows=follows, jitter=JITTER)
+
+
+def error_in(body: bytes) -> Raw | None:
+    """Return the JSON-RPC error that a refusal holds, if any."""
+    if not body.lstrip().startswith((b"{", jsonrpc.BOM)):
+        return None
+    message = jsonrpc.decode(one_line(body))
+    if message is None or message.error is UNSET or message.method is not UNSET:
+        return None
+    return message.error if bytes(message.error).startswith(b"{") else None
+
+
+def with_id(line: bytes, message: Envelope, id: Raw) -> bytes:
+    assert message.error is not UNSET
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (bytes(id), bytes(message.error))
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that a server asks us to wait (RFC 9110 10.2.3); a date counts from the server's own."""
+    said = headers.get("retry-after", "").strip()
+    if said.isdigit() and len(said) < 10:
+        return min(float(said), LONGEST_PAUSE)
+    from email.utils import parsedate_to_datetime
+
+    try:
+        until, since = parsedate_to_datetime(said), parsedate_to_datetime(headers.get("date", ""))
+        return min(max(0.0, (until - since).total_seconds()), LONGEST_PAUSE)
+    except (ValueError, TypeError):
+        return None

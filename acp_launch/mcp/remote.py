@@ -1,0 +1,439 @@
+"""
+A remote MCP server behind the interface of a process: JSON lines over a socket pair, HTTP on the other side.
+
+`RemoteProgram.begin` gives a `Remote`, whose descriptors a supervisor and a relay use like those of a child. The
+machine in `http` decides; this module makes its requests with httpx2, which is imported when the first remote server is
+used. All servers of an event loop share their connections' pools and the TLS context.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+
+from acp_launch.mcp.http import verdicts
+from acp_launch.mcp.http.clients import Clients, SetUp
+from acp_launch.mcp.http.failure import failure, too_late
+from acp_launch.mcp.http.headers import ToolHeaders
+from acp_launch.mcp.http.machine import Machine
+from acp_launch.mcp.http.wire import DELETE, Era, Failure, Limits, Request
+from acp_launch.process.child import Tail
+from acp_launch.process.flow import Inflow, Outflow
+from acp_launch.process.lifecycle import Ended
+from acp_launch.process.tree import Exit, Outcome
+from acp_launch.protocol.jsonrpc import LineFramer, LineTooLong
+from acp_launch.protocol.mishap import Mishaps
+from acp_launch.secret.redact import redactor
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from acp_launch.mcp.http.contact import Contact
+
+LEAVING = 1.0  # seconds for cancelled requests to close their connections
+WATCH = 5.0  # seconds between two looks at the clock
+COOKIES = 16 * 1024  # bytes of cookies that one server may have us send
+HIGH = 1024 * 1024  # bytes that wait for our user before the server has to wait
+
+
+class Memory(Struct):
+    """What one connection to a server leaves to the next."""
+
+    era: Era | None = None  # None: not looked up yet
+    is_proven: bool = False  # it has answered
+    tools: ToolHeaders = field(default_factory=ToolHeaders)
+
+
+class RemoteProgram(Struct, frozen=True, kw_only=True):
+    """A remote server with its secrets revealed. Its repr shows only the name.
+
+    `type` is `http` or `sse`, `headers` are sent with every request and to this origin only. `protocol` is the
+    profile's: `auto`, `legacy`, `modern` or a version. `cache` is the directory where eras are remembered, if any.
+    `contact` watches the first request, if it is given.
+    """
+
+    name: str
+    type: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    protocol: str = "auto"
+    limits: Limits = Limits()
+    cache: Path | None = None
+    memory: Memory = field(default_factory=Memory)
+    contact: "Contact | None" = None
+
+    @property
+    def may_fetch(self) -> bool:
+        return False
+
+    @asynccontextmanager
+    async def begin(self, *, restarts: int, log: Callable[[bytes], None] | None = None) -> "AsyncIterator[Remote]":
+        remote = Remote(self, log)
+        try:
+            remote.open()
+            yield remote
+        finally:
+            await remote.leave()
+
+    def __repr__(self) -> str:
+        return f"RemoteProgram({self.name!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, str]]:  # msgspec's own shows every field
+        return [("name", self.name)]
+
+
+class Remote:
+    """A connection to a remote server at work. Only `RemoteProgram.begin` creates one."""
+
+    def __init__(self, program: RemoteProgram, log: Callable[[bytes], None] | None) -> None:
+        self.hurry = asyncio.Event()
+        self._program, self._log, self._tail = program, log, Tail()
+        self._loop = asyncio.get_running_loop()
+        self._theirs, self._ours = socket.socketpair()
+        for end in (self._theirs, self._ours):
+            end.setblocking(False)
+        memory = program.memory
+        if memory.era is None:
+            memory.era = verdicts.recall(program.cache, program.url) if program.cache else ""
+        self._machine = Machine(
+            program.name,
+            program.url,
+            program.headers,
+            self,
+            type=program.type,
+            pin=program.protocol,
+            known=memory.era,
+            is_proven=memory.is_proven,
+            tools=memory.tools,
+            limits=program.limits,
+        )
+        self._framer = LineFramer(limit=program.limits.max_line)
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._closed: set[asyncio.Task[None]] = set()  # cancelled, and not over yet
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._ticking: asyncio.TimerHandle | None = None
+        self._ended = asyncio.Event()
+        self._end: Ended | None = None
+        self._room = asyncio.Event()
+        self._room.set()
+        self._stopping: asyncio.Task[Outcome] | None = None
+        self._clients = Clients.of(self._loop)
+        self._is_left = False
+        self._cookies: httpx2.Cookies | None = None
+        self._has_lost_cookies = False
+        self._mishaps = Mishaps(self.note)
+        self._in = Inflow(self._ours.fileno(), self._took, self._hung_up)
+        self._out = Outflow(self._ours.fileno(), self._has_room, self._hung_up)
+
+    # The interface of a process.
+
+    @property
+    def pid(self) -> None:
+        return None
+
+    @property
+    def source(self) -> int:
+        return self._theirs.fileno()
+
+    @property
+    def sink(self) -> int:
+        return self._theirs.fileno()
+
+    @property
+    def end(self) -> Ended | None:
+        return self._end
+
+    @property
+    def era(self) -> Era:
+        """The era of the server, as far as it is known."""
+        return self._machine.era
+
+    @property
+    def has_session(self) -> bool:
+        """Whether the server has given a session id."""
+        return self._machine.has_session
+
+    @property
+    def unsent(self) -> Sequence[bytes]:
+        """Return the lines that certainly had no effect, in order. To be called once the connection has ended."""
+        if self._machine.is_over and not self._is_left:
+            self._in.drain()
+        return tuple(self._machine.unsent)
+
+    async def wait(self) -> Ended:
+        await self._ended.wait()
+        assert self._end is not None
+        return self._end
+
+    def stderr_tail(self) -> list[str]:
+        return self._tail.lines()
+
+    async def stop(self, *, grace: float) -> Outcome:
+        """End the session, if there is one, and the connection."""
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop(grace))
+        return await asyncio.shield(self._stopping)
+
+    def open(self) -> None:
+        self._clients.join(self._machine_slept)
+        self._machine.begin()
+        self._tick()
+
+    async def leave(self) -> None:
+        """Close everything at once."""
+        self._machine.stop(Ended("was disconnected", is_clean=True))
+        self._is_left = True
+        if self._ticking is not None:
+            self._ticking.cancel()
+        for number in list(self._timers):
+            self._timers.pop(number).cancel()
+        tasks = [*self._tasks.values(), *self._closed]
+        if self._stopping is not None and not self._stopping.done():
+            tasks.append(asyncio.create_task(_ignore(self._stopping)))
+            self._stopping.cancel()
+        for task in tasks:
+            task.cancel()
+        self._in.close()
+        self._out.close()
+        self._theirs.close()
+        self._ours.close()
+        if tasks:
+            await asyncio.wait(tasks, timeout=LEAVING)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEAVING):
+                await self._clients.leave(self._machine_slept)
+
+    async def _stop(self, grace: float) -> Outcome:
+        if not self.hurry.is_set() and self._machine.leave():
+            until = self._loop.time() + min(grace, DELETE)
+            while self._machine.is_leaving and (left := until - self._loop.time()) > 0 and not self.hurry.is_set():
+                waits = [*self._tasks.values(), asyncio.ensure_future(self.hurry.wait())]
+                await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                waits[-1].cancel()
+        self._machine.stop(Ended("was disconnected", is_clean=True))
+        return Outcome(Exit(0, None), (), ())
+
+    # Our user's lines.
+
+    def _took(self, chunk: bytes) -> None:
+        try:
+            for line in self._framer.feed(chunk):
+                if line:
+                    self._guarded(self._machine.said, line)
+        except LineTooLong:
+            self._machine.stop(Ended("was sent a message that is longer than allowed", follows="never"))
+        if self._machine.is_full:
+            self._in.pause()
+
+    def _hung_up(self) -> None:
+        """Note that our user has closed its side: the supervisor does that only when it leaves."""
+
+    def _has_room(self) -> None:
+        if not self._out.is_full:
+            self._room.set()
+
+    def _guarded(self, step: "Callable[..., None]", *arguments: Any) -> None:
+        """Let the machine take a step. A failure of ours costs that step only."""
+        try:
+            step(*arguments)
+        except Exception as error:
+            self._mishaps.add(f"the MCP server {self._program.name}", error)
+        if not (self._machine.is_full or self._is_left or self._machine.is_over):
+            self._in.resume()
+
+    # Ports of the machine.
+
+    def deliver(self, line: bytes) -> None:
+        self._out.send(line + b"\n")
+        if self._out.is_full:
+            self._room.clear()
+
+    def send(self, request: Request) -> None:
+        task = self._loop.create_task(self._ask(request))
+        self._tasks[request.stream] = task
+        task.add_done_callback(partial(self._is_done, request.stream))
+
+    def close(self, stream: int) -> None:
+        if (timer := self._timers.pop(stream, None)) is not None:
+            timer.cancel()
+        task = self._tasks.pop(stream, None)
+        if task is not None and task is not asyncio.current_task(self._loop):
+            task.cancel()
+            self._closed.add(task)
+
+    def wake(self, stream: int, after: float) -> None:
+        if (timer := self._timers.pop(stream, None)) is not None:
+            timer.cancel()
+        self._timers[stream] = self._loop.call_later(after, self._woke, stream)
+
+    def over(self, ended: Ended) -> None:
+        self._end = ended
+        self._program.memory.is_proven |= self._machine.is_met
+        self._ended.set()
+
+    def note(self, text: str) -> None:
+        line = redactor.text(f"acp-launch: {text}\n").encode(errors="replace")
+        self._tail.feed(line)
+        if self._log is not None:
+            self._log(line)
+
+    def judge(self, era: Era) -> None:
+        program = self._program
+        program.memory.era = era
+        if program.cache is not None:
+            verdicts.keep(program.cache, program.url, era)
+
+    def now(self) -> float:
+        return self._loop.time()
+
+    # The requests.
+
+    async def _ask(self, request: Request) -> None:
+        """Make one request, and tell the machine what comes of it, until it has enough."""
+        machine, stream = self._machine, request.stream
+        try:
+            response = await self._head(request)
+        except TimeoutError:
+            self._guarded(machine.broke, stream, too_late(request.patience or 0.0))
+            return
+        except Exception as error:
+            self._guarded(machine.broke, stream, self._failure(error))
+            return
+        try:
+            await self._read(response, stream)
+        finally:
+            await response.aclose()
+
+    async def _head(self, request: Request) -> "httpx2.Response":
+        """Send a request; return its answer as soon as it begins."""
+        client = await self._clients.client(request.url)
+        made = _made(request, self._program.limits.connect, self._program.contact)
+        if self._cookies is not None:
+            self._cookies.set_cookie_header(made)
+        async with asyncio.timeout(request.patience):
+            response = await client.send(made, stream=True)
+        if "set-cookie" in response.headers:
+            self._take_cookies(response)
+        return response
+
+    def _take_cookies(self, response: "httpx2.Response") -> None:
+        """Keep cookies for this connection: some hosts find the machine that knows the session by them."""
+        import httpx2
+
+        if self._cookies is None:
+            self._cookies = httpx2.Cookies()
+        self._cookies.extract_cookies(response)
+        jar = self._cookies.jar
+        if sum(len(each.name) + len(each.value or "") + len(each.path) + 1 for each in jar) > COOKIES:
+            jar.clear()
+            if not self._has_lost_cookies:
+                self._has_lost_cookies = True
+                self.note(f"its cookies have more than {COOKIES:,} bytes; they are not kept")
+
+    async def _read(self, response: "httpx2.Response", stream: int) -> None:
+        machine, task = self._machine, asyncio.current_task()
+        if response.request.method == "GET":
+            _keep_alive(response)
+        coding = response.headers.get("content-encoding", "")
+        if "," in coding:  # each can make it a thousand times as long
+            self._guarded(machine.broke, stream, Failure("sent an answer that is compressed more than once"))
+            return
+        self._guarded(machine.answered, stream, response.status_code, response.headers)
+        try:
+            if self._tasks.get(stream) is not task:
+                return
+            async for chunk in response.aiter_bytes():
+                self._guarded(machine.took, stream, chunk)
+                if self._tasks.get(stream) is not task:
+                    return
+                await self._turn(is_compressed=bool(coding))
+        except Exception as error:
+            self._guarded(machine.broke, stream, self._failure(error))
+            return
+        if self._tasks.get(stream) is task:
+            self._guarded(machine.ended, stream)
+
+    async def _turn(self, *, is_compressed: bool) -> None:
+        """Wait until our user has read what it has, and let others have their turn."""
+        if not self._room.is_set():
+            await self._room.wait()
+        if is_compressed:  # one read can give many pieces
+            await asyncio.sleep(0)
+
+    def _failure(self, error: BaseException) -> Failure:
+        import httpx2
+
+        if isinstance(error, SetUp):
+            return Failure(error.how, error.fix, was_sent=False, is_final=True)
+        if isinstance(error, Exception) and not isinstance(error, httpx2.HTTPError | httpx2.InvalidURL | OSError):
+            self._mishaps.add(f"the MCP server {self._program.name}", error)
+        return failure(error, self._program.url, connect=self._program.limits.connect)
+
+    def _is_done(self, stream: int, task: "asyncio.Task[None]") -> None:
+        self._closed.discard(task)
+        if self._tasks.get(stream) is task:
+            del self._tasks[stream]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._guarded(self._machine.broke, stream, self._failure(error))
+
+    def _woke(self, stream: int) -> None:
+        self._timers.pop(stream, None)
+        self._guarded(self._machine.woke, stream)
+
+    def _tick(self) -> None:
+        self._guarded(self._machine.tick)
+        limits = self._program.limits
+        every = max(0.01, min(WATCH, limits.silence / 3, limits.idle / 3))
+        self._ticking = self._loop.call_later(every, self._tick)
+
+    def _machine_slept(self) -> None:
+        """Note that the machine has slept: connections may be dead without a sign."""
+        self._guarded(self._machine.verify)
+
+
+def warm_up() -> None:
+    """Import the HTTP library now, with what it imports for a client: times measured later are the server's own."""
+    import ssl
+
+    import httpx2
+
+    httpx2.AsyncClient(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+
+
+def _made(request: Request, connect: float, contact: "Contact | None") -> "httpx2.Request":
+    """Make a request of the HTTP library. Values that are not ASCII go out as UTF-8."""
+    import httpx2
+
+    extensions: dict[str, Any] = {"timeout": {"connect": connect, "read": None, "write": None, "pool": None}}
+    if contact is not None and not contact.is_made:
+        extensions["trace"] = contact.heard
+    headers = [(name.encode(), value.encode(errors="replace")) for name, value in request.headers.items()]
+    content = request.body if request.method == "POST" else None
+    return httpx2.Request(request.method, _url(request.url), headers=headers, content=content, extensions=extensions)
+
+
+@lru_cache(maxsize=64)
+def _url(written: str) -> "httpx2.URL":
+    import httpx2
+
+    return httpx2.URL(written)
+
+
+def _keep_alive(response: "httpx2.Response") -> None:
+    """Let the kernel notice that the other end of a quiet stream is gone."""
+    plug = response.extensions["network_stream"].get_extra_info("socket")
+    if plug is None:
+        return
+    plug.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            plug.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+async def _ignore(task: "asyncio.Task[Outcome]") -> None:
+    await asyncio.wait({task})

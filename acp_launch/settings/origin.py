@@ -1,0 +1,107 @@
+"""Each setting with its value and where that comes from, for `config`."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from acp_launch.document.nodes import SETTINGS
+from acp_launch.document.shape import Shape
+from acp_launch.settings.load import directory, load, written
+from acp_launch.settings.model import Choices
+from acp_launch.settings.variables import NAMES, path, present, setter
+
+Key = tuple[str, ...]
+DEFAULT = "default"
+DIRECTORIES = ("CONFIG", "STATE", "CACHE")
+
+
+class SettingOrigin(Struct, frozen=True, kw_only=True):
+    """A setting. `value` is as JSON has it, None if it is not set.
+
+    `source` is `default`, a variable's name, or `file:line`; `variable` is the one that can set it, if any.
+    """
+
+    key: str
+    value: Any
+    source: str
+    variable: str | None
+
+
+class DirectoryOrigin(Struct, frozen=True, kw_only=True):
+    """A directory of acp-launch; `source` is `default` or the variable that chose it."""
+
+    name: str
+    path: str
+    source: str
+
+
+def keys() -> tuple[Key, ...]:
+    """Return the keys of all settings, in the order of the model."""
+    return tuple(key for key, _ in _leaves(Choices(), ()))
+
+
+def standing(file: Path) -> list[SettingOrigin]:
+    """Return every setting as it counts now.
+
+    Raises:
+        SettingsError: the settings are wrong; every problem is listed.
+    """
+    chosen, variables = dict(_leaves(load(), ())), present()
+    places = _places(file)
+    named = {path(name): name for name in NAMES}
+    return [
+        SettingOrigin(
+            key=".".join(key),
+            value=_plain(chosen[key]),
+            source=setter(key, variables) or places.get(key, DEFAULT),
+            variable=named.get(key),
+        )
+        for key in keys()
+    ]
+
+
+def directories() -> list[DirectoryOrigin]:
+    """Return the directories, which the environment alone chooses."""
+    names = {kind: f"ACP_LAUNCH_{kind}_DIR" for kind in DIRECTORIES}
+    return [
+        DirectoryOrigin(name=kind.lower(), path=str(directory(kind)), source=name if os.environ.get(name) else DEFAULT)
+        for kind, name in names.items()
+    ]
+
+
+def _leaves(shape: Shape, above: Key) -> Iterator[tuple[Key, Any]]:
+    for name in shape.__struct_fields__:
+        value = getattr(shape, name)
+        if isinstance(value, Shape):
+            yield from _leaves(value, (*above, name))
+        else:
+            yield (*above, name), value
+
+
+def _places(file: Path) -> Mapping[Key, str]:
+    """Return the line of each setting that the file has."""
+    from acp_launch.document.yaml import parse
+
+    text, _ = written(file)
+    document, _ = parse(text, str(file), SETTINGS) if text else (None, [])
+    if document is None:
+        return {}
+    return {key: f"{file}:{document.locate(key)[0]}" for key in keys() if _has(document.root, key)}
+
+
+def _has(root: Any, key: Key) -> bool:
+    for step in key:
+        if not isinstance(root, dict) or step not in root:
+            return False
+        root = root[step]
+    return True
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON; durations and sizes are texts, as the user writes them."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value] or None
+    return value if value is None or type(value) in (str, bool, int, float) else str(value)

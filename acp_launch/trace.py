@@ -1,0 +1,310 @@
+"""
+The trace of a launch, for `--trace FILE`: every message of the agent and of each MCP server, both directions, with its
+time, one JSON object a line (docs/scripting.md "Traces").
+
+`tracing` opens the file, `Trace` writes it, `Tap` cuts a stream of bytes into messages for it, and `TracedTransport` is
+a connection that is traced. Without `--trace` none of these exists, and no code on a message's way asks for them.
+
+Everything is redacted before it is written. A message of more than `LONGEST` bytes is written by its beginning, so that
+memory stays bounded. A disk that takes no more ends the trace, not the launch.
+"""
+
+import os
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Raw
+
+from acp_launch import __version__
+from acp_launch.errors import UsageError
+from acp_launch.private import take_lock
+from acp_launch.process.program import Running
+from acp_launch.protocol.written import visible_bytes, written
+from acp_launch.regex import regex
+from acp_launch.rpc import Transport, transport
+from acp_launch.secret.redact import Redactor, redactor
+
+VERSION = 1
+LONGEST = 1024 * 1024  # bytes of a message that is written whole
+BEGINNING = 16 * 1024  # bytes that are written of a longer one
+ENDING = 256  # bytes of its end in which its id is looked for
+HEADER = b'{"type":"trace",'  # the first bytes of every trace
+
+Side = Literal["acp-launch", "agent", "server"]
+
+_json = msgspec.json.Decoder(Raw)
+_OPEN = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_MEMBER = regex(rb'\s*[{,]\s*"(jsonrpc|id|method)"\s*:\s*("[^"\\]{0,200}"|-?[0-9]{1,30}|null)')
+_LAST_ID = regex(rb'[{,]\s*"(id)"\s*:\s*("[^"\\]{0,200}"|-?[0-9]{1,30})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?}\s*$')
+
+
+class Trace:
+    """The trace of a launch. Made by `tracing`."""
+
+    def __init__(
+        self, descriptor: int, note: Callable[[str], None], source: Redactor = redactor, *, name: str = ""
+    ) -> None:
+        """`note` shows a line to the user, if the file cannot be written; `name` is how a command names the file."""
+        self.note, self.name = note, name
+        self._descriptor, self._redactor = descriptor, source
+        self._size = 0  # bytes of whole lines
+        self._began = time.monotonic()
+        self._running: dict[str, int | None] = {}  # the pid of each server, and of the agent, which is ""
+
+    def begin(self, verb: str, profile: str) -> None:
+        facts = {"version": VERSION, "acpLaunch": __version__, "verb": verb, "profile": profile, "pid": os.getpid()}
+        self._add("trace", facts)
+
+    def end(self) -> None:
+        self._add("end", {})
+
+    def started(self, pid: int | None, server: str = "") -> None:
+        """Note the start of a process, of the agent or of a server, once; a remote server has no pid."""
+        if server not in self._running or self._running[server] != pid:
+            self._running[server] = pid
+            self._add("start", {**_named(server), "pid": pid})
+
+    def ended(self, how: str, server: str = "") -> None:
+        """Note how a process ended, or why it could not be started; once for each start."""
+        if server in self._running:
+            del self._running[server]
+            self._add("exit", {**_named(server), "how": self._redactor.text(how)})
+
+    @contextmanager
+    def connected(self, child: Running, server: str = "") -> Iterator[Transport]:
+        """Connect to a child that is stopped within the block; its start and its end are noted."""
+        self.started(child.pid, server)
+        try:
+            yield TracedTransport(transport(child), self, server)
+        finally:
+            self.ended(child.end.how if child.end else "could not be stopped", server)
+
+    def message(self, line: bytes, source: Side, target: Side, server: str = "") -> None:
+        """Write a message, given without its newline. `server` names the connection; it is the agent's without one."""
+        if len(line) > LONGEST:
+            self.cut(line[:BEGINNING], line[-ENDING:], len(line), source, target, server)
+        elif line.strip():
+            self._add("message", {**_named(server), "from": source, "to": target}, self._content(line))
+
+    def cut(self, beginning: bytes, ending: bytes, size: int, source: Side, target: Side, server: str = "") -> None:
+        """Write a message of which only these parts are known."""
+        known = {key: self._redactor.text(value) for key, value in _envelope(beginning, ending).items()}
+        envelope = {"id": Raw(known["id"].encode())} if "id" in known else {}
+        method = {"method": known["method"].strip('"')} if "method" in known else {}
+        facts = {**_named(server), "from": source, "to": target, "size": size, **envelope, **method}
+        text = self._redactor.cut_json(beginning).decode(errors="replace")
+        self._add("message", facts, b'"text":' + written(text))
+
+    def tap(self, source: Side, target: Side, server: str = "") -> "Tap":
+        return Tap(self, source, target, server)
+
+    def _content(self, line: bytes) -> bytes:
+        """Return a message as the last member of an entry: as JSON if it is, else as text."""
+        redacted = self._redactor.raw_json(line)
+        if _is_json(redacted):
+            return b'"message":' + redacted.strip()
+        return b'"text":' + written(self._redactor.data(redacted).decode(errors="replace"))
+
+    def _add(self, type: str, facts: dict[str, object], content: bytes = b"") -> None:
+        if self._descriptor < 0:
+            return
+        now, since = time.time(), time.monotonic() - self._began
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1e6) % 1_000_000:06d}Z"
+        entry = written({"type": type, "time": moment, "at": round(since, 6), **facts})
+        end = b"," + content + b"}\n" if content else b"}\n"
+        self._write([entry[:-1], *visible_bytes(end[:-1]), b"\n"])
+
+    def _write(self, pieces: "list[bytes | memoryview]") -> None:
+        rest = memoryview(b"".join(pieces))
+        size = len(rest)
+        try:
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except OSError as error:
+            self._give_up(error)
+        else:
+            self._size += size
+
+    def _give_up(self, error: OSError) -> None:
+        """End the trace with its last whole line."""
+        with suppress(OSError):  # then half a line stays, which a reader can tell
+            os.ftruncate(self._descriptor, self._size)
+        self._descriptor = -1
+        reason = (error.strerror or str(error)).lower()
+        self.note(f"cannot write the trace any further ({reason}); the rest of this run is not in it")
+
+
+def _named(server: str) -> dict[str, object]:
+    return {"server": server} if server else {}
+
+
+def _is_json(line: bytes) -> bool:
+    """Whether it is an object or a list, in UTF-8, that every parser reads."""
+    if line[:64].lstrip()[:1] not in (b"{", b"["):
+        return False
+    try:
+        if not line.isascii():
+            line.decode()
+        _json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def _envelope(beginning: bytes, ending: bytes) -> dict[str, str]:
+    """Return the id and the method of a message, as far as its beginning or its end shows them."""
+    found: dict[str, str] = {}
+    at = 0
+    while member := _MEMBER.match(beginning, at):
+        at = member.end()
+        found[member[1].decode()] = member[2].decode(errors="replace")
+    if "id" not in found and (member := _LAST_ID.search(ending)):
+        found["id"] = member[2].decode(errors="replace")
+    return found
+
+
+class Tap:
+    """Cuts one direction of a connection into messages, in bounded memory, and writes them to the trace."""
+
+    def __init__(self, trace: Trace, source: Side, target: Side, server: str) -> None:
+        self._trace, self._ends = trace, (source, target, server)
+        self._held: list[bytes] = []
+        self._size = 0
+        self._ending = b""  # of a message that is too long to be held
+
+    def feed(self, chunk: bytes) -> None:
+        """Write the messages that `chunk` completes."""
+        first, *rest = chunk.split(b"\n")
+        self._hold(first)
+        if not rest:
+            return
+        self.end()
+        for line in rest[:-1]:
+            self._trace.message(line, *self._ends)
+        self._hold(rest[-1])
+
+    def end(self) -> None:
+        """Write the message so far; at the end of a stream it has no newline."""
+        if self._size > LONGEST:
+            self._trace.cut(self._held[0], self._ending, self._size, *self._ends)
+        elif self._size:
+            self._trace.message(b"".join(self._held), *self._ends)
+        self._held, self._size, self._ending = [], 0, b""
+
+    def _hold(self, part: bytes) -> None:
+        was_long = self._size > LONGEST
+        self._size += len(part)
+        if not was_long:
+            self._held.append(part)
+        if self._size > LONGEST:
+            whole = part if was_long else b"".join(self._held)
+            self._ending = (self._ending + whole[-ENDING:])[-ENDING:]
+            self._held = self._held if was_long else [whole[:BEGINNING]]
+
+
+class TracedTransport:
+    """A transport whose messages are traced."""
+
+    def __init__(self, inner: Transport, trace: Trace, server: str = "") -> None:
+        other: Side = "server" if server else "agent"
+        self._inner = inner
+        self._heard = trace.tap(other, "acp-launch", server)
+        self._said = trace.tap("acp-launch", other, server)
+        self._trace, self._server = trace, server
+
+    async def read(self) -> bytes:
+        chunk = await self._inner.read()
+        if chunk:
+            self._heard.feed(chunk)
+        else:
+            self._heard.end()
+        return chunk
+
+    async def write(self, data: bytes) -> None:
+        self._said.feed(data)
+        await self._inner.write(data)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    async def describe_end(self) -> tuple[str, tuple[str, ...]]:
+        how, last_words = await self._inner.describe_end()
+        self._trace.ended(how, self._server)
+        return how, last_words
+
+
+# The file. It is private, and replaces nothing but an earlier trace, so that a command can be repeated.
+
+
+@contextmanager
+def tracing(file: Path | None, verb: str, profile: str, note: Callable[[str], None]) -> Iterator[Trace | None]:
+    """Write a trace to `file` while the block runs; None without a file.
+
+    Raises:
+        UsageError: the file cannot be written, is not a trace, or another run writes to it.
+    """
+    if file is None:
+        yield None
+        return
+    descriptor = _opened(file)
+    try:
+        trace = Trace(descriptor, note, name=str(file))
+        trace.begin(verb, profile)
+        try:
+            yield trace
+        finally:
+            trace.end()
+    finally:
+        os.close(descriptor)
+
+
+def _opened(file: Path) -> int:
+    if str(file) == "-":
+        raise _unfit(file, "stdout carries the answer")
+    if file.is_symlink():
+        raise _unfit(file, "it is a link")
+    try:
+        descriptor = os.open(file, _OPEN, 0o600)
+    except OSError as error:
+        raise _unfit(file, (error.strerror or str(error)).lower()) from None
+    try:
+        _take_over(descriptor, file)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _take_over(descriptor: int, file: Path) -> None:
+    """Empty a file that is empty, or a trace."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise _unfit(file, "it is not a regular file")
+    if status.st_size and os.read(descriptor, len(HEADER)) != HEADER:
+        raise _unfit(file, "it holds something else, which is not overwritten")
+    if not _is_ours(descriptor):
+        raise _unfit(file, "another run writes its trace to it")
+    try:
+        if sys.platform != "win32":
+            os.fchmod(descriptor, 0o600)
+        os.ftruncate(descriptor, 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    except OSError as error:
+        raise _unfit(file, (error.strerror or str(error)).lower()) from None
+
+
+def _is_ours(descriptor: int) -> bool:
+    try:
+        return take_lock(descriptor)
+    except OSError:  # a file system without locks
+        return True
+
+
+def _unfit(file: Path, reason: str) -> UsageError:
+    return UsageError(f"cannot write the trace to {file}: {reason}", fix="name a new file: --trace FILE")

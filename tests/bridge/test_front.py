@@ -1,0 +1,415 @@
+"""Ring 2. The HTTP front at work, over real connections, with clients that err or attack."""
+
+import asyncio
+import contextlib
+import json
+import resource
+
+import pytest
+
+from acp_launch.bridge.front.server import CONNECTIONS, SESSIONS, STRANGERS, Limits
+from tests.bridge.fronted import INITIALIZE, KEY, Behind, Json, Wire, echoing, fronted, looped, silent
+
+CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a"}}
+HASTY = Limits()
+HASTY.head = HASTY.body = 0.2
+
+
+@looped
+async def test_a_session_begins_goes_on_and_ends() -> None:
+    """M-29, M-37: the id comes with the answer to `initialize`; afterwards it is needed, and DELETE ends it."""
+    async with fronted() as found:
+        wire = await found.connect()
+        opened = await wire.post(INITIALIZE)
+        session = opened.headers["mcp-session-id"]
+        assert (opened.status, opened.json["result"]) == (200, {"protocolVersion": "2025-11-25"})
+        assert len(session) == 32
+        accepted = await wire.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, mcp_session_id=session)
+        assert (accepted.status, accepted.body) == (202, b"")
+        answer = await wire.post(CALL, mcp_session_id=session, mcp_protocol_version="2025-11-25")
+        assert answer.headers["content-type"] == "text/event-stream"
+        assert answer.messages == [{"jsonrpc": "2.0", "id": 1, "result": {"echo": {"name": "a"}}}]
+        missing = await wire.post(CALL)
+        assert (missing.status, missing.json["error"]["code"]) == (400, -32600)
+        unknown = await wire.post(CALL, mcp_session_id="1234")
+        assert (unknown.status, unknown.json["error"]["code"]) == (404, -32600)
+        wire.send(wire.request("DELETE", mcp_session_id=session))
+        assert (await wire.answer()).status == 200
+        gone = await wire.post(CALL, mcp_session_id=session)
+        assert (gone.status, gone.json["error"]["code"]) == (404, -32600)
+        await (await found.server()).is_left.wait()
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"authorization": None}, 401),
+        ({"authorization": "Bearer another"}, 401),
+        ({"authorization": f"Bearer {KEY.token}x"}, 401),
+        ({"authorization": f"Basic {KEY.token}"}, 401),
+        ({"path": "/"}, 404),
+        ({"path": f"{KEY.path}/x"}, 404),
+        ({"path": f"http://127.0.0.1{KEY.path}"}, 404),
+        ({"path": f"/{KEY.token}"}, 404),
+        ({"host": "evil.example.com"}, 421),
+        ({"host": "127.0.0.1:1"}, 421),
+        ({"host": "127.0.0.1.evil.example.com"}, 421),
+        ({"origin": "http://evil.example.com"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://localhost:1"}, 403),
+        ({"content_type": "text/plain"}, 400),
+        ({"content_type": None}, 400),
+        ({"content_encoding": "gzip"}, 415),
+        ({"accept": "text/html"}, 406),
+    ],
+)
+@looped
+async def test_a_request_that_is_not_the_agents_is_refused(change: dict[str, str | None], status: int) -> None:
+    """M-37. The server behind hears nothing of it, and the user is told once."""
+    async with fronted() as found:
+        wire = await found.connect()
+        refused = await wire.post(INITIALIZE, **change)
+        assert refused.status == status
+        assert KEY.token not in refused.body.decode() + str(found.notes)
+        assert not found.front.endpoints["server"]._sessions
+        assert len(found.notes) == (status != 406)
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LocalHost"])
+@looped
+async def test_both_names_of_this_machine_are_accepted_also_as_an_origin(name: str) -> None:
+    """M-37."""
+    async with fronted() as found:
+        here = f"{name}:{found.front.port}"
+        wire = await found.connect()
+        assert (await wire.post(INITIALIZE, host=here, origin=f"http://{here}")).status == 200
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST /a-path HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"POST /a-path HTTP/1.1\r\nHost : a\r\n\r\n",
+        b"POST /a-path HTTP/1.1\r\nA: b\r\n c\r\n\r\n",
+        b"GET / HTTP/1.1\r\nA: " + b"x" * 100_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 20_000 + b"\r\n",
+        b"\r\n" * 50_000,
+    ],
+)
+@looped
+async def test_what_is_not_http_ends_its_own_connection_alone(head: bytes) -> None:
+    """M-44."""
+    async with fronted() as found:
+        good = await found.connect()
+        assert (await good.post(INITIALIZE)).status == 200
+        wire = await found.connect()
+        wire.send(head)
+        wire.writer.write_eof()
+        said = await wire.ended()
+        assert not said or int(said.split()[1]) in (400, 421, 431, 501, 505), said
+        assert (await good.post(INITIALIZE)).status == 200
+        assert not any("bug" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        {"transfer_encoding": "chunked"},  # beside content-length
+        {"transfer_encoding": "gzip, chunked", "content_length": None},
+        {"transfer_encoding": "xchunked", "content_length": None},
+        {"content_length": "5, 6"},
+        {"content_length": "-1"},
+        {"content_length": "+5"},
+        {"content_length": "0x10"},
+    ],
+)
+@looped
+async def test_a_request_with_two_lengths_is_refused_and_nothing_after_it_is_read(
+    lengths: dict[str, str | None],
+) -> None:
+    """Request smuggling: the second request hides in what may or may not be the body of the first."""
+    async with fronted() as found:
+        session = await found.session()
+        server = await found.server()
+        wire = await found.connect()
+        hidden = wire.request("POST", json.dumps(CALL).encode(), mcp_session_id=session)
+        wire.send(wire.request("POST", b"0\r\n\r\n" + hidden, mcp_session_id=session, **lengths))
+        said = await wire.ended()
+        assert said.count(b"HTTP/1.1") == 1
+        assert int(said.split()[1]) in (400, 501)
+        assert server.heard.empty()
+
+
+@looped
+async def test_requests_that_do_not_wait_are_answered_in_their_order() -> None:
+    """HTTP pipelining."""
+    async with fronted() as found:
+        session = await found.session()
+        wire = await found.connect()
+        sent = [{**CALL, "id": number} for number in range(20)]
+        wire.send(b"".join(wire.request("POST", json.dumps(each).encode(), mcp_session_id=session) for each in sent))
+        answers = [await wire.answer() for _ in sent]
+        assert [answer.messages[0]["id"] for answer in answers] == list(range(20))
+
+
+@looped
+async def test_a_client_that_sends_on_and_on_without_an_answer_is_cut_off() -> None:
+    async with fronted(silent) as found:
+        session = await found.session()
+        wire = await found.connect()
+        wire.begin(CALL, mcp_session_id=session)
+        with contextlib.suppress(ConnectionError):
+            for _ in range(100):
+                wire.begin({**CALL, "params": {"x": "y" * 10_000}}, mcp_session_id=session)
+                await wire.writer.drain()
+        await wire.ended()
+        assert not found.front._connections
+
+
+@looped
+async def test_a_client_that_is_too_slow_with_its_request_is_cut_off() -> None:
+    """Slowloris, in the head and in the body."""
+    async with fronted(limits=HASTY) as found:
+        silent_one, in_head, in_body = [await found.connect() for _ in range(3)]
+        in_head.send(b"POST /a-path HTTP/1.1\r\nHost: 1")
+        in_body.send(in_body.request("POST", b"{", content_length="100"))
+        assert await silent_one.ended() == b""
+        assert await in_head.ended() == b""
+        assert int((await in_body.ended()).split()[1]) == 408
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+@looped
+async def test_a_body_is_no_longer_than_a_line_may_be(is_told: bool) -> None:
+    async with fronted(max_line=1000) as found:
+        wire = await found.connect()
+        body = b"x" * 1001
+        chunked = b"3e9\r\n" + body + b"\r\n0\r\n\r\n"
+        if is_told:
+            wire.send(wire.request("POST", body))
+        else:
+            wire.send(wire.request("POST", chunked, content_length=None, transfer_encoding="chunked"))
+        assert (await wire.answer()).status == 413
+
+
+@looped
+async def test_a_message_of_ten_megabytes_passes_both_ways() -> None:
+    """M-4."""
+    async with fronted() as found:
+        session = await found.session()
+        text = "\u2028ä\\n" * 700_000
+        wire = await found.connect()
+        answer = await wire.post({**CALL, "params": {"text": text}}, mcp_session_id=session)
+        assert answer.messages[0]["result"]["echo"]["text"] == text
+
+
+@looped
+async def test_a_client_may_wait_to_be_asked_for_its_body() -> None:
+    """RFC 9110, `Expect: 100-continue`."""
+    async with fronted() as found:
+        wire = await found.connect()
+        body = json.dumps(INITIALIZE).encode()
+        wire.send(wire.request("POST", body, expect="100-continue").removesuffix(body))
+        assert (await wire.head())[0] == 100
+        wire.send(body)
+        assert (await wire.answer()).status == 200
+
+
+@looped
+async def test_a_thousand_connections_leave_room_for_the_agent() -> None:
+    """Those without a token are few; the oldest makes room."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4096)), hard))
+    async with fronted() as found:
+        agent = await found.connect()
+        assert (await agent.post(INITIALIZE)).status == 200
+        crowd = [await found.connect() for _ in range(1000)]
+        late = await found.connect()
+        assert (await late.post(INITIALIZE)).status == 200
+        assert (await agent.post(INITIALIZE)).status == 200
+        assert len(found.front._connections) <= STRANGERS + 2 < CONNECTIONS
+        assert len([note for note in found.notes if "too many" in note]) == 1
+        for wire in crowd:
+            wire.close()
+
+
+@looped
+async def test_sessions_are_few_and_the_one_that_rests_longest_makes_room() -> None:
+    """M-45."""
+    async with fronted() as found:
+        ids = [await found.session() for _ in range(SESSIONS + 1)]
+        wire = await found.connect()
+        assert (await wire.post(CALL, mcp_session_id=ids[0])).status == 404
+        assert (await wire.post(CALL, mcp_session_id=ids[-1])).status == 200
+        await (await found.server()).is_left.wait()
+
+
+@looped
+async def test_idle_sessions_end() -> None:
+    """M-45. One with a stream open is not idle; one whose client has closed that stream is sooner."""
+    limits = Limits()
+    limits.beat, limits.idle, limits.left = 0.02, 0.05, 0.0
+    async with fronted(limits=limits) as found:
+        idle, busy = await found.session(), await found.session()
+        listening = await found.connect()
+        listening.send(listening.request("GET", mcp_session_id=busy))
+        assert (await listening.head())[0] == 200
+        await (await found.server()).is_left.wait()
+        wire = await found.connect()
+        assert (await wire.post(CALL, mcp_session_id=idle)).status == 404
+        assert (await wire.post(CALL, mcp_session_id=busy)).status == 200
+        limits.idle = 1000.0
+        listening.close()
+        await (await found.server()).is_left.wait()
+        assert (await wire.post(CALL, mcp_session_id=busy)).status == 404
+
+
+@looped
+async def test_a_probe_alone_does_not_keep_a_server_running() -> None:
+    """An agent that finds the older era opens a session, with a process of its own."""
+    limits = Limits()
+    limits.beat = limits.probe = 0.02
+    async with fronted(limits=limits) as found:
+        wire = await found.connect()
+        wire.modern(1, "server/discover")
+        assert (await wire.answer()).status == 200
+        await (await found.server()).is_left.wait()
+        wire.modern(2, "tools/list")
+        assert (await wire.answer()).json["id"] == 2
+        assert not (await found.server()).is_left.is_set()
+
+
+@looped
+async def test_an_open_stream_shows_that_it_is_alive() -> None:
+    limits = Limits()
+    limits.beat = 0.02
+    async with fronted(silent, limits=limits) as found:
+        wire = await found.connect()
+        wire.modern(1, "tools/list")
+        assert (await wire.head())[1]["content-type"] == "text/event-stream"
+        assert await anext(wire.chunks()) == b": keep-alive\n\n"
+
+
+@looped
+async def test_a_client_that_does_not_read_is_waited_for_and_then_cut_off() -> None:
+    """Another session is served meanwhile (M-44)."""
+    limits = Limits()
+    limits.beat, limits.stall = 0.05, 0.2
+
+    def talkative(server: Behind, message: Json) -> None:
+        if message.get("params") == {"name": "a"}:
+            for _ in range(200):
+                server.say(method="notifications/message", params={"data": "x" * 100_000})
+        else:
+            echoing(server, message)
+
+    async with fronted(talkative, limits=limits) as found:
+        slow, other = await found.session(), await found.session()
+        stuck = await found.connect()
+        stuck.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        stuck.begin(CALL, mcp_session_id=slow)
+        server = await found.server()
+        await server.hears()
+        wire = await found.connect()
+        assert (await wire.post({**CALL, "params": {}}, mcp_session_id=other)).status == 200
+        await server.drained()
+
+
+@looped
+async def test_a_server_that_has_gone_ends_its_session_and_answers_what_is_open() -> None:
+    """M-21: exactly one answer. The client then gets 404 and begins anew."""
+    async with fronted(silent) as found:
+        session = await found.session()
+        server = await found.server()
+        wire = await found.connect()
+        wire.begin(CALL, mcp_session_id=session)
+        await server.hears()
+        server.leave()
+        answer = await wire.answer()
+        assert [(each["id"], each["error"]["code"]) for each in answer.messages] == [(1, -32010)]
+        assert (await wire.post(CALL, mcp_session_id=session)).status == 404
+
+
+@looped
+async def test_closing_a_stream_of_the_older_era_is_not_a_cancel_and_it_can_be_resumed() -> None:
+    """M-27 from the server's side."""
+    async with fronted(silent) as found:
+        session = await found.session()
+        server = await found.server()
+        wire = await found.connect()
+        wire.begin(CALL, mcp_session_id=session, mcp_protocol_version="2025-11-25")
+        assert (await wire.head())[0] == 200
+        primed = await wire.event()
+        assert (primed["data"], int(primed["retry"])) == ("", 1000)
+        await server.hears()
+        wire.close()
+        server.say(method="notifications/progress", params={"progressToken": 9, "progress": 1})
+        server.say(id=1, result={"late": True})
+        again = await found.connect()
+        again.send(again.request("GET", mcp_session_id=session, last_event_id=primed["id"]))
+        answer = await again.answer()
+        assert [message.get("result") for message in answer.messages] == [{"late": True}]
+        assert server.heard.empty()
+
+
+@looped
+async def test_closing_a_stream_of_the_newer_era_is_the_cancel() -> None:
+    """M-40. The id is the one that the server knows."""
+    async with fronted(silent) as found:
+        wire = await found.connect()
+        wire.modern("x", "tools/call", {"name": "a", "arguments": {}})
+        server = await found.server()
+        asked = await server.hears()
+        wire.close()
+        cancelled = await server.hears()
+        assert (cancelled["method"], cancelled["params"]["requestId"]) == ("notifications/cancelled", asked["id"])
+
+
+@looped
+async def test_both_eras_are_served_at_one_address() -> None:
+    """M-37. Without a session GET and DELETE are not allowed."""
+    async with fronted() as found:
+        session = await found.session()
+        wire = await found.connect()
+        wire.modern(5, "tools/list", mcp_session_id=session)  # the session is ignored
+        newer = await wire.answer()
+        assert newer.json["id"] == 5
+        assert "mcp-session-id" not in newer.headers
+        assert (await wire.post({**CALL, "id": 5}, mcp_session_id=session)).messages[0]["id"] == 5
+        for method in ("GET", "DELETE", "PUT", "OPTIONS"):
+            other = await found.connect()
+            other.send(other.request(method))
+            assert (await other.answer()).status == 405
+
+
+@looped
+async def test_one_servers_requests_wait_until_it_reads_again() -> None:
+    """Nothing is held without bound for a server that does not read."""
+
+    async with fronted(silent) as found:
+        session = await found.session()
+        server = await found.server()
+        server._reader._transport.pause_reading()  # type: ignore[attr-defined]
+        big = {"jsonrpc": "2.0", "method": "notifications/x", "params": {"x": "y" * 1_000_000}}
+        wires = [await found.connect() for _ in range(6)]
+        for wire in wires:
+            wire.begin(big, mcp_session_id=session)
+        done, waiting = await asyncio.wait([asyncio.create_task(wire.answer()) for wire in wires], timeout=0.5)
+        assert waiting, "all were accepted"
+        server._reader._transport.resume_reading()  # type: ignore[attr-defined]
+        await asyncio.wait(waiting)
+        assert {task.result().status for task in (*done, *waiting)} == {202}
+        assert [len((await server.hears())["params"]["x"]) for _ in wires] == [1_000_000] * 6
+
+
+@looped
+async def test_closing_the_front_closes_every_connection() -> None:
+    async with fronted(silent) as found:
+        session = await found.session()
+        wire: Wire = await found.connect()
+        wire.send(wire.request("GET", mcp_session_id=session))
+        await wire.head()
+    assert wire.reader.at_eof() or await wire.ended() is not None

@@ -1,0 +1,212 @@
+"""The verbs about MCP servers, and `doctor`, with remote servers: the handshake, its facts, and what went wrong."""
+
+import json
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.cli.launcher import PATIENCE, ROOT, Ended, Launcher
+from tests.remote.children import Tempered, tempered
+
+TOKEN = "hunter2-hunter2"
+Json = dict[str, Any]
+
+
+def profile(launch: Launcher, url: str, **more: Any) -> None:
+    """A profile whose agent does not exist, and with one remote server."""
+    docs = {"type": "http", "url": url, "headers": {"Authorization": "Bearer ${secret:docs}"}, **more}
+    launch.write({"agent": {"command": "no-such-agent"}, "mcp_servers": {"docs": docs}})
+    launch.env["ACP_LAUNCH_SECRET_DOCS"] = TOKEN
+    assert launch("trust", "p", "--yes").code == 0
+
+
+def asked(launch: Launcher, verb: str, *words: str) -> Ended:
+    return launch("mcp", verb, "p", "docs", *words)
+
+
+@pytest.mark.parametrize(("era", "type"), [("legacy", "http"), ("sse", "sse")])
+def test_the_tools_of_a_remote_server_are_listed_and_called(launch: Launcher, era: str, type: str) -> None:
+    with tempered(era=era, bearer=TOKEN) as server:
+        profile(launch, server.url, type=type, tools={"deny": ["add"]})
+        listed = asked(launch, "tools", "--json")
+        names = [tool["name"] for tool in json.loads(listed.out)["tools"]]
+        assert (listed.code, "echo" in names, "add" in names) == (0, True, False)
+        called = asked(launch, "call", "echo", 'text="a=b"')
+        assert (called.code, called.out) == (0, b'"a=b"\n')
+        denied = asked(launch, "call", "add", "a=1", "b=2")
+        assert (denied.code, "not allowed by the profile (tools.deny: add)" in denied.err) == (2, True)
+
+
+def test_inspect_tells_version_era_session_and_times(launch: Launcher) -> None:
+    """M-50."""
+    with tempered(bearer=TOKEN) as server:
+        profile(launch, server.url, env={"TENANT": "acme"})
+        found = json.loads(asked(launch, "inspect", "--json").out)
+        text = asked(launch, "inspect").out.decode()
+        sent = dict(server.requests[0]["headers"])
+    assert found["connection"] == {"type": "http", "era": "legacy", "session": True, "tls": None}
+    assert list(found["timings"])[:4] == ["dns", "connect", "first_answer", "initialize"]
+    assert all(0 <= taken < PATIENCE for taken in found["timings"].values())
+    assert found["client_info"]["env"] == {"TENANT": "***"}
+    assert "connection    http, not encrypted, of the legacy era, with a session\n" in text
+    assert "variables     TENANT\n" in text
+    assert "inherited" not in text
+    assert {name.lower(): value for name, value in sent.items()}["x-env-tenant"] == "acme"
+    assert TOKEN not in text + json.dumps(found)
+
+
+def test_a_server_of_the_era_without_handshake_is_used_like_any_other(launch: Launcher) -> None:
+    """M-13, M-50."""
+    with tempered(era="modern") as server:
+        profile(launch, server.url)
+        found = json.loads(asked(launch, "inspect", "--json").out)
+        text = asked(launch, "inspect").out.decode()
+        called = asked(launch, "call", "echo", "text=hello")
+    assert (called.code, called.out) == (0, b"hello\n")
+    assert found["connection"] == {"type": "http", "era": "modern", "session": False, "tls": None}
+    assert "protocol      MCP 2025-11-25, translated from 2026-07-28\n" in text
+    assert "connection    http, not encrypted, of the modern era, without a session\n" in text
+
+
+def test_a_program_of_the_era_without_handshake_is_used_like_any_other(launch: Launcher) -> None:
+    """M-13, M-50."""
+    program = {"command": sys.executable, "args": ["-I", "-S", str(ROOT / "tests" / "servers" / "modern.py")]}
+    launch.write({"agent": {"command": "no-such-agent"}, "mcp_servers": {"docs": program}})
+    assert launch("trust", "p", "--yes").code == 0
+    done = asked(launch, "inspect", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["connection"] == {"type": "stdio", "era": "modern"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "said", "fix"),
+    [
+        ({"bearer": "other"}, 6, "answered 401 Unauthorized: it does not accept our credentials", "headers"),
+        (
+            {"faults": [{"on": "*", "do": "status", "status": 403}]},
+            6,
+            "answered 403 Forbidden: our credentials do not allow this",
+            "headers",
+        ),
+        ({"faults": [{"on": "*", "do": "html"}]}, 5, "answered with a web page and not with MCP", "url"),
+        (
+            {"faults": [{"on": "*", "do": "status", "status": 404}]},
+            5,
+            "answers, but does not speak MCP at this path",
+            "url",
+        ),
+        ({"faults": [{"on": "*", "do": "status", "status": 500}]}, 8, "answered 500 Internal Server Error", ""),
+    ],
+)
+def test_each_way_to_be_of_no_use_has_its_words_and_its_exit_code(
+    launch: Launcher, settings: Json, code: int, said: str, fix: str
+) -> None:
+    """M-50: 8 for a server that cannot be reached or fails, 6 for credentials, 5 for what is not MCP."""
+    with tempered(**settings) as server:
+        profile(launch, server.url)
+        done = asked(launch, "tools")
+        checked = launch("doctor", "p", "--json")
+    assert (done.code, done.out) == (code, b"")
+    assert done.err.startswith('acp-launch: the MCP server "docs" ')
+    assert said in done.err
+    assert not fix or f"mcp_servers.docs.{fix}" in done.err
+    assert "Traceback" not in done.err
+    (check,) = [each for each in json.loads(checked.out)["checks"] if each["check"] == "server"]
+    assert (check["standing"], said.split(": ")[0] in check["text"]) == ("problem", True)
+    assert TOKEN not in done.err + checked.out.decode() + checked.err
+
+
+def test_streamable_http_under_the_type_of_the_older_transport_names_the_type(launch: Launcher) -> None:
+    with tempered(faults=[{"on": "*", "do": "status", "status": 405}]) as server:
+        profile(launch, server.url, type="sse")
+        done = asked(launch, "tools")
+    assert done.code == 5
+    assert "does not speak HTTP+SSE at this path" in done.err
+    assert "fix: check mcp_servers.docs.url and mcp_servers.docs.type" in done.err
+
+
+def test_a_server_that_is_not_there_is_told_by_its_address(launch: Launcher) -> None:
+    """M-50."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        where = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        profile(launch, f"{where}/mcp")
+        done = asked(launch, "inspect")
+    assert (done.code, done.out) == (8, b"")
+    assert done.err == (
+        'acp-launch: the MCP server "docs" could not be reached: connection refused\n'
+        f"    fix: check that it runs, and mcp_servers.docs.url ({where})\n"
+    )
+
+
+def test_a_trace_has_the_messages_and_no_header(launch: Launcher) -> None:
+    with tempered(bearer=TOKEN) as server:
+        profile(launch, server.url)
+        assert asked(launch, "call", "echo", "text=hello", "--trace", "t.jsonl").code == 0
+    text = (launch.project / "t.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    said = [(line["from"], line["message"].get("method")) for line in lines if line["type"] == "message"]
+    assert said[:3] == [
+        ("acp-launch", "initialize"),
+        ("server", None),
+        ("acp-launch", "notifications/initialized"),
+    ]
+    assert ("acp-launch", "tools/call") in said
+    assert not [word for word in (TOKEN, "Authorization", "Mcp-Session-Id") if word in text]
+
+
+@contextmanager
+def proxy(server: Tempered) -> Iterator[tuple[str, list[bytes]]]:
+    """An HTTP proxy that passes every request for any host on to this server, and keeps their first lines."""
+    seen: list[bytes] = []
+
+    def serve(listening: socket.socket) -> None:
+        while True:
+            try:
+                client, _ = listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=carry, args=(client,), daemon=True).start()
+
+    def carry(client: socket.socket) -> None:
+        with client, socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as behind:
+            first = client.recv(65536)
+            seen.append(first.split(b"\r\n")[0])
+            behind.sendall(first.replace(b"http://docs.example", b"", 1))
+            back = threading.Thread(target=copy, args=(behind, client), daemon=True)
+            back.start()
+            copy(client, behind)
+            back.join(PATIENCE)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve, args=(listening,), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}", seen
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join(PATIENCE)
+
+
+def copy(source: socket.socket, sink: socket.socket) -> None:
+    try:
+        while chunk := source.recv(65536):
+            sink.sendall(chunk)
+        sink.shutdown(socket.SHUT_WR)
+    except OSError:
+        return
+
+
+def test_doctor_goes_through_a_proxy_as_a_run_does(launch: Launcher) -> None:
+    with tempered() as server, proxy(server) as (where, seen):
+        profile(launch, "http://docs.example/mcp", insecure=True)
+        done = launch("doctor", "p", "--json", HTTP_PROXY=where, http_proxy=where, NO_PROXY="", no_proxy="")
+    (check,) = [each for each in json.loads(done.out)["checks"] if each["check"] == "server"]
+    assert check["standing"] == "ok", check
+    assert check["facts"]["connection"]["session"] is True
+    assert seen[0] == b"POST http://docs.example/mcp HTTP/1.1"

@@ -1,0 +1,301 @@
+"""Ring 3. What a run lacks is asked for at the terminal: secrets and programs; without one it is a problem, as ever."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from acp_launch.cli.secretvalue import typed
+from acp_launch.mark import marked
+from acp_launch.plan.model import Origin
+from acp_launch.plan.resolve import Need
+from tests.cli.launcher import AGENTS, Launcher
+from tests.cli.terminal import on_terminal, yes_or_no
+from tests.cli.test_secrets import (
+    NO_KEYRING,
+    PASSPHRASE,
+    config_file,
+    configured,
+    kept,
+    listed,
+    sealed_with,
+    value_of,
+)
+from tests.interactive.screen import on_screen
+
+ONE, TWO = "first-value-of-a-secret", "second-value-of-a-secret"
+PACKAGE = "@agentclientprotocol/claude-agent-acp"
+OFFER = yes_or_no("Run this now?")
+
+
+@pytest.fixture
+def needy(launch: Launcher) -> Launcher:
+    """A sealed file, and a profile with two secrets in it."""
+    configured(launch, "secrets: {store: file, file: {key_file: key}}\n")
+    launch.profile("polite", agent={"env": {"A": "${secret:github}", "B": "${secret:team/docs}"}})
+    return launch
+
+
+def test_secrets_that_are_not_set_are_asked_for_and_the_run_goes_on(needy: Launcher) -> None:
+    with on_terminal("run", "p", "hello there", cwd=needy.project, env=needy.env) as terminal:
+        terminal.until('value of the secret "github"')
+        terminal.types(f"{ONE}\n")
+        terminal.until("github: stored in the sealed file")
+        terminal.until('value of the secret "team/docs"')
+        terminal.types(f"{TWO}\n")
+        assert terminal.ends() == 0
+    assert (
+        "acp-launch: 2 secrets are not set; what you type is hidden, and stored in the sealed file (" in terminal.text
+    )
+    assert ".acp-launch/p.yaml:" in terminal.text and ": agent.env.A" in terminal.text
+    assert "hello there" in terminal.text
+    assert ONE not in terminal.text and TWO not in terminal.text
+    assert (value_of(needy, "github"), value_of(needy, "team/docs")) == (ONE, TWO)
+
+
+def test_a_secret_that_is_set_is_not_asked_for(needy: Launcher) -> None:
+    kept(needy, "github", ONE)
+    with on_terminal("run", "p", "hello there", cwd=needy.project, env=needy.env) as terminal:
+        terminal.until("a secret is not set")
+        terminal.until('value of the secret "team/docs"')
+        terminal.types(f"{TWO}\n")
+        assert terminal.ends() == 0
+    assert "github" not in terminal.text
+
+
+def test_ctrl_c_stores_nothing_of_what_was_half_typed(needy: Launcher) -> None:
+    with on_terminal("run", "p", "hello there", cwd=needy.project, env=needy.env) as terminal:
+        terminal.until('value of the secret "github"')
+        terminal.types(f"{ONE}\n")
+        terminal.until('value of the secret "team/docs"')
+        terminal.types("half\x03")
+        assert terminal.ends() == 130
+    assert "Traceback" not in terminal.text
+    assert set(listed(needy)) == {"github"}
+
+
+def test_an_empty_answer_ends_the_questions_and_leaves_what_to_type(needy: Launcher) -> None:
+    with on_terminal("run", "p", "hello there", cwd=needy.project, env=needy.env) as terminal:
+        terminal.until('value of the secret "github"')
+        terminal.types("\n")
+        assert terminal.ends() == 3
+    assert "fix: acp-launch secret set github" in terminal.text
+    assert "fix: acp-launch secret set team/docs" in terminal.text
+    assert listed(needy) == {}
+
+
+def test_the_passphrase_of_the_store_is_typed_once(launch: Launcher) -> None:
+    configured(launch, "secrets: {store: file}\n")
+    made = launch("secret", "set", "other", stdin=b"x-value-x", ACP_LAUNCH_PASSPHRASE="correct horse")
+    assert made.code == 0, made.err
+    launch.profile("polite", agent={"env": {"A": "${secret:github}"}})
+    with on_terminal("run", "p", "hello there", cwd=launch.project, env=launch.env) as terminal:
+        terminal.until("Passphrase of ")
+        terminal.types("correct horse\n")
+        terminal.until('value of the secret "github"')
+        terminal.types(f"{ONE}\n")
+        assert terminal.ends() == 0
+    assert terminal.text.count("Passphrase of ") == 1
+
+
+@pytest.fixture
+def without_keyring(launch: Launcher) -> Launcher:
+    """No D-Bus session, settings without a store, and a profile with a secret."""
+    del launch.env["PYTHON_KEYRING_BACKEND"]
+    launch.profile("polite", agent={"env": {"A": "${secret:github}"}})
+    return launch
+
+
+def test_without_a_keyring_a_sealed_file_is_offered_and_the_run_goes_on(without_keyring: Launcher) -> None:
+    launch = without_keyring
+    with on_terminal("run", "p", "hello there", cwd=launch.project, env=launch.env) as terminal:
+        terminal.until(NO_KEYRING)
+        terminal.types("y")
+        sealed_with(terminal, PASSPHRASE)
+        terminal.until('value of the secret "github" (A of the agent): ')
+        terminal.types(f"{ONE}\n")
+        assert terminal.ends() == 0
+    assert f"acp-launch: secrets.store: file is now in {config_file(launch)}\n" in terminal.text
+    assert "hello there" in terminal.text and ONE not in terminal.text
+    assert config_file(launch).stat().st_mode & 0o077 == 0
+    launch.env["ACP_LAUNCH_PASSPHRASE"] = PASSPHRASE
+    assert value_of(launch, "github") == ONE
+
+
+@pytest.mark.parametrize("typed", ["n", "\x1b"])
+def test_without_a_yes_to_a_sealed_file_the_run_says_what_is_missing(without_keyring: Launcher, typed: str) -> None:
+    launch = without_keyring
+    with on_terminal("run", "p", "hello there", cwd=launch.project, env=launch.env) as terminal:
+        terminal.until(NO_KEYRING)
+        terminal.types(typed)
+        assert terminal.ends() == 3
+    assert 'cannot read secret "github": cannot reach a desktop keyring: ' in terminal.text
+    assert "fix: keep secrets in a sealed file instead: acp-launch config set secrets.store file" in terminal.text
+    assert terminal.text.count(NO_KEYRING) == 1
+    assert not config_file(launch).exists()
+
+
+def test_a_pipe_is_not_offered_a_sealed_file(without_keyring: Launcher) -> None:
+    done = without_keyring("run", "p", "hello there")
+    assert done.code == 3
+    assert "Keep secrets in a sealed file" not in done.err
+    assert "fix: keep secrets in a sealed file instead: acp-launch config set secrets.store file" in done.err
+
+
+@pytest.mark.parametrize(
+    ("path", "columns", "prompt"),
+    [
+        ("mcp_servers.everything.env.API_TOKEN", 80, 'value of the secret "k" (API_TOKEN of the server everything): '),
+        ("mcp_servers.docs.headers.Authorization", 80, 'value of the secret "k" (Authorization of the server docs): '),
+        ("agent.args[0]", 80, 'value of the secret "k" (agent.args[0]): '),
+        ("mcp_servers.everything.env.API_TOKEN", 40, 'value of the secret "k" (API_TOKE…): '),
+        ("mcp_servers.everything.env.API_TOKEN", 30, 'value of the secret "k": '),
+        ("mcp_servers.everything.env.API_TOKEN", 20, "value of the s…: "),
+    ],
+)
+def test_the_prompt_says_which_value_in_one_row(
+    path: str, columns: int, prompt: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def ask(prompt: str, **_: str) -> str:
+        asked.append(prompt)
+        return ""
+
+    monkeypatch.setattr("acp_launch.console.ask.room.screen", lambda: (columns, 24))
+    monkeypatch.setattr("acp_launch.secret.hidden_input.ask_hidden", ask)
+    assert typed("k", [Need("k", Origin("p.yaml", 1, 1, path)), Need("other", Origin("p.yaml", 2, 1, "x"))]) is None
+    assert asked == [prompt]
+    assert len(marked(prompt)) < columns
+
+
+def test_a_store_that_only_reads_says_how_to_set_it_and_asks_nothing(launch: Launcher) -> None:
+    configured(launch, json.dumps({"secrets": {"store": "command", "command": ["/usr/bin/printf", "%.0s", "{name}"]}}))
+    launch.profile("polite", agent={"env": {"A": "${secret:github}"}})
+    with on_terminal("run", "p", "hello there", cwd=launch.project, env=launch.env) as terminal:
+        assert terminal.ends() == 3
+    assert 'secret "github" is not set in the command (printf)' in terminal.text
+    assert "github: " not in terminal.text.replace("set github", "")
+
+
+def test_nothing_is_asked_if_the_run_could_not_start_anyway(launch: Launcher) -> None:
+    configured(launch, "secrets: {store: file, file: {key_file: key}}\n")
+    launch.profile("polite", agent={"env": {"A": "${secret:github}", "B": "${env:NOT_SET_ANYWHERE}"}})
+    with on_terminal("run", "p", "hello there", cwd=launch.project, env=launch.env) as terminal:
+        assert terminal.ends() == 3
+    assert "NOT_SET_ANYWHERE is not set" in terminal.text
+    assert "what you type is hidden" not in terminal.text
+
+
+@pytest.fixture
+def bare(launch: Launcher, tmp_path: Path) -> Launcher:
+    """A machine with a fake npm, which installs claude-agent-acp, and nothing else."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    agent = shlex.join([sys.executable, "-I", "-S", str(AGENTS / "polite.py")])
+    program(
+        folder / "npm",
+        f'echo "npm $*" "in $PWD"\nprintf "#!/bin/sh\\nexec {agent}\\n" > {folder}/claude-agent-acp\n'
+        f"/bin/chmod +x {folder}/claude-agent-acp\n",
+    )
+    launch.env["PATH"] = str(folder)
+    launch.write({"agent": {"command": "claude-agent-acp"}})
+    return launch
+
+
+def program(file: Path, body: str) -> None:
+    file.write_text(f"#!/bin/sh\n{body}")
+    file.chmod(0o755)
+
+
+def test_an_agent_that_is_missing_is_installed_on_a_yes_and_the_run_goes_on(bare: Launcher) -> None:
+    with on_terminal("run", "p", "hello there", cwd=bare.project, env=bare.env) as terminal:
+        terminal.until(OFFER)
+        terminal.types("y")
+        assert terminal.ends() == 0
+    assert (
+        f"acp-launch: claude-agent-acp is not installed; to install it:\n    npm install -g {PACKAGE}\n"
+        in terminal.text
+    )
+    assert f"npm install -g {PACKAGE} in {bare.env['HOME']}" in terminal.text
+    assert terminal.text.rstrip().endswith("hello there")
+
+
+@pytest.mark.parametrize("typed", ["n", "\x04", "\x1b"])
+def test_without_a_yes_nothing_is_installed_and_the_problem_is_told(bare: Launcher, typed: str) -> None:
+    with on_terminal("run", "p", "hello there", cwd=bare.project, env=bare.env) as terminal:
+        terminal.until(OFFER)
+        terminal.types(typed)
+        assert terminal.ends() == 3
+    assert '"claude-agent-acp" is not on PATH' in terminal.text
+    assert not (Path(bare.env["PATH"]) / "claude-agent-acp").exists()
+
+
+def test_an_installer_that_fails_is_told_with_its_exit_code(bare: Launcher) -> None:
+    program(Path(bare.env["PATH"]) / "npm", "echo EACCES >&2\nexit 243\n")
+    with on_terminal("run", "p", "hello there", cwd=bare.project, env=bare.env) as terminal:
+        terminal.until(OFFER)
+        terminal.types("y")
+        assert terminal.ends() == 3
+    assert "EACCES" in terminal.text
+    assert f"npm install -g {PACKAGE} exited with status 243" in terminal.text
+
+
+def test_an_installer_that_does_not_bring_the_program_leaves_the_problem(bare: Launcher) -> None:
+    program(Path(bare.env["PATH"]) / "npm", "exit 0\n")
+    with on_terminal("run", "p", "hello there", cwd=bare.project, env=bare.env) as terminal:
+        terminal.until(OFFER)
+        terminal.types("y")
+        assert terminal.ends() == 3
+    assert terminal.text.count(OFFER) == 1
+    assert '"claude-agent-acp" is not on PATH' in terminal.text
+
+
+def test_ctrl_c_ends_the_installer_and_the_run(bare: Launcher) -> None:
+    program(Path(bare.env["PATH"]) / "npm", "echo downloading\nread -r line\n")
+    with on_terminal("run", "p", "hello there", cwd=bare.project, env=bare.env) as terminal:
+        terminal.until(OFFER)
+        terminal.types("y")
+        terminal.until("downloading")
+        terminal.types("\x03")
+        assert terminal.ends() == 130
+    assert "Traceback" not in terminal.text
+
+
+def test_a_pipe_is_not_asked_but_told_what_to_type(bare: Launcher) -> None:
+    done = bare("run", "p", "hello there")
+    assert done.code == 3
+    assert OFFER not in done.err
+    assert f"fix: npm install -g {PACKAGE}, or give an absolute path" in done.err
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        {"agent": {"command": "ghost-agent"}},
+        {"agent": {"command": "./bin/claude-agent-acp"}},
+        {"agent": {"command": "claude-agent-acp"}, "mcp_servers": {"x": {"command": "ghost-server"}}},
+        {"agent": {"command": "claude-agent-acp"}, "workspace": {"cwd": "nowhere"}},
+        {"agent": {"command": "goose", "args": ["acp"]}},
+        {"agent": {"command": "kimi", "args": ["acp"]}},
+    ],
+    ids=["unknown", "path", "unknown server", "something else", "an address", "no uv here"],
+)
+def test_nothing_is_offered_that_would_not_lead_to_a_run(bare: Launcher, profile: dict[str, object]) -> None:
+    bare.write(profile)
+    with on_terminal("run", "p", "hello there", cwd=bare.project, env=bare.env) as terminal:
+        assert terminal.ends() == 3
+    assert OFFER not in terminal.text
+
+
+def test_trust_is_asked_before_anything_is_installed(bare: Launcher) -> None:
+    argv = [sys.executable, "-m", "acp_launch", "run", "p", "hello there"]
+    with on_screen(*argv, cwd=bare.project, columns=120, env=bare.env) as terminal:
+        terminal.until(yes_or_no("Trust this profile and continue?"))
+        assert OFFER not in "\n".join(terminal.rows)
+        terminal.types("y")
+        terminal.until(OFFER)
+        terminal.types("y")
+        assert terminal.ends() == 0

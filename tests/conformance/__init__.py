@@ -1,0 +1,1 @@
+"""The published conformance suite of MCP against our front, our HTTP client and the shim."""

@@ -1,0 +1,51 @@
+"""
+A process that runs one server as a launch does, and lets anyone on this machine talk to it over our HTTP front.
+
+    python -m tests.conformance.host '{"argv": [...]}'
+    python -m tests.conformance.host '{"url": "http://..."}'
+
+The suite knows one address and no token, so that the path is `/mcp` and the token is not asked for; Host and Origin are
+checked as ever. The first line on stdout is the port. It lives until its stdin ends.
+"""
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+from acp_launch.bridge.front.gate import Gate, Head, Key, Refused
+from acp_launch.bridge.front.server import front
+from acp_launch.bridge.servers import ServerNeeds, running
+from tests.bridge.observing import Silent
+from tests.cli.launcher import ROOT
+from tests.realservers.host import plan
+
+NAME, PATH = "server", "/mcp"
+
+
+class OpenGate(Gate):
+    def find(self, head: Head) -> str:
+        if head.target != PATH:
+            raise Refused(404, "its path is not one of a server")
+        return NAME
+
+
+class Complaining(Silent):
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+async def main(server: dict[str, Any]) -> None:
+    needs = ServerNeeds(secrets={}, directories=[ROOT], max_line=1 << 26, hurry=asyncio.Event())
+    observer = Complaining()
+    plans = [plan(NAME, {"env": {}, "cwd": str(ROOT), **server})]
+    async with (
+        running(plans, needs, observer) as ours,
+        front({NAME: Key(PATH, "")}, ours.servers.seated, observer.note, max_line=1 << 26, gate=OpenGate) as http,
+    ):
+        print(http.port, flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(sys.argv[1])))

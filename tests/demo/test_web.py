@@ -1,0 +1,121 @@
+"""The demo MCP server over HTTP: both transports, its token, its sessions, and the demo agent as a client of it."""
+
+import json
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import HTTPError
+
+import anyio
+import pytest
+
+from tests.demo.client import Client, Message, command
+from tests.demo.test_remote import entry
+
+PATIENCE = 10.0
+HELLO: Message = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+
+
+@contextmanager
+def serving(*words: str, home: Path) -> Iterator[list[str]]:
+    """The addresses of a server with these arguments."""
+    argv = [*command("acp_launch.demo.web"), *words]
+    env = {"ACP_DEMO_HOME": str(home)}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, text=True) as running:
+        try:
+            assert running.stdout is not None
+            yield [running.stdout.readline().strip() for _ in range(2)]
+        finally:
+            running.terminate()
+            running.wait(PATIENCE)
+
+
+def visit(url: str, method: str = "POST", body: object = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    """The status, the headers and the body of an answer."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, named, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return answer.status, dict(answer.headers.items()), answer.read()
+    except HTTPError as error:
+        with error:
+            return error.code, dict(error.headers.items()), error.read()
+
+
+def ask(number: int, method: str, params: Message) -> Message:
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+
+
+def test_a_session_begins_with_the_handshake_and_ends_with_delete(tmp_path: Path) -> None:
+    with serving(home=tmp_path) as (url, _):
+        assert visit(url, body=ask(1, "tools/list", {}))[0] == 400
+        status, headers, _ = visit(url, body=ask(1, "initialize", HELLO))
+        session = headers["Mcp-Session-Id"]
+        assert (status, headers["Content-Type"]) == (200, "application/json")
+        told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        assert visit(url, body=told, Mcp_Session_Id=session)[::2] == (202, b"")
+        listed = json.loads(visit(url, body=ask(2, "tools/list", {}), Mcp_Session_Id=session)[2])
+        assert [tool["name"] for tool in listed["result"]["tools"]] == ["add_note", "list_notes", "add"]
+        assert visit(url, "GET", Mcp_Session_Id=session)[0] == 405
+        assert visit(url, "DELETE", Mcp_Session_Id=session)[0] == 204
+        assert visit(url, body=ask(3, "tools/list", {}), Mcp_Session_Id=session)[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "code"), [(b"{", -32700), (b"[]", -32600), (b'{"jsonrpc":"2.0","id":true,"method":"x"}', -32600)]
+)
+def test_what_is_not_a_message_is_refused(tmp_path: Path, body: bytes, code: int) -> None:
+    with serving(home=tmp_path) as (url, _):
+        status, _, answer = visit(url, body=body)
+        assert (status, json.loads(answer)["error"]["code"]) == (400, code)
+        assert visit(url.replace("/mcp", "/elsewhere"), body=ask(1, "ping", {}))[0] == 404
+        assert visit(url, body=b"", Content_Length=str(2**30))[0] == 413
+
+
+@pytest.mark.parametrize("said", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "right"}])
+def test_without_its_token_nothing_is_served(tmp_path: Path, said: dict[str, str]) -> None:
+    with serving("--token", "right", home=tmp_path) as (url, stream):
+        for method, where in (("POST", url), ("GET", stream), ("DELETE", url)):
+            body = ask(1, "initialize", HELLO) if method == "POST" else None
+            status, headers, _ = visit(where, method, body, **said)
+            assert (status, headers["WWW-Authenticate"]) == (401, "Bearer")
+
+
+@pytest.mark.parametrize("type", ["http", "sse"])
+def test_the_demo_agent_takes_it_by_both_transports(agent: Client, tmp_path: Path, type: str) -> None:
+    with serving("--token", "right", home=tmp_path / "notes") as addresses:
+        url = addresses[type == "sse"]
+        session = agent.open(tmp_path, entry(url, type, Authorization="Bearer right"))
+        agent.prompt(session, 'call web add {"a": 2, "b": 3}')
+        assert agent.said().endswith("5")
+
+
+@pytest.mark.parametrize("type", ["http", "sse"])
+def test_the_published_client_takes_it_by_both_transports(tmp_path: Path, type: str) -> None:
+    from mcp import ClientSession
+    from mcp.client.sse import sse_client
+    from mcp.client.streamable_http import streamable_http_client
+
+    async def talk(url: str) -> str:
+        opening = sse_client(url) if type == "sse" else streamable_http_client(url)
+        async with opening as (read, write, *_), ClientSession(read, write) as session:
+            await session.initialize()
+            result = await session.call_tool("add", {"a": 2, "b": 3})
+            return str(result.content[0].text)  # type: ignore[union-attr]
+
+    with serving(home=tmp_path) as addresses:
+        assert anyio.run(talk, addresses[type == "sse"]) == "5"
+
+
+def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+    with serving(home=tmp_path) as (url, _):
+        port = url.rpartition(":")[2].removesuffix("/mcp")
+        done = subprocess.run(
+            [*command("acp_launch.demo.web"), port], capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+    assert done.returncode == 2
+    assert f"cannot listen on port {port}: Address already in use" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,134 @@
+"""What an agent does is told in a few words, with the seconds that it takes."""
+
+from typing import Any
+
+import pytest
+
+from acp_launch.interactive.activity import SILENT, Pulse, doing
+from acp_launch.interactive.front import Activity
+from acp_launch.interactive.output import session_output
+from acp_launch.session.state import verb
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def pulse(clock: Clock) -> Pulse:
+    return Pulse(clock)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ({"kind": "execute", "title": "npm test"}, "running npm test"),
+        ({"kind": "execute", "title": "`npm test`"}, "running npm test"),
+        ({"kind": "execute", "title": "Run npm test"}, "running npm test"),
+        ({"kind": "read", "title": "Read settings.py"}, "reading settings.py"),
+        ({"kind": "search", "title": 'Search for "parse("'}, 'searching "parse("'),
+        ({"kind": "execute", "title": "bash: npm test"}, "running bash: npm test"),
+        ({"kind": "execute", "title": "Bash npm test"}, "running npm test"),
+        ({"kind": "fetch", "title": "Web fetch http://a"}, "fetching http://a"),
+        ({"kind": "edit", "title": "editor.py"}, "editing editor.py"),
+        ({"kind": "edit", "title": "Create notes.txt"}, "creating notes.txt"),
+        ({"kind": "move", "title": "Rename a to b"}, "renaming a to b"),
+        ({"kind": "other", "title": "weather"}, "using weather"),
+        ({"title": "weather"}, "using weather"),
+        ({"name": "mcp__github__search", "title": "search"}, "waiting for github.search"),
+        ({"title": "look", "_meta": {"serverId": "github", "toolName": "search"}}, "waiting for github.search"),
+        ({"kind": "execute", "title": "a\x1b[2J\nb"}, "running a\\x1b[2J b"),
+        ({"kind": 7, "title": None}, "using a tool call"),
+    ],
+)
+def test_a_running_call_is_told_by_its_kind_and_its_title(call: dict[str, Any], told: str) -> None:
+    assert doing(call) == told
+
+
+def test_a_kind_that_is_not_known_is_named_in_words_of_ours() -> None:
+    assert [verb({"kind": kind}) for kind in ("execute", "\x07", None)] == ["run", "use a tool", "use a tool"]
+
+
+def test_nothing_is_told_between_turns(pulse: Pulse) -> None:
+    pulse.begin("idle")
+    assert pulse.now(()) is None
+
+
+def test_a_start_is_told_with_its_seconds(pulse: Pulse, clock: Clock) -> None:
+    pulse.begin("starting")
+    clock.now += 3
+    assert pulse.now(()) == Activity("starting the agent", 3)
+    pulse.begin("starting", is_open=True)
+    assert pulse.now(()) == Activity("opening the session", 0)
+
+
+def test_an_agent_thinks_until_it_answers_or_works(pulse: Pulse, clock: Clock) -> None:
+    pulse.begin("working")
+    clock.now += 5
+    assert pulse.now(()) == Activity("thinking", 5)
+    pulse.heard("agent_thought_chunk")
+    clock.now += 1
+    assert pulse.now(()) == Activity("thinking", 6)
+    pulse.heard("agent_message_chunk")
+    clock.now += 2
+    assert pulse.now(()) == Activity("answering", 2)
+    pulse.heard("usage_update")
+    assert pulse.now(()) == Activity("answering", 2)
+    call = {"kind": "execute", "title": "npm test"}
+    pulse.heard("tool_call")
+    assert pulse.now([({"title": "first"}, 0.0), (call, clock.now - 12)]) == Activity("running npm test and 1 more", 12)
+    pulse.begin("cancelling")
+    pulse.heard("agent_message_chunk")
+    assert pulse.now([(call, clock.now)]) == Activity("cancelling", 0)
+
+
+def test_silence_is_told_from_thirty_seconds_on_and_ends_with_the_next_sign(pulse: Pulse, clock: Clock) -> None:
+    pulse.begin("working")
+    pulse.waits("sign of life from the agent", 3, 1800)
+    clock.now += SILENT - 1
+    assert pulse.now(()) == Activity("thinking", SILENT - 1)
+    clock.now += 1
+    assert pulse.now(()) == Activity("thinking", SILENT, "silent for 30 s, timeout 30 min")
+    pulse.heard("agent_thought_chunk")
+    assert pulse.now(()) == Activity("thinking", SILENT)
+
+
+def test_a_running_call_is_no_silence(pulse: Pulse, clock: Clock) -> None:
+    pulse.begin("working")
+    clock.now += 60
+    assert pulse.now([({"kind": "execute", "title": "npm test"}, 100.0)]) == Activity("running npm test", 60)
+
+
+def test_another_wait_is_told_until_it_ends_or_nothing_more_is_heard_of_it(pulse: Pulse, clock: Clock) -> None:
+    pulse.begin("idle")
+    pulse.waits("answer to session/new from the agent", 3, 120)
+    waiting = "still waiting for the answer to session/new from the agent"
+    assert pulse.now(()) == Activity(waiting, 3, "timeout 2 min")
+    clock.now += 6
+    assert pulse.now(()) == Activity(waiting, 9, "timeout 2 min")
+    clock.now += 6
+    assert pulse.now(()) is None, "the next word would have come"
+    pulse.waits("answer", 9, 120)
+    pulse.begin("idle")
+    assert pulse.now(()) is None
+
+
+def test_a_front_of_lines_is_told_of_a_silent_agent_only_when_it_has_been_so_for_long(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output = session_output(None, Clock())
+    for waited in (3, 9, 27):
+        output.waiting("sign of life from the agent", waited, 1800)
+    output.waiting("answer to session/new from the agent", 3, 120)
+    silent, opening = capsys.readouterr().err.splitlines()
+    assert "the agent (27 s; timeout 30 min)" in silent
+    assert "answer to session/new from the agent (3 s; timeout 2 min)" in opening

@@ -1,0 +1,152 @@
+"""Both sides of an adapter in one test: what the agent and the server say, and what each of them hears."""
+
+import json
+from typing import Any
+
+from acp_launch.mcp import era
+from acp_launch.mcp.era import Knowledge
+from acp_launch.mcp.translation.adapter import Adapter
+
+Json = dict[str, Any]
+VERSION = "2026-07-28"
+CLIENT = {"name": "agent", "version": "7"}
+ABLE: Json = {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
+ABOUT = {"name": "s", "version": "1"}
+OFFERS = {
+    "tools": {"listChanged": True},
+    "resources": {"subscribe": True, "listChanged": True},
+    "logging": {},
+    "prompts": {},
+}
+
+
+def line(message: Any) -> bytes:
+    return json.dumps(message).encode()
+
+
+def ask(id: Any, method: str, **params: Any) -> Json:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+def tell(method: str, **params: Any) -> Json:
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+def answer(id: Any, result: Any) -> Json:
+    return {"jsonrpc": "2.0", "id": id, "result": result}
+
+
+def refuse(id: Any, code: int, message: str = "no", **data: Any) -> Json:
+    error = {"code": code, "message": message} | ({"data": data} if data else {})
+    return {"jsonrpc": "2.0", "id": id, "error": error}
+
+
+def modern(id: Any, method: str, able: Json = ABLE, level: str = "", token: Any = None, **params: Any) -> Json:
+    """A request of an agent without a handshake."""
+    meta = {era.VERSION: VERSION, era.CLIENT: CLIENT, era.CAPABILITIES: able}
+    meta |= ({era.LEVEL: level} if level else {}) | ({} if token is None else {"progressToken": token})
+    return ask(id, method, **params, _meta=meta)
+
+
+class Eras:
+    """Implements `era.Ports`, and remembers what each side has not read yet."""
+
+    def __init__(self, knowledge: Knowledge | None = None, **keys: Any) -> None:
+        self.clock = 100.0
+        self.knowledge = knowledge or Knowledge()
+        self.agent: list[bytes] = []
+        self.server: list[bytes] = []
+        self.bugs: list[Exception] = []
+        self.heards = 0
+        self.adapter = Adapter("github", self, self.knowledge, **keys)
+
+    def to_agent(self, line: bytes) -> None:
+        self.agent.append(line)
+
+    def to_server(self, line: bytes) -> None:
+        self.server.append(line)
+
+    def heard(self) -> None:
+        self.heards += 1
+
+    def broke(self, whose: str, error: Exception) -> None:
+        self.bugs.append(error)
+
+    def now(self) -> float:
+        return self.clock
+
+    def says(self, *messages: Any) -> "Eras":
+        """The agent sends messages."""
+        for message in messages:
+            self.adapter.from_agent(message if isinstance(message, bytes) else line(message))
+        return self
+
+    def hears(self, *messages: Any) -> "Eras":
+        """The server sends messages."""
+        for message in messages:
+            self.adapter.from_server(message if isinstance(message, bytes) else line(message))
+        return self
+
+    def later(self, seconds: float) -> "Eras":
+        self.clock += seconds
+        self.adapter.tick()
+        return self
+
+    def at_agent(self) -> list[Json]:
+        """What came to the agent since the last look."""
+        got, self.agent = self.agent, []
+        assert not self.bugs, self.bugs
+        return [json.loads(each) for each in got]
+
+    def at_server(self) -> list[Json]:
+        got, self.server = self.server, []
+        assert not self.bugs, self.bugs
+        return [json.loads(each) for each in got]
+
+    def answers(self, result: Any) -> "Eras":
+        """The server answers the last request that it got."""
+        return self.hears(answer(self.asked()["id"], result))
+
+    def asked(self) -> Json:
+        """The last message at the server."""
+        return dict(json.loads(self.server[-1]))
+
+
+INITIALIZE = ask("i", "initialize", protocolVersion="2025-06-18", capabilities=ABLE, clientInfo=CLIENT)
+INITIALIZED = tell("notifications/initialized")
+DISCOVERED: Json = {
+    "resultType": "complete",
+    "supportedVersions": [VERSION],
+    "capabilities": OFFERS,
+    "instructions": "Use it.",
+    "ttlMs": 0,
+    "cacheScope": "private",
+    "_meta": {era.SERVER: ABOUT},
+}
+HELLO: Json = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": OFFERS | {"tasks": {}},
+    "serverInfo": ABOUT,
+    "instructions": "Use it.",
+}
+
+
+def upgraded(offers: Json | None = None, able: Json = ABLE) -> Eras:
+    """A legacy agent on a modern server, after the handshake."""
+    eras = Eras(Knowledge("modern"))
+    params = INITIALIZE["params"] | {"capabilities": able}
+    eras.says(INITIALIZE | {"params": params}).answers(DISCOVERED | {"capabilities": offers or {"tools": {}}})
+    eras.says(INITIALIZED)
+    if not offers:
+        eras.at_server()
+    eras.at_agent()
+    return eras
+
+
+def shaken(**keys: Any) -> Eras:
+    """A modern agent on a legacy server, after our handshake; `server/discover` was answered."""
+    eras = Eras(Knowledge("legacy"), **keys)
+    eras.says(modern("d", "server/discover")).answers(HELLO)
+    eras.at_server()
+    eras.at_agent()
+    return eras

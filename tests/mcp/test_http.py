@@ -1,0 +1,568 @@
+"""The machine of a remote connection without any I/O: what it asks for, and what it makes of the answers."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from acp_launch.mcp.http.machine import Machine
+from acp_launch.mcp.http.wire import Era, Failure, Limits, Request
+from acp_launch.process.lifecycle import Ended
+
+Json = dict[str, Any]
+STREAM, JSON = {"content-type": "text/event-stream"}, {"content-type": "application/json"}
+URL = "https://docs.example.com/mcp"
+REFUSED = Failure("could not be reached", was_sent=False)
+BROKEN = Failure("lost the connection")
+
+
+class Wire:
+    """Records what the machine wants, and plays the server."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.delivered: list[Json] = []
+        self.sent: list[Request] = []
+        self.closed: list[int] = []
+        self.timers: dict[int, float] = {}
+        self.ends: list[Ended] = []
+        self.notes: list[str] = []
+        self.eras: list[Era] = []
+        self.time = 0.0
+        self.machine = Machine("docs", settings.pop("url", URL), settings.pop("headers", {}), self, **settings)
+        self.machine.begin()
+
+    def deliver(self, line: bytes) -> None:
+        assert b"\n" not in line
+        self.delivered.append(json.loads(line))
+
+    def send(self, request: Request) -> None:
+        self.sent.append(request)
+
+    def close(self, stream: int) -> None:
+        self.closed.append(stream)
+        self.timers.pop(stream, None)
+
+    def wake(self, stream: int, after: float) -> None:
+        self.timers[stream] = after
+
+    def over(self, ended: Ended) -> None:
+        self.ends.append(ended)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def judge(self, era: Era) -> None:
+        self.eras.append(era)
+
+    def now(self) -> float:
+        return self.time
+
+    # Shorthands.
+
+    @property
+    def last(self) -> Request:
+        return self.sent[-1]
+
+    def say(self, method: str, id: object = None, params: Json | None = None) -> int:
+        """Say something; return the number of the request made of it, 0 if there is none."""
+        message: Json = {"jsonrpc": "2.0", "method": method}
+        message |= {} if id is None else {"id": id}
+        message |= {} if params is None else {"params": params}
+        before = len(self.sent)
+        self.machine.said(json.dumps(message).encode())
+        return self.last.stream if len(self.sent) > before else 0
+
+    def reply(self, stream: int, status: int, headers: Mapping[str, str] = JSON, body: bytes = b"") -> None:
+        self.machine.answered(stream, status, headers)
+        if body:
+            self.machine.took(stream, body)
+        self.machine.ended(stream)
+
+    def result(self, stream: int, id: object, **more: str) -> None:
+        body = json.dumps({"jsonrpc": "2.0", "id": id, "result": {"protocolVersion": "2025-06-18"}}).encode()
+        self.reply(stream, 200, {**JSON, **more}, body)
+
+    def wake_up(self, stream: int) -> None:
+        del self.timers[stream]
+        self.machine.woke(stream)
+
+
+def opened(**settings: Any) -> Wire:
+    wire = Wire(**settings)
+    wire.result(wire.say("initialize", 0, {}), 0, **{"mcp-session-id": "abc"})
+    wire.reply(wire.say("notifications/initialized"), 202, {})
+    wire.reply(wire.last.stream, 405, {})
+    wire.delivered.clear()
+    return wire
+
+
+def test_messages_wait_for_the_session_and_then_go_out_in_order() -> None:
+    """M-9: nothing overtakes `notifications/initialized`."""
+    wire = Wire()
+    first = wire.say("initialize", 0, {})
+    assert wire.say("tools/list", 1) == 0
+    wire.result(first, 0, **{"mcp-session-id": "abc"})
+    assert wire.last.headers["Mcp-Session-Id"] == "abc"
+    initialized = wire.say("notifications/initialized")
+    assert wire.say("tools/call", 2) == 0
+    wire.reply(initialized, 202, {})
+    assert [request.method for request in wire.sent[-2:]] == ["GET", "POST"]
+    assert wire.last.headers["MCP-Protocol-Version"] == "2025-06-18"
+
+
+def test_a_batch_is_answered_element_by_element() -> None:
+    """M-6."""
+    wire = opened()
+    wire.machine.said(b'[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","id":"1","method":"b"}]')
+    body = b'[{"jsonrpc":"2.0","id":"1","result":2},\r\n{"jsonrpc":"2.0","id":1,"result":1}]'
+    wire.reply(wire.last.stream, 200, JSON, body)
+    assert [(each["id"], each["result"]) for each in wire.delivered] == [("1", 2), (1, 1)]
+
+
+@pytest.mark.parametrize("id", [1, "1", 1234567890123456789012345, "ä\\"])
+def test_an_answer_comes_back_under_the_id_of_its_request_and_once(id: object) -> None:
+    """M-2."""
+    wire = opened()
+    stream = wire.say("tools/call", id)
+    wire.machine.answered(stream, 200, STREAM)
+    event = b"data: " + json.dumps({"jsonrpc": "2.0", "id": id, "result": {}}, ensure_ascii=False).encode() + b"\n\n"
+    wire.machine.took(stream, event + event)
+    wire.machine.ended(stream)
+    assert [each["id"] for each in wire.delivered] == [id]
+
+
+def test_a_result_of_any_shape_and_unknown_members_pass_unchanged() -> None:
+    """M-1, M-3, M-5."""
+    wire = opened()
+    passed: list[bytes] = []
+    wire.deliver = passed.append  # type: ignore[assignment, method-assign]
+    for id, result in enumerate((b"null", b"[1.0,1e400]", b"7", b'{"b":1,"a":123456789012345678901234567890}')):
+        line = b'{"x":{"y":1},"jsonrpc":"2.0","id":%d,"result":%b}' % (id, result)
+        wire.reply(wire.say("tools/call", id), 200, JSON, line)
+        assert passed[-1] == line
+
+
+def test_a_stream_with_an_event_id_is_resumed_and_given_up_after_some_attempts_without_news() -> None:
+    """M-27."""
+    wire = opened()
+    stream = wire.say("tools/call", 1)
+    wire.machine.answered(stream, 200, STREAM)
+    wire.machine.took(stream, b"id: 7\nretry: 20\ndata:\n\n")
+    wire.machine.ended(stream)
+    for _ in range(4):
+        assert wire.timers[stream] == 0.02
+        wire.wake_up(stream)
+        assert wire.last.method == "GET"
+        assert wire.last.headers["Last-Event-ID"] == "7"
+        wire.machine.answered(stream, 200, STREAM)
+        wire.machine.broke(stream, BROKEN)
+    assert [each["id"] for each in wire.delivered] == [1]
+    assert "lost the connection during tools/call" in wire.delivered[0]["error"]["message"]
+
+
+def test_a_resumed_stream_that_the_server_cannot_be_reached_for_fails_its_request_and_the_connection() -> None:
+    wire = opened()
+    stream = wire.say("tools/call", 1)
+    wire.machine.answered(stream, 200, STREAM)
+    wire.machine.took(stream, b"id: 7\ndata:\n\n")
+    wire.machine.broke(stream, BROKEN)
+    pauses = []
+    while stream in wire.timers:
+        pauses.append(wire.timers[stream])
+        wire.wake_up(stream)
+        wire.machine.broke(stream, REFUSED)
+    assert pauses == [1, 2, 4, 8]
+    assert [each["id"] for each in wire.delivered] == [1]
+    assert [end.how for end in wire.ends] == ["could not be reached"]
+    assert wire.machine.unsent == []
+
+
+def test_when_the_session_is_gone_other_requests_are_waited_for_and_tell_whether_they_had_an_effect() -> None:
+    """M-28."""
+    wire = opened()
+    first, second, third, fourth = (wire.say("tools/call", id) for id in (1, 2, 3, 4))
+    wire.machine.answered(fourth, 200, STREAM)
+    wire.reply(first, 404, {})
+    assert wire.say("tools/call", 5) == 0
+    wire.reply(third, 404, JSON, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Session not found"}}')
+    assert wire.ends == []
+    wire.result(second, 2)
+    assert [each["id"] for each in wire.delivered] == [2]
+    assert wire.ends == [Ended("has closed the session", follows="again")]
+    assert [json.loads(line)["id"] for line in wire.machine.unsent] == [1, 3, 5]
+
+
+def test_a_session_that_is_gone_is_not_waited_for_longer_than_a_moment() -> None:
+    wire = opened()
+    first, _ = wire.say("tools/call", 1), wire.say("tools/call", 2)
+    wire.reply(first, 404, {})
+    ((timer, after),) = wire.timers.items()
+    assert after == 0.5
+    wire.wake_up(timer)
+    assert [end.follows for end in wire.ends] == ["again"]
+    assert [json.loads(line)["id"] for line in wire.machine.unsent] == [1]
+
+
+def test_after_the_end_nothing_is_asked_and_every_line_is_unsent() -> None:
+    wire = opened()
+    wire.machine.stop(Ended("was disconnected", is_clean=True))
+    wire.machine.stop(Ended("again"))
+    assert wire.say("tools/call", 1) == 0
+    assert len(wire.ends) == 1
+    assert len(wire.machine.unsent) == 1
+
+
+def test_a_silent_stream_is_asked_for_a_sign_of_life_and_not_again_before_as_much_silence() -> None:
+    """M-42."""
+    wire = opened(limits=Limits(silence=30.0))
+    wire.say("tools/call", 1)
+    wire.time = 29.0
+    wire.machine.tick()
+    assert len(wire.sent) == 4
+    wire.time = 30.0
+    wire.machine.tick()
+    sign = wire.last
+    assert (json.loads(sign.body)["method"], sign.patience) == ("ping", 10.0)
+    wire.result(sign.stream, json.loads(sign.body)["id"])
+    wire.time = 59.0
+    wire.machine.tick()
+    assert wire.last is sign
+    wire.time = 60.0
+    wire.machine.tick()
+    assert wire.last is not sign
+    assert wire.delivered == []
+    wire.machine.broke(wire.last.stream, Failure("did not answer within 10 s", timed_out=True))
+    assert [end.how for end in wire.ends] == ["did not answer within 10 s"]
+
+
+def test_a_sign_of_life_whose_connection_breaks_is_asked_for_again_twice() -> None:
+    wire = opened()
+    wire.machine.verify()
+    sign = wire.last.stream
+    for _ in range(2):
+        wire.machine.broke(sign, BROKEN)
+        assert wire.last.stream == sign
+        assert wire.ends == []
+    wire.machine.broke(sign, BROKEN)
+    assert len(wire.ends) == 1
+
+
+def test_a_body_that_stops_in_the_middle_is_given_up() -> None:
+    wire = opened(limits=Limits(idle=5.0))
+    stream = wire.say("tools/call", 1)
+    wire.machine.answered(stream, 200, JSON)
+    wire.machine.took(stream, b'{"jsonrpc":')
+    wire.time = 5.0
+    wire.machine.tick()
+    assert stream in wire.closed
+    assert "stopped in the middle of its answer: nothing came for 5 s" in wire.delivered[0]["error"]["message"]
+
+
+def test_a_stream_that_stays_open_after_its_answer_is_closed_by_us() -> None:
+    wire = opened()
+    stream = wire.say("tools/call", 1)
+    wire.machine.answered(stream, 200, STREAM)
+    wire.machine.took(stream, b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n')
+    wire.time = 4.9
+    wire.machine.tick()
+    assert stream not in wire.closed
+    wire.time = 5.0
+    wire.machine.tick()
+    assert stream in wire.closed
+
+
+def test_the_handshake_is_never_cancelled() -> None:
+    """M-40."""
+    wire = Wire()
+    wire.say("initialize", 0, {})
+    assert wire.say("notifications/cancelled", None, {"requestId": 0}) == 0
+    assert wire.closed == []
+
+
+def test_the_writer_waits_while_too_much_waits_for_the_session() -> None:
+    wire = Wire()
+    first = wire.say("initialize", 0, {})
+    wire.say("notifications/message", None, {"data": "x" * 2_000_000})
+    assert wire.machine.is_full
+    wire.result(first, 0)
+    assert not wire.machine.is_full
+
+
+def test_a_redirect_in_circles_is_followed_a_few_times_only() -> None:
+    """M-33."""
+    wire = Wire()
+    stream = wire.say("initialize", 0, {})
+    for _ in range(6):
+        wire.machine.answered(stream, 307, {"location": "/mcp"})
+    assert len(wire.sent) == 6
+    assert [end.how for end in wire.ends] == ["redirects in circles"]
+
+
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        ("http://docs.example.com/mcp", "http://docs.example.com"),
+        ("https://user:pw@docs.example.com:8443/x?token=abc", "https://docs.example.com:8443"),
+        ("//other.example/x", "https://other.example"),
+        ("http://[::1]:80/", "http://[::1]"),
+        ("http://[bad", "an address that cannot be read"),
+    ],
+)
+def test_no_redirect_leads_to_another_origin(location: str, shown: str) -> None:
+    """M-33: and nothing secret of the address shows."""
+    wire = Wire(headers={"Authorization": "Bearer abcdef"})
+    wire.machine.answered(wire.say("initialize", 0, {}), 302, {"location": location})
+    assert len(wire.sent) == 1
+    assert [(end.how, end.follows) for end in wire.ends] == [(f"redirects to {shown}", "never")]
+
+
+def test_retry_after_may_be_a_date() -> None:
+    wire = Wire()
+    headers = {"retry-after": "Sun, 22 Nov 2026 20:00:09 GMT", "date": "Sun, 22 Nov 2026 20:00:00 GMT"}
+    wire.reply(wire.say("initialize", 0, {}), 503, headers)
+    assert [end.pause for end in wire.ends] == [9.0]
+
+
+@pytest.mark.parametrize("said", ["soon", "-3", "", "9" * 40, "Sun, 22 Nov 2026 20:00:09 GMT"])
+def test_another_retry_after_means_nothing(said: str) -> None:
+    wire = Wire()
+    wire.reply(wire.say("initialize", 0, {}), 503, {"retry-after": said})
+    assert [end.pause for end in wire.ends] == [0.0]
+
+
+def test_a_secret_in_a_long_refusal_is_masked_before_the_text_is_cut() -> None:
+    wire = Wire(headers={"Authorization": "Bearer abcdef-0123456789"})
+    body = b"x" * 150 + b" abcdef-0123456789"
+    wire.reply(wire.say("initialize", 0, {}), 500, {}, body)
+    assert wire.ends[0].how == "answered 500 Internal Server Error: " + "x" * 150 + " ***"
+
+
+def test_a_request_shows_no_header() -> None:
+    wire = opened(headers={"Authorization": "Bearer abc"})
+    assert repr(wire.last) == f"Request({wire.last.stream}, GET)"
+
+
+def test_the_event_stream_is_asked_for_less_and_less_often_if_it_ends_at_once() -> None:
+    wire = Wire()
+    wire.result(wire.say("initialize", 0, {}), 0)
+    wire.reply(wire.say("notifications/initialized"), 202, {})
+    listening = wire.last.stream
+    pauses = []
+    for _ in range(8):
+        wire.machine.answered(listening, 200, STREAM)
+        wire.machine.ended(listening)
+        pauses.append(wire.timers[listening])
+        wire.wake_up(listening)
+    assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
+    assert wire.ends == []
+
+
+def test_a_permanent_redirect_is_remembered() -> None:
+    wire = Wire()
+    first = wire.say("initialize", 0, {})
+    wire.machine.answered(first, 307, {"location": "/mcp/"})
+    wire.result(first, 0)
+    assert wire.say("notifications/initialized")
+    assert wire.last.url == "https://docs.example.com/mcp/"
+
+
+def test_a_server_without_an_event_stream_for_get_that_wants_a_login_there_is_used_on() -> None:
+    """M-26."""
+    wire = Wire()
+    wire.result(wire.say("initialize", 0, {}), 0)
+    wire.reply(wire.say("notifications/initialized"), 202, {})
+    wire.reply(wire.last.stream, 401, {})
+    assert wire.ends == []
+    assert wire.say("tools/list", 1)
+
+
+def test_nothing_is_sent_after_the_end_of_the_session() -> None:
+    """M-29."""
+    wire = opened()
+    wire.say("tools/call", 1)
+    assert wire.machine.leave()
+    assert wire.last.method == "DELETE"
+    assert wire.say("tools/call", 2) == 0
+    before = wire.machine.is_leaving
+    wire.reply(wire.last.stream, 405, {})
+    assert (before, wire.machine.is_leaving) == (True, False)
+    assert wire.ends == []
+
+
+def test_what_a_request_repeats_in_its_headers_can_always_be_sent() -> None:
+    wire = Wire()
+    version = "io.modelcontextprotocol/protocolVersion"
+    wire.say("a\nb", 1, {"_meta": {version: "größe"}})
+    assert all(value.isascii() and value.isprintable() for value in wire.last.headers.values())
+    wire = opened()
+    stream = wire.say("tools/call", 1)
+    wire.machine.answered(stream, 200, STREAM)
+    wire.machine.took(stream, b"id: a\x01b\ndata:\n\n")
+    wire.machine.ended(stream)
+    assert wire.timers == {}
+
+
+def test_a_user_agent_of_the_profile_replaces_ours() -> None:
+    assert [name for name in opened(headers={"user-agent": "me"}).last.headers if name.lower() == "user-agent"] == [
+        "user-agent"
+    ]
+
+
+# Hostile servers.
+
+
+@pytest.mark.parametrize("id", [b" 7", b"7 ", b"x" * 5000])
+def test_an_event_id_that_no_header_can_hold_is_not_sent_back(id: bytes) -> None:
+    """It would end the connection for good, with the blame on the user's headers."""
+    wire = opened()
+    stream = wire.say("tools/call", 1)
+    wire.machine.answered(stream, 200, STREAM)
+    wire.machine.took(stream, b"id: %b\ndata:\n\n" % id)
+    wire.machine.ended(stream)
+    assert "whose outcome is unknown" in wire.delivered[0]["error"]["message"]
+    assert not wire.ends
+
+
+@pytest.mark.parametrize("version", [" 2025-06-18", "2025-06-18 ", " "])
+def test_a_protocol_version_that_no_header_can_hold_is_not_repeated(version: str) -> None:
+    wire = Wire()
+    body = json.dumps({"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": version}}).encode()
+    wire.reply(wire.say("initialize", 0, {}), 200, JSON, body)
+    wire.say("notifications/initialized")
+    assert wire.last.headers["MCP-Protocol-Version"] == "2025-11-25"
+
+
+@pytest.mark.parametrize("is_listening", [False, True])
+def test_a_server_that_wants_to_be_asked_again_without_a_pause_is_given_one(is_listening: bool) -> None:
+    wire = opened()
+    stream = wire.say("tools/call", 1)
+    if is_listening:
+        wire = Wire()
+        wire.result(wire.say("initialize", 0, {}), 0)
+        wire.reply(wire.say("notifications/initialized"), 202, {})
+        stream = wire.last.stream
+    pauses = []
+    for number in range(20):
+        wire.machine.answered(stream, 200, STREAM)
+        said = b'id: %d\nretry: 0\ndata: {"jsonrpc":"2.0","method":"notifications/x"}\n\n' % number
+        wire.machine.took(stream, said)
+        wire.machine.ended(stream)
+        pauses.append(wire.timers[stream])
+        wire.wake_up(stream)
+    assert pauses[0] == 0
+    assert min(pauses[10:]) >= 0.2
+
+
+def test_a_server_that_sends_the_sign_of_life_elsewhere_is_asked_again() -> None:
+    wire = opened()
+    wire.say("tools/call", 1)
+    wire.machine.verify()
+    first = wire.last.stream
+    wire.reply(first, 307, {"location": "https://elsewhere.example.com/"})
+    wire.machine.verify()
+    assert wire.last.stream != first
+
+
+def test_a_sign_of_life_that_begins_and_does_not_end_is_asked_for_again() -> None:
+    wire = opened()
+    wire.say("tools/call", 1)
+    wire.machine.verify()
+    first = wire.last.stream
+    wire.machine.answered(first, 200, STREAM)
+    wire.time = 11.0
+    wire.machine.tick()
+    assert first in wire.closed
+    wire.machine.verify()
+    assert wire.last.stream != first
+    assert not wire.ends
+
+
+def test_a_sign_of_life_that_is_too_long_is_asked_for_again() -> None:
+    wire = opened(limits=Limits(max_line=100))
+    wire.say("tools/call", 1)
+    wire.machine.verify()
+    first = wire.last.stream
+    wire.machine.answered(first, 200, JSON)
+    wire.machine.took(first, b" " * 101)
+    wire.machine.verify()
+    assert wire.last.stream != first
+
+
+def test_redirects_are_counted_for_each_request_of_an_event_stream() -> None:
+    wire = Wire()
+    wire.result(wire.say("initialize", 0, {}), 0)
+    wire.reply(wire.say("notifications/initialized"), 202, {})
+    stream = wire.last.stream
+    for _ in range(10):
+        wire.machine.answered(stream, 307, {"location": "/there"})
+        assert wire.last.url == "https://docs.example.com/there"
+        wire.machine.answered(stream, 200, STREAM)
+        wire.machine.ended(stream)
+        wire.wake_up(stream)
+        assert wire.last.url == URL
+
+
+def test_a_stream_whose_rest_is_elsewhere_fails_its_request_with_an_unknown_outcome() -> None:
+    wire = opened()
+    stream = wire.say("tools/call", 1)
+    wire.machine.answered(stream, 200, STREAM)
+    wire.machine.took(stream, b"id: 7\ndata:\n\n")
+    wire.machine.ended(stream)
+    wire.wake_up(stream)
+    wire.machine.answered(stream, 307, {"location": "https://elsewhere.example.com/"})
+    assert "whose outcome is unknown" in wire.delivered[0]["error"]["message"]
+
+
+def test_a_server_that_names_its_endpoint_again_and_again_is_noted_once() -> None:
+    """Each verdict is a file that is read."""
+    wire = Wire()
+    wire.reply(wire.say("initialize", 0, {}), 405, {})
+    stream = wire.last.stream
+    wire.machine.answered(stream, 200, STREAM)
+    for number in range(100):
+        wire.machine.took(stream, b"event: endpoint\ndata: /messages/%d\n\n" % number)
+    assert (len(wire.notes), wire.eras) == (1, ["sse"])
+    wire.say("tools/list", 1)
+    assert wire.last.url == "https://docs.example.com/messages/99"
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body"),
+    [
+        (418, {"content-type": "text/plain"}, b'you said a/key"5-\xc3\xa4 \x1b[2J\x1b]0;gone\x07'),
+        (418, JSON, json.dumps({"said": 'a/key"5-ä'}).encode()),
+        (418, {"content-type": "text/plain"}, b"you said YS9rZXkiNS3DpA=="),
+        (200, {"content-type": 'a/key"5-ä\x1b[2J'}, b"x"),
+        (307, {"location": "https://Tok-1234567890.example.com/"}, b""),
+    ],
+)
+def test_the_end_of_a_connection_quotes_neither_our_headers_in_any_form_nor_what_drives_a_terminal(
+    status: int, headers: Mapping[str, str], body: bytes
+) -> None:
+    wire = Wire(headers={"X-Env-KEY": 'a/key"5-ä', "Authorization": "Bearer Tok-1234567890"})
+    wire.reply(wire.say("initialize", 0, {}), status, headers, body)
+    how = wire.ends[0].how
+    assert "***" in how
+    assert "key" not in how
+    assert "1234567890" not in how
+    assert how.isprintable()
+
+
+def test_an_endpoint_elsewhere_that_holds_our_credentials_is_not_told() -> None:
+    wire = Wire(type="sse", headers={"Authorization": "Bearer Tok-1234567890"})
+    wire.machine.answered(wire.last.stream, 200, STREAM)
+    wire.machine.took(wire.last.stream, b"event: endpoint\ndata: https://tok-1234567890.example.com/\n\n")
+    assert wire.ends[0].how == "wants its messages to be sent to https://***.example.com"
+
+
+def test_a_tool_that_is_left_out_is_named_in_one_printable_line() -> None:
+    wire = opened()
+    modern = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+    stream = wire.say("tools/list", 1, {"_meta": modern})
+    schema = {"properties": {"a\n" + "b" * 1000 + "\x1b[2J": {"x-mcp-header": "Ä"}}}
+    tools = {"tools": [{"name": "t\nacp-launch: forged\x1b[2J", "inputSchema": schema}]}
+    wire.reply(stream, 200, JSON, json.dumps({"jsonrpc": "2.0", "id": 1, "result": tools}).encode())
+    (note,) = wire.notes
+    assert note.isprintable()
+    assert len(note) < 500

@@ -1,0 +1,192 @@
+"""The client of PyPI `mcp` over our HTTP front: in both eras it gets what it gets from the stdio server itself."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import mcp
+import pytest
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
+
+from tests.realservers import sdk
+from tests.realservers.npm import EVERYTHING, needs_npm
+from tests.realservers.npm import server as npm_server
+from tests.realservers.recorder import PATIENCE
+from tests.realservers.sdk_server import URI
+from tests.realservers.seated import Seated, Server, seated
+from tests.realservers.test_sdk_client import (
+    CALLS,
+    IN_FLIGHT,
+    Script,
+    direct,
+    elicited,
+    everything,
+    roots,
+    run,
+    sampled,
+)
+
+
+@asynccontextmanager
+async def connected(where: Mapping[str, str], mode: str) -> AsyncIterator[mcp.Client]:
+    headers = {"Authorization": f"Bearer {where['token']}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=PATIENCE) as http,
+        mcp.Client(
+            streamable_http_client(where["url"], http_client=http),
+            mode=mode,
+            sampling_callback=sampled,
+            elicitation_callback=elicited,
+            list_roots_callback=roots,
+            cache=None,
+        ) as client,
+    ):
+        yield client
+
+
+async def conversed(where: Mapping[str, str], mode: str, script: Script) -> list[Any]:
+    seen: list[Any] = []
+    async with asyncio.timeout(PATIENCE), connected(where, mode) as client:
+        seen.append((client.protocol_version, client.server_info, client.server_capabilities, client.instructions))
+        await script(client, seen)
+    return seen
+
+
+def over_http(seats: Seated, mode: str, script: Script) -> list[Any]:
+    return asyncio.run(conversed(seats.front["server"], mode, script))
+
+
+def both(server: Server, mode: str, script: Script) -> tuple[list[Any], list[Any]]:
+    with seated(server=server) as seats:
+        return run(direct(server), mode, script), over_http(seats, mode, script)
+
+
+@pytest.mark.parametrize(("mode", "version"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
+def test_tools_progress_questions_and_cancels_are_those_of_the_server(mode: str, version: str, tmp_path: Path) -> None:
+    """M-37, M-40, M-41, M-43."""
+    plain, through = both(sdk.server(tmp_path), mode, everything)
+    assert through == plain
+    assert through[0][0] == version
+
+
+def test_a_stream_of_subscriptions_carries_what_changes(tmp_path: Path) -> None:
+    """M-15."""
+
+    async def script(client: mcp.Client, seen: list[Any]) -> None:
+        async with client.listen(tools_list_changed=True, resource_subscriptions=[URI]) as stream:
+            seen.append(stream.honored)
+            await client.call_tool("grow", {"name": "grown"})
+            seen.append(await anext(stream))
+            await client.call_tool("touch", {})
+            seen.append(await anext(stream))
+        seen.append(await client.call_tool("grown", {}))
+
+    plain, through = both(sdk.server(tmp_path), "auto", script)
+    assert through == plain
+    assert [type(event) for event in through[2:4]] == [ToolsListChanged, ResourceUpdated]
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_many_calls_at_once_get_each_its_own_answer(mode: str, tmp_path: Path) -> None:
+    """M-2, M-44."""
+
+    async def script(client: mcp.Client, seen: list[Any]) -> None:
+        room = asyncio.Semaphore(IN_FLIGHT)
+
+        async def add(number: int) -> object:
+            async with room:
+                return (await client.call_tool("add", {"a": number, "b": number})).structured_content
+
+        seen.extend(await asyncio.gather(*map(add, range(CALLS))))
+
+    with seated(server=sdk.server(tmp_path)) as seats:
+        _, *answers = over_http(seats, mode, script)
+    assert answers == [{"result": 2 * number} for number in range(CALLS)]
+
+
+def test_clients_of_both_eras_are_served_at_once(tmp_path: Path) -> None:
+    """M-39: two sessions and two clients without one, which use the same ids."""
+
+    async def script(client: mcp.Client, seen: list[Any]) -> None:
+        seen.extend([(await client.call_tool("add", {"a": n, "b": n})).structured_content for n in range(20)])
+
+    async def together(where: Mapping[str, str]) -> list[list[Any]]:
+        modes = ("auto", "legacy", "auto", "legacy")
+        return await asyncio.gather(*(conversed(where, mode, script) for mode in modes))
+
+    with seated(server=sdk.server(tmp_path)) as seats:
+        found = asyncio.run(together(seats.front["server"]))
+    assert [answers[1:] for answers in found] == [[{"result": 2 * n} for n in range(20)]] * 4
+
+
+class Cutting(httpx2.AsyncBaseTransport):
+    """Loses the first stream that a call is answered with, after its first event."""
+
+    def __init__(self) -> None:
+        self._inner, self.resumed = httpx2.AsyncHTTPTransport(), 0
+        self._is_cut = False
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        self.resumed += "last-event-id" in request.headers
+        response = await self._inner.handle_async_request(request)
+        if not self._is_cut and request.headers.get("mcp-session-id") and b'"tools/call"' in request.content:
+            self._is_cut = True
+            stream = aiter(response.stream)  # type: ignore[arg-type]
+            first = await anext(stream)
+            await response.aclose()
+            return httpx2.Response(response.status_code, headers=response.headers, content=first)
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def test_a_client_that_loses_its_stream_resumes_it(tmp_path: Path) -> None:
+    """M-27: the call is made once, and its answer comes on the second connection."""
+
+    async def lost(where: Mapping[str, str]) -> tuple[Any, int]:
+        cutting, headers = Cutting(), {"Authorization": f"Bearer {where['token']}"}
+        async with (
+            asyncio.timeout(PATIENCE),
+            httpx2.AsyncClient(headers=headers, timeout=PATIENCE, transport=cutting) as http,
+            mcp.Client(streamable_http_client(where["url"], http_client=http), mode="legacy", cache=None) as client,
+        ):
+            return (await client.call_tool("count", {"steps": 2})).structured_content, cutting.resumed
+
+    with seated(server=sdk.server(tmp_path)) as seats:
+        assert asyncio.run(lost(seats.front["server"])) == ({"result": "counted to 2"}, 1)
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_a_server_killed_in_mid_call_answers_it_with_an_error_and_is_back_for_the_next(
+    mode: str, tmp_path: Path
+) -> None:
+    """M-21, M-44: the session goes on, and so do the calls of another client."""
+
+    async def killed(where: Mapping[str, str]) -> list[object]:
+        async with asyncio.timeout(PATIENCE), connected(where, mode) as client, connected(where, "legacy") as other:
+            calls = [client.call_tool("die", {}), other.call_tool("add", {"a": 1, "b": 1})]
+            ended, added = await asyncio.gather(*calls, return_exceptions=True)
+            again = await client.call_tool("add", {"a": 2, "b": 2})
+            assert isinstance(added, mcp.types.CallToolResult)
+            return [str(ended), added.structured_content, again.structured_content]
+
+    with seated(server=sdk.server(tmp_path)) as seats:
+        ended, added, again = asyncio.run(killed(seats.front["server"]))
+    assert 'MCP server "server" was killed by SIGKILL during tools/call' in str(ended)
+    assert (added, again) == ({"result": 2}, {"result": 4})
+
+
+@needs_npm
+def test_a_server_on_the_typescript_sdk_is_reached_as_well(tmp_path: Path) -> None:
+    async def script(client: mcp.Client, seen: list[Any]) -> None:
+        seen.append(await client.list_tools())
+        tools = ("get-tiny-image", "get-resource-links", "trigger-sampling-request")
+        seen.extend([await client.call_tool(tool, {"prompt": "x"}) for tool in tools])
+
+    plain, through = both(npm_server(EVERYTHING, cwd=tmp_path), "legacy", script)
+    assert through == plain
