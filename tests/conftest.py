@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from tests.tiers import pytest_collection_modifyitems
 
 __all__ = ["pytest_collection_modifyitems"]  # a hook
 
-# How long an example takes says how busy the machine is.
-settings.register_profile("any machine", deadline=None)
+# How long an example takes says how busy the machine is. A test that needs more examples says so.
+settings.register_profile("any machine", deadline=None, max_examples=50)
 settings.load_profile("any machine")
 
 # Thousands of children are started here: where no bytecode is written each would compile all it imports, which takes
@@ -33,9 +34,8 @@ for number, usual in (
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Most tests wait for processes of their own: half as many again as there are processors."""
-    processors = os.cpu_count() or 1
-    return processors + (processors + 1) // 2
+    """Most tests wait for processes of their own: twice as many as there are processors."""
+    return 2 * (os.cpu_count() or 1)
 
 
 @pytest.fixture(autouse=True)
@@ -60,8 +60,8 @@ def nobody_else_writes_yet(monkeypatch: pytest.MonkeyPatch) -> None:
 def a_home_of_its_own(
     an_environment_left_as_it_was: None, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """Every test has its own home; what it leaves there nobody else sees."""
-    home = tmp_path_factory.mktemp("home")
+    """Every test has its own home; no other test sees what it leaves there."""
+    home = Path(tempfile.mkdtemp(prefix="home", dir=tmp_path_factory.getbasetemp()))
     for name in [name for name in os.environ if name.startswith(("ACP_", "XDG_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))

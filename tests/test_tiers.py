@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiers import HERE, SLOW, is_slow
+from tests.tiers import HERE, SLOW, tiers
 
 TESTS = """
 import pytest
@@ -17,7 +17,7 @@ def test_plain(): pass
 @pytest.mark.slow
 def test_long(): pass
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(2, 4)
 @pytest.mark.parametrize("number", range(5))
 def test_many(number): pass
 """
@@ -43,15 +43,16 @@ def test_no_test_is_in_both_tiers_and_none_in_neither(tmp_path: Path) -> None:
     assert first == ["test_plain", "test_many[0]", "test_many[1]"]
     assert second == ["test_long", "test_many[2]", "test_many[3]", "test_many[4]"]
     assert sorted(first + second) == sorted(collected(tmp_path))
+    assert collected(tmp_path, "-m", "exhaustive") == ["test_many[4]"]
 
 
 def test_what_is_in_a_slow_directory_is_slow_but_for_its_samples() -> None:
     file = HERE / "matrix" / "test_matrix.py"
     assert file.is_file()
-    assert is_slow(file, None, 1)
-    assert not is_slow(file, pytest.mark.sample.mark, 7)
-    assert [is_slow(file, pytest.mark.sample(1).mark, number) for number in (1, 2)] == [False, True]
-    assert not is_slow(Path(__file__), None, 1)
+    assert tiers(file, None, 1) == ["slow"]
+    assert tiers(file, pytest.mark.sample.mark, 7) == []
+    assert [tiers(file, pytest.mark.sample(1).mark, number) for number in (1, 2)] == [[], ["slow"]]
+    assert tiers(Path(__file__), None, 1) == []
 
 
 @pytest.mark.parametrize("name", sorted(SLOW))

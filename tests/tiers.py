@@ -3,7 +3,8 @@ Two tiers: `pytest` runs what is to hold at every change, `pytest -m slow` what 
 
 A test is slow when it is marked so or when its directory is. `sample` makes an exception, so that of each promise
 something is run at every change: `sample` of a whole test, `sample(N)` of the first N of its parameters, the others
-being slow. What is marked in neither way is not slow.
+being slow. What is marked in neither way is not slow. Of the slow ones those are exhaustive too, and left out by
+`.ci/run`, which are marked so or are beyond the first M parameters of `sample(N, M)`.
 """
 
 from collections import Counter
@@ -17,17 +18,20 @@ SLOW = {"conformance", "matrix", "peers", "realservers"}  # directories
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Before `-m` selects: mark what is slow without saying so itself."""
+    """Before `-m` selects: mark what is slow or exhaustive without saying so itself."""
     seen: Counter[str] = Counter()
     for item in items:
         test = item.nodeid.partition("[")[0]
         seen[test] += 1
-        if is_slow(item.path, item.get_closest_marker("sample"), seen[test]):
-            item.add_marker("slow")
+        for tier in tiers(item.path, item.get_closest_marker("sample"), seen[test]):
+            item.add_marker(tier)
 
 
-def is_slow(path: Path, sample: pytest.Mark | None, number: int) -> bool:
-    """Whether the parameters with this number, from 1, of a test in this file are."""
+def tiers(path: Path, sample: pytest.Mark | None, number: int) -> list[str]:
+    """The marks of the parameters with this number, from 1, of a test in this file."""
     if sample is None:
-        return path.is_relative_to(HERE) and path.relative_to(HERE).parts[0] in SLOW
-    return bool(sample.args) and number > sample.args[0]
+        slow = path.is_relative_to(HERE) and path.relative_to(HERE).parts[0] in SLOW
+        return ["slow"] if slow else []
+    if not sample.args:
+        return []
+    return [tier for tier, first in zip(("slow", "exhaustive"), sample.args, strict=False) if number > first]

@@ -7,6 +7,7 @@ Where an agent or a server may write to the same place, our lines begin with our
 import os
 import re
 import sys
+from contextlib import suppress
 
 from acp_launch.mark import MARK, marked, unmarked
 
@@ -46,7 +47,13 @@ def headed(text: str, style: str) -> str:
 
 def put(text: str) -> None:
     """Write to stderr. If that fails (its terminal is gone, its disk is full, its reader has ended), later lines are
-    dropped; the answer on stdout and the exit code stay the same."""
+    dropped; the answer on stdout and the exit code stay the same.
+
+    Where both go to one place, as with `2>&1`, what was written to stdout before stands before it.
+    """
+    if _is_one_file():
+        with suppress(OSError):  # what could not be written stays buffered: the next write to stdout tells
+            sys.stdout.flush()
     try:
         sys.stderr.write(text)
         sys.stderr.flush()

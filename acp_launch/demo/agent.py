@@ -7,9 +7,10 @@ servers. Protocol: ACP v1; every capability in `CAPABILITIES` is served.
 """
 
 import os
+import select
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 
 import acp_launch
@@ -236,6 +237,28 @@ def _same(one: object, other: object) -> bool:
     return type(one) is type(other) and one == other
 
 
+def _lines() -> Iterable[bytes]:
+    """The lines of stdin. A signal that comes just before a read does not interrupt it: this waits for both."""
+    if os.name == "nt":  # where select waits for sockets only
+        yield from sys.stdin.buffer
+        return
+    awoken, wakeup = os.pipe()
+    os.set_blocking(wakeup, False)
+    signal.set_wakeup_fd(wakeup)
+    line = bytearray()
+    while True:
+        select.select([0, awoken], [], [])  # after a signal its handler runs, which raises
+        if not (chunk := os.read(0, 1 << 16)):
+            break
+        *whole, rest = chunk.split(b"\n")
+        for piece in whole:
+            yield bytes(line + piece)
+            line.clear()
+        line += rest
+    if line:
+        yield bytes(line)
+
+
 def _leave(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
@@ -250,7 +273,7 @@ def main() -> None:
         signal.signal(number, _leave)
     agent = Agent(Wire(sys.stdout.fileno()))
     try:
-        for line in sys.stdin.buffer:
+        for line in _lines():
             agent.receive(line)
     except BrokenPipeError:
         print("the client closed our output", file=sys.stderr)

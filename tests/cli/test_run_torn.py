@@ -27,7 +27,7 @@ ANSWERS = {
 }
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(9, 15)
 @pytest.mark.parametrize("output", ["text", "json", "quiet"])
 @pytest.mark.parametrize("prompt", ANSWERS)
 def test_every_prompt_is_answered(launch: Launcher, prompt: str, output: str) -> None:

@@ -16,7 +16,7 @@ from tests.cli.launcher import PATIENCE, ROOT, Ended, Launcher, alive, command, 
 from tests.cli.terminal import on_terminal
 
 DRIVER = str(Path(__file__).with_name("interrupted.py"))
-MOMENTS = int(os.environ.get("ACP_TEST_MOMENTS", "12"))  # of a run, for each way of interrupting it
+MOMENTS = int(os.environ.get("ACP_TEST_MOMENTS", "6"))  # of a run, for each way of interrupting it
 AWFUL = re.compile(r"Traceback|Exception ignored|Error:|lost sys|never awaited|never retrieved")
 
 
@@ -34,7 +34,7 @@ def meddled(launch: Launcher, signals: str, *arguments: str) -> Ended:
             timeout=PATIENCE,
             check=False,
         )
-        assert [left for left in alive(mark) if str(DRIVER) not in left] == []
+        assert [left for left in alive(mark) if not (str(DRIVER) in left or left.startswith("acp_launch-guard "))] == []
         deadline = time.monotonic() + PATIENCE
         while (guards := alive(mark)) and time.monotonic() < deadline:
             os.sched_yield()  # forked from it, they end when it has

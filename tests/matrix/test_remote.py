@@ -70,6 +70,7 @@ def assert_all_answered_once(recorder: Recorder) -> None:
     assert {id: count for id, count in answers.items() if count != 1} == {}
 
 
+@pytest.mark.sample(0, 3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_call_to_a_server_that_is_killed_is_answered_once_and_the_next_one_works_when_it_is_back(
     kind: str, tmp_path: Path
@@ -92,6 +93,7 @@ def test_a_call_to_a_server_that_is_killed_is_answered_once_and_the_next_one_wor
         assert_all_answered_once(recorder)
 
 
+@pytest.mark.sample(0, 3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_server_that_is_away_for_a_while_is_found_again(kind: str, tmp_path: Path) -> None:
     with (
@@ -140,6 +142,7 @@ def test_an_answer_that_is_cut_at_any_byte_is_answered_once(kind: str, reset: bo
             assert_all_answered_once(recorder)
 
 
+@pytest.mark.sample(0, 1)
 @pytest.mark.parametrize("kind", ["json", "events that are kept", "modern"])
 def test_of_a_thousand_calls_with_a_cut_after_every_fiftieth_each_is_answered_once(kind: str, tmp_path: Path) -> None:
     with tempered(**KINDS[kind]) as server, cutter(server.port) as proxy:
@@ -166,6 +169,7 @@ def is_kept(recorder: Recorder, id: int, total: int) -> bool:
     return "result" in said
 
 
+@pytest.mark.sample(0, 3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_connection_that_is_only_half_open_costs_a_call_its_time_limit_and_no_more(kind: str, tmp_path: Path) -> None:
     with tempered(**KINDS[kind]) as server, cutter(server.port) as proxy:

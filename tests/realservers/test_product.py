@@ -34,7 +34,7 @@ def profile(launch: Launcher, **sections: object) -> None:
 
 def told(err: str) -> str:
     """What was said of anything but time: npx takes its own."""
-    words = ("going on, it may still come", "still waiting for")
+    words = ("is downloading", "has not answered within", "still waiting for")
     return "\n".join(line for line in err.splitlines() if not any(word in line for word in words))
 
 

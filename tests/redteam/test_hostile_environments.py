@@ -202,7 +202,7 @@ def test_an_acceptance_that_somebody_else_wrote_or_could_have_does_not_count(clo
     clone.refuses(why=NEW)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(2, 4)
 @pytest.mark.parametrize("variable", ["XDG_CONFIG_HOME", "HOME"])
 @pytest.mark.parametrize("verb", ["doctor", "secret list", "secret check", "validate --secrets mine"])
 def test_a_keyring_of_the_projects_is_not_loaded(clone: Clone, variable: str, verb: str) -> None:
@@ -345,7 +345,7 @@ PLANTED = (
 )
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(8, 12)
 @pytest.mark.parametrize("entries", [".", ":", "", "./", "a/..", "{root}:", ":{root}", "{root}:.", "a", "{clone}:.:"])
 @pytest.mark.parametrize("verb", [("--version",), ("list",), ("run", "demo", "where"), ("__complete", "zsh", "r")])
 def test_a_relative_pythonpath_does_not_let_the_project_choose_what_is_imported(

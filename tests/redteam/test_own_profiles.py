@@ -145,7 +145,7 @@ def own(clone: Clone, agent: Mapping[str, Any] = GOOD, **sections: Any) -> None:
     (clone.own / "mine.yaml").write_text(profile(agent, **sections))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(3, 5)
 @snares(SNARES)
 def test_a_server_runs_nothing_that_lies_in_the_clone(clone: Clone, snare: Snare, tmp_path: Path) -> None:
     plant, words = snare

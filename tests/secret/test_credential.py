@@ -421,7 +421,7 @@ def test_no_text_breaks_it_and_what_is_seen_lies_within_and_apart(text: str, nam
     assert masked(masked(text)) == masked(text)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(1, 3)
 @pytest.mark.parametrize("unit", ["eyJ-", "token=", "://a:b", "${env:A:-", "xoxb-", "--token ", "a0B", " "])
 def test_a_large_text_costs_linear_time(unit: str) -> None:
     """Not by the clock: the suite's own time-out is what the square of half a million would meet."""
