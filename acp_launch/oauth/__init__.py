@@ -1,0 +1,9 @@
+"""
+Logging in to remote MCP servers (MCP "Authorization", OAuth 2.1), and keeping the tokens.
+
+A server's address comes in; a `Grant` in the user's secret store comes out, and from then on an access token for each
+request. No agent and no server but its own sees one. Open `grant` first, then `keeper`.
+
+- `grant`: what a login gave, as it is stored, and its record, which holds no secret.
+- `exchange`: requests to a token endpoint, and their answers.
+"""

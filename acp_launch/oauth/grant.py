@@ -1,0 +1,130 @@
+"""
+What a login gave: the `Grant`, which is one item of the user's secret store, and its `Login`, a record without secrets.
+
+A login belongs to a server's address and the client id that the profile configures, if any; several addresses may share
+a grant. There is one grant for each issuer, resource and client id.
+"""
+
+import hashlib
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from acp_launch.secret.value import Secret
+
+LONGEST = 16 * 1024  # bytes of a token, and of a stored grant
+NAMESPACE = "oauth/"  # of the names of grants in the secret store
+
+Method = Literal["none", "client_secret_basic", "client_secret_post"]
+
+
+class Client(Struct, frozen=True, kw_only=True):
+    """A client at the token endpoint of an authorization server."""
+
+    issuer: str
+    token_endpoint: str
+    client_id: str
+    method: Method = "none"
+    revocation_endpoint: str = ""
+
+
+class Grant(Struct, frozen=True, kw_only=True):
+    """The tokens for a resource (RFC 8707). `expires` is Unix time by this machine's clock; None: not known.
+
+    `client_secret` is that of a dynamic registration. One that the user configured stays in the profile's reference.
+    """
+
+    client: Client
+    resource: str
+    access: Secret
+    refresh: Secret | None = None
+    client_secret: Secret | None = None
+    expires: float | None = None
+    scopes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of its item in the secret store."""
+        return item_name(self.client.issuer, self.resource, self.client.client_id)
+
+
+class Login(Struct, frozen=True, kw_only=True):
+    """What is known of a login without opening the secret store. `client` is the configured client id, or empty."""
+
+    url: str
+    client: str
+    issuer: str
+    resource: str
+    client_id: str
+    item: str
+    scopes: tuple[str, ...] = ()
+    account: str = ""  # whom the server knows the user as, if it said so
+    since: float = 0.0
+    expires: float | None = None  # of the access token, as of the last time it was stored
+    is_renewed: bool = False  # whether there is a refresh token
+
+
+def item_name(issuer: str, resource: str, client_id: str) -> str:
+    """Return the name of the grant's item: `oauth/mcp.example.com/3f9a…`, a name that a profile may not use."""
+    digest = hashlib.sha256("\n".join((issuer, resource, client_id)).encode()).hexdigest()
+    host = resource.partition("://")[2].partition("/")[0]
+    return f"{NAMESPACE}{host}/{digest[:16]}"
+
+
+class _Stored(Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    version: Literal[1]
+    client: Client
+    resource: str
+    access: str
+    refresh: str | None = None
+    client_secret: str | None = None
+    expires: float | None = None
+    scopes: tuple[str, ...] = ()
+
+
+def encoded(grant: Grant) -> Secret:
+    """Return the text of the grant's item.
+
+    Raises:
+        ValueError: it is longer than `LONGEST`.
+    """
+    stored = _Stored(
+        version=1,
+        client=grant.client,
+        resource=grant.resource,
+        access=grant.access.expose(),
+        refresh=_text(grant.refresh),
+        client_secret=_text(grant.client_secret),
+        expires=grant.expires,
+        scopes=grant.scopes,
+    )
+    text = msgspec.json.encode(stored)
+    if len(text) > LONGEST:
+        raise ValueError(f"the tokens have more than {LONGEST:,} bytes")
+    return Secret(text.decode())
+
+
+def decoded(item: Secret) -> Grant | None:
+    """Return the grant of an item, or None if the item does not hold one."""
+    try:
+        stored = msgspec.json.decode(item.expose(), type=_Stored)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
+    return Grant(
+        client=stored.client,
+        resource=stored.resource,
+        access=Secret(stored.access),
+        refresh=_secret(stored.refresh),
+        client_secret=_secret(stored.client_secret),
+        expires=stored.expires,
+        scopes=stored.scopes,
+    )
+
+
+def _text(secret: Secret | None) -> str | None:
+    return None if secret is None else secret.expose()
+
+
+def _secret(text: str | None) -> Secret | None:
+    return None if text is None else Secret(text)
