@@ -56,6 +56,7 @@ PURE = [
     "secret/forms",
     "protocol/*",
     "oauth/grant",
+    "oauth/metadata",
     "process/lifecycle",
     "mcp/http/eventstream",
     "mcp/http/headers",
