@@ -232,6 +232,7 @@ EXPOSED = {
     "plan/model": "an argument, a variable or a header of a plan",
     "cli/execute": "the environment of a command that was asked for by name",
     "oauth/grant": "the item of the store that holds the tokens",
+    "oauth/exchange": "the form and the header of a request to a token endpoint",
 }
 KEEPERS = {"secret"}  # stores and the redactor
 REVEALED = {
