@@ -231,6 +231,7 @@ def test_the_version_imports_no_command_line() -> None:
 EXPOSED = {
     "plan/model": "an argument, a variable or a header of a plan",
     "cli/execute": "the environment of a command that was asked for by name",
+    "oauth/flow": "the first request with a new token, which shows whether it is good",
     "oauth/grant": "the item of the store that holds the tokens",
     "oauth/exchange": "the form and the header of a request to a token endpoint",
 }
