@@ -53,7 +53,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Time limits of the requests to one server, in seconds, and the largest message in bytes."""
 
     connect: float = 10.0  # name, connection and TLS
-    idle: float = 30.0  # silence in the middle of a body that is no event stream
+    idle: float = 30.0  # silence in the middle of a body that is not an event stream
     silence: float = 30.0  # silence while a request is open, before a sign of life is asked for
     sign: float = SIGN
     max_line: int = 64 * 1024 * 1024
