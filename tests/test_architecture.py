@@ -231,6 +231,8 @@ EXPOSED = {
     "plan/model": "an argument, a variable or a header of a plan",
     "cli/execute": "the environment of a command that was asked for by name",
     "oauth/grant": "the item of the store that holds the tokens",
+    "mcp/remote": "the header of each request to the server that a login is for",
+    "oauth/exchange": "the form and the header of a request to a token endpoint",
 }
 KEEPERS = {"secret"}  # stores and the redactor
 REVEALED = {
