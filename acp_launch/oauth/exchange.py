@@ -123,13 +123,24 @@ async def revoke(
 
 
 async def fetched(
-    method: str, url: str, *, limit: float, headers: Mapping[str, str] | None = None, content: bytes = b""
+    method: str,
+    url: str,
+    *,
+    limit: float,
+    headers: Mapping[str, str] | None = None,
+    content: bytes = b"",
+    who: str = "",
+    wants_body: bool = True,
 ) -> Answer:
     """Make one request, and read its answer as JSON whatever its content type is.
+
+    `who` is asked, as errors call it, if it is not the authorization server. `wants_body`: or only how the answer
+    begins, as that of an event stream does not end.
 
     Raises:
         Refused: there is no answer, or it is longer than `ANSWER`.
     """
+    who = who or f"the authorization server {shown_origin(url)}"
     if url_fault(url) or is_in_the_clear(url):
         how = f"the authorization server's address is not an https address ({shown_origin(url)}), so nothing was sent"
         raise Refused(how, "ask the server's operator")
@@ -138,17 +149,17 @@ async def fetched(
     clients.join(user.slept)
     try:
         async with asyncio.timeout(limit):
-            status, sent, body = await _exchanged(clients, method, url, headers or {}, content)
+            status, sent, body = await _exchanged(clients, method, url, headers or {}, content, wants_body)
     except TimeoutError:
-        raise _failed(url, Failure(f"did not answer within {limit:g} s", "try again", timed_out=True)) from None
+        raise _failed(who, Failure(f"did not answer within {limit:g} s", "try again", timed_out=True)) from None
     except SetUp as error:
-        raise _failed(url, Failure(error.how, error.fix)) from None
+        raise _failed(who, Failure(error.how, error.fix)) from None
     except Exception as error:
-        raise _unanswered(url, error) from None
+        raise _unanswered(url, who, error) from None
     finally:
         await clients.leave(user.slept)
     if len(body) > ANSWER:
-        raise Refused(f"the authorization server {shown_origin(url)} sent more than {ANSWER:,} bytes")
+        raise Refused(f"{who} sent more than {ANSWER:,} bytes")
     return Answer(status, sent, body, _said(body))
 
 
@@ -160,7 +171,7 @@ class _User:
 
 
 async def _exchanged(
-    clients: Clients, method: str, url: str, headers: Mapping[str, str], content: bytes
+    clients: Clients, method: str, url: str, headers: Mapping[str, str], content: bytes, wants_body: bool
 ) -> tuple[int, Mapping[str, str], bytes]:
     client = await clients.client(url)
     wanted = {"Accept": "application/json", "Accept-Encoding": "identity", **headers}
@@ -174,7 +185,9 @@ async def _exchanged(
     response = await client.send(made, stream=True)
     try:
         body = b""
-        if "," not in response.headers.get("content-encoding", ""):  # each coding can make it a thousand times as long
+        if wants_body and "," not in response.headers.get(
+            "content-encoding", ""
+        ):  # each coding can make it a thousand times as long
             async for chunk in response.aiter_bytes():
                 body += chunk
                 if len(body) > ANSWER:
@@ -326,16 +339,16 @@ def _unusable(url: str, what: str) -> Refused:
     return Refused(f"the authorization server {shown_origin(url)} sent {what}", "ask its operator")
 
 
-def _unanswered(url: str, error: Exception) -> Refused:
+def _unanswered(url: str, who: str, error: Exception) -> Refused:
     import httpx2
 
     if not isinstance(error, httpx2.HTTPError | httpx2.InvalidURL | OSError):
         raise error
-    return _failed(url, failure(error, url, connect=CONNECT))
+    return _failed(who, failure(error, url, connect=CONNECT))
 
 
-def _failed(url: str, why: Failure) -> Refused:
+def _failed(who: str, why: Failure) -> Refused:
     """Describe a failure below HTTP; the address is not in the profile, so no fix may say to correct it there."""
     fix = why.fix.replace("check that it runs, and its `url`", "check the network, and try again")
     fix = "try again" if not fix or "`" in fix else fix
-    return Refused(f"the authorization server {shown_origin(url)} {why.how}", fix)
+    return Refused(f"{who} {why.how}", fix)
