@@ -20,6 +20,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from threading import Thread
+from time import monotonic
 from typing import TypeVar
 
 from msgspec import Struct
@@ -123,15 +124,17 @@ class Keeper:
 
     @property
     def _is_resting(self) -> bool:
-        return self._failure is not None and time.monotonic() < self._failure.until
+        return self._failure is not None and monotonic() < self._failure.until
 
     def _present(self, refused: Secret | None) -> Secret | None:
         """Return the token that can be used without asking anything."""
         if self._grant is None or self._grant.access == refused:
             return None
-        if (self._unsaved is None and not self._is_due(self._grant)) or self._is_resting:
+        if self._unsaved is None and not self._is_due(self._grant):
             return self._grant.access
-        return None
+        if self._failure is None or not self._is_resting:
+            return None
+        return self._grant.access if self._may_be_used(self._grant, self._failure.error) else None
 
     def _is_due(self, grant: Grant) -> bool:
         """Whether the token is about to expire. If another clock wrote a time that is wrong, a refusal decides."""
@@ -287,12 +290,16 @@ class Keeper:
     def _without(self, error: NoToken, refused: Secret | None) -> Secret:
         """Go on with the present token if it may still be taken; else raise the error."""
         grant = self._grant
-        if grant is None or grant.access == refused or (error.is_final and self._is_expired(grant)):
+        if grant is None or grant.access == refused or not self._may_be_used(grant, error):
             raise error
         return grant.access
 
+    def _may_be_used(self, grant: Grant, error: NoToken) -> bool:
+        """Whether to go on with a token after this error. By our clock alone a login that may be renewed has no end."""
+        return not error.is_final or grant.expires is None or self._clock() < grant.expires
+
     def _failed(self, error: NoToken, pause: float = 0.0) -> NoToken:
-        self._failure = _Failure(error, time.monotonic() + min(pause or REST, LONGEST_REST))
+        self._failure = _Failure(error, monotonic() + min(pause or REST, LONGEST_REST))
         return error
 
     def _ended(self, grant: Grant, why: str) -> NoToken:
@@ -306,9 +313,6 @@ class Keeper:
 
     def _age(self, grant: Grant) -> float:
         return self._clock() - (grant.issued or 0.0)
-
-    def _is_expired(self, grant: Grant) -> bool:
-        return grant.expires is not None and self._clock() >= grant.expires
 
 
 def _next(grant: Grant, tokens: Tokens) -> Grant:
