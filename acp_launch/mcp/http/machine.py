@@ -5,10 +5,11 @@ The era of a message is decided by its `_meta`: one with a protocol version goes
 repeat its body (2026-07-28); any other belongs to the session that `initialize` has opened (2025-03-26 to 2025-11-25).
 HTTP+SSE (2024-11-05) is the same machine with another way to send: one event stream carries all answers.
 
-A connection of this kind has no single socket. It ends when the server cannot be reached, has forgotten the session, or
-refuses us altogether; a stream that breaks fails the requests on it alone, unless it can be resumed. Each request gets
-one answer: the server's, or an error of ours, or it is still open when the connection ends; then it is `unsent` if it
-certainly had no effect.
+A connection of this kind has no single socket. It ends when the server has forgotten the session or refuses us
+altogether, or cannot be reached while nothing else of it lives; a stream that breaks fails the requests on it alone,
+unless it can be resumed. A request that cannot be sent while others are answered is tried again, and then fails alone.
+Each request gets one answer: the server's, or an error of ours, or it is still open when the connection ends; then it
+is `unsent` if it certainly had no effect.
 
     Machine      the state; its methods are called with what happened
     Ports        what it wants done
@@ -97,9 +98,9 @@ class Machine(Streams):
         owner = None if told is None else self._owners.get(key(told))
         if owner is None or told is None:
             return bool(self._modern) and not self._version
-        if owner.is_modern:
+        if owner.is_modern or (owner.is_waiting and len(owner.open) == 1):
             self._owners.pop(key(told))
-            self._drop(owner)  # the end of the stream is the cancellation
+            self._drop(owner)  # the end of the stream is the cancellation; or the server has never seen it
             return True
         if any(asked.method == "initialize" for asked in owner.open.values()):
             return True  # never cancelled

@@ -30,6 +30,7 @@ from acp_launch.mcp.http.wire import (
     PARTING,
     QUICK,
     REFUSAL,
+    REPEATS,
     RESUMES,
     SIGNS,
     STREAMS,
@@ -293,7 +294,9 @@ class Streams(ABC):
         stream = self._streams.get(number)
         if stream is None:
             return
-        if stream.role == "endpoint" and not self._endpoint:
+        if stream.is_waiting:
+            self._repeat(stream)
+        elif stream.role == "endpoint" and not self._endpoint:
             self._finish(
                 Ended(f"opened an event stream, but did not say within {QUICK:g} s where to send", jitter=JITTER)
             )
@@ -588,21 +591,61 @@ class Streams(ABC):
         self._depart_if_all_know()
 
     def _depart_if_all_know(self) -> None:
-        if not any(stream.status == 0 and stream.role == "line" for stream in self._streams.values()):
+        lines = [stream for stream in self._streams.values() if stream.role == "line" and not stream.is_waiting]
+        if all(stream.status for stream in lines):
             self._depart_now()
 
     def _depart_now(self) -> None:
         self._finish(self._departure)
 
     def _unreached(self, stream: Stream, failure: Failure) -> None:
-        """Handle a request that never got to the server."""
-        if stream.is_resuming and stream.attempts < RESUMES and not failure.is_final:
+        """Handle a request that never got to the server. The connection ends by that only if nothing else of it lives."""
+        is_hopeful = not failure.is_final
+        if stream.is_resuming and stream.attempts < RESUMES and is_hopeful:
             stream.attempts += 1
             self._rest(stream)
             return
         if stream.is_resuming:
             self._fail(stream, failure.how)
-        self._depart(stream, ended_by(failure))
+        is_busy = self._answers_others(stream)
+        if self._parting or not (is_busy or self._listens_beside(stream)):
+            self._depart(stream, ended_by(failure))
+        elif stream.role == "listen":
+            self._rest(stream)
+        elif stream.is_resuming:
+            self._over(stream)
+        elif is_hopeful and stream.repeats < (SIGNS if stream.role == "sign" else REPEATS):
+            self._note_once(f"{failure.how}, while it answers other requests; what is asked now waits")
+            self._wait(stream, AGAIN * 2**stream.repeats)
+        elif is_busy and stream.role == "line" and stream.number != self._barrier:
+            self._refuse(stream, failure.how)
+            self._over(stream)
+        else:
+            self._depart(stream, ended_by(failure))
+
+    def _answers_others(self, stream: Stream) -> bool:
+        """Whether the server is at work on requests other than those of a stream, as far as we know."""
+        others = [owner for owner in self._owners.values() if owner is not stream and not owner.is_cancelled]
+        return any(not owner.is_waiting and (owner.status or not owner.is_resuming) for owner in others)
+
+    def _listens_beside(self, stream: Stream) -> bool:
+        """Whether an event stream of the server's own messages is open, other than this one."""
+        listening = (each for each in self._streams.values() if each.role in ("listen", "endpoint"))
+        return any(each.status and each is not stream for each in listening)
+
+    def _wait(self, stream: Stream, pause: float) -> None:
+        """Let a request that had no effect wait, to be sent again."""
+        stream.is_waiting, stream.repeats = True, stream.repeats + 1
+        stream.status, stream.events = 0, None
+        stream.heard = self._ports.now() + pause
+        self._ports.wake(stream.number, pause)
+
+    def _repeat(self, stream: Stream) -> None:
+        if self._parting:
+            return  # it goes to the next connection
+        stream.is_waiting, stream.redirects = False, 0
+        stream.begun = stream.heard = self._ports.now()
+        self._ports.send(stream.request)
 
     def _finish(self, ended: Ended, *, also: Stream | None = None) -> None:
         """End the connection. The request of `also` had no effect."""
@@ -613,6 +656,8 @@ class Streams(ABC):
             self._refused[also.number] = also.request.body
         for stream in self._streams.values():
             self._ports.close(stream.number)
+            if stream.is_waiting and stream.role == "line":
+                self._refused[stream.number] = stream.request.body
         before = [self._refused[number] for number in sorted(self._refused)]
         self.unsent[:0] = [*before, *self._held]
         self._held.clear()
