@@ -242,8 +242,10 @@ def test_a_connection_that_is_refused_leaves_a_call_that_is_being_answered_alone
                 proxy.do("refuse")
                 calls = [peer.ask("tools/call", {"name": "echo", "arguments": {"text": "x"}}) for _ in range(8)]
                 async with asyncio.timeout(PATIENCE):  # some of them go out on connections that were idle
-                    while not any("what is asked now waits" in line for line in peer.remote.stderr_tail()):
-                        await asyncio.sleep(0)
+                    while not any(
+                        "asked now waits" in line for line in await asyncio.to_thread(peer.remote.stderr_tail)
+                    ):
+                        pass
                 server.do("release")
                 assert "result" in await peer.answer(long)
                 proxy.do("accept")

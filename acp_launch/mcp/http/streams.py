@@ -599,7 +599,7 @@ class Streams(ABC):
         self._finish(self._departure)
 
     def _unreached(self, stream: Stream, failure: Failure) -> None:
-        """Handle a request that never got to the server. The connection ends by that only if nothing else of it lives."""
+        """Handle a request that never got to the server; the connection ends only if nothing else of it lives."""
         is_hopeful = not failure.is_final
         if stream.is_resuming and stream.attempts < RESUMES and is_hopeful:
             stream.attempts += 1
