@@ -54,7 +54,7 @@ PARSE_ERROR = -32700
 SPLIT = "a message with a carriage return in it may be read as two, and this server's tools are restricted"
 
 
-LOOKED_AT = REMEMBERED | {INITIALIZE, PING}  # requests of which more than the id matters, whoever answers them
+LOOKED_AT = REMEMBERED | {INITIALIZE, PING}  # requests of which more than the id matters, whichever side answers them
 NOTHING = Raw(b"")
 
 

@@ -19,6 +19,7 @@ from acp_launch.console.stderr import harmless
 from acp_launch.plan.model import (
     INHERITED,
     LaunchPlan,
+    LoginPlan,
     ProcessPlan,
     RemotePlan,
     RulePlan,
@@ -127,7 +128,19 @@ def _server(server: ServerPlan, plan: LaunchPlan) -> dict[str, Any]:
         "type": server.type,
         "url": masked(server.url.display()),
         **sent,
+        "oauth": None if server.oauth is None else _login(server.oauth),
         **_supervision(server),
+    }
+
+
+def _login(oauth: LoginPlan) -> dict[str, Any]:
+    secret = {} if oauth.client_secret is None else _origins({"client_secret": oauth.client_secret})
+    return {
+        "scopes": list(oauth.scopes),
+        "client_id": masked(oauth.client_id) or None,
+        "client_secret": secret.get("client_secret"),
+        "client_metadata_url": masked(oauth.client_metadata_url) or None,
+        "callback_port": oauth.callback_port,
     }
 
 
@@ -272,6 +285,8 @@ def _remote_lines(server: RemotePlan, plan: LaunchPlan, verbose: bool) -> Iterat
     yield f"  url        {masked(server.url.display())}{_at(plan, (*path, 'url'))}"
     yield from _value_lines("headers", server.headers, verbose)
     yield from _value_lines("variables", server.env, verbose)
+    if server.oauth is not None:
+        yield f"  login      {_wanted(server.oauth)}{_at(plan, (*path, 'oauth'))}"
     if server.insecure:
         yield f"  insecure   headers and variables may be sent unencrypted{_at(plan, (*path, 'insecure'))}"
     if server.bridge:
@@ -279,6 +294,16 @@ def _remote_lines(server: RemotePlan, plan: LaunchPlan, verbose: bool) -> Iterat
     else:
         given = "the agent connects to this server and gets its address, headers and secrets"
         yield f"  bridge     none: {given}{_at(plan, (*path, 'bridge'))}"
+
+
+def _wanted(oauth: LoginPlan) -> str:
+    """Describe a login: `OAuth, for the scopes read, write, as the client docs with ${secret:docs}`."""
+    scopes = f"the scopes {', '.join(oauth.scopes)}" if oauth.scopes else "the scopes that the server names"
+    known_as = oauth.client_id or oauth.client_metadata_url
+    client = f", as the client {masked(known_as)}" if known_as else ""
+    secrets = ", ".join(map(str, oauth.client_secret.secrets)) if oauth.client_secret else ""
+    port = f", answered at port {oauth.callback_port}" if oauth.callback_port else ""
+    return f"OAuth, for {scopes}{client}{f' with {secrets}' if secrets else ''}{port}"
 
 
 def _program_lines(program: ProcessPlan | StdioPlan, path: KeyPath, plan: LaunchPlan, verbose: bool) -> Iterator[str]:

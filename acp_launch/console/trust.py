@@ -18,7 +18,7 @@ from msgspec import Struct
 from acp_launch.console.columns import cells, columns
 from acp_launch.console.stderr import DIM, RED, harmless, paint
 from acp_launch.problem import KeyPath
-from acp_launch.profile.model import Agent, Profile, RemoteServer, StdioServer
+from acp_launch.profile.model import Agent, OAuth, Profile, RemoteServer, StdioServer
 from acp_launch.profile.trust import Acceptance, TrustState, changes, discreet, power, shown
 from acp_launch.profile.values import templates
 from acp_launch.regex import regex
@@ -72,12 +72,20 @@ def _server(name: str, server: StdioServer, found: Found) -> Iterator[ReportRow]
 def _remote(name: str, server: RemoteServer) -> Iterator[ReportRow]:
     yield ReportRow("server", f"{name}: {server.type} {discreet(server.url)}")
     yield from _set("sends", server.sent)
+    if server.oauth is not None:
+        yield ReportRow("", _login(server.oauth))
     if server.insecure:
         yield ReportRow("", "may send them unencrypted (insecure: true)", True)
     if not server.bridge:
         yield ReportRow("", "the agent connects to it, and gets its address, its headers and their secrets")
     if not server.required:
         yield ReportRow("", "not required")
+
+
+def _login(oauth: OAuth) -> str:
+    scopes = f"the scopes {', '.join(oauth.scopes)}" if oauth.scopes else "the scopes that it names"
+    known_as = oauth.client_id or oauth.client_metadata_url
+    return discreet(f"asks you to log in, for {scopes}{f', as the client {known_as}' if known_as else ''}")
 
 
 def _where(server: StdioServer, there: Path | None) -> str:

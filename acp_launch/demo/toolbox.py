@@ -8,6 +8,7 @@ A server that cannot be started, or does not answer, has no tools and a `problem
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ INHERITED: tuple[str, ...] = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHEL
 INHERITED += ("XDG_STATE_HOME", "ACP_DEMO_HOME", "ACP_LAUNCH_ID")
 
 
-class Server:
+class Server(ABC):
     """An MCP server. `ready` is set once `tools` or `problem` is known."""
 
     def __init__(self, entry: Message) -> None:
@@ -61,11 +62,11 @@ class Server:
     def tool(self, name: str) -> Message | None:
         return next((tool for tool in self.tools if tool["name"] == name), None)
 
+    @abstractmethod
     def close_input(self) -> None:
         """Begin to stop the server; returns at once."""
-        raise NotImplementedError
 
-    def wait(self, deadline: float) -> None:
+    def wait(self, deadline: float) -> None:  # noqa: B027 - most servers have a process
         """Wait until the server knows that it is stopped, if it has no process."""
 
     @property
@@ -73,9 +74,9 @@ class Server:
         """The process to stop, if any."""
         return None
 
+    @abstractmethod
     def _connect(self) -> Wire | None:
         """Return the wire to the server; None if it was stopped before."""
-        raise NotImplementedError
 
     def _open(self) -> None:
         try:

@@ -8,7 +8,7 @@ used. All servers of an event loop share their connections' pools and the TLS co
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from acp_launch.mcp.http.clients import Clients, SetUp
 from acp_launch.mcp.http.failure import failure, too_late
 from acp_launch.mcp.http.headers import ToolHeaders
 from acp_launch.mcp.http.machine import Machine
-from acp_launch.mcp.http.wire import DELETE, Era, Failure, Limits, Request
+from acp_launch.mcp.http.wire import DELETE, Bearer, Era, Failure, Limits, NoToken, Request, origin
 from acp_launch.process.child import Tail
 from acp_launch.process.flow import Inflow, Outflow
 from acp_launch.process.lifecycle import Ended
@@ -29,6 +29,7 @@ from acp_launch.process.tree import Exit, Outcome
 from acp_launch.protocol.jsonrpc import LineFramer, LineTooLong
 from acp_launch.protocol.mishap import Mishaps
 from acp_launch.secret.redact import redactor
+from acp_launch.secret.value import Secret
 
 if TYPE_CHECKING:
     import httpx2
@@ -54,7 +55,8 @@ class RemoteProgram(Struct, frozen=True, kw_only=True):
 
     `type` is `http` or `sse`, `headers` are sent with every request and to this origin only. `protocol` is the
     profile's: `auto`, `legacy`, `modern` or a version. `cache` is the directory where eras are remembered, if any.
-    `contact` watches the first request, if it is given.
+    `contact` watches the first request, if it is given. `bearer` gives the tokens of the user's login; `login` is the
+    command that logs in.
     """
 
     name: str
@@ -66,6 +68,8 @@ class RemoteProgram(Struct, frozen=True, kw_only=True):
     cache: Path | None = None
     memory: Memory = field(default_factory=Memory)
     contact: "Contact | None" = None
+    bearer: Bearer | None = None
+    login: str = ""
 
     @property
     def may_fetch(self) -> bool:
@@ -111,7 +115,10 @@ class Remote:
             is_proven=memory.is_proven,
             tools=memory.tools,
             limits=program.limits,
+            login=program.login,
+            has_login=program.bearer is not None,
         )
+        self._token: Secret | None = None  # the latest
         self._framer = LineFramer(limit=program.limits.max_line)
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._closed: set[asyncio.Task[None]] = set()  # cancelled, and not over yet
@@ -297,7 +304,7 @@ class Remote:
         """Make one request, and tell the machine what comes of it, until it has enough."""
         machine, stream = self._machine, request.stream
         try:
-            response = await self._head(request)
+            response = await self._allowed(request)
         except TimeoutError:
             self._guarded(machine.broke, stream, too_late(request.patience or 0.0))
             return
@@ -309,10 +316,32 @@ class Remote:
         finally:
             await response.aclose()
 
-    async def _head(self, request: Request) -> "httpx2.Response":
+    async def _allowed(self, request: Request) -> "httpx2.Response":
+        """Send a request with the token of the login, if there is one; once more with another if it is refused."""
+        bearer = self._program.bearer
+        if bearer is None or origin(request.url) != origin(self._program.url):
+            return await self._head(request)
+        token = await self._hidden(bearer.token())
+        response = await self._head(request, token)
+        if response.status_code != 401:
+            return response
+        await response.aclose()
+        return await self._head(request, await self._hidden(bearer.token(token)))
+
+    async def _hidden(self, asking: Awaitable[Secret]) -> Secret:
+        """Get a token, and hide it from now on in all that is shown."""
+        token = await asking
+        if token != self._token:
+            redactor.register(token)
+            self._token = token
+        return token
+
+    async def _head(self, request: Request, token: Secret | None = None) -> "httpx2.Response":
         """Send a request; return its answer as soon as it begins."""
         client = await self._clients.client(request.url)
         made = _made(request, self._program.limits.connect, self._program.contact)
+        if token is not None:
+            made.headers["Authorization"] = f"Bearer {token.expose()}"
         if self._cookies is not None:
             self._cookies.set_cookie_header(made)
         async with asyncio.timeout(request.patience):
@@ -370,6 +399,8 @@ class Remote:
 
         if isinstance(error, SetUp):
             return Failure(error.how, error.fix, was_sent=False, is_final=True)
+        if isinstance(error, NoToken):
+            return Failure(error.how, error.fix, was_sent=False, is_final=error.is_final, is_denied=True)
         if isinstance(error, Exception) and not isinstance(error, httpx2.HTTPError | httpx2.InvalidURL | OSError):
             self._mishaps.add(f"the MCP server {self._program.name}", error)
         return failure(error, self._program.url, connect=self._program.limits.connect)

@@ -81,6 +81,10 @@ class Value(Struct, frozen=True):
         """Return the text itself; `secrets` maps each reference's name to its value. KeyError if one is missing."""
         return "".join(part if isinstance(part, str) else secrets[part.name].expose() for part in self.parts)
 
+    def concealed(self, secrets: Mapping[str, Secret]) -> Secret:
+        """Return the text as a secret; `secrets` as for `reveal`."""
+        return Secret(self.reveal(secrets))
+
     def __repr__(self) -> str:  # an inherited value may be a credential too
         return f"Value(..., origin={self.origin!r})"
 
@@ -131,6 +135,16 @@ class StdioPlan(Struct, frozen=True, kw_only=True):
     missing: str = ""
 
 
+class LoginPlan(Struct, frozen=True, kw_only=True):
+    """What the profile says of a server's login; `client_id` is empty if it names no client."""
+
+    scopes: tuple[str, ...] = ()
+    client_id: str = ""
+    client_secret: Value | None = None
+    client_metadata_url: str = ""
+    callback_port: int | None = None
+
+
 class RemotePlan(Struct, frozen=True, kw_only=True):
     """An MCP server reached over the network; `type` is `http` or `sse`, as in ACP.
 
@@ -142,6 +156,7 @@ class RemotePlan(Struct, frozen=True, kw_only=True):
     url: Value
     headers: Mapping[str, Value]
     env: Mapping[str, Value] = field(default_factory=dict)
+    oauth: LoginPlan | None = None  # if the server asks for a login
     insecure: bool = False
     bridge: bool = True
     required: bool = True
@@ -208,6 +223,7 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
                 values += [*server.args, *(value for value in server.env.values() if value.origin != INHERITED)]
             else:
                 values += [server.url, *server.headers.values(), *server.env.values()]
+                values += [server.oauth.client_secret] if server.oauth and server.oauth.client_secret else []
         return tuple(values)
 
     @property

@@ -23,6 +23,7 @@ from acp_launch.plan.executable import CannotRun, distinct, find, usable
 from acp_launch.plan.model import (
     Inherited,
     LaunchPlan,
+    LoginPlan,
     Origin,
     ProcessPlan,
     RemotePlan,
@@ -35,11 +36,12 @@ from acp_launch.plan.reach import is_of_session, kept_out, names_project, speaks
 from acp_launch.problem import KeyPath, Problem, dotted, errors
 from acp_launch.profile.layers import ordered
 from acp_launch.profile.load import Loaded
-from acp_launch.profile.model import Approval, HttpServer, Match, Rule, SseServer, StdioServer
+from acp_launch.profile.model import Approval, HttpServer, Match, OAuth, Rule, SseServer, StdioServer
 from acp_launch.profile.values import (
     CLEAR,
     CLEAR_FIX,
     HEADER_FIX,
+    LOGIN_CLEAR_FIX,
     SESSION_NAME_FIX,
     URL_FIX,
     USER_FIX,
@@ -345,14 +347,15 @@ def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> Remo
                 substitution.problem((*path, key, header), f"{sent}{fault}", HEADER_FIX)
     if url is None:
         return None
-    if "$" in host(server.url) and not server.insecure:
-        _clear(substitution, (*path, "url"), url, headers, env)
+    if "$" in (host(server.url) or server.url):
+        _clear(substitution, (*path, "url"), url, server, headers, env)
     return RemotePlan(
         name=name,
         type=server.type,
         url=url,
         headers=headers,
         env=env,
+        oauth=None if server.oauth is None else _login(substitution, (*path, "oauth"), server.oauth),
         insecure=server.insecure,
         bridge=server.bridge,
         required=server.required,
@@ -361,6 +364,17 @@ def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> Remo
         tools=server.tools,
         roots=server.roots,
         protocol=server.protocol,
+    )
+
+
+def _login(substitution: Substitution, path: KeyPath, oauth: OAuth) -> LoginPlan:
+    client_id, secret = oauth.client_id, oauth.client_secret
+    return LoginPlan(
+        scopes=oauth.scopes,
+        client_id="" if client_id is None else substitution.text((*path, "client_id"), client_id) or "",
+        client_secret=None if secret is None else substitution.value((*path, "client_secret"), secret),
+        client_metadata_url=oauth.client_metadata_url or "",
+        callback_port=oauth.callback_port,
     )
 
 
@@ -374,12 +388,21 @@ def _address(substitution: Substitution, path: KeyPath, url: Value) -> None:
 
 
 def _clear(
-    substitution: Substitution, path: KeyPath, url: Value, headers: Mapping[str, Value], env: Mapping[str, Value]
+    substitution: Substitution,
+    path: KeyPath,
+    url: Value,
+    server: HttpServer | SseServer,
+    headers: Mapping[str, Value],
+    env: Mapping[str, Value],
 ) -> None:
     """Refuse to send credentials unencrypted, if the host comes from a reference; `rules` judges all other hosts."""
+    if not is_in_the_clear("".join(str(part) for part in url.parts)):
+        return
     names = [*(name for name, value in headers.items() if value.secrets or noun(name)), *env]
-    if names and is_in_the_clear("".join(str(part) for part in url.parts)):
+    if names and not server.insecure:
         substitution.problem(path, CLEAR.format(", ".join(names)), CLEAR_FIX)
+    if server.oauth is not None:
+        substitution.problem(path, CLEAR.format("the tokens of the login"), LOGIN_CLEAR_FIX)
 
 
 def _discreet(url: Value, fault: str) -> str:

@@ -35,6 +35,7 @@ from acp_launch.profile.model import (
     HttpServer,
     Match,
     McpServer,
+    OAuth,
     Permissions,
     Profile,
     RemoteBackoff,
@@ -66,13 +67,14 @@ _USERS: Mapping[str, str] = {
     "trust": "remove it",
 }
 _PROGRAM = dict.fromkeys(("command", "args", "cwd", "inherit_env"), "command")
-_ADDRESS = dict.fromkeys(("url", "headers", "insecure"), "url")
+_ADDRESS = dict.fromkeys(("url", "headers", "oauth", "insecure"), "url")
 _OTHER_KIND: Mapping[type, Mapping[str, str]] = {StdioServer: _ADDRESS, HttpServer: _PROGRAM, SseServer: _PROGRAM}
 _REMOTE: Mapping[tuple[str, ...], type[Shape]] = {
     ("restart",): RemoteRestart,
     ("restart", "backoff"): RemoteBackoff,
     ("timeouts",): RemoteTimeouts,
     ("tools",): Tools,
+    ("oauth",): OAuth,
 }
 _SHAPES: Mapping[type[Shape], Mapping[tuple[str, ...], type[Shape]]] = {
     Profile: {
@@ -106,6 +108,11 @@ _OTHER_KEYS = {  # names in other tools and formats
     **dict.fromkeys(("tool_name", "tools"), "tool"),
     **dict.fromkeys(("file", "files", "file_path"), "path"),
     **dict.fromkeys(("filesystem", "file_system"), "fs"),
+    **dict.fromkeys(("clientid", "id"), "client_id"),
+    **dict.fromkeys(("clientsecret", "secret"), "client_secret"),
+    **dict.fromkeys(("scope", "oauth_scopes"), "scopes"),
+    **dict.fromkeys(("callbackport", "port", "redirect_port"), "callback_port"),
+    **dict.fromkeys(("auth", "authentication", "login"), "oauth"),
     **dict.fromkeys(("inherit", "inherits", "parent", "parents", "include", "includes", "base"), "extends"),
 }
 _SUPERVISED = (StdioServer, HttpServer, SseServer)

@@ -165,6 +165,11 @@ NULLABLE = frozenset(
         ("mcp_servers", "*", "cwd"),
         ("mcp_servers", "*", "timeouts", "call"),
         ("mcp_servers", "*", "restart", "max"),  # of a remote server
+        ("mcp_servers", "*", "oauth"),
+        *(
+            ("mcp_servers", "*", "oauth", key)
+            for key in ("client_id", "client_secret", "client_metadata_url", "callback_port")
+        ),
     }
 )
 

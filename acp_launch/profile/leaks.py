@@ -45,7 +45,7 @@ def numbered(name: str) -> Iterator[str]:
         number += 1
 
 
-EXAMINED = ("command", "args", "env", "url", "headers")
+EXAMINED = ("command", "args", "env", "url", "headers", "oauth")
 LONGEST_TEXT = 100  # characters; a longer one is not repeated in a fix
 _SECRET = regex(r"\$\{secret:([^}]*)\}")
 _OPTION = regex(r"--?[A-Za-z][\w-]*")

@@ -23,6 +23,7 @@ from acp_launch.profile.gather import gather
 from acp_launch.profile.layers import Extends, Layer, ParsedLayer, ordered
 from acp_launch.profile.model import Profile
 from acp_launch.profile.progress import progress
+from acp_launch.profile.values import LITERAL
 from acp_launch.settings.load import grounds, lies_in
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ def examine(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, 
         from acp_launch.profile.parse import exposed
 
         leaks = exposed(seen.parts)
+    told = {(each.file, each.line, each.column) for each in seen.problems if each.message == LITERAL}
+    leaks = tuple(each for each in leaks if (each.file, each.line, each.column) not in told)
     problems = ordered((*seen.problems, *leaks), (part.layer for part in seen.parts))
     if found.file.name.startswith(PARENT):
         from acp_launch.profile.parse import ADD

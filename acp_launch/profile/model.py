@@ -13,7 +13,19 @@ from msgspec import field
 
 from acp_launch.document.scalars import Duration
 from acp_launch.document.shape import Shape
-from acp_launch.profile.values import COUNT, FACTOR, FILES, LIMIT, LISTED, SETTING, TRUTH, VARIABLE_HEADER, Template
+from acp_launch.profile.values import (
+    COUNT,
+    FACTOR,
+    FILES,
+    LIMIT,
+    LISTED,
+    PORT,
+    SETTING,
+    SWITCHED,
+    TRUTH,
+    VARIABLE_HEADER,
+    Template,
+)
 
 Roots = Literal["agent", "session"]
 McpTransport = Literal["auto", "stdio", "http"]
@@ -207,6 +219,20 @@ class RemoteTimeouts(Shape, frozen=True, kw_only=True):
     """Longest silence during a call. Default: no limit."""
 
 
+class OAuth(Shape, frozen=True, kw_only=True):
+    scopes: Annotated[tuple[str, ...], LISTED] = ()
+    """The scopes to ask for. Default: those that the server names."""
+    client_id: Template | None = None
+    """The id of a client that you have registered with the authorization server. Default: acp-launch registers itself,
+    or is known by `client_metadata_url`."""
+    client_secret: Template | None = None
+    """The secret of that client: `${secret:NAME}`."""
+    client_metadata_url: str | None = None
+    """The address of a client id metadata document, `https://`, for authorization servers that accept one."""
+    callback_port: Annotated[int | None, PORT] = None
+    """The port on 127.0.0.1 at which a login is answered, if the client is registered with one. Default: any free."""
+
+
 class RemoteServer(Shape, frozen=True, kw_only=True):
     type: Literal["http", "sse"]
     """`http` is MCP's streamable HTTP transport, `sse` its older HTTP+SSE transport."""
@@ -216,6 +242,9 @@ class RemoteServer(Shape, frozen=True, kw_only=True):
     """HTTP headers sent with every request."""
     env: Mapping[str, Template] = field(default_factory=dict)
     """Variables for the server: each is sent with every request, as the header `X-Env-NAME`."""
+    oauth: Annotated[OAuth | None, SWITCHED] = None
+    """Whether the server asks for a login (OAuth), which `acp-launch mcp login` does: `true`, or a mapping if it needs
+    to know more. Tokens are kept in your secret store."""
     insecure: Annotated[bool, TRUTH] = False
     """Whether secrets and variables may be sent unencrypted, to an `http://` address that is not this machine's."""
     required: Annotated[bool, TRUTH] = True

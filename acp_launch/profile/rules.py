@@ -19,6 +19,8 @@ from acp_launch.profile.values import (
     CLEAR,
     CLEAR_FIX,
     HEADER_FIX,
+    LITERAL,
+    LOGIN_CLEAR_FIX,
     SESSION_NAME_FIX,
     URL_FIX,
     USER_FIX,
@@ -27,6 +29,7 @@ from acp_launch.profile.values import (
     header_name_fault,
     host,
     is_in_the_clear,
+    scope_fault,
     session_name_fault,
     url_fault,
     user_fault,
@@ -372,6 +375,77 @@ def _remote(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
     for name, value in env.items():
         yield from _remote_variable((*path, "env", name), name, value)
     yield from _twice(path, headers, env)
+    yield from _login(server, path)
+
+
+def _login(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
+    """Check the login of a server, and that nothing else about the server contradicts it."""
+    if server.get("oauth") is not True and not isinstance(server.get("oauth"), dict):
+        return
+    yield from _oauth(_mapping(server, "oauth"), (*path, "oauth"))
+    if server.get("bridge") is False:
+        what = "the agent connects to this server itself (bridge: false), and never gets your login"
+        yield Fault((*path, "oauth"), what, "remove bridge: false, or oauth", at_key=True)
+    for name in _mapping(server, "headers"):
+        if name.lower() == "authorization":
+            what = f"the login sets {name}, so it cannot be set here"
+            yield Fault((*path, "headers", name), what, "remove it, or oauth", at_key=True)
+    url = server.get("url")
+    if not isinstance(url, str) or url_fault(url):
+        return
+    for secret in _secrets(url):
+        what = "the address of a server with a login cannot come from a secret"
+        yield Fault((*path, "url"), what, "write it as text, or use ${env:NAME}", offset=place(url, secret))
+    if "$" not in host(url) and is_in_the_clear(url):
+        yield Fault((*path, "url"), CLEAR.format("the tokens of the login"), LOGIN_CLEAR_FIX)
+
+
+def _oauth(oauth: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
+    if oauth.get("scopes") == []:
+        yield Fault((*path, "scopes"), "an empty list asks for nothing", "write a scope, or remove the key")
+    for where, scope in _items((*path, "scopes"), oauth.get("scopes")):
+        if fault := scope_fault(scope):
+            words = ", ".join(map(in_list, scope.split()))
+            yield Fault(where, fault, f"write scopes: [{words}]" if words else "write a scope, or remove it")
+    yield from _client(oauth, path)
+
+
+def _client(oauth: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
+    client_id, secret, document = (oauth.get(key) for key in ("client_id", "client_secret", "client_metadata_url"))
+    if isinstance(client_id, str):
+        yield from _not_from_secrets((*path, "client_id"), client_id, "a client id")
+        if not client_id.strip():
+            yield Fault((*path, "client_id"), "the client id is empty", "write the id of your client, or remove it")
+    if isinstance(secret, str):
+        yield from _client_secret((*path, "client_secret"), secret)
+        if client_id is None:
+            what = "a client secret belongs to a client_id"
+            yield Fault((*path, "client_secret"), what, "add: client_id: ...", at_key=True)
+    if isinstance(document, str):
+        yield from _document((*path, "client_metadata_url"), document)
+        if client_id is not None:
+            what = "client_metadata_url has no effect beside a client_id"
+            yield Fault((*path, "client_metadata_url"), what, "remove one of them", at_key=True, severity="warning")
+
+
+def _client_secret(path: KeyPath, text: str) -> Iterator[Fault]:
+    try:
+        parts = parse(text)
+    except BadReference:  # `check` reports it
+        return
+    if any(isinstance(part, str) and part for part in parts) or not parts:
+        name = f"{path[1]}/client-secret"
+        fix = f'acp-launch secret set {name}, then write "${{secret:{name}}}" here'
+        yield Fault(path, LITERAL, fix)
+
+
+def _document(path: KeyPath, url: str) -> Iterator[Fault]:
+    """Check the address that is the client's id (draft-ietf-oauth-client-id-metadata-document, section 3)."""
+    fault = url_fault(url) or user_fault(url)
+    beyond = url.partition("://")[2].partition("/")[2]
+    if fault or not url.lower().startswith("https://") or "#" in url or not beyond:
+        what = fault or f'expected an https url with a path, found "{shorten(url)}"'
+        yield Fault(path, what, "write the https:// address of the document")
 
 
 def _header(path: KeyPath, name: str, value: Plain) -> Iterator[Fault]:

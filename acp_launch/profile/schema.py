@@ -19,7 +19,7 @@ from acp_launch.document.scalars import Duration
 from acp_launch.document.shape import Shape
 from acp_launch.profile import model, rules
 from acp_launch.profile.layers import ENTRY, MAX_ENTRIES
-from acp_launch.profile.values import MAX_SESSION_NAME
+from acp_launch.profile.values import MAX_SESSION_NAME, SCOPE
 
 # Twins are made from the strict shapes: they require no key and allow `null` beside every value. All kinds of servers
 # have one twin, because a layer may state only what differs for a server.
@@ -45,7 +45,7 @@ def layered(root: Mapping[str, Any], shapes: Mapping[str, Any]) -> dict[str, Any
 
 
 def _loosened(shape: Mapping[str, Any]) -> dict[str, Any]:
-    twin = {key: value for key, value in shape.items() if key != "required"}
+    twin = {key: value for key, value in shape.items() if key not in ("required", "dependentRequired")}
     keys = shape["properties"].items()
     return {**twin, "properties": {key: value if key in _KEPT else _removable(value) for key, value in keys}}
 
@@ -141,9 +141,27 @@ def _restrict(root: dict[str, Any], shapes: dict[str, Any]) -> None:
     for remote in ("HttpServer", "SseServer"):
         for key in ("headers", "env"):
             shapes[remote]["properties"][key]["propertyNames"] = {"pattern": rules.HEADER_NAME}
+    _restrict_login(shapes["OAuth"])
     for tools in shapes["Tools"]["properties"].values():
         tools["items"]["pattern"] = r"\S"
     _restrict_rules(shapes)
+
+
+def _restrict_login(oauth: dict[str, Any]) -> None:
+    oauth["dependentRequired"] = {"client_secret": ["client_id"]}
+    keys = oauth["properties"]
+    one, several = keys["scopes"]["anyOf"]
+    for scope in (one, several["items"]):
+        scope["pattern"] = f"^{SCOPE.pattern}$"
+    _text(keys["client_id"])["pattern"] = r"\S"
+    _text(keys["client_secret"])["pattern"] = r"^(?:\$\{(?:secret|env):[^}]+\})+$"
+    _text(keys["client_metadata_url"])["pattern"] = "^[Hh][Tt][Tt][Pp][Ss]://[^/?#@]+/[^#]"
+
+
+def _text(key: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of a key's schema that is about text."""
+    found: dict[str, Any] = next(part for part in key["anyOf"] if part["type"] == "string")
+    return found
 
 
 def _restrict_extends(one: dict[str, Any], several: dict[str, Any]) -> None:

@@ -1,10 +1,10 @@
 """
 Values of a profile: numbers, lists, templates, addresses, headers, session names. Pure.
 
-`Scalar`, `Listed` and `Template` are types and annotations of `model`; pydantic and `document.shape` ask them which
-values fit. The functions below check addresses, headers and names, once in the profile and again after references were
-filled in. pydantic is imported only when it asks for a schema; refused values raise a `PydanticCustomError` whose
-context carries `fix`.
+`Scalar`, `Listed`, `Switched` and `Template` are types and annotations of `model`; pydantic and `document.shape` ask
+them which values fit. The functions below check addresses, headers and names, once in the profile and again after
+references were filled in. pydantic is imported only when it asks for a schema; refused values raise a
+`PydanticCustomError` whose context carries `fix`.
 """
 
 import re
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
     from pydantic_core import CoreSchema
 
+PORTS = (1024, 65535)  # those that every user may listen on
 MOST = 100  # the largest factor; a larger number is most likely a mistake
 
 
@@ -78,6 +79,12 @@ LIMIT = Scalar(
     lambda value: value is None or _is_count(value),
     {"type": ["integer", "null"], "minimum": 0},
 )
+PORT = Scalar(
+    f"a port from {PORTS[0]} to {PORTS[1]}",
+    "write a number such as 8976, or remove it for any free port",
+    lambda value: value is None or (_is_count(value) and PORTS[0] <= value <= PORTS[1]),
+    {"type": ["integer", "null"], "minimum": PORTS[0], "maximum": PORTS[1]},
+)
 FACTOR = Scalar(
     f"a number from 1 to {MOST}",
     "write a number such as 2, or 1 for equal pauses",
@@ -120,6 +127,41 @@ def _listed(value: Any) -> Any:
 
 
 LISTED = Listed()
+
+
+class Switched:
+    """An annotation for a mapping, or None, in which `true` stands for an empty mapping, and `false` for None."""
+
+    expected = "true or a mapping"
+
+    def take(self, value: Any, build: Callable[[Any], Any]) -> Any:
+        """Build the mapping; raise ValueError if it does not fit."""
+        return build(_switched(value))
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_before_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
+        return {"anyOf": [{"type": "boolean"}, *handler(schema)["anyOf"]]}
+
+    def _checked(self, value: Any) -> Any:
+        from pydantic_core import PydanticCustomError
+
+        made = _switched(value)
+        if made is None or isinstance(made, dict):
+            return made
+        raise PydanticCustomError("bad_scalar", "{expected}", {"expected": self.expected, "fix": "write true"})
+
+
+def _switched(value: Any) -> Any:
+    if isinstance(value, bool):
+        return {} if value else None
+    return value
+
+
+SWITCHED = Switched()
 
 
 class Template(str):
@@ -177,6 +219,7 @@ def templates(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Temp
 
 MAX_SESSION_NAME = 200  # characters
 CONTROL = regex(r"[\x00-\x08\x0a-\x1f\x7f]")  # forbidden in headers; a tab is allowed
+SCOPE = regex(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749 "scope-token"
 BEYOND = regex(r"[^\x00-\xff]")  # cannot be sent in headers, which are Latin-1
 # Headers that belong to a connection or to its protocol, and cannot be configured.
 HEADER_NAMES = frozenset({"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "upgrade"})
@@ -187,6 +230,8 @@ VARIABLE_HEADER = "X-Env-"  # begins the header in which a remote server gets a 
 HEADER_FIX = "write it on one line, in ASCII"
 CLEAR = "{} would be sent unencrypted: the url is http, and its host is not this machine"  # names
 CLEAR_FIX = "write https://, or reach it through a tunnel on localhost; insecure: true sends it all the same"
+LITERAL = "a client secret is written in the profile"
+LOGIN_CLEAR_FIX = "write https://, or reach it through a tunnel on localhost"
 USER_FIX = 'remove it, and write headers: {Authorization: "Basic ${secret:NAME}"}'
 URL_FIX = "write an address that begins with https:// or http://"
 SESSION_NAME_FIX = f"choose a printable name of 1 to {MAX_SESSION_NAME} characters that begins with no dash"
@@ -238,6 +283,13 @@ def is_in_the_clear(url: str) -> bool:
         return url.lower().startswith("http://") and not is_local(url)
     except ValueError:  # brackets without an address; nothing can be sent
         return False
+
+
+def scope_fault(scope: str) -> str:
+    """Return what is wrong with a scope (RFC 6749, section 3.3); empty if nothing is."""
+    if not scope:
+        return "the scope is empty"
+    return "" if SCOPE.fullmatch(scope) else f'"{shorten(scope)}" is not one scope'
 
 
 def header_name_fault(name: str) -> str:

@@ -83,7 +83,7 @@ def test_a_bridged_remote_server_is_a_shim_for_any_agent_without_its_address_and
 
 
 def test_the_variables_of_a_server_that_the_agent_connects_to_are_headers_of_its_entry() -> None:
-    """M-46: `env` means the same whoever connects."""
+    """M-46: `env` means the same on either side."""
     (entry,) = entries([replace(OLD, env={"REGION": REGION})], {}, None)
     assert entry["headers"] == [{"name": "X-Env-REGION", "value": "eu"}]
 

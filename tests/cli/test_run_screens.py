@@ -654,7 +654,7 @@ def test_a_terminal_that_is_gone_is_noticed_without_a_signal(tmp_path: Path) -> 
     """As under `nohup`: reading it fails with EIO."""
     with in_a_turn(tmp_path, "sh", "-c", 'trap "" HUP; exec "$@"', "sh") as (terminal, all_die):
         terminal.hang_up()
-        terminal.process.wait(PATIENCE)
+        assert terminal.process.wait(PATIENCE) == 0  # an end of input
         all_die()
 
 

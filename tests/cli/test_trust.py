@@ -98,6 +98,16 @@ def test_a_remote_server_is_shown_with_what_is_sent_to_it_and_given_away(project
     assert "the agent connects to it, and gets its address, its headers and their secrets not required" in theirs
 
 
+def test_a_login_is_shown_with_its_scopes_and_client(project: Path, run: Run) -> None:
+    there = {"type": "http", "url": "https://docs.example.com/mcp"}
+    oauth = {"client_id": "ours", "client_secret": "${secret:docs}", "scopes": ["read", "write"]}
+    write(project, mcp_servers={"docs": {**there, "oauth": oauth}, "wiki": {**there, "oauth": True}})
+    said = " ".join(run("run", "review", "hi").stderr.split())
+    docs, wiki = said.split("server wiki: ")
+    assert "asks you to log in, for the scopes read, write, as the client ours" in docs
+    assert "asks you to log in, for the scopes that it names" in wiki
+
+
 def test_looking_at_it_needs_no_trust(project: Path, run: Run) -> None:
     write(project)
     for looking in (

@@ -123,7 +123,7 @@ async def test_tool_with_progress(context: Context, params: types.CallToolReques
 
 @tool()
 async def test_reconnection(context: Context, params: types.CallToolRequestParams) -> str:
-    """Ends its stream, if there is one to end, and says the rest to whoever resumes it."""
+    """Ends its stream, if there is one to end, and says the rest to the client that resumes it."""
     await log(context, "Before disconnect")
     if context.close_sse_stream is not None:
         await context.close_sse_stream()

@@ -1,5 +1,5 @@
 """
-A process that runs one server as a launch does, and lets anyone on this machine talk to it over our HTTP front.
+A process that runs one server as a launch does, and serves it to this machine over our HTTP front.
 
     python -m tests.conformance.host '{"argv": [...]}'
     python -m tests.conformance.host '{"url": "http://..."}'

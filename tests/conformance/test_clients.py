@@ -13,7 +13,7 @@ from tests.realservers.npm import needs_npm, suite
 
 pytestmark = [needs_npm, pytest.mark.timeout(120)]
 MODERN = "2026-07-28"
-# Each with the version it is run at; None if the suite chooses. OAuth is not in our scope.
+# Each with the version it is run at; None if the suite chooses. Those of OAuth are in test_auth.py.
 SCENARIOS: list[tuple[str, str, str | None]] = [
     ("legacy", "initialize", None),
     ("legacy", "tools_call", None),
@@ -52,12 +52,15 @@ def test_an_agent_of_the_handshake_era_passes_with_a_server_that_knows_no_handsh
     assert_passes("modern", scenario, MODERN, tmp_path, AGENT="legacy")
 
 
-def assert_passes(era: str, scenario: str, version: str | None, cwd: Path, **env: str) -> None:
-    client = shlex.join([sys.executable, "-W", "ignore", "-m", "tests.conformance.client"])
+def assert_passes(
+    era: str, scenario: str, version: str | None, cwd: Path, *, client: str = "tests.conformance.client", **env: str
+) -> str:
+    """Run a scenario; return what the suite said."""
+    command = shlex.join([sys.executable, "-W", "ignore", "-m", client])
     chosen = ["--spec-version", version] if version else []
     patience = ["--timeout", "60000"]
     done = subprocess.run(
-        [*suite(era), "client", "--command", client, "--scenario", scenario, *chosen, *patience],
+        [*suite(era), "client", "--command", command, "--scenario", scenario, *chosen, *patience],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT), **env},
         capture_output=True,
@@ -67,3 +70,4 @@ def assert_passes(era: str, scenario: str, version: str | None, cwd: Path, **env
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     assert "Passed: 0/0" not in done.stdout + done.stderr
+    return done.stdout + done.stderr

@@ -352,3 +352,36 @@ def test_a_plan_says_the_same_of_remote_servers_and_what_the_agent_is_given(tmp_
     }
     assert (tuned["timeouts"], tuned["insecure"], tuned["protocol"]) == ({"start": 5.0, "call": 60.0}, True, "legacy")
     assert (theirs["bridge"], "restart" in theirs) == (False, False)
+
+
+LOGINS = """\
+version: 1
+agent: {command: "${python}", inherit_env: []}
+mcp_servers:
+  docs:
+    type: http
+    url: https://docs.example/mcp
+    oauth: {client_id: ours, client_secret: "${secret:docs}", scopes: [read, write], callback_port: 8976}
+  wiki: {type: sse, url: "https://wiki.example/sse", oauth: true}
+"""
+
+
+def test_a_plan_names_the_servers_that_ask_for_a_login_and_the_scopes(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(LOGINS)
+    made = resolve(load(Found("p", tmp_path / "p.yaml", tmp_path, "path")), cwd=tmp_path, environ={})
+    assert made.plan is not None and not made.problems
+    lines = [line for line in as_text(made.plan).replace(f"{tmp_path}/", "").splitlines() if "login" in line]
+    assert lines == [
+        "  login      OAuth, for the scopes read, write, as the client ours with ${secret:docs}, answered at port 8976"
+        "  p.yaml:7",
+        "  login      OAuth, for the scopes that the server names  p.yaml:8:61",
+    ]
+    docs, wiki = json.loads(json.dumps(described(made.plan)))["mcp_servers"]
+    assert docs["oauth"] == {
+        "scopes": ["read", "write"],
+        "client_id": "ours",
+        "client_secret": {"origin": f"{tmp_path}/p.yaml:7:45", "secrets": ["docs"]},
+        "client_metadata_url": None,
+        "callback_port": 8976,
+    }
+    assert wiki["oauth"] == {**dict.fromkeys(docs["oauth"]), "scopes": []}

@@ -8,14 +8,7 @@ from acp_launch.interactive.activity import SILENT, Pulse, doing
 from acp_launch.interactive.front import Activity
 from acp_launch.interactive.output import session_output
 from acp_launch.session.state import verb
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.clock import Clock
 
 
 @pytest.fixture

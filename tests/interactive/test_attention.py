@@ -29,18 +29,12 @@ from acp_launch.interactive.attention import (
 from acp_launch.interactive.front import Mood, Status
 from acp_launch.settings.model import AttentionSettings
 from tests.cli.test_run_interactive import sitting
+from tests.clock import Clock
 from tests.interactive.screen import STATUS, Terminal, driver
 
 ENTER, CTRL_Z = "\r", "\x1a"
 XTERM = Abilities(protocol="osc777", title=True)
 ANSWER = f"\x1b]99;i=acp-launch:p=?;p=title,body{ST}"
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

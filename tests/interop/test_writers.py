@@ -331,11 +331,12 @@ def test_of_two_names_that_are_there_the_first_is_written_to(tmp_path: Path) -> 
 def test_the_variables_of_a_remote_server_are_headers_elsewhere_and_what_only_we_do_is_said() -> None:
     text = (
         "version: 1\nagent: {command: x}\nmcp_servers: {a: {type: http, url: 'https://x/', headers: {X: y},"
-        " env: {REGION: eu}, tools: {deny: [b]}, restart: {max: 1}, timeouts: {start: 5s}, protocol: legacy}}\n"
+        " env: {REGION: eu}, tools: {deny: [b]}, restart: {max: 1}, timeouts: {start: 5s},"
+        " oauth: true, protocol: legacy}}\n"
     )
     found = export("vscode", text)
     assert found.servers["a"]["headers"] == {"X": "y", "X-Env-REGION": "eu"}
     assert found.notes[-2:] == (
         "a: tools is left out: VS Code shows all of them",
-        "a: restart, timeouts, protocol is left out: only acp-launch does that",
+        "a: restart, timeouts, protocol, oauth is left out: only acp-launch does that",
     )

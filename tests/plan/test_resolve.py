@@ -10,7 +10,7 @@ import pytest
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
 from acp_launch.plan.adhoc import adhoc, words
-from acp_launch.plan.model import LaunchPlan, RemotePlan, StdioPlan
+from acp_launch.plan.model import LaunchPlan, LoginPlan, RemotePlan, StdioPlan
 from acp_launch.plan.resolve import Resolved, resolve
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import load
@@ -359,6 +359,39 @@ def test_the_session_option_wins_and_keeps_to_the_same_rule(machine: Machine) ->
         "--session: the session's name holds characters that cannot be printed\n"
         "    fix: choose a printable name of 1 to 200 characters that begins with no dash"
     ]
+
+
+LOGIN = """\
+agent: {command: agent}
+mcp_servers:
+  docs:
+    type: http
+    url: ${env:DOCS}
+    oauth: {client_id: "${env:ID:-ours}", client_secret: "${secret:docs}", scopes: read, callback_port: 8976}
+  wiki: {type: sse, url: "https://wiki.example/sse", oauth: true}
+  open: {type: http, url: "https://open.example/mcp"}
+"""
+
+
+def test_a_login_is_planned_with_its_client_and_its_secret_is_one_of_the_launch(machine: Machine) -> None:
+    machine.environ["DOCS"] = "https://docs.example/mcp"
+    plan = machine.plan(LOGIN)
+    docs, wiki, opened = (server for server in plan.servers if isinstance(server, RemotePlan))
+    assert docs.oauth is not None and docs.oauth.client_secret is not None
+    assert (docs.oauth.client_id, docs.oauth.scopes, docs.oauth.callback_port) == ("ours", ("read",), 8976)
+    assert docs.oauth.client_secret.concealed({"docs": Secret("s3cret")}) == Secret("s3cret")
+    assert (wiki.oauth, opened.oauth) == (LoginPlan(), None)
+    assert plan.secrets == (SecretReference("docs"),)
+
+
+def test_tokens_are_not_sent_unencrypted_to_a_host_that_only_the_environment_names(machine: Machine) -> None:
+    machine.environ["DOCS"] = "http://docs.example/mcp"
+    assert machine.complaints(LOGIN) == [
+        "work.yaml:6:10: mcp_servers.docs.url: the tokens of the login would be sent unencrypted: the url is http, "
+        "and its host is not this machine\n    fix: write https://, or reach it through a tunnel on localhost"
+    ]
+    machine.environ["DOCS"] = "http://127.0.0.1:8080/mcp"
+    machine.plan(LOGIN)
 
 
 def test_warnings_travel_with_the_plan(machine: Machine) -> None:

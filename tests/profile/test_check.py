@@ -18,6 +18,7 @@ from acp_launch.profile.model import (
     Client,
     HttpServer,
     Match,
+    OAuth,
     Restart,
     Rule,
     ServerTimeouts,
@@ -25,6 +26,7 @@ from acp_launch.profile.model import (
     StdioServer,
     Tools,
 )
+from acp_launch.profile.values import Template
 
 GOOD = """\
 version: 1
@@ -69,8 +71,15 @@ def within(agent: str) -> str:
     return f"version: 1\nagent:\n  command: x\n  {agent}\n"
 
 
+IN_THE_CLEAR = "{} would be sent unencrypted: the url is http, and its host is not this machine"
+
+
 def with_server(server: str) -> str:
     return f"version: 1\nagent: {{command: x}}\nmcp_servers:\n  s: {server}\n"
+
+
+def with_login(oauth: str) -> str:
+    return with_server(f"{{type: http, url: https://x, oauth: {oauth}}}")
 
 
 def test_a_good_profile_becomes_typed_values() -> None:
@@ -277,6 +286,84 @@ def test_the_smallest_profile_is_two_lines() -> None:
             with_server("{type: http, url: https://x, cwd: /}"),
             'f.yaml:4:35: mcp_servers.s.cwd: "cwd" is only for a server with a command\n'
             "    fix: remove it, or remove the type if the server has a command",
+        ),
+        (
+            with_server("{command: x, oauth: true}"),
+            'f.yaml:4:19: mcp_servers.s.oauth: "oauth" is only for a server with a url\n'
+            "    fix: remove it, or remove the type if the server has a url",
+        ),
+        (
+            with_login("'yes'"),
+            'f.yaml:4:42: mcp_servers.s.oauth: expected true or a mapping, found the text "yes"\n    fix: write true',
+        ),
+        (
+            with_login("{scopes: [a, b c]}"),
+            'f.yaml:4:55: mcp_servers.s.oauth.scopes[1]: "b c" is not one scope\n    fix: write scopes: [b, c]',
+        ),
+        (
+            with_login("{scopes: []}"),
+            "f.yaml:4:51: mcp_servers.s.oauth.scopes: an empty list asks for nothing\n"
+            "    fix: write a scope, or remove the key",
+        ),
+        (
+            with_login("{scope: a}"),
+            'f.yaml:4:43: mcp_servers.s.oauth.scope: unknown key "scope"; did you mean "scopes"?\n'
+            "    fix: write scopes",
+        ),
+        (
+            with_login("{client_id: ' '}"),
+            "f.yaml:4:54: mcp_servers.s.oauth.client_id: the client id is empty\n"
+            "    fix: write the id of your client, or remove it",
+        ),
+        (
+            with_login("{client_id: '${secret:a}'}"),
+            "f.yaml:4:54: mcp_servers.s.oauth.client_id: a client id cannot come from a secret\n"
+            "    fix: write it as text, or use ${env:NAME}",
+        ),
+        (
+            with_login("{client_id: a, client_secret: not-a-reference}"),
+            "f.yaml:4:72: mcp_servers.s.oauth.client_secret: a client secret is written in the profile\n"
+            '    fix: acp-launch secret set s/client-secret, then write "${secret:s/client-secret}" here',
+        ),
+        (
+            with_login("{client_id: a, client_secret: 'x${secret:a}'}"),
+            "f.yaml:4:72: mcp_servers.s.oauth.client_secret: a client secret is written in the profile\n"
+            '    fix: acp-launch secret set s/client-secret, then write "${secret:s/client-secret}" here',
+        ),
+        (
+            with_login("{client_secret: '${secret:a}'}"),
+            "f.yaml:4:43: mcp_servers.s.oauth.client_secret: a client secret belongs to a client_id\n"
+            "    fix: add: client_id: ...",
+        ),
+        (
+            with_login("{client_metadata_url: 'http://x/y'}"),
+            'f.yaml:4:64: mcp_servers.s.oauth.client_metadata_url: expected an https url with a path, found "http://x/y"\n'
+            "    fix: write the https:// address of the document",
+        ),
+        (
+            with_login("{client_metadata_url: 'https://x/'}"),
+            'f.yaml:4:64: mcp_servers.s.oauth.client_metadata_url: expected an https url with a path, found "https://x/"\n'
+            "    fix: write the https:// address of the document",
+        ),
+        (
+            with_login("{callback_port: 80}"),
+            "f.yaml:4:58: mcp_servers.s.oauth.callback_port: expected a port from 1024 to 65535, found the number 80\n"
+            "    fix: write a number such as 8976, or remove it for any free port",
+        ),
+        (
+            with_login("true, bridge: false"),
+            "f.yaml:4:35: mcp_servers.s.oauth: the agent connects to this server itself (bridge: false), and never "
+            "gets your login\n    fix: remove bridge: false, or oauth",
+        ),
+        (
+            with_login("true, headers: {AUTHORIZATION: x}"),
+            "f.yaml:4:58: mcp_servers.s.headers.AUTHORIZATION: the login sets AUTHORIZATION, so it cannot be set here\n"
+            "    fix: remove it, or oauth",
+        ),
+        (
+            with_server("{type: http, oauth: true, insecure: true, url: http://x.example/}"),
+            f"f.yaml:4:53: mcp_servers.s.url: {IN_THE_CLEAR.format('the tokens of the login')}\n"
+            "    fix: write https://, or reach it through a tunnel on localhost",
         ),
         (
             with_server("{command: x, inherit-env: all}"),
@@ -1071,9 +1158,6 @@ def test_a_header_that_belongs_to_the_connection_is_refused(name: str) -> None:
     )
 
 
-IN_THE_CLEAR = "{} would be sent unencrypted: the url is http, and its host is not this machine"
-
-
 @pytest.mark.parametrize(
     ("url", "headers", "told"),
     [
@@ -1176,3 +1260,30 @@ def test_the_agents_with_a_built_in_profile_are_those_in_the_directory() -> None
     assert {agent.name for agent in AGENTS.values() if agent.is_built_in} == {
         file.stem for file in built_in().glob("*.yaml")
     }
+
+
+@pytest.mark.parametrize(
+    ("written", "oauth"),
+    [
+        ("true", OAuth()),
+        ("{}", OAuth()),
+        ("false", None),
+        ("null", None),
+        ("{scopes: read}", OAuth(scopes=("read",))),
+        ("{scopes: [read, 'a:b/c']}", OAuth(scopes=("read", "a:b/c"))),
+        (
+            "{client_id: '${env:ID}', client_secret: '${secret:a}', callback_port: 8976}",
+            OAuth(client_id=Template("${env:ID}"), client_secret=Template("${secret:a}"), callback_port=8976),
+        ),
+        ("{client_metadata_url: 'https://x/y'}", OAuth(client_metadata_url="https://x/y")),
+    ],
+)
+def test_a_login_is_true_or_a_mapping(written: str, oauth: OAuth | None) -> None:
+    found = checked(with_login(written))
+    assert found.profile is not None and not found.problems
+    server = found.profile.mcp_servers["s"]
+    assert isinstance(server, HttpServer) and server.oauth == oauth
+
+
+def test_a_login_on_this_machine_needs_no_encryption() -> None:
+    assert complaints(with_server("{type: http, url: 'http://localhost:8/mcp', oauth: true}")) == []

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import fields
 
 from acp_launch.document.nodes import Node, Place, Plain
+from acp_launch.document.shape import Shape
 from acp_launch.document.yaml import Document, parse
 from acp_launch.profile import model
 from acp_launch.profile.layers import NULLABLE, merge
@@ -182,8 +183,9 @@ def test_the_values_that_may_be_null_are_those_of_the_model() -> None:
         hints = get_type_hints(shape)
         found = {(*path, field.name) for field in fields(shape) if type(None) in get_args(hints[field.name])}
         for name, hint in hints.items():
-            if getattr(hint, "__module__", "") == model.__name__:
-                found |= nullable(hint, (*path, name))
+            for part in (hint, *get_args(hint)):
+                if isinstance(part, type) and issubclass(part, Shape):
+                    found |= nullable(part, (*path, name))
         return found
 
     servers = (

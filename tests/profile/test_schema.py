@@ -92,6 +92,22 @@ BAD = [
             "cwd: '${x}'",
         )
     ),
+    *(
+        f"version: 1\nagent: {{command: x}}\nmcp_servers: {{a: {{type: http, url: 'https://x', oauth: {login}}}}}"
+        for login in (
+            "yes",
+            "[read]",
+            "{scopes: []}",
+            "{scopes: [a b]}",
+            "{client_secret: '${secret:a}'}",
+            "{client_id: a, client_secret: literal}",
+            "{client_metadata_url: 'http://x/y'}",
+            "{callback_port: 80}",
+            "{callback_port: '8976'}",
+            "{callback_port: true}",
+            "{port: 8976}",
+        )
+    ),
 ]
 GOOD = [
     "restart: {policy: never, max: 0, min_uptime: 1s, backoff: {initial: 1s, max: 1s, factor: 1}}",
@@ -100,6 +116,16 @@ GOOD = [
     "tools: {allow: [], deny: ['a*']}",
     "inherit_env: [PATH, 'AWS_*']",
     "cwd: '${project}/x', required: false, bridge: true",
+]
+LOGINS = [
+    "true",
+    "false",
+    "null",
+    "{}",
+    "{scopes: read}",
+    "{scopes: [read, write], callback_port: 8976}",
+    "{client_id: '${env:A}', client_secret: '${secret:a}'}",
+    "{client_metadata_url: 'https://x.example/client.json'}",
 ]
 
 
@@ -136,6 +162,15 @@ def test_every_shipped_profile_is_good_by_both(file: Path) -> None:
 def test_a_bad_profile_is_refused_by_both(yaml: str) -> None:
     assert not accepts(yaml)
     assert not jsonschema.Draft202012Validator(schema()).is_valid(root(yaml))
+
+
+@pytest.mark.parametrize("login", LOGINS)
+def test_both_accept_a_login(login: str) -> None:
+    yaml = f"version: 1\nagent: {{command: x}}\nmcp_servers: {{a: {{type: sse, url: 'https://x', oauth: {login}}}}}"
+    assert accepts(yaml)
+    jsonschema.Draft202012Validator(schema()).validate(root(yaml))
+    layer = f"extends: b\nmcp_servers: {{a: {{oauth: {login}}}}}"
+    jsonschema.Draft202012Validator(schema()).validate(root(layer))
 
 
 @pytest.mark.parametrize("keys", GOOD)

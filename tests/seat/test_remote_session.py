@@ -197,7 +197,7 @@ def test_the_tool_rules_hold_for_remote_servers(stage: Stage) -> None:
 
 
 def test_a_remote_server_has_the_sessions_directories_as_roots(stage: Stage) -> None:
-    """M-47: whoever answers, it is the session's directory."""
+    """M-47: with either answer it is the session's directory."""
     with tempered() as server, stage.play(servers={"web": remote(server, roots="session")}) as play:
         answer = play.agent.call("web", "ask", method="roots/list")
         assert play.end().code == 0

@@ -1,5 +1,5 @@
 """
-A server on the `mcp` package over HTTP: an oracle for what we say over the network.
+The server of `probe_sdk` over HTTP: an oracle for what we say over the network.
 
     python -m tests.servers.http_sdk stateful|stateless|json|sse
 
@@ -11,24 +11,8 @@ import socket
 import sys
 
 import uvicorn
-from mcp.server import MCPServer
-from mcp.server.mcpserver import Context
 
-server = MCPServer("http-sdk", version="9.1")
-
-
-@server.tool()
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
-
-@server.tool()
-async def count(context: Context, steps: int) -> str:
-    """Count, and tell of it."""
-    for step in range(steps):
-        await context.report_progress(step + 1, steps, f"step {step + 1}")
-    return f"counted to {steps}"
+from tests.servers.probe_sdk import server
 
 
 async def main(kind: str) -> None:

@@ -39,6 +39,7 @@ DEFAULTS: Message = {
     "endpoint": "/messages?session=",  # of the older transport; the session's id is appended
     "versions": [MODERN],  # that a modern server speaks
     "bearer": None,  # the only token it lets in; anything else is 401
+    "challenge": "Bearer",  # of that 401
     "port": 0,
     "record": None,  # a file for all requests, one JSON object on a line
     "faults": [],
@@ -87,7 +88,7 @@ class Server(State):
             if await FAULTS[fault["do"]](self, wire, request, fault):
                 return
         if self.settings["bearer"] and request.header("Authorization") != f"Bearer {self.settings['bearer']}":
-            await wire.reply(401, "text/plain", b"who are you?", ("WWW-Authenticate", "Bearer"))
+            await wire.reply(401, "text/plain", b"who are you?", ("WWW-Authenticate", self.settings["challenge"]))
             return
         await answer(Exchange(self, wire, request))
 

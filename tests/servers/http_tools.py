@@ -31,7 +31,7 @@ class Stream:
         self.name = name
         self.log: list[Message] = []
         self.is_done = False
-        self.hung_up = 0  # how often whoever follows it was told to leave
+        self.hung_up = 0  # how often its followers were told to leave
         self._news = asyncio.Event()
 
     def send(self, message: Message) -> None:
@@ -43,7 +43,7 @@ class Stream:
         self._wake()
 
     def hang_up(self) -> None:
-        """Whoever follows it now stops; it goes on."""
+        """Its followers stop; it goes on."""
         self.hung_up += 1
         self._wake()
 

@@ -30,16 +30,20 @@ from acp_launch.mcp.http.wire import (
     OURS,
     REDIRECTS,
     WRONG_VERSION,
+    Failure,
     Request,
     Role,
     Stream,
+    ended_by,
     error_in,
     key,
+    lacking_scopes,
     one_line,
     origin,
     phrase,
     printable,
     shown_origin,
+    wants_login,
 )
 from acp_launch.mcp.message import CLIENT_INFO, VERSIONS, cancelled_id
 from acp_launch.process.lifecycle import Ended, Follows
@@ -345,6 +349,9 @@ class Machine(Streams):
         status = stream.status
         if stream.role == "delete":
             self._drop(stream)
+        elif status == 401 and self._has_login:
+            how = "answered 401 Unauthorized to a new token of its login, too"
+            self._unauthorized(stream, Failure(how, self._login, is_final=True))
         elif status == 401 and stream.role != "listen":
             self._denied(stream)
         elif status == 404 and "Mcp-Session-Id" in stream.request.headers and stream.role in ("line", "sign"):
@@ -362,6 +369,9 @@ class Machine(Streams):
         status, error = stream.status, error_in(body)
         if status == 403 and not self.is_met:
             self._denied(stream)
+        elif status == 403 and (scopes := lacking_scopes(stream.challenge)) is not None:
+            self._refuse(stream, "; ".join(filter(None, (_too_few(scopes), self._fix(stream)))))
+            self._over(stream)
         elif error is not None and stream.open:
             self._pass_on(stream, error, body)
             self._over(stream)
@@ -413,10 +423,47 @@ class Machine(Streams):
         return Ended(how, reason="check its `url` and `headers`", follows="never", fault="protocol")
 
     def _denied(self, stream: Stream) -> None:
-        how = f"answered {phrase(stream.status)}"
-        what = "it does not accept our credentials" if stream.status == 401 else "our credentials do not allow this"
-        why = f"{what}: check its `headers`"
+        how, scopes = f"answered {phrase(stream.status)}", lacking_scopes(stream.challenge)
+        if scopes is not None:
+            how, what = _too_few(scopes), ""
+        elif stream.status == 403:
+            what = "our credentials do not allow this"
+        elif self._is_login_wanted(stream):
+            what = "it wants a login"
+        else:
+            what = "it does not accept our credentials"
+        why = ": ".join(filter(None, (what, self._fix(stream) or "check its `headers`")))
         self._finish(Ended(how, reason=why, follows="never", fault="credentials"), also=stream)
+
+    def _is_login_wanted(self, stream: Stream) -> bool:
+        return not self._has_own_credentials and bool(self._login) and wants_login(stream.challenge)
+
+    def _fix(self, stream: Stream) -> str:
+        """Return the command that logs in, if that may help."""
+        return self._login if self._has_login or self._is_login_wanted(stream) else ""
+
+    def _unauthorized(self, stream: Stream, failure: Failure) -> None:
+        """Handle a request that had no effect for want of a token; the next may have one, as the user may log in."""
+        if stream.role == "delete":
+            self._drop(stream)
+        elif stream.role == "listen":
+            self._rest(stream)
+        elif not self.is_met:
+            self._unmet(stream, failure)
+        elif stream.role != "line":  # a sign of life, which a refusal is, too
+            self._living(stream, None)
+        else:
+            how = f"{failure.how}; {failure.fix}" if failure.fix else failure.how
+            self._note_once(how)
+            self._fail(stream, how) if stream.is_resuming else self._refuse(stream, how)
+            self._over(stream)
+
+    def _unmet(self, stream: Stream, failure: Failure) -> None:
+        if failure.is_final:
+            ended = Ended(failure.how, reason=failure.fix, follows="never", fault="credentials")
+        else:
+            ended = ended_by(failure)
+        self._finish(ended, also=stream)
 
     def _quoted(self, body: bytes) -> str:
         """Quote what the server said, without any value of our headers."""
@@ -467,3 +514,7 @@ class Machine(Streams):
             self._over(stream)
         else:
             self._finish(Ended(how, reason=fix, follows="never"), also=stream)
+
+
+def _too_few(scopes: str) -> str:
+    return f"answered 403 Forbidden: it wants {f'the scopes {scopes}' if scopes else 'more scopes'}"

@@ -16,6 +16,7 @@ from acp_launch.mcp.http.headers import ToolHeaders
 from acp_launch.mcp.http.wire import (
     AGAIN,
     AGAIN_AT_MOST,
+    CHALLENGE,
     DELETE,
     HASTY,
     HELD,
@@ -75,7 +76,8 @@ AGENT = f"{CLIENT_INFO['name']}/{CLIENT_INFO['version']}"
 class Streams(ABC):
     """The connection to one remote server. `known` is what is believed of its era; `is_proven`: it has answered before.
 
-    `pin` is the profile's `protocol`.
+    `pin` is the profile's `protocol`. `login` is the command that logs in to the server; `has_login`: its requests
+    carry the token of a login.
     """
 
     def __init__(
@@ -91,8 +93,11 @@ class Streams(ABC):
         is_proven: bool = False,
         tools: ToolHeaders | None = None,
         limits: Limits = Limits(),  # noqa: B008 - frozen
+        login: str = "",
+        has_login: bool = False,
     ) -> None:
         self.server, self.limits = server, limits
+        self._login, self._has_login = login, has_login
         self.era: Era = "sse" if type == "sse" else known
         self._is_assumed = type != "sse" and known == "sse"
         self.unsent: list[bytes] = []
@@ -102,7 +107,9 @@ class Streams(ABC):
         self._url, self._origin = url, origin(url)
         words = {word for value in headers.values() for word in (value, *value.split()) if len(word) > 3} - SCHEMES
         self._secrets = sorted(words, key=len, reverse=True)
-        own = {} if "user-agent" in map(str.lower, headers) else {"User-Agent": AGENT}
+        names = {name.lower() for name in headers}
+        self._has_own_credentials = "authorization" in names
+        own = {} if "user-agent" in names else {"User-Agent": AGENT}
         self._headers = {**own, **headers, "Accept": "application/json, text/event-stream"}
         self._listening = {**self._headers, "Accept": "text/event-stream", "Cache-Control": "no-store"}
         self._posting = {**self._headers, "Content-Type": "application/json"}
@@ -206,6 +213,7 @@ class Streams(ABC):
             self._accepted(stream, headers)
         else:
             stream.retry = retry_after(headers) if status in (429, 503) else stream.retry
+            stream.challenge = headers.get("www-authenticate", "")[:CHALLENGE] if status in (401, 403) else ""
 
     def took(self, number: int, chunk: bytes) -> None:
         """Take a part of an answer's body, decompressed."""
@@ -263,6 +271,8 @@ class Streams(ABC):
             return
         if stream.role == "delete":
             self._drop(stream)
+        elif failure.is_denied:
+            self._unauthorized(stream, failure)
         elif not failure.was_sent:
             self._unreached(stream, failure)
         elif stream.role == "sign" and not failure.timed_out and stream.attempts < SIGNS:
@@ -683,6 +693,9 @@ class Streams(ABC):
 
     @abstractmethod
     def _refusal(self, stream: Stream) -> None: ...
+
+    @abstractmethod
+    def _unauthorized(self, stream: Stream, failure: Failure) -> None: ...
 
     @abstractmethod
     def _redirected(self, stream: Stream, location: str) -> None: ...

@@ -2,6 +2,7 @@
 What the machine of a remote connection and its driver say to each other, and the words and readings both need. Pure.
 """
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Literal, Protocol
@@ -13,6 +14,8 @@ from acp_launch.mcp.http.eventstream import EventStream
 from acp_launch.process.lifecycle import Ended
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope
+from acp_launch.regex import regex
+from acp_launch.secret.value import Secret
 
 Era = Literal["", "modern", "legacy", "sse"]
 Role = Literal["line", "listen", "endpoint", "probe", "sign", "delete"]
@@ -44,13 +47,14 @@ LONG_SECRET = 8  # characters of a header's word that is hidden in the name of a
 NOTED = 300  # characters of what is wrong with a tool
 JITTER = 0.25
 LONGEST_PAUSE = 3600.0
+CHALLENGE = 4096  # characters that are read of a challenge
 
 
 class Limits(Struct, frozen=True, kw_only=True):
     """Time limits of the requests to one server, in seconds, and the largest message in bytes."""
 
     connect: float = 10.0  # name, connection and TLS
-    idle: float = 30.0  # silence in the middle of a body that is no event stream
+    idle: float = 30.0  # silence in the middle of a body that is not an event stream
     silence: float = 30.0  # silence while a request is open, before a sign of life is asked for
     sign: float = SIGN
     max_line: int = 64 * 1024 * 1024
@@ -73,7 +77,8 @@ class Request(Struct, frozen=True):
 class Failure(Struct, frozen=True):
     """The reason why a request failed below HTTP. `how` completes "the server …"; `fix` says what to do.
 
-    `was_sent`: the server may have seen it. `is_final`: every other attempt would fail the same way.
+    `was_sent`: the server may have seen it. `is_final`: every other attempt would fail the same way. `is_denied`: it
+    had no effect because there is no token for it; later requests may have one.
     """
 
     how: str
@@ -81,6 +86,26 @@ class Failure(Struct, frozen=True):
     was_sent: bool = True
     is_final: bool = False
     timed_out: bool = False
+    is_denied: bool = False
+
+
+class NoToken(Exception):  # noqa: N818 - the name states the fault
+    """Raised if there is no token for a request; `how`, `fix` and `is_final` are those of a `Failure`."""
+
+    def __init__(self, how: str, fix: str, *, is_final: bool = True) -> None:
+        super().__init__(how)
+        self.how, self.fix, self.is_final = how, fix, is_final
+
+
+class Bearer(Protocol):
+    """The access tokens of a user's login to one server (RFC 6750)."""
+
+    async def token(self, refused: Secret | None = None) -> Secret:
+        """Return the token for a request; `refused` is one that the server has just refused. It takes a bounded time.
+
+        Raises:
+            NoToken: the user is not logged in, or the token cannot be renewed now.
+        """
 
 
 class Ports(Protocol):
@@ -139,6 +164,7 @@ class Stream(Struct):
     is_waiting: bool = False  # to be sent again, as it has had no effect so far
     is_resuming: bool = False
     is_cancelled: bool = False
+    challenge: str = ""  # how the server wants a refused request to be authorized
     finished: float | None = None  # since when everything on it is answered
 
 
@@ -224,3 +250,23 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return min(max(0.0, (until - since).total_seconds()), LONGEST_PAUSE)
     except (ValueError, TypeError):
         return None
+
+
+# The challenges of a refusal (RFC 9110 11.6.1, RFC 6750 3).
+
+_BEARER = regex(r"(?:^|,)\s*Bearer(?:\s|,|$)", re.IGNORECASE)
+_SCOPES = regex(r'\bscope\s*=\s*"([^"\\]*)"', re.IGNORECASE)
+_TOO_FEW = regex(r'\berror\s*=\s*"?insufficient_scope\b', re.IGNORECASE)
+
+
+def wants_login(challenge: str) -> bool:
+    """Whether a server wants a token that a login gives."""
+    return _BEARER.search(challenge) is not None
+
+
+def lacking_scopes(challenge: str) -> str | None:
+    """Return the scopes that a request would have needed, empty if the server does not name them; None if others."""
+    if not wants_login(challenge) or _TOO_FEW.search(challenge) is None:
+        return None
+    found = _SCOPES.search(challenge)
+    return printable(found[1])[:EXCERPT] if found else ""

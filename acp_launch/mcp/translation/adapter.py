@@ -30,7 +30,7 @@ class Adapter(Crossing):
             self._contain("the agent", self._agent_says, part)
 
     def from_server(self, line: bytes) -> None:
-        if line[:1] not in jsonrpc.STARTS:  # quick, as a program that is no server may write millions of lines
+        if line[:1] not in jsonrpc.STARTS:  # quick, as a program that is not a server may write millions of lines
             self.up(line)
             return
         parts = (self._translator and jsonrpc.batch(line)) or (line,)

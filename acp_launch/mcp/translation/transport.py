@@ -55,7 +55,7 @@ class TranslatedTransport:
                 for line in self._heard.feed(chunk):
                     if line[:1] in jsonrpc.STARTS and self._adapter.is_needed:
                         self._adapter.from_server(line)
-                    else:  # quick, as a program that is no server may write millions of lines
+                    else:  # quick, as a program that is not a server may write millions of lines
                         self._up.append(line)
             self._adapter.tick()
             await self._flush()

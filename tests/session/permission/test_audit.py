@@ -15,6 +15,7 @@ from acp_launch.secret.redact import Redactor
 from acp_launch.secret.value import Secret
 from acp_launch.session.permission import audit as module
 from acp_launch.session.permission.audit import LONGEST, Audit, How, entries, files
+from tests.clock import Clock
 
 CALL = {
     "toolCallId": "c1",
@@ -224,16 +225,8 @@ def test_logs_are_read_together_in_the_order_of_time(tmp_path: Path) -> None:
     assert entries(files(tmp_path), 0)[0] == []
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_795_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_a_flood_is_counted_and_what_is_beyond_does_not_fill_the_disk(tmp_path: Path) -> None:
-    clock, notes = Clock(), Notes()
+    clock, notes = Clock(1_795_000_000.0), Notes()
     log = Audit(tmp_path, "work", project="/p", note=notes, clock=clock)
     for number in range(40_000):
         record(log, {**CALL, "title": f"Run {number}", "rawInput": {"command": "x" * 200}}, allowed=number % 4 == 0)
@@ -259,7 +252,7 @@ def test_a_flood_is_counted_and_what_is_beyond_does_not_fill_the_disk(tmp_path: 
 
 def test_after_a_flood_everything_is_on_record_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BURST", 1000)
-    clock = Clock()
+    clock = Clock(1_795_000_000.0)
     log = Audit(tmp_path, "work", project="/p", note=Notes(), clock=clock)
     for number in range(10):
         record(log, {**CALL, "title": f"early {number}"})
@@ -273,7 +266,7 @@ def test_after_a_flood_everything_is_on_record_again(tmp_path: Path, monkeypatch
 
 
 def test_kinds_of_the_agents_making_are_not_counted_apart_for_ever(tmp_path: Path) -> None:
-    log = Audit(tmp_path, "work", project="/p", note=Notes(), clock=Clock())
+    log = Audit(tmp_path, "work", project="/p", note=Notes(), clock=Clock(1_795_000_000.0))
     for number in range(6_000):
         record(log, {"kind": f"kind {number}", "title": "x" * 300})
     log.close()

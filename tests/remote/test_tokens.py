@@ -1,0 +1,248 @@
+"""The token of a login in each request: a refused one is replaced once, and without one a call fails alone."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from acp_launch.mcp.http.wire import NoToken
+from acp_launch.process.lifecycle import Ended
+from acp_launch.secret.redact import redactor
+from acp_launch.secret.value import Secret
+
+from .children import Tempered, tempered
+from .peer import HELLO, Peer, asked, connected, error, remote
+
+LOGIN = "acp-launch mcp login p docs"
+OLD, NEW, NEWEST = (f"canary-token-{name}-5b1f" for name in ("old", "new", "newest"))
+LOGGED_OUT = "is not logged in: the login has ended"
+ENDED = NoToken(LOGGED_OUT, LOGIN)
+METADATA = 'Bearer resource_metadata="https://docs.example.com/.well-known/oauth-protected-resource"'
+SCOPES = 'Bearer error="insufficient_scope", scope="files:read files:write", error_description="more"'
+
+
+class Hand:
+    """A `Bearer` that gives the first of its tokens, and drops one that was refused; the last one stays."""
+
+    def __init__(self, *tokens: str | NoToken) -> None:
+        self.tokens = list(tokens)
+        self.refused: list[Secret | None] = []
+
+    async def token(self, refused: Secret | None = None) -> Secret:
+        self.refused.append(refused)
+        if refused is not None and len(self.tokens) > 1:
+            del self.tokens[0]
+        if isinstance(self.tokens[0], NoToken):
+            raise self.tokens[0]
+        return Secret(self.tokens[0])
+
+    @property
+    def renewals(self) -> list[str]:
+        return [each.expose() for each in self.refused if each is not None]
+
+
+def sent(server: Tempered) -> list[str | None]:
+    """The `Authorization` of each request so far."""
+    headers = [{name.lower(): value for name, value in each["headers"]} for each in server.requests]
+    return [each.get("authorization") for each in headers]
+
+
+def first(hand: Hand | None, login: str = LOGIN, **settings: Any) -> tuple[Ended, Peer, list[str | None]]:
+    """How a connection ends whose handshake fails, and what was sent before."""
+    headers = settings.pop("headers", {})
+
+    async def use() -> tuple[Ended, Peer, list[str | None]]:
+        with tempered(**settings) as server:
+            async with connected(remote(server.url, bearer=hand, login=login, headers=headers)) as peer:
+                peer.ask("initialize", HELLO)
+                end = await peer.ended()
+            return end, peer, sent(server)
+
+    return asyncio.run(use())
+
+
+@pytest.mark.parametrize("era", ["legacy", "sse"])
+def test_each_request_has_the_token_of_its_moment(era: str) -> None:
+    async def use() -> None:
+        bearer = Hand(OLD)
+        with tempered(era=era, bearer=OLD) as server:
+            async with connected(remote(server.url, bearer=bearer, type="sse" if era == "sse" else "http")) as peer:
+                await peer.shake_hands()
+                assert "result" in await peer.tool("echo", text="hi")
+                if era == "legacy":
+                    await asked(server, "GET")
+                bearer.tokens = [NEW]
+                server.do("change", settings={"bearer": NEW})
+                assert "result" in await peer.tool("echo", text="hi")
+                await peer.remote.stop(grace=5)
+            tokens, verbs = sent(server), [each["verb"] for each in server.requests]
+            assert set(verbs) == ({"POST", "GET", "DELETE"} if era == "legacy" else {"POST", "GET"})
+            changed = tokens.index(f"Bearer {NEW}")
+            assert set(tokens[:changed]) == {f"Bearer {OLD}"}
+            assert set(tokens[changed:]) == {f"Bearer {NEW}"}
+        assert bearer.renewals == []
+
+    asyncio.run(use())
+
+
+def test_a_modern_request_and_the_first_question_to_a_server_have_it_too() -> None:
+    async def use() -> None:
+        with tempered(era="modern", bearer=OLD) as server:
+            async with connected(remote(server.url, bearer=Hand(OLD))) as peer:
+                assert "result" in await peer.call("ping")
+                assert "result" in await peer.answer(peer.ask_modern("tools/list"))
+            assert sent(server) == [f"Bearer {OLD}"] * 2
+
+    asyncio.run(use())
+
+
+def test_it_replaces_an_authorization_of_the_headers() -> None:
+    async def use() -> None:
+        with tempered(bearer=OLD) as server:
+            headers = {"authorization": "Basic abcdef", "X-Key": "value"}
+            async with connected(remote(server.url, bearer=Hand(OLD), headers=headers)) as peer:
+                await peer.shake_hands()
+            assert set(sent(server)) == {f"Bearer {OLD}"}
+            assert "Basic" not in str(server.requests)
+            assert ["X-Key", "value"] in [list(pair) for pair in server.requests[0]["headers"]]
+
+    asyncio.run(use())
+
+
+def test_a_refused_token_is_replaced_and_the_request_repeated_once() -> None:
+    async def use() -> None:
+        bearer = Hand(OLD, NEW)
+        with tempered(bearer=OLD) as server:
+            async with connected(remote(server.url, bearer=bearer)) as peer:
+                await peer.shake_hands()
+                await asked(server, "GET")
+                server.do("change", settings={"bearer": NEW})
+                assert "result" in await peer.tool("echo", text="hi")
+                assert "result" in await peer.tool("echo", text="hi")
+            calls = [each["message"].get("id") for each in server.requests if each["message"]]
+            assert bearer.renewals == [OLD]
+            assert calls.count(2) == 2, "the refused one, and the one with the new token"
+            assert calls.count(3) == 1
+
+    asyncio.run(use())
+
+
+def test_a_second_refusal_fails_the_call_and_the_session_goes_on() -> None:
+    async def use() -> None:
+        bearer = Hand(OLD, NEW, NEWEST)
+        with tempered(bearer=OLD) as server:
+            async with connected(remote(server.url, bearer=bearer, login=LOGIN)) as peer:
+                await peer.shake_hands()
+                await asked(server, "GET")
+                server.do("change", settings={"bearer": "another"})
+                how = "answered 401 Unauthorized to a new token of its login, too"
+                assert error(await peer.tool("echo", text="hi")) == f'MCP server "docs" {how}; {LOGIN}'
+                assert sent(server).count(f"Bearer {NEW}") == 1
+                server.do("change", settings={"bearer": NEWEST})
+                assert "result" in await peer.tool("echo", text="hi")
+                assert peer.remote.end is None
+            assert how.encode() in peer.logged
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize("is_final", [True, False])
+def test_a_login_that_ends_fails_each_call_until_the_user_is_logged_in_again(is_final: bool) -> None:
+    async def use() -> None:
+        bearer = Hand(OLD)
+        with tempered(bearer=OLD) as server:
+            async with connected(remote(server.url, bearer=bearer)) as peer:
+                await peer.shake_hands()
+                await asked(server, "GET")
+                bearer.tokens = [NoToken(LOGGED_OUT, LOGIN, is_final=is_final)]
+                before = len(server.requests)
+                for _ in range(2):
+                    answer = await peer.tool("echo", text="hi")
+                    assert error(answer) == f'MCP server "docs" {LOGGED_OUT}; {LOGIN}'
+                    assert answer["error"]["data"] == {"server": "docs"}
+                assert len(server.requests) == before, "nothing was sent"
+                bearer.tokens = [OLD]
+                assert "result" in await peer.tool("echo", text="hi")
+                assert peer.remote.end is None
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize("era", ["legacy", "sse"])
+def test_without_a_login_the_first_contact_fails_for_good(era: str) -> None:
+    end, _, tokens = first(Hand(ENDED), era=era)
+    assert (end.how, end.reason, end.follows, end.fault) == (LOGGED_OUT, LOGIN, "never", "credentials")
+    assert tokens == []
+
+
+def test_a_login_that_the_server_refuses_at_first_fails_for_good_after_one_renewal() -> None:
+    bearer = Hand(OLD, NEW)
+    end, _, tokens = first(bearer, bearer="another")
+    assert (end.how, end.follows) == ("answered 401 Unauthorized to a new token of its login, too", "never")
+    assert (end.reason, end.fault) == (LOGIN, "credentials")
+    assert tokens == [f"Bearer {OLD}", f"Bearer {NEW}"]
+
+
+def test_a_token_that_cannot_be_renewed_just_now_is_tried_again_by_the_restart_policy() -> None:
+    end, peer, _ = first(Hand(NoToken("could not renew its token: no answer", "try again", is_final=False)))
+    assert (end.how, end.follows, end.fault) == ("could not renew its token: no answer", "judged", "")
+    assert [line["method"] for line in peer.unsent] == ["initialize"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "challenge", "login", "reason"),
+    [
+        ({}, METADATA, LOGIN, f"it wants a login: {LOGIN}"),
+        ({}, "Negotiate, Bearer", LOGIN, f"it wants a login: {LOGIN}"),
+        ({}, 'Basic realm="Bearer of news"', LOGIN, "it does not accept our credentials: check its `headers`"),
+        ({}, METADATA, "", "it does not accept our credentials: check its `headers`"),
+        ({"Authorization": "Bearer x"}, METADATA, LOGIN, "it does not accept our credentials: check its `headers`"),
+    ],
+)
+def test_a_server_that_wants_a_login_is_told_from_one_that_refuses_our_headers(
+    headers: dict[str, str], challenge: str, login: str, reason: str
+) -> None:
+    end, _, _ = first(None, login, bearer=OLD, challenge=challenge, headers=headers)
+    assert (end.how, end.reason, end.fault) == ("answered 401 Unauthorized", reason, "credentials")
+
+
+def test_a_call_that_needs_more_scopes_names_them() -> None:
+    async def use() -> None:
+        few = {"do": "status", "status": 403, "headers": {"WWW-Authenticate": SCOPES}, "times": 1}
+        with tempered(bearer=OLD, faults=[{"on": "tools/call", **few}]) as server:
+            async with connected(remote(server.url, bearer=Hand(OLD), login=LOGIN)) as peer:
+                await peer.shake_hands()
+                how = f"answered 403 Forbidden: it wants the scopes files:read files:write; {LOGIN}"
+                assert error(await peer.tool("echo", text="hi")) == f'MCP server "docs" {how}'
+                assert "result" in await peer.tool("echo", text="hi")
+
+    asyncio.run(use())
+
+
+def test_so_does_a_first_contact() -> None:
+    few = {"do": "status", "status": 403, "headers": {"WWW-Authenticate": SCOPES}}
+    end, _, _ = first(Hand(OLD), faults=[{"on": "*", **few}])
+    assert end.how == "answered 403 Forbidden: it wants the scopes files:read files:write"
+    assert (end.reason, end.follows) == (LOGIN, "never")
+
+
+def test_the_token_goes_to_no_other_origin() -> None:
+    async def use() -> None:
+        with tempered() as other, tempered(faults=[{"on": "*", "do": "redirect", "to": other.url}]) as server:
+            async with connected(remote(server.url, bearer=Hand(OLD))) as peer:
+                peer.ask("initialize", HELLO)
+                end = await peer.ended()
+            assert end.how.startswith("redirects to http://127.0.0.1:")
+            assert (sent(server), other.requests) == ([f"Bearer {OLD}"], [])
+
+    asyncio.run(use())
+
+
+def test_what_repeats_the_token_is_shown_without_it() -> None:
+    """Each token is known to the redactor before it is sent."""
+    token = "canary-token-that-is-told-back-7c"
+    told = {"do": "status", "status": 418, "body": f"your token is {token}"}
+    end, peer, _ = first(Hand(token), faults=[{"on": "*", **told}])
+    assert end.how == "answered 418 I'm a Teapot: your token is ***"
+    assert token not in f"{end} {peer.logged!r}"
+    assert redactor.text(token) == "***"
