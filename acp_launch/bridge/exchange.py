@@ -423,9 +423,7 @@ class ServerSide:
         if not state.memory.initialize:
             return jsonrpc.error(id, NOT_YET, "no client has introduced itself yet")
         if state.questions.is_full:
-            return jsonrpc.error(
-                id, jsonrpc.INTERNAL_ERROR, f"{QUESTIONS} requests wait for an answer already"
-            )
+            return jsonrpc.error(id, jsonrpc.INTERNAL_ERROR, f"{QUESTIONS} requests wait for an answer already")
         return None
 
 

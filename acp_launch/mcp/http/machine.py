@@ -23,12 +23,16 @@ from msgspec import UNSET, Raw
 from acp_launch.mcp.http.headers import request_headers, version_of, written
 from acp_launch.mcp.http.streams import Streams
 from acp_launch.mcp.http.wire import (
+    AGAIN,
     EXCERPT,
     JITTER,
     LONG_SECRET,
     MODERN,
     OURS,
     REDIRECTS,
+    REPEATS,
+    RESUMES,
+    SIGNS,
     WRONG_VERSION,
     Failure,
     Request,
@@ -514,6 +518,50 @@ class Machine(Streams):
             self._over(stream)
         else:
             self._finish(Ended(how, reason=fix, follows="never"), also=stream)
+
+    # The session that the server has forgotten, and servers that cannot be reached.
+
+    def _gone(self, stream: Stream) -> None:
+        """Note that the server does not know the session any more; other requests learn it, too, or fail."""
+        if stream.is_resuming:
+            self._fail(stream, "has closed the session")
+        self._session = ""
+        self._depart(stream, Ended("has closed the session", follows="again"))
+
+    def _unreached(self, stream: Stream, failure: Failure) -> None:
+        """Handle a request that never got to the server; the connection ends only if nothing else of it lives."""
+        is_hopeful = not failure.is_final
+        if stream.is_resuming and stream.attempts < RESUMES and is_hopeful:
+            stream.attempts += 1
+            self._rest(stream)
+            return
+        if stream.is_resuming:
+            self._fail(stream, failure.how)
+        is_busy = self._answers_others(stream)
+        if self._parting or not (is_busy or self._listens_beside(stream)):
+            self._depart(stream, ended_by(failure))
+        elif stream.role == "listen":
+            self._rest(stream)
+        elif stream.is_resuming:
+            self._over(stream)
+        elif is_hopeful and stream.repeats < (SIGNS if stream.role == "sign" else REPEATS):
+            self._note_once(f"{failure.how}, while it answers other requests; what is asked now waits")
+            self._wait(stream, AGAIN * 2**stream.repeats)
+        elif is_busy and stream.role == "line" and stream.number != self._barrier:
+            self._refuse(stream, failure.how)
+            self._over(stream)
+        else:
+            self._depart(stream, ended_by(failure))
+
+    def _answers_others(self, stream: Stream) -> bool:
+        """Whether the server is at work on requests other than those of a stream, as far as we know."""
+        others = [owner for owner in self._owners.values() if owner is not stream and not owner.is_cancelled]
+        return any(not owner.is_waiting and (owner.status or not owner.is_resuming) for owner in others)
+
+    def _listens_beside(self, stream: Stream) -> bool:
+        """Whether an event stream of the server's own messages is open, other than this one."""
+        listening = (each for each in self._streams.values() if each.role in ("listen", "endpoint"))
+        return any(each.status and each is not stream for each in listening)
 
 
 def _too_few(scopes: str) -> str:

@@ -31,7 +31,6 @@ from acp_launch.mcp.http.wire import (
     PARTING,
     QUICK,
     REFUSAL,
-    REPEATS,
     RESUMES,
     SIGNS,
     STREAMS,
@@ -577,14 +576,7 @@ class Streams(ABC):
         if self._barrier == stream.number:
             self._release()
 
-    # The session that the server has forgotten, and servers that cannot be reached.
-
-    def _gone(self, stream: Stream) -> None:
-        """Note that the server does not know the session any more; other requests learn it, too, or fail."""
-        if stream.is_resuming:
-            self._fail(stream, "has closed the session")
-        self._session = ""
-        self._depart(stream, Ended("has closed the session", follows="again"))
+    # The end of the connection, and requests that are sent again.
 
     def _depart(self, stream: Stream, ended: Ended) -> None:
         """Begin to end the connection because of a request that had no effect; others may learn the same."""
@@ -607,41 +599,6 @@ class Streams(ABC):
 
     def _depart_now(self) -> None:
         self._finish(self._departure)
-
-    def _unreached(self, stream: Stream, failure: Failure) -> None:
-        """Handle a request that never got to the server; the connection ends only if nothing else of it lives."""
-        is_hopeful = not failure.is_final
-        if stream.is_resuming and stream.attempts < RESUMES and is_hopeful:
-            stream.attempts += 1
-            self._rest(stream)
-            return
-        if stream.is_resuming:
-            self._fail(stream, failure.how)
-        is_busy = self._answers_others(stream)
-        if self._parting or not (is_busy or self._listens_beside(stream)):
-            self._depart(stream, ended_by(failure))
-        elif stream.role == "listen":
-            self._rest(stream)
-        elif stream.is_resuming:
-            self._over(stream)
-        elif is_hopeful and stream.repeats < (SIGNS if stream.role == "sign" else REPEATS):
-            self._note_once(f"{failure.how}, while it answers other requests; what is asked now waits")
-            self._wait(stream, AGAIN * 2**stream.repeats)
-        elif is_busy and stream.role == "line" and stream.number != self._barrier:
-            self._refuse(stream, failure.how)
-            self._over(stream)
-        else:
-            self._depart(stream, ended_by(failure))
-
-    def _answers_others(self, stream: Stream) -> bool:
-        """Whether the server is at work on requests other than those of a stream, as far as we know."""
-        others = [owner for owner in self._owners.values() if owner is not stream and not owner.is_cancelled]
-        return any(not owner.is_waiting and (owner.status or not owner.is_resuming) for owner in others)
-
-    def _listens_beside(self, stream: Stream) -> bool:
-        """Whether an event stream of the server's own messages is open, other than this one."""
-        listening = (each for each in self._streams.values() if each.role in ("listen", "endpoint"))
-        return any(each.status and each is not stream for each in listening)
 
     def _wait(self, stream: Stream, pause: float) -> None:
         """Let a request that had no effect wait, to be sent again."""
@@ -690,6 +647,9 @@ class Streams(ABC):
 
     @abstractmethod
     def verify(self) -> None: ...
+
+    @abstractmethod
+    def _unreached(self, stream: Stream, failure: Failure) -> None: ...
 
     @abstractmethod
     def _refusal(self, stream: Stream) -> None: ...
