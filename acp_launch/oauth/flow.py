@@ -291,6 +291,7 @@ class _Flow:
             access=tokens.access,
             refresh=tokens.refresh,
             client_secret=who.minted,
+            issued=tokens.issued,
             expires=tokens.expires,
             scopes=scopes if tokens.scopes is None else tokens.scopes,
         )
