@@ -290,6 +290,7 @@ class _Flow:
             refresh=tokens.refresh,
             client_secret=who.secret if who.is_registered else None,
             redirect_uri=redirect if who.is_registered else "",
+            issued=tokens.issued,
             expires=tokens.expires,
             scopes=scopes if tokens.scopes is None else tokens.scopes,
         )

@@ -30,8 +30,9 @@ class Client(Struct, frozen=True, kw_only=True):
 
 
 class Grant(Struct, frozen=True, kw_only=True):
-    """The tokens for a resource (RFC 8707). `expires` is Unix time by this machine's clock; None: not known.
+    """The tokens for a resource (RFC 8707). Times are Unix times by this machine's clock; None: not known.
 
+    `is_renewed`: the access token came of a refresh, not of a login.
     `client_secret` and `redirect_uri` are those of a dynamic registration; some servers compare even the port of the
     latter. A secret that the user configured stays in the profile's reference.
     """
@@ -42,8 +43,15 @@ class Grant(Struct, frozen=True, kw_only=True):
     refresh: Secret | None = None
     client_secret: Secret | None = None
     redirect_uri: str = ""
+    issued: float | None = None
     expires: float | None = None
     scopes: tuple[str, ...] = ()
+    is_renewed: bool = False
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """Return what the redactor must know."""
+        return tuple(each for each in (self.access, self.refresh, self.client_secret) if each is not None)
 
     @property
     def name(self) -> str:
@@ -82,8 +90,10 @@ class _Stored(Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
     refresh: str | None = None
     client_secret: str | None = None
     redirect_uri: str = ""
+    issued: float | None = None
     expires: float | None = None
     scopes: tuple[str, ...] = ()
+    is_renewed: bool = False
 
 
 def encoded(grant: Grant) -> Secret:
@@ -100,8 +110,10 @@ def encoded(grant: Grant) -> Secret:
         refresh=_text(grant.refresh),
         client_secret=_text(grant.client_secret),
         redirect_uri=grant.redirect_uri,
+        issued=grant.issued,
         expires=grant.expires,
         scopes=grant.scopes,
+        is_renewed=grant.is_renewed,
     )
     text = msgspec.json.encode(stored)
     if len(text) > LONGEST:
@@ -122,8 +134,10 @@ def decoded(item: Secret) -> Grant | None:
         refresh=_secret(stored.refresh),
         client_secret=_secret(stored.client_secret),
         redirect_uri=stored.redirect_uri,
+        issued=stored.issued,
         expires=stored.expires,
         scopes=stored.scopes,
+        is_renewed=stored.is_renewed,
     )
 
 
