@@ -255,11 +255,12 @@ class _Flow:
         if said is None:
             raise LoginFailed(refusal(where, answer, "no client id").how, fix)
         taken = said.method or method
-        secret = None if taken == "none" or not said.client_secret else Secret(said.client_secret)
-        if taken not in ("none", "client_secret_basic", "client_secret_post") or (taken != "none" and secret is None):
+        if taken == "none":
+            return _Ours(_client(server, said.client_id, "none"), is_registered=True)
+        if (known := metadata.BY_SECRET.get(taken)) is None or not said.client_secret:
             shown = printable(taken[: metadata.EXCERPT])
             raise LoginFailed(f"{shown_origin(where)} registered us for `{shown}`, which we cannot use", fix)
-        return _Ours(_client(server, said.client_id, taken), secret, is_registered=True)  # type: ignore[arg-type]
+        return _Ours(_client(server, said.client_id, known), Secret(said.client_secret), is_registered=True)
 
     async def granted(
         self, server: AuthorizationServer, who: _Ours, resource: str, scopes: tuple[str, ...]
