@@ -335,7 +335,7 @@ def test_many_requests_at_once_use_several_pools_and_one_at_a_time_the_first() -
         assert (closed, first in later) == ([False, True], False)
         assert not later[1].client.is_closed
         await clients.leave(leave)
-        assert all([pool.client.is_closed for pool in later])
+        assert all(pool.client.is_closed for pool in later)
 
     asyncio.run(use())
 
