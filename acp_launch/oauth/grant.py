@@ -32,7 +32,8 @@ class Grant(Struct, frozen=True, kw_only=True):
     """The tokens for a resource (RFC 8707). Times are Unix times by this machine's clock; None: not known.
 
     `is_renewed`: the access token came of a refresh, not of a login.
-    `client_secret` is that of a dynamic registration. One that the user configured stays in the profile's reference.
+    `client_secret` and `redirect_uri` are those of a dynamic registration; some servers compare even the port of the
+    latter. A secret that the user configured stays in the profile's reference.
     """
 
     client: Client
@@ -40,6 +41,7 @@ class Grant(Struct, frozen=True, kw_only=True):
     access: Secret
     refresh: Secret | None = None
     client_secret: Secret | None = None
+    redirect_uri: str = ""
     issued: float | None = None
     expires: float | None = None
     scopes: tuple[str, ...] = ()
@@ -86,6 +88,7 @@ class _Stored(Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
     access: str
     refresh: str | None = None
     client_secret: str | None = None
+    redirect_uri: str = ""
     issued: float | None = None
     expires: float | None = None
     scopes: tuple[str, ...] = ()
@@ -105,6 +108,7 @@ def encoded(grant: Grant) -> Secret:
         access=grant.access.expose(),
         refresh=_text(grant.refresh),
         client_secret=_text(grant.client_secret),
+        redirect_uri=grant.redirect_uri,
         issued=grant.issued,
         expires=grant.expires,
         scopes=grant.scopes,
@@ -128,6 +132,7 @@ def decoded(item: Secret) -> Grant | None:
         access=Secret(stored.access),
         refresh=_secret(stored.refresh),
         client_secret=_secret(stored.client_secret),
+        redirect_uri=stored.redirect_uri,
         issued=stored.issued,
         expires=stored.expires,
         scopes=stored.scopes,
