@@ -148,8 +148,9 @@ async def pasted(name: str, complaint: str) -> str:
     from acp_launch.errors import AuthRequired
 
     if complaint:
-        _say(f"    That was another address. {complaint}", style=YELLOW)
-    text = await typed("    Paste the address that the browser ends at (it is not shown), then Enter: ")
+        _say(f"    {complaint}", style=YELLOW)
+    which = "another address" if complaint else "the address that the browser ends at"
+    text = await typed(f"    Paste {which} (it is not shown), then Enter: ")
     if text is None:
         raise AuthRequired(f"{name}: no address was pasted, so there is no login", fix="log in again")
     return text

@@ -138,8 +138,8 @@ class LoopbackDoor:
                 if not came_back.done():
                     came_back.set_exception(error)
                 return
-            page, address = self._judged_address(text)
-            complaint = page.text
+            _, address = self._judged_address(text)
+            complaint = f"That is not the answer of this login, which begins with {self.redirect_uri}?"
             if address and not came_back.done():
                 came_back.set_result(address)
 

@@ -199,11 +199,11 @@ async def pasted(prompt: str) -> str | None:
 
     None for Ctrl-D and the end of input.
     """
-    forget_typed()
-    ask(prompt)
     text = ""
     try:
-        with key_by_key():
+        with key_by_key():  # before the prompt: what answers it is not shown, however soon it comes
+            forget_typed()
+            ask(prompt)
             while not text.endswith("\n"):
                 keys = await _line()
                 if not keys or END in keys:
