@@ -41,7 +41,7 @@ EARLY = 60.0  # seconds before its end that a token is renewed
 SHARE = 0.1  # of its life, if that is shorter
 ANSWER = 15.0  # seconds for the answer of the authorization server
 STORE = 10.0  # seconds for each access to the store, if the caller does not say
-SPARE = 5.0  # seconds that a holder of the lock may need besides
+SPARE = 5.0  # seconds that a holder of the lock may need besides; and that a token must last to be used meanwhile
 PARTING = 5.0  # seconds to wait for an answer at the end of a session
 REST = 10.0  # seconds without a further attempt after one that failed, if the server does not say
 LONGEST_REST = 300.0
@@ -156,7 +156,7 @@ class Keeper:
         try:
             if self._unsaved is None and self._serves(self._read(), refused):
                 return self._in_use
-            with locked(self._logins.lock(self._item), self._patience):
+            with locked(self._logins.lock(self._item), 0.0 if self._can_wait(refused) else self._patience):
                 return self._alone(refused)
         except NoToken as error:
             return self._without(error, refused)
@@ -170,6 +170,13 @@ class Keeper:
             reason = fault.message if isinstance(fault, StateError) else (fault.strerror or str(fault)).lower()
             unable = _not_now(f"its login cannot be renewed: {reason}", "check the state directory")
             return self._without(self._failed(unable), refused)
+
+    def _can_wait(self, refused: Secret | None) -> bool:
+        """Whether the present token is good enough while another process renews it."""
+        grant = self._grant
+        if grant is None or grant.access == refused or self._unsaved is not None:
+            return False
+        return grant.expires is not None and self._clock() < grant.expires - SPARE
 
     def _serves(self, grant: Grant, refused: Secret | None) -> bool:
         """Take what the store holds into use; return whether that will do."""

@@ -472,6 +472,14 @@ def test_a_lock_that_is_held_too_long_has_its_sentence(scene: Scene, monkeypatch
     assert token(keeper, access(1)) == access(2)
 
 
+def test_a_token_that_lasts_a_while_is_used_while_another_process_renews_it(scene: Scene) -> None:
+    scene.put(left=30)
+    keeper = scene.keeper()
+    with locked(scene.logins.lock(ITEM)):
+        assert token(keeper) == access(1)
+    assert (token(keeper), scene.posts) == (access(2), 1)
+
+
 def test_a_state_directory_that_cannot_be_used_has_its_sentence(scene: Scene, tmp_path: Path) -> None:
     scene.put(left=30)
     (tmp_path / "logins").write_text("not a directory")
