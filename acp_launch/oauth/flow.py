@@ -343,7 +343,6 @@ class _Flow:
         form: dict[str, str | Secret] = {"grant_type": DEVICE, "device_code": page.secret, "resource": resource}
         pause = page.pause
         while True:
-            await asyncio.sleep(pause)
             try:
                 return await ask(who.client, who.secret, form, limit=LIMIT)
             except Refused as refused:
@@ -351,6 +350,7 @@ class _Flow:
                     raise
                 if refused.error != "authorization_pending":  # too often, or the connection is bad (section 3.5)
                     pause += SLOWER
+            await asyncio.sleep(pause)
 
     async def _first_request(self, headers: Mapping[str, str] | None = None) -> Answer:
         """Make the request that every session begins with; only the head of the answer is read."""

@@ -11,10 +11,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import LOGINS, Secret
 
 LONGEST = 16 * 1024  # bytes of a token, and of a stored grant
-NAMESPACE = "oauth/"  # of the names of grants in the secret store
 
 Method = Literal["none", "client_secret_basic", "client_secret_post"]
 
@@ -79,7 +78,7 @@ def item_name(issuer: str, resource: str, client_id: str) -> str:
     """Return the name of the grant's item: `oauth/mcp.example.com/3f9a…`, a name that a profile may not use."""
     digest = hashlib.sha256("\n".join((issuer, resource, client_id)).encode()).hexdigest()
     host = resource.partition("://")[2].partition("/")[0]
-    return f"{NAMESPACE}{host}/{digest[:16]}"
+    return f"{LOGINS}{host}/{digest[:16]}"
 
 
 class _Stored(Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
