@@ -6,26 +6,33 @@ checks that wherever something is about to start.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from acp_launch.errors import MachineError, NotTrusted, UsageError
+from acp_launch.errors import MachineError, NotLoggedIn, NotTrusted, UsageError
+from acp_launch.problem import errors
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.problem import KeyPath
-    from acp_launch.profile.load import Loaded
-
-if TYPE_CHECKING:
+    from acp_launch.cli.bearers import Lack, ServerLogin
+    from acp_launch.mcp.http.wire import Bearer
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.plan.resolve import Resolved
-    from acp_launch.problem import Problem
+    from acp_launch.problem import KeyPath, Problem
     from acp_launch.profile.load import Loaded
     from acp_launch.secret.lookup import Waiting
     from acp_launch.secret.value import Secret
 
     Planned = tuple[LaunchPlan, Mapping[str, Secret]]
+
+
+class Ready(NamedTuple):
+    """A plan with its secrets, and with the tokens of the servers that need a login, by the server's name."""
+
+    plan: "LaunchPlan"
+    secrets: "Mapping[str, Secret]"
+    bearers: "Mapping[str, Bearer]"
 
 
 def agent_plan(name: str, settings: Settings, *, cwd: Path | None, trust: bool) -> "Planned":
@@ -49,8 +56,41 @@ def planned(resolved: "Resolved", settings: Settings, *, waiting: "Waiting | Non
     Raises:
         MachineError: a command, directory, variable or secret is missing on this machine.
     """
-    if not resolved.needs:
-        return _plan(resolved), {}
+    ready = _looked_up(resolved, settings, waiting, ())
+    return ready.plan, ready.secrets
+
+
+def ready(
+    resolved: "Resolved", settings: Settings, *, waiting: "Waiting | None" = None, is_alone: bool = False
+) -> Ready:
+    """Do the same, and look up the logins of servers. Nothing asks the user to log in.
+
+    A server that is not required is left out of the plan if its login cannot be used, unless `is_alone`.
+
+    Raises:
+        MachineError: as `planned`.
+        NotLoggedIn: logins are all that is missing.
+    """
+    from acp_launch.plan.model import RemotePlan
+
+    logins: list[ServerLogin] = []
+    if resolved.plan is not None and any(isinstance(server, RemotePlan) for server in resolved.plan.servers):
+        from acp_launch.cli.bearers import server_logins
+
+        logins = server_logins(resolved.plan.servers, settings)
+    return _looked_up(resolved, settings, waiting, logins, is_alone=is_alone)
+
+
+def _looked_up(
+    resolved: "Resolved",
+    settings: Settings,
+    waiting: "Waiting | None",
+    logins: "Sequence[ServerLogin]",
+    *,
+    is_alone: bool = False,
+) -> Ready:
+    if not resolved.needs and not logins:
+        return Ready(_plan(resolved), {}, {})
     from functools import cache, partial
 
     from acp_launch.cli import supply
@@ -61,15 +101,26 @@ def planned(resolved: "Resolved", settings: Settings, *, waiting: "Waiting | Non
 
     start_guards()
     opening = cache(partial(open_store, settings))  # once, so that its passphrase is asked for once
+    items = list(dict.fromkeys(login.item for login in logins if login.item))
     names = [need.name for need in resolved.needs]
-    answers = outcomes(names, settings, waiting, opening)
+    found = outcomes([*names, *items], settings, waiting, opening)
+    answers = {name: found[name] for name in names}
     if resolved.plan is not None:
         if supply.lacks_store(answers) and (changed := supply.sealed_file(settings)) is not None:
             settings, opening = changed, cache(partial(open_store, changed))
-            answers = outcomes(names, settings, waiting, opening)
+            found = outcomes([*names, *items], settings, waiting, opening)
+            answers = {name: found[name] for name in names}
         answers = supply.supplied(resolved.needs, answers, settings, opening)
     values = secrets(answers)
-    return _plan(resolved, (*unmet(resolved.needs, answers), *unfit(resolved.plan, values))), values
+    missing = (*unmet(resolved.needs, answers), *unfit(resolved.plan, values))
+    if not logins or resolved.plan is None:
+        return Ready(_plan(resolved, missing), values, {})
+    from acp_launch.cli.bearers import bearers, lacking
+
+    lacks = list(lacking(logins, found, resolved.plan.called))
+    plan = _plan(resolved, missing, lacks, is_alone=is_alone)
+    left = [login for login in logins if login.server in plan.servers]
+    return Ready(plan, values, bearers(left, found, values, settings, opening, called=plan.called))
 
 
 def trusted_profile(
@@ -171,14 +222,30 @@ def here() -> Path:
         raise UsageError("the directory you are in no longer exists", fix="cd somewhere else") from None
 
 
-def _plan(resolved: "Resolved", missing: "tuple[Problem, ...]" = ()) -> "LaunchPlan":
+def _plan(
+    resolved: "Resolved",
+    missing: "tuple[Problem, ...]" = (),
+    lacks: "Sequence[Lack]" = (),
+    *,
+    is_alone: bool = False,
+) -> "LaunchPlan":
+    """Return the plan, without the optional servers that lack a login; raise every problem, or show the warnings."""
+    logins = [lack.problem(is_fatal=is_alone or lack.server.required) for lack in lacks]
+    problems = sorted((*resolved.problems, *missing, *logins), key=lambda each: (each.file, each.line, each.column))
     if resolved.plan is None or missing:
-        raise MachineError(sorted((*resolved.problems, *missing), key=lambda each: (each.file, each.line, each.column)))
-    if resolved.problems:
-        from acp_launch.console import problems
+        raise MachineError(problems)
+    if errors(logins):
+        raise NotLoggedIn(problems)
+    if problems:
+        from acp_launch.console import problems as screen
 
-        problems.show(resolved.problems, as_json=False)
-    return resolved.plan
+        screen.show(problems, as_json=False)
+    if not lacks:
+        return resolved.plan
+    from msgspec.structs import replace
+
+    without = [lack.server for lack in lacks]
+    return replace(resolved.plan, servers=tuple(each for each in resolved.plan.servers if each not in without))
 
 
 # Trust in a project's profile.

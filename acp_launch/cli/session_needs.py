@@ -76,6 +76,7 @@ def session_needs(
             respawn=lambda: spawn_agent(plan, kept.secrets),
             server_logs=logs,
             cache=kept.settings.cache,
+            bearers=kept.bearers,
             trace=trace,
         )
 

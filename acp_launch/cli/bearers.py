@@ -1,0 +1,137 @@
+"""
+The logins of a plan's remote servers: looked up with its secrets before anything starts, and used by their requests.
+
+A server needs one if the profile says so (`oauth`), or if the user has logged in to it before. The record of a login is
+only a memory: what counts is the item in the secret store.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from acp_launch.oauth.grant import Grant, Login, decoded
+from acp_launch.oauth.records import Logins
+from acp_launch.plan.model import RemotePlan, ServerPlan
+from acp_launch.problem import Problem, ours
+from acp_launch.secret.redact import redactor
+from acp_launch.secret.value import Outcome, Secret, Store
+from acp_launch.settings.model import Settings
+
+if TYPE_CHECKING:
+    from acp_launch.mcp.http.wire import Bearer
+
+
+NOT_LOGGED_IN = "is not logged in"
+
+
+class ServerLogin(Struct, frozen=True):
+    """A server that needs a login, with the record of the login, None if there is none."""
+
+    server: RemotePlan
+    record: Login | None
+
+    @property
+    def item(self) -> str:
+        """The name of its item in the secret store, empty if there is none."""
+        return self.record.item if self.record is not None else ""
+
+
+class Lack(Struct, frozen=True):
+    """A server whose login cannot be used, and why: `what` completes "the MCP server …"."""
+
+    server: RemotePlan
+    what: str
+    fix: str
+
+    @property
+    def message(self) -> str:
+        return f'the MCP server "{self.server.name}" {self.what}'
+
+    def problem(self, *, is_fatal: bool) -> Problem:
+        if is_fatal:
+            return self.server.url.origin.problem(self.message, self.fix)
+        left = self.server.url.origin.problem(f"{self.message}; the session opens without it", self.fix)
+        return left._replace(severity="warning")
+
+
+def server_logins(servers: Iterable[ServerPlan], settings: Settings) -> list[ServerLogin]:
+    """List the servers that need a login.
+
+    Raises:
+        StateError: the records cannot be read.
+    """
+    records = Logins(settings.state)
+    found = [
+        ServerLogin(server, _record(server, records))
+        for server in servers
+        if isinstance(server, RemotePlan) and server.bridge
+    ]
+    return [login for login in found if login.server.oauth is not None or login.record is not None]
+
+
+def _record(server: RemotePlan, records: Logins) -> Login | None:
+    """Find the record of a login; a server with credentials of its own in its headers has none."""
+    if server.url.secrets or any(name.lower() == "authorization" for name in server.headers):
+        return None
+    client = server.oauth.client_id if server.oauth is not None else ""
+    return records.find(server.url.reveal({}), client)
+
+
+def lacking(logins: Iterable[ServerLogin], found: Mapping[str, Outcome], called: str) -> Iterator[Lack]:
+    """Yield the servers to which the user is not logged in; `called` is the profile's name in commands.
+
+    `found` are the outcomes of the look-up, with those of the logins.
+    """
+    for login in logins:
+        fix = ours("mcp", "login", called, login.server.name)
+        outcome = found.get(login.item)
+        if outcome is None or outcome.state == "missing":
+            yield Lack(login.server, NOT_LOGGED_IN, fix)
+        elif outcome.secret is None:
+            reason = outcome.reason or f"the {outcome.source} says: {outcome.state}"
+            yield Lack(login.server, f"{NOT_LOGGED_IN}: its login cannot be read: {reason}", outcome.fix or fix)
+        elif (grant := _grant(outcome)) is None:
+            yield Lack(login.server, f"{NOT_LOGGED_IN}: what the {outcome.source} holds is not its login", fix)
+        elif grant.refresh is None and grant.expires is not None and grant.expires <= time.time():
+            yield Lack(login.server, f"{NOT_LOGGED_IN}: the login has expired", fix)
+
+
+def _grant(outcome: Outcome) -> Grant | None:
+    """Read the grant that was found; its tokens are hidden from now on in all that is shown."""
+    grant = decoded(outcome.secret) if outcome.secret is not None else None
+    if grant is not None:
+        redactor.register(*(each for each in (grant.access, grant.refresh, grant.client_secret) if each is not None))
+    return grant
+
+
+class Given:
+    """TEMPORARY until the keeper is there."""
+
+    def __init__(self, access: Secret, login: str) -> None:
+        self._access, self._login = access, login
+
+    async def token(self, refused: Secret | None = None) -> Secret:
+        from acp_launch.mcp.http.wire import NoToken
+
+        if refused is not None:
+            raise NoToken(f"{NOT_LOGGED_IN}: the login has ended", self._login)
+        return self._access
+
+
+def bearers(
+    logins: Iterable[ServerLogin],
+    found: Mapping[str, Outcome],
+    secrets: Mapping[str, Secret],
+    settings: Settings,
+    opening: Callable[[], Store],
+    *,
+    called: str,
+) -> dict[str, "Bearer"]:
+    made: dict[str, Bearer] = {}
+    for login in logins:
+        grant = _grant(found[login.item])
+        assert grant is not None
+        made[login.server.name] = Given(grant.access, ours("mcp", "login", called, login.server.name))
+    return made
