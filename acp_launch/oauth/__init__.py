@@ -6,6 +6,7 @@ request. No agent and no server but its own sees one. Open `grant` first, then `
 
 - `grant`: what a login gave, as it is stored, and its record, which holds no secret.
 - `exchange`: requests to a token endpoint, and their answers.
+- `records`: the records of logins, which are known without opening the secret store.
 - `metadata`: what servers say about logins: where to look, and what is refused.
 - `flow`: one login, from a refusal to a grant.
 """
