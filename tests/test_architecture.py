@@ -238,6 +238,7 @@ EXPOSED = {
 }
 KEEPERS = {"secret"}  # stores and the redactor
 REVEALED = {
+    "cli/bearers",
     "cli/start",
     "bridge/offer",
     "bridge/relay",

@@ -5,23 +5,24 @@ A server needs one if the profile says so (`oauth`), or if the user has logged i
 only a memory: what counts is the item in the secret store.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from functools import partial
 
 from msgspec import Struct
 
+from acp_launch.errors import StateError
+from acp_launch.mcp.http.wire import NoToken
 from acp_launch.oauth.grant import Grant, Login, decoded
+from acp_launch.oauth.keeper import Keeper
 from acp_launch.oauth.records import Logins
 from acp_launch.plan.model import RemotePlan, ServerPlan
 from acp_launch.problem import Problem, ours
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Outcome, Secret, Store
 from acp_launch.settings.model import Settings
-
-if TYPE_CHECKING:
-    from acp_launch.mcp.http.wire import Bearer
-
 
 NOT_LOGGED_IN = "is not logged in"
 
@@ -102,36 +103,81 @@ def _grant(outcome: Outcome) -> Grant | None:
     """Read the grant that was found; its tokens are hidden from now on in all that is shown."""
     grant = decoded(outcome.secret) if outcome.secret is not None else None
     if grant is not None:
-        redactor.register(*(each for each in (grant.access, grant.refresh, grant.client_secret) if each is not None))
+        redactor.register(*grant.secrets)
     return grant
 
 
-class Given:
-    """TEMPORARY until the keeper is there."""
+class ServerTokens:
+    """The `Bearer` of one server. A login that is done anew meanwhile counts, also if it is another item of the store.
 
-    def __init__(self, access: Secret, login: str) -> None:
-        self._access, self._login = access, login
+    `note` shows a sentence to the user; it is called in the event loop of the requests.
+    """
+
+    def __init__(self, login: ServerLogin, keeper: Callable[[Login, Callable[[str], None]], Keeper], logins: Logins):
+        assert login.record is not None
+        self.note: Callable[[str], None] = _unsaid
+        self._server, self._make, self._logins = login.server, keeper, logins
+        self._item = login.record.item
+        self._keeper = keeper(login.record, self._noted)
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def token(self, refused: Secret | None = None) -> Secret:
-        from acp_launch.mcp.http.wire import NoToken
+        self._loop = asyncio.get_running_loop()
+        try:
+            return await self._keeper.token(refused)
+        except NoToken:
+            if not self._is_another():
+                raise
+        return await self._keeper.token()
 
-        if refused is not None:
-            raise NoToken(f"{NOT_LOGGED_IN}: the login has ended", self._login)
-        return self._access
+    async def leave(self) -> None:
+        await self._keeper.leave()
+
+    def _is_another(self) -> bool:
+        """Take a login into use that was done since, if it has another item."""
+        with suppress(StateError):
+            record = _record(self._server, self._logins)
+            if record is not None and record.item != self._item:
+                self._item, self._keeper = record.item, self._make(record, self._noted)
+                return True
+        return False
+
+    def _noted(self, text: str) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.note, f"mcp server {self._server.name}: {text}")
 
 
-def bearers(
-    logins: Iterable[ServerLogin],
-    found: Mapping[str, Outcome],
-    secrets: Mapping[str, Secret],
-    settings: Settings,
-    opening: Callable[[], Store],
-    *,
-    called: str,
-) -> dict[str, "Bearer"]:
-    made: dict[str, Bearer] = {}
-    for login in logins:
-        grant = _grant(found[login.item])
-        assert grant is not None
-        made[login.server.name] = Given(grant.access, ours("mcp", "login", called, login.server.name))
-    return made
+def _unsaid(text: str) -> None:
+    """Tell nothing: the verbs of `mcp` end with what they have to say."""
+
+
+class Wallet(Struct, frozen=True, kw_only=True):
+    """What tokens are kept with. `opening` returns the prepared store; `called` is the profile's name in commands."""
+
+    settings: Settings
+    opening: Callable[[], Store]
+    secrets: Mapping[str, Secret]
+    called: str
+
+    def bearers(self, logins: Iterable[ServerLogin], found: Mapping[str, Outcome]) -> dict[str, ServerTokens]:
+        """Return the tokens of each server; `found` are the outcomes of the look-up."""
+        records = Logins(self.settings.state)
+        return {
+            login.server.name: ServerTokens(login, partial(self._keeper, login.server, found), records)
+            for login in logins
+        }
+
+    def _keeper(
+        self, server: RemotePlan, found: Mapping[str, Outcome], record: Login, note: Callable[[str], None]
+    ) -> Keeper:
+        written = server.oauth.client_secret if server.oauth is not None else None
+        return Keeper(
+            record.item,
+            self.opening,
+            Logins(self.settings.state),
+            command=ours("mcp", "login", self.called, server.name),
+            grant=_grant(found[record.item]) if record.item in found else None,
+            secret=written.concealed(self.secrets) if written is not None else None,
+            limit=self.settings.secrets.timeout,
+            note=note,
+        )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from acp_launch.mcp.http.wire import Bearer
     from acp_launch.profile.load import Loaded
     from acp_launch.profile.trust import TrustState
-    from acp_launch.secret.value import Outcome
+    from acp_launch.secret.value import Outcome, Store
     from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
 
@@ -68,6 +68,7 @@ class Checkup:
         self._opens_session, self._is_waved = opens_session, is_waved
         self._answers: dict[str, list[Check]] = {}  # by part
         self._logins: list[ServerLogin] = []
+        self._opened: Callable[[], Store] | None = None
         self._asked: list[ProfilePart] = []
 
     def run(self) -> int:
@@ -179,10 +180,24 @@ class Checkup:
             return {}
         is_keyring = settings.secrets.store == "keyring"
         wanted = [*names, *items]
-        found = secrets(wanted, settings, asked, say_waiting) if is_keyring else outcomes(wanted, settings)
+        found = (
+            secrets(wanted, settings, asked, say_waiting)
+            if is_keyring
+            else outcomes(wanted, settings, opening=self._opening(settings))
+        )
         self._note(secret_checks({name: found[name] for name in names}))
         self._note(unfit_checks(parts, found))
         return found
+
+    def _opening(self, settings: "Settings") -> "Callable[[], Store]":
+        """Return what opens the store for this run, once."""
+        if self._opened is None:
+            from functools import cache, partial
+
+            from acp_launch.cli.stores import open_store
+
+            self._opened = cache(partial(open_store, settings))
+        return self._opened
 
     def _items(self, parts: "Sequence[ProfilePart]", settings: "Settings") -> list[str]:
         """Find the logins of remote servers; return the names of their items in the secret store."""
@@ -254,20 +269,23 @@ class Checkup:
         """Return the tokens of the servers that need a login, and report those to which the user is not logged in."""
         if not self._logins:
             return {}
-        from functools import cache, partial
-
         from acp_launch.checks import answers
-        from acp_launch.cli.bearers import bearers, lacking
-        from acp_launch.cli.stores import open_store
+        from acp_launch.cli.bearers import Wallet, lacking
         from acp_launch.secret.lookup import secrets
 
         lacks = {lack.server.name: lack for lack in lacking(self._logins, outcomes, called)}
         for part in parts:
             if part.plan is not None and (lack := lacks.get(part.server)) is not None:
                 self._answers[part.label] = [answers.without_login(part, lack.what, lack.fix)]
-        able = [login for login in self._logins if login.server.name not in lacks]
-        opening = cache(partial(open_store, settings))
-        return bearers(able, outcomes, secrets(outcomes), settings, opening, called=called)
+        known = secrets(outcomes)
+        able = [
+            login
+            for part in parts
+            for login in self._logins
+            if login.server is part.remote and part.server not in lacks and not _lacking(part, known)
+        ]
+        wallet = Wallet(settings=settings, opening=self._opening(settings), secrets=known, called=called)
+        return wallet.bearers(able, outcomes)
 
     def _heard(self, part: "ProfilePart", check: "Check") -> None:
         """Add a result of a part. What a remote server answers does not matter if the agent does not support it."""

@@ -15,8 +15,7 @@ from acp_launch.problem import errors
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.cli.bearers import Lack, ServerLogin
-    from acp_launch.mcp.http.wire import Bearer
+    from acp_launch.cli.bearers import Lack, ServerLogin, ServerTokens
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.plan.resolve import Resolved
     from acp_launch.problem import KeyPath, Problem
@@ -32,7 +31,7 @@ class Ready(NamedTuple):
 
     plan: "LaunchPlan"
     secrets: "Mapping[str, Secret]"
-    bearers: "Mapping[str, Bearer]"
+    bearers: "Mapping[str, ServerTokens]"
 
 
 def agent_plan(name: str, settings: Settings, *, cwd: Path | None, trust: bool) -> "Planned":
@@ -115,12 +114,13 @@ def _looked_up(
     missing = (*unmet(resolved.needs, answers), *unfit(resolved.plan, values))
     if not logins or resolved.plan is None:
         return Ready(_plan(resolved, missing), values, {})
-    from acp_launch.cli.bearers import bearers, lacking
+    from acp_launch.cli.bearers import Wallet, lacking
 
     lacks = list(lacking(logins, found, resolved.plan.called))
     plan = _plan(resolved, missing, lacks, is_alone=is_alone)
     left = [login for login in logins if login.server in plan.servers]
-    return Ready(plan, values, bearers(left, found, values, settings, opening, called=plan.called))
+    wallet = Wallet(settings=settings, opening=opening, secrets=values, called=plan.called)
+    return Ready(plan, values, wallet.bearers(left, found))
 
 
 def trusted_profile(

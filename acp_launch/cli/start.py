@@ -41,6 +41,7 @@ from acp_launch.settings.model import Settings
 if TYPE_CHECKING:
     import asyncio
 
+    from acp_launch.cli.bearers import ServerTokens
     from acp_launch.launch.loop import Interrupts
     from acp_launch.launch.run import AgentNeeds
     from acp_launch.mcp.http.contact import RemoteFacts
@@ -238,7 +239,7 @@ class RunContext(Struct, frozen=True):
     registry: "Registry"
     name: str
     record: "Record | None"
-    bearers: "Mapping[str, Bearer]"
+    bearers: "Mapping[str, ServerTokens]"
 
 
 @contextmanager

@@ -4,13 +4,15 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
+from acp_launch.secret.value import Secret
 from tests.cli.launcher import Ended, Launcher
+from tests.oauth.endpoint import Authority, access, refresh, serving
 from tests.remote.children import Tempered, tempered
-from tests.remote.logins import log_in, sealed
+from tests.remote.logins import log_in, sealed, stored
 from tests.seat.stage import Stage
 
 Json = dict[str, Any]
@@ -108,7 +110,7 @@ def test_a_run_without_a_login_ends_before_anything_starts(launch: Launcher, how
             log_in(launch, server.url, ACCESS, expires=time.time() - 1)
         elif how == "damaged":
             login = log_in(launch, server.url, ACCESS)
-            sealed(launch).write(login.item, _secret("{}"))
+            sealed(launch).write(login.item, Secret("{}"))
         launch.profile("polite", mcp_servers={"web": remote(server), "other": remote(other)})
         done = launch("run", "p", "hi", "--output", "json")
         assert (server.requests, other.requests) == ([], [])
@@ -117,14 +119,8 @@ def test_a_run_without_a_login_ends_before_anything_starts(launch: Launcher, how
     assert "acp-launch mcp login p web" in done.err
     assert "acp-launch mcp login p other" in done.err
     assert "nothing was started" in done.err
-    assert done.event("error")["code"] == 6
+    assert done.event("error")["exitCode"] == 6
     blind(launch, done, ACCESS)
-
-
-def _secret(text: str) -> Any:
-    from acp_launch.secret.value import Secret
-
-    return Secret(text)
 
 
 def test_what_else_is_missing_is_told_with_it(launch: Launcher) -> None:
@@ -168,12 +164,77 @@ def test_a_login_that_ends_fails_the_call_and_the_session_goes_on(stage: Stage) 
             server.do("change", settings={"bearer": ACCESS})
             assert play.agent.call("web", "add", a=2, b=2) == 4
             done = play.end()
-    assert refused["message"].startswith('MCP server "web" is not logged in: ')
+    assert refused["message"].startswith('MCP server "web" is not logged in any more: ')
     assert refused["message"].endswith("; acp-launch mcp login p web")
     assert done.code == 0
     states = [event["state"] for event in done.events if event["type"] == "server"]
     assert states == ["starting", "ready"], "it was not restarted"
     blind(stage.launch, done, ACCESS)
+
+
+@pytest.mark.parametrize("rotation", ["strict", "none"])
+def test_a_token_that_has_expired_is_renewed_before_the_first_request_and_stored(
+    stage: Stage, rotation: Literal["strict", "none"]
+) -> None:
+    with serving(Authority(rotation=rotation)) as authority, tempered(bearer=access(2)) as server:
+        client, gone = authority.client(), time.time() - 60
+        login = log_in(stage.launch, server.url, access(1), refresh(1), client=client, expires=gone)
+        with stage.play(servers={"web": remote(server)}) as play:
+            assert play.agent.call("web", "add", a=1, b=2) == 3
+            done = play.end()
+        assert done.code == 0, done.err
+        assert sent(server) == {f"Bearer {access(2)}"}
+        (posted,) = authority.posted
+        assert posted.form["resource"] == server.url
+    kept = stored(stage.launch, login)
+    assert kept is not None and kept.access == Secret(access(2))
+    assert kept.refresh == Secret(refresh(2 if rotation == "strict" else 1))
+    blind(stage.launch, done, access(1), access(2), refresh(1), refresh(2))
+
+
+def test_a_token_that_is_refused_in_a_session_is_renewed_once_and_the_call_answered(stage: Stage) -> None:
+    with serving() as authority, tempered(bearer=access(1)) as server:
+        log_in(stage.launch, server.url, access(1), refresh(1), client=authority.client())
+        with stage.play(servers={"web": remote(server)}) as play:
+            assert play.agent.call("web", "add", a=1, b=2) == 3
+            server.do("change", settings={"bearer": access(2)})
+            started = [play.agent.start("web", "add", a=number, b=1) for number in range(5)]
+            assert len(started) == 5
+            assert all("result" in answer for answer in play.agent.awaits())
+            done = play.end()
+        assert done.code == 0, done.err
+        assert len(authority.posted) == 1, "however many calls were refused"
+    blind(stage.launch, done, access(1), access(2), refresh(1), refresh(2))
+
+
+def test_a_login_that_cannot_be_renewed_fails_the_call_and_is_named(stage: Stage) -> None:
+    with serving() as authority, tempered(bearer=access(1)) as server:
+        log_in(stage.launch, server.url, access(1), refresh(1), client=authority.client())
+        with stage.play(servers={"web": remote(server)}) as play:
+            assert play.agent.call("web", "add", a=1, b=2) == 3
+            authority.authority.is_over = True
+            server.do("change", settings={"bearer": access(2)})
+            refused = play.agent.refused("web", "add", a=1, b=2)
+            done = play.end()
+    assert "is not logged in any more: " in refused["message"]
+    assert "invalid_grant" in refused["message"]
+    assert refused["message"].endswith("; acp-launch mcp login p web")
+    assert done.code == 0
+    blind(stage.launch, done, access(1), refresh(1))
+
+
+def test_a_login_that_is_done_meanwhile_serves_the_next_call(stage: Stage) -> None:
+    """Whether it has the item of the old one, or another because the client was registered anew."""
+    with serving() as authority, tempered(bearer=access(1)) as server:
+        log_in(stage.launch, server.url, access(1))
+        with stage.play(servers={"web": remote(server)}) as play:
+            assert play.agent.call("web", "add", a=1, b=2) == 3
+            for token, client_id in (("again-7f0c1d22", "acp-launch"), ("anew-99b2e4a0", "another")):
+                server.do("change", settings={"bearer": token})
+                assert "is not logged in" in play.agent.refused("web", "add", a=1, b=2)["message"]
+                log_in(stage.launch, server.url, token, client=authority.client(client_id=client_id))
+                assert play.agent.call("web", "add", a=3, b=4) == 7
+            assert play.end().code == 0
 
 
 @pytest.mark.parametrize("verb", [("tools",), ("call", "add", '{"a": 1, "b": 2}'), ("inspect",)])
@@ -194,7 +255,7 @@ def test_the_verbs_of_mcp_use_the_login(launch: Launcher, verb: tuple[str, ...])
         server.do("change", settings={"bearer": "another"})
         ended = launch(*words)
         assert ended.code == 6
-        assert f"{NOT_LOGGED_IN}: " in ended.err
+        assert f"{NOT_LOGGED_IN} any more: " in ended.err
         assert "acp-launch mcp login p web" in ended.err
 
 
@@ -219,7 +280,7 @@ def test_doctor_says_which_servers_are_not_logged_in(launch: Launcher, required:
         assert "acp-launch mcp login p web" in without.out.decode()
         log_in(launch, server.url, ACCESS)
         done = launch("doctor", "p", "--no-session", "--json")
-        checks = {(each["name"], each["subject"]): each for each in json.loads(done.out)["checks"]}
-        assert checks["server", "web"]["verdict"] == "ok", done.err
+        checks = {(each["check"], each["subject"]): each for each in json.loads(done.out)["checks"]}
+        assert checks["server", "web"]["standing"] == "ok", done.err
         assert not any(name == "secret" for name, _ in checks), "a login is not a secret of the profile"
         blind(launch, done, ACCESS)
