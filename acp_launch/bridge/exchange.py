@@ -36,7 +36,7 @@ from acp_launch.bridge.conversation import (
     ServerObserver,
 )
 from acp_launch.bridge.health import Health
-from acp_launch.bridge.ledger import NULL, Numbers, OpenRequest, Waiting
+from acp_launch.bridge.ledger import NULL, QUESTIONS, Numbers, OpenRequest, Waiting
 from acp_launch.bridge.messages import TIMED_OUT, Lost, each, with_roots
 from acp_launch.mcp.era import LISTEN, is_modern
 from acp_launch.mcp.message import cancelled_id, listing, reported_token, wanted_token
@@ -414,7 +414,7 @@ class ServerSide:
         return _renamed(line, known_as)
 
     def _own_answer(self, id: Raw, method: str) -> bytes | None:
-        """Answer a request of the server if the agent has not connected yet, or does not declare roots."""
+        """Answer a request of the server if the agent has not connected yet, does not declare roots, or is behind."""
         state = self._state
         if method == PING and not state.memory.initialized:
             return jsonrpc.result(id, {})
@@ -422,6 +422,8 @@ class ServerSide:
             return jsonrpc.result(id, listing(state.directories))
         if not state.memory.initialize:
             return jsonrpc.error(id, NOT_YET, "no client has introduced itself yet")
+        if state.questions.is_full:
+            return jsonrpc.error(id, jsonrpc.INTERNAL_ERROR, f"{QUESTIONS} requests wait for an answer already")
         return None
 
 

@@ -96,6 +96,9 @@ class Ledger:
         return left
 
 
+QUESTIONS = 1000  # requests of a server that may wait for the agent at once
+
+
 class Questions:
     """
     The server's requests to the agent, by the id that the agent sees.
@@ -107,6 +110,11 @@ class Questions:
     def __init__(self) -> None:
         self.open: dict[bytes, Raw] = {}  # the agent's id → the server's
         self._stale: dict[bytes, None] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many wait for the agent that the server's next one must be refused."""
+        return len(self.open) >= QUESTIONS
 
     def is_ambiguous(self, id: Raw) -> bool:
         """Tell whether the agent may still answer an older question with this id."""

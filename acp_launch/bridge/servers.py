@@ -221,7 +221,8 @@ class Servers:
         return next(candidate for candidate in numbered if candidate not in taken)
 
     def _standing(self, plan: ServerPlan) -> Standing:
-        relay = self._seated.get(plan.name) or next(self._of(plan), None)
+        seated = self._seated.get(plan.name)
+        relay = seated or next(self._of(plan), None)
         change = relay.standing if relay else None
         return Standing(
             server=plan.name,
@@ -230,9 +231,11 @@ class Servers:
             after=relay.took if relay else None,
             tools=relay.exchange.tools if relay else None,
             opened=plan.name in self._opened,
+            closed=plan.name in self._opened and (seated is None or seated.left.is_set()),
             unread=relay is not None and plan.name in self._opened and relay.exchange.is_unread,
             restarts=change.restarts if change else 0,
             reason="; ".join(filter(None, (change.exit, change.reason))) if change else "",
+            retry=relay.supervisor.retry if relay else None,
         )
 
 

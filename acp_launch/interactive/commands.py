@@ -13,7 +13,7 @@ from acp_launch.console.draw.live import counted
 from acp_launch.console.permissions import about
 from acp_launch.console.sessions import CHOICE, ago, called, choice_row
 from acp_launch.console.stderr import DIM, QUOTE
-from acp_launch.console.stream.text import opened
+from acp_launch.console.stream.text import stands
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.interactive.front import SIGIL, WORDS, Key, Word, can_draw
 from acp_launch.interactive.state import CurrentSession, InteractiveState, Leave, Move, Outcome, is_the_end
@@ -323,8 +323,7 @@ def _tell_option(interactive: InteractiveState, option: Option) -> None:
 async def _servers(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
     standings = interactive.launch.servers.standings()
     for standing in standings:
-        for text, _ in opened([standing]):
-            interactive.say(f"  {text.removeprefix('acp-launch: mcp servers: ')}")
+        interactive.say(f"  {stands(standing)}")
     if not standings:
         interactive.say("this profile has no MCP servers that acp-launch runs")
 

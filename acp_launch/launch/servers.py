@@ -13,6 +13,8 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from acp_launch.bridge.offer import HttpAddress, ShimCommand, Transport, Way, is_bridged
 from acp_launch.errors import ServerError, StateError, WaitExpired
 from acp_launch.launch.loop import Interrupts
@@ -52,7 +54,8 @@ class LaunchServers:
         self._asked: Sequence[RemoteCheck] = ()
         self.absent: frozenset[str] = frozenset()  # names of optional servers that the agent could not connect to
         self._inner: RunningServers | None = None
-        self._is_open = self._is_told = self._is_stopping = False
+        self._is_up = self._is_open = self._is_told = self._is_stopping = False
+        self._fatal = ""  # the first required server that has failed before the session is to be opened
         self._news = asyncio.Event()
 
     def running(self, inner: "RunningServers") -> None:
@@ -64,9 +67,16 @@ class LaunchServers:
         if self._trace is not None:
             _traced(self._trace, change)
         if not self._is_stopping:
-            self._observer.server(change)
+            self._observer.server(replace(change, ends_run=True) if self._ends_run(change) else change)
             self._news.set()
             self.listed()
+
+    def _ends_run(self, change: Change) -> bool:
+        """Whether `up` will raise an error about this."""
+        if self._is_up or not change.required or change.state not in OVER:
+            return False
+        self._fatal = self._fatal or change.server
+        return self._fatal == change.server
 
     def listed(self) -> None:
         """Report the states of the servers once all of them are known."""
@@ -154,13 +164,14 @@ class LaunchServers:
                 continue
             if not done:
                 break
-            for task in done:
+            for task in sorted(done, key=lambda task: waits[task].name != self._fatal):
                 plan = waits.pop(task)
                 if not task.result():
                     raise _failed(self._plan.called, servers.last(plan), plan)
         for task, plan in waits.items():
             task.cancel()
             self.note(f"{plan.name} has not answered within {patience:g} s; the session opens without waiting for it")
+        self._is_up = True
 
     async def _reached(self) -> None:
         for server, answer in self._asked:
@@ -371,7 +382,10 @@ def _unproven(called: str, plan: ServerPlan, last: Change | None) -> ServerError
 
 
 def _is_settled(standing: Standing) -> bool:
-    """Tell whether the state of a server is final, or ready with its tools listed."""
+    """Tell whether the state of a server is final, or ready with its tools listed. One that the agent has closed may be
+    opened again."""
+    if standing.state == "stopped":
+        return not standing.closed
     return standing.state in OVER or (standing.state == "ready" and standing.tools is not None)
 
 

@@ -43,7 +43,7 @@ _SCOPE = regex(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749, 3.3
 
 
 class Tokens(Struct, frozen=True, kw_only=True):
-    """What a token endpoint gave. `expires` is Unix time by this machine's clock; None: not known.
+    """What a token endpoint gave. Times are Unix times by this machine's clock; `expires` is None if it is not known.
 
     `scopes` is None if the server did not say, which means those that were asked for. `account` is how an id token
     calls the user, or empty.
@@ -51,6 +51,7 @@ class Tokens(Struct, frozen=True, kw_only=True):
 
     access: Secret
     refresh: Secret | None = None
+    issued: float = 0.0
     expires: float | None = None
     scopes: tuple[str, ...] | None = None
     account: str = ""
@@ -247,6 +248,7 @@ def _tokens(url: str, said: Mapping[str, Any], now: float) -> Tokens:
     return Tokens(
         access=access,
         refresh=_token(said.get("refresh_token")),
+        issued=now,
         expires=None if life is None else now + life,
         scopes=_scopes(said.get("scope")),
         account=_account(said.get("id_token")),

@@ -69,9 +69,9 @@ class Door(Protocol):
 
 
 class LoginFailed(Exception):  # noqa: N818 - it reads as what it is
-    """Raised if there is no login; `how` is a sentence that holds no secret, `fix` says what to do, or is empty."""
+    """Raised if there is no login; `how` is a sentence that holds no secret, `fix` says what to do."""
 
-    def __init__(self, how: str, fix: str = "") -> None:
+    def __init__(self, how: str, fix: str) -> None:
         super().__init__(how)
         self.how, self.fix = how, fix
 
@@ -147,7 +147,7 @@ class _Flow:
         except Unusable as error:
             raise LoginFailed(f"{self.server} {error.how}", error.fix) from None
         except Refused as error:
-            raise LoginFailed(error.how, error.fix) from None
+            raise LoginFailed(error.how, error.fix or "ask the operator of the server") from None
         finally:
             await clients.leave(self._slept)
 
@@ -291,6 +291,7 @@ class _Flow:
             access=tokens.access,
             refresh=tokens.refresh,
             client_secret=who.minted,
+            issued=tokens.issued,
             expires=tokens.expires,
             scopes=scopes if tokens.scopes is None else tokens.scopes,
         )

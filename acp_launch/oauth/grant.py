@@ -30,8 +30,9 @@ class Client(Struct, frozen=True, kw_only=True):
 
 
 class Grant(Struct, frozen=True, kw_only=True):
-    """The tokens for a resource (RFC 8707). `expires` is Unix time by this machine's clock; None: not known.
+    """The tokens for a resource (RFC 8707). Times are Unix times by this machine's clock; None: not known.
 
+    `is_renewed`: the access token came of a refresh, not of a login.
     `client_secret` is that of a dynamic registration. One that the user configured stays in the profile's reference.
     """
 
@@ -40,8 +41,15 @@ class Grant(Struct, frozen=True, kw_only=True):
     access: Secret
     refresh: Secret | None = None
     client_secret: Secret | None = None
+    issued: float | None = None
     expires: float | None = None
     scopes: tuple[str, ...] = ()
+    is_renewed: bool = False
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """Return what the redactor must know."""
+        return tuple(each for each in (self.access, self.refresh, self.client_secret) if each is not None)
 
     @property
     def name(self) -> str:
@@ -79,8 +87,10 @@ class _Stored(Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
     access: str
     refresh: str | None = None
     client_secret: str | None = None
+    issued: float | None = None
     expires: float | None = None
     scopes: tuple[str, ...] = ()
+    is_renewed: bool = False
 
 
 def encoded(grant: Grant) -> Secret:
@@ -96,8 +106,10 @@ def encoded(grant: Grant) -> Secret:
         access=grant.access.expose(),
         refresh=_text(grant.refresh),
         client_secret=_text(grant.client_secret),
+        issued=grant.issued,
         expires=grant.expires,
         scopes=grant.scopes,
+        is_renewed=grant.is_renewed,
     )
     text = msgspec.json.encode(stored)
     if len(text) > LONGEST:
@@ -117,8 +129,10 @@ def decoded(item: Secret) -> Grant | None:
         access=Secret(stored.access),
         refresh=_secret(stored.refresh),
         client_secret=_secret(stored.client_secret),
+        issued=stored.issued,
         expires=stored.expires,
         scopes=stored.scopes,
+        is_renewed=stored.is_renewed,
     )
 
 

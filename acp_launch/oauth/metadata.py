@@ -15,6 +15,7 @@ from msgspec import Struct
 from acp_launch.mcp.http.wire import origin, printable, shown_origin
 from acp_launch.oauth.grant import Method
 from acp_launch.profile.values import is_local
+from acp_launch.protocol.jsonrpc import BOM
 from acp_launch.regex import regex
 
 LONGEST = 64 * 1024  # bytes of a document
@@ -38,9 +39,9 @@ T = TypeVar("T", bound=Struct)
 
 
 class Unusable(Exception):  # noqa: N818 - reads as what it is about
-    """Raised for metadata that must not be used; `how` completes "the server …", `fix` may be empty."""
+    """Raised for metadata that must not be used; `how` completes "the server …", `fix` says what to do."""
 
-    def __init__(self, how: str, fix: str = "") -> None:
+    def __init__(self, how: str, fix: str = "its operator has to correct the metadata") -> None:
         super().__init__(how)
         self.how, self.fix = how, fix
 
@@ -353,13 +354,13 @@ def _checked(address: str, what: str, *, near: bool) -> str:
     except ValueError:
         fault = "which cannot be used"
     if fault:
-        raise Unusable(f"{what} {_shown(address)}, {fault}", "its operator has to correct the metadata")
+        raise Unusable(f"{what} {_shown(address)}, {fault}")
     return address
 
 
 def _read(body: bytes, shape: type[T], what: str) -> T | None:
     try:
-        if not isinstance(msgspec.json.decode(body), Mapping):
+        if not isinstance(msgspec.json.decode(body := body.removeprefix(BOM)), Mapping):
             return None
         return msgspec.json.decode(body, type=shape)
     except msgspec.ValidationError as error:

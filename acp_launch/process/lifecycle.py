@@ -62,7 +62,7 @@ class Change(Struct, frozen=True, kw_only=True):
     used up"), `retry` in how many seconds it starts again, `detail` holds its last stderr lines, redacted. `restarts`
     includes the one that `retry` announces, and `budget` is how many it may have, None if they are not counted.
     `by_hand`: the user asked for the next or the current process. `is_remote`: the process is a connection to a remote
-    server; if only that ended, another begins and is not counted.
+    server; if only that ended, another begins and is not counted. `ends_run`: an error that ends the run says the same.
     """
 
     server: str
@@ -78,6 +78,7 @@ class Change(Struct, frozen=True, kw_only=True):
     detail: tuple[str, ...] = ()
     by_hand: bool = False
     is_remote: bool = False
+    ends_run: bool = False
 
 
 class Standing(Struct, frozen=True, kw_only=True):
@@ -85,7 +86,8 @@ class Standing(Struct, frozen=True, kw_only=True):
 
     `after` is how many seconds its start took, as in `Change`, None before it was READY; `tools` is how many the agent
     was shown, None while it has not asked a server that has tools; `opened` whether the agent has ever connected to it;
-    `unread` whether it is READY and has tools that the agent does not know, since it neither listed nor called any.
+    `closed` whether it has closed all its connections since; `unread` whether it is READY and has tools that the agent
+    does not know, since it neither listed nor called any; `retry` is in how many seconds it starts again, if it does.
     """
 
     server: str
@@ -94,9 +96,11 @@ class Standing(Struct, frozen=True, kw_only=True):
     after: float | None = None
     tools: int | None = None
     opened: bool = False
+    closed: bool = False
     unread: bool = False
     restarts: int = 0
     reason: str = ""
+    retry: float | None = None
 
 
 UNPROVEN = 2  # restarts of a server that has never answered

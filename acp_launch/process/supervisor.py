@@ -161,6 +161,14 @@ class Supervisor:
         return max(0.0, until - self._clock.time())
 
     @property
+    def retry(self) -> float | None:
+        """Return the seconds until its next process is started; None if none is waited for."""
+        life = self._life
+        if life.state != "resting" or life.pause is None:
+            return None
+        return max(0.0, life.since + life.pause - self._clock.time())
+
+    @property
     def has_answered(self) -> bool:
         """Whether some process of it has answered, perhaps not the latest."""
         return self._life.is_proven

@@ -74,9 +74,14 @@ class LayerSet(Struct, frozen=True):
 
 
 def ordered(problems: Iterable[Problem], layers: Iterable[Layer]) -> tuple[Problem, ...]:
-    """Sort problems by line, those of the profile itself (and without a layer) before those of other layers."""
+    """Sort problems by line, those of the profile itself (and without a layer) before those of other layers.
+
+    A problem that was found twice is told once.
+    """
     rank = {layer.label: index for index, layer in enumerate(layers, 1) if layer.role != "profile"}
-    return tuple(sorted(problems, key=lambda each: (rank.get(each.file, 0), each.file, each.line, each.column)))
+    return tuple(
+        sorted(dict.fromkeys(problems), key=lambda each: (rank.get(each.file, 0), each.file, each.line, each.column))
+    )
 
 
 # The value of `extends`. An entry is a name, or a path that begins with ./ or ../ and is relative to the file. A path

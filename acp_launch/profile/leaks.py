@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from acp_launch.document.faults import Fault
 from acp_launch.document.nodes import Plain
 from acp_launch.problem import KeyPath, Severity
+from acp_launch.profile.values import USER_FIX, host, user_fault
 from acp_launch.regex import regex
 from acp_launch.secret.detect import GONE, REFERENCE, Sighting, issued, masked, noun, sightings
 from acp_launch.secret.reference import misspelt
@@ -67,9 +68,12 @@ def leaks(root: Mapping[str, Plain]) -> Iterator[Fault]:
     """Yield a fault for each literal that looks like a credential; a warning if it only might be one."""
     taken = set(_SECRET.findall("\n".join(_everything(root))))
     for owner, texts in _examined(root):
-        names = _names(owner, texts, taken)
-        for text in texts:
-            yield from _faults(text, names)
+        movable = [replace(text, seen=tuple(each for each in text.seen if not _is_login(text, each))) for text in texts]
+        names = _names(owner, movable, taken)
+        for text, rest in zip(texts, movable, strict=True):
+            if rest.seen != text.seen:
+                yield Fault(text.path, user_fault(text.text), USER_FIX)
+            yield from _faults(rest, names)
 
 
 def literals(root: Mapping[str, Plain]) -> Iterator[tuple[KeyPath, int, str]]:
@@ -198,6 +202,13 @@ def _seen(text: _Text) -> _Text:
     return _Text(text.path, text.name, written, sightings(literal, text.name))
 
 
+def _is_login(text: _Text, found: Sighting) -> bool:
+    """Whether it stands before the `@` of an address, where no secret may be written either."""
+    if text.path[-1:] != ("url",) or not user_fault(text.text):
+        return False
+    return found.start < text.text.index(host(text.text)) + host(text.text).rindex("@")
+
+
 def _names(owner: str, texts: Sequence[_Text], taken: set[str]) -> dict[Hashable, str]:
     """Choose a secret's name for each credential: the server's name if it needs only one secret.
 
@@ -257,8 +268,11 @@ def _reference(text: _Text, found: Sighting, names: Mapping[Hashable, str]) -> s
 
 
 def _rewritten(text: _Text, names: Mapping[Hashable, str]) -> str:
-    """Return the whole new text, quoted for YAML; empty if it is long, hard to quote, or has a misspelt reference."""
-    if any(misspelt(text.text)):
+    """Return the whole new text, quoted for YAML.
+
+    Empty if it is long, hard to quote, has a misspelt reference, or more of it must change.
+    """
+    if any(misspelt(text.text)) or (text.path[-1:] == ("url",) and user_fault(text.text)):
         return ""
     written, end = "", 0
     for start, stop, found in _replaced(text):

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TextIO, TypeVar, cast
@@ -217,22 +217,34 @@ def _children() -> set[int]:
 
 class _Thread(threading.local):
     quiet = False
+    is_beside = False
 
 
 _this = _Thread()
 
 
 @contextmanager
+def beside_a_session() -> Iterator[None]:
+    """Leave descriptors 0 and 1 alone while this thread works: meanwhile a session reads and writes there."""
+    _this.is_beside = True
+    try:
+        yield
+    finally:
+        _this.is_beside = False
+
+
+@contextmanager
 def without_prompts() -> Iterator[None]:
     """Prevent prompts in this thread, and in the programs it starts.
 
-    Reading stdin gives end of file, asking for a password raises EOFError, and printed text goes to stderr.
+    Reading stdin gives end of file, asking for a password raises EOFError, and printed text goes to stderr; beside a
+    session, only for Python code of this thread.
     """
     stdin, asking = sys.stdin, getpass.getpass
     ours, refusing = cast(TextIO, _Stdin(stdin)), _refusing(asking)
     sys.stdin, getpass.getpass, _this.quiet = ours, refusing, True
     try:
-        with diverted():
+        with nullcontext() if _this.is_beside else diverted():
             yield
     finally:
         _this.quiet = False

@@ -41,6 +41,18 @@ def test_the_handshake_passes_and_makes_the_server_ready() -> None:
     assert talker.events == ["alive", "ready"]
 
 
+def test_questions_of_a_server_that_the_agent_does_not_answer_are_bounded() -> None:
+    talker = Talker().introduced(sampling={})
+    for number in range(1001):
+        talker.server(ask(number, "sampling/createMessage"))
+    assert [each["id"] for each in talker.agent_hears()] == list(range(1000))
+    (refused,) = talker.server_hears()
+    assert (refused["id"], refused["error"]["message"]) == (1000, "1000 requests wait for an answer already")
+    talker.agent(answer(7, {}))
+    talker.server(ask(1001, "sampling/createMessage"))
+    assert talker.agent_hears()[-1]["id"] == 1001
+
+
 @pytest.mark.parametrize(
     "message",
     [

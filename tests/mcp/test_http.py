@@ -204,6 +204,100 @@ def test_a_session_that_is_gone_is_not_waited_for_longer_than_a_moment() -> None
     assert [json.loads(line)["id"] for line in wire.machine.unsent] == [1]
 
 
+def test_a_request_that_cannot_be_sent_waits_while_others_are_answered_and_then_fails_alone() -> None:
+    wire = opened()
+    living, stream = wire.say("tools/call", 1), wire.say("tools/call", 2)
+    wire.machine.answered(living, 200, STREAM)
+    wire.machine.broke(stream, REFUSED)
+    pauses = []
+    while stream in wire.timers:
+        pauses.append(wire.timers[stream])
+        wire.wake_up(stream)
+        assert wire.last.stream == stream
+        wire.machine.broke(stream, REFUSED)
+    assert pauses == [1, 2, 4, 8]
+    assert [each["error"]["message"] for each in wire.delivered] == ['MCP server "docs" could not be reached']
+    assert wire.notes == ["could not be reached, while it answers other requests; what is asked now waits"]
+    wire.machine.took(living, b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n')
+    assert wire.delivered[-1]["id"] == 1
+    assert wire.ends == []
+
+
+def test_a_request_that_cannot_be_sent_at_first_is_answered_once_it_was_sent() -> None:
+    wire = opened()
+    living, stream = wire.say("tools/call", 1), wire.say("tools/call", 2)
+    wire.machine.answered(living, 200, STREAM)
+    wire.machine.broke(stream, REFUSED)
+    wire.wake_up(stream)
+    wire.result(stream, 2)
+    assert [each["id"] for each in wire.delivered] == [2]
+    assert wire.ends == []
+
+
+def test_a_request_that_could_never_be_sent_fails_at_once_and_alone() -> None:
+    wire = opened()
+    wire.machine.answered(wire.say("tools/call", 1), 200, STREAM)
+    certificate = Failure("has an expired TLS certificate", was_sent=False, is_final=True)
+    wire.machine.broke(wire.say("tools/call", 2), certificate)
+    assert "has an expired TLS certificate" in wire.delivered[0]["error"]["message"]
+    assert (wire.timers, wire.ends) == ({}, [])
+
+
+@pytest.mark.parametrize("comes_first", [True, False])
+def test_when_nothing_lives_any_more_what_could_not_be_sent_is_unsent(comes_first: bool) -> None:
+    wire = opened()
+    living, stream = wire.say("tools/call", 1), wire.say("tools/call", 2)
+    wire.machine.answered(living, 200, STREAM)
+    wire.machine.broke(stream, REFUSED)
+    if comes_first:  # the answer of the other, and no sign of life is asked for
+        wire.machine.took(living, b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n')
+        wire.wake_up(stream)
+        wire.machine.broke(stream, REFUSED)
+    else:
+        wire.machine.broke(living, BROKEN)
+        wire.machine.broke(wire.last.stream, REFUSED)
+    assert [each["id"] for each in wire.delivered] == [1]
+    assert [end.how for end in wire.ends] == ["could not be reached"]
+    assert [json.loads(line)["id"] for line in wire.machine.unsent] == [2]
+
+
+def test_an_open_event_stream_of_the_server_outlives_a_request_that_cannot_be_sent_for_a_while() -> None:
+    wire = Wire()
+    wire.result(wire.say("initialize", 0, {}), 0)
+    wire.reply(wire.say("notifications/initialized"), 202, {})
+    wire.machine.answered(wire.last.stream, 200, STREAM)
+    stream = wire.say("tools/call", 1)
+    wire.machine.broke(stream, REFUSED)
+    while stream in wire.timers:
+        assert wire.ends == []
+        wire.wake_up(stream)
+        wire.machine.broke(stream, REFUSED)
+    assert [end.how for end in wire.ends] == ["could not be reached"]
+    assert [json.loads(line)["id"] for line in wire.machine.unsent] == [1]
+
+
+def test_a_sign_of_life_that_cannot_be_sent_is_tried_twice_more_before_living_requests_are_given_up() -> None:
+    wire = opened()
+    wire.machine.answered(wire.say("tools/call", 1), 200, STREAM)
+    wire.machine.verify()
+    sign = wire.last.stream
+    wire.machine.broke(sign, REFUSED)
+    for pause in (1, 2):
+        assert (wire.timers[sign], wire.ends) == (pause, [])
+        wire.wake_up(sign)
+        wire.machine.broke(sign, REFUSED)
+    assert [end.how for end in wire.ends] == ["could not be reached"]
+
+
+def test_a_request_that_waits_to_be_sent_again_and_is_cancelled_is_never_sent() -> None:
+    wire = opened()
+    wire.machine.answered(wire.say("tools/call", 1), 200, STREAM)
+    stream = wire.say("tools/call", 2)
+    wire.machine.broke(stream, REFUSED)
+    assert wire.say("notifications/cancelled", None, {"requestId": 2}) == 0
+    assert stream not in wire.timers
+
+
 def test_after_the_end_nothing_is_asked_and_every_line_is_unsent() -> None:
     wire = opened()
     wire.machine.stop(Ended("was disconnected", is_clean=True))

@@ -106,13 +106,13 @@ def test_the_tokens_of_an_answer(endpoint: Endpoint) -> None:
         said(access_token="an-access", token_type="bEaReR", expires_in=3600, refresh_token="a-refresh", scope="a b a")
     )
     assert asked(endpoint.client()) == Tokens(
-        access=Secret("an-access"), refresh=Secret("a-refresh"), expires=NOW + 3600, scopes=("a", "b")
+        access=Secret("an-access"), refresh=Secret("a-refresh"), issued=NOW, expires=NOW + 3600, scopes=("a", "b")
     )
 
 
 def test_an_answer_may_be_text_with_a_byte_order_mark(endpoint: Endpoint) -> None:
     endpoint.script.append(Reply(200, b'\xef\xbb\xbf {"access_token": "an-access"}\n', {"Content-Type": "text/html"}))
-    assert asked(endpoint.client()) == Tokens(access=Secret("an-access"))
+    assert asked(endpoint.client()) == Tokens(access=Secret("an-access"), issued=NOW)
 
 
 @pytest.mark.parametrize(

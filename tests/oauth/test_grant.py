@@ -12,7 +12,9 @@ GRANT = Grant(
     access=Secret("an-access-token"),
     refresh=Secret("a-refresh-token"),
     client_secret=Secret("a-registered-secret"),
+    issued=1_789_996_400.5,
     expires=1_790_000_000.5,
+    is_renewed=True,
     scopes=("read", "write"),
 )
 

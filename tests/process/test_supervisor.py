@@ -283,13 +283,32 @@ def test_an_answer_just_before_the_end_does_not_count_for_who_waits() -> None:
     supervise(use)
 
 
-def test_who_waits_for_a_server_that_fails_is_told_so() -> None:
+@pytest.mark.parametrize("status", [0, 1])
+def test_who_waits_for_a_server_that_ends_for_good_is_told_so(status: int) -> None:
     async def use() -> None:
-        watched = Watched(sh("exit 1"), restart=NEVER)
+        watched = Watched(sh(f"exit {status}"), restart=NEVER)
         waits = [asyncio.create_task(watched.supervisor.up()) for _ in range(2)]
         async with watched.running():
             assert await asyncio.gather(*waits) == [False, False]
         assert not watched.supervisor.has_answered
+
+    supervise(use)
+
+
+def test_the_time_until_the_next_process_is_known_while_it_is_waited_for() -> None:
+    async def use() -> None:
+        clock = HandClock()
+        watched = Watched(CAT, restart=Restart(backoff=Backoff(initial=Duration(60), max=Duration(60))), clock=clock)
+        async with watched.running():
+            await watched.until("started")
+            retries = [watched.supervisor.retry]
+            kill(watched)
+            await watched.until("lost: resting")
+            retries.append(watched.supervisor.retry)
+            clock.move(20)
+            retries.append(watched.supervisor.retry)
+            await watched.supervisor.stop()
+            assert [*retries, watched.supervisor.retry] == [None, 60, 40, None]
 
     supervise(use)
 

@@ -60,7 +60,7 @@ def test_the_agents_are_named_after_their_variables() -> None:
         ({"args": ["-y", f"--token={TOKEN}"]}, '"--token=${secret:github}" here'),
         ({"args": ["--token", "abcd1234"]}, '"${secret:github}" here'),
         ({"args": f"--token {TOKEN}"}, '"--token ${secret:github}" here'),
-        ({"url": "https://me:hunter22@x.example/mcp"}, '"https://me:${secret:github}@x.example/mcp" here'),
+        ({"env": {"X": "https://me:hunter22@x.example/mcp"}}, '"https://me:${secret:github}@x.example/mcp" here'),
         ({"url": f"https://x.example/mcp?key={TOKEN}&a=b"}, '"https://x.example/mcp?key=${secret:github}&a=b" here'),
         (
             {"env": {"H": f'{{"Authorization": "Bearer {TOKEN}"}}'}},
@@ -132,11 +132,23 @@ def test_literals_beside_a_misspelt_reference_are_examined() -> None:
 def test_a_text_with_two_credentials_is_rewritten_for_both() -> None:
     url = "https://me:hunter22@x.example/mcp?api_key=abcd1234"
     written = '"https://me:${secret:github/password}@x.example/mcp?api_key=${secret:github/api-key}" here'
-    assert [line.partition(" | ")[2] for line in said(server(url=url))] == [
+    assert [line.partition(" | ")[2] for line in said(server(env={"URL": url}))] == [
         f"acp-launch secret set github/password, then write {written}",
         f"acp-launch secret set github/api-key, then write {written}",
     ]
-    assert [each.offset for each in leaks(server(url=url))] == [url.index("hunter22"), url.index("abcd1234")]
+    found = list(leaks(server(env={"URL": url})))
+    assert [each.offset for each in found] == [url.index("hunter22"), url.index("abcd1234")]
+
+
+def test_a_login_in_an_address_gets_the_fix_of_the_rule_and_no_secret_there() -> None:
+    logs = "mcp_servers.github.url: error: the url holds a user name or a password, which end up in logs"
+    rule = f'{logs} | remove it, and write headers: {{Authorization: "Basic ${{secret:NAME}}"}}'
+    assert said(server(url="https://me:hunter22@x.example/mcp")) == [rule]
+    assert said(server(url="https://me:hunter22@x.example/mcp?api_key=abcd1234")) == [
+        rule,
+        "mcp_servers.github.url: error: this looks like a key, by its name"
+        " | acp-launch secret set github, then write ${secret:github} in its place",
+    ]
 
 
 def test_a_placeholder_is_shown_and_a_guess_is_a_warning() -> None:

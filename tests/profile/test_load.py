@@ -115,6 +115,17 @@ LEAK = "agent.args[1]: this looks like a GitHub token\n    fix: acp-launch secre
 )
 
 
+def test_a_login_in_an_address_is_told_once_and_with_one_fix(tmp_path: Path) -> None:
+    file = tmp_path / "work.yaml"
+    file.write_text(
+        "version: 1\nagent:\n  command: x\nmcp_servers:\n  s: {type: http, url: 'http://u:p@x.example/mcp'}\n"
+    )
+    assert [str(problem) for problem in examine(at(file))[1]] == [
+        f"{file}:5:24: mcp_servers.s.url: the url holds a user name or a password, which end up in logs\n"
+        '    fix: remove it, and write headers: {Authorization: "Basic ${secret:NAME}"}'
+    ]
+
+
 def test_examining_finds_the_same_in_a_profile_and_in_one_from_the_cache(tmp_path: Path) -> None:
     file, cache = tmp_path / "work.yaml", tmp_path / "cache"
     file.write_text("version: 1\nagent:\n  command: x\n  env: {A_TOKEN: changeme}\n")

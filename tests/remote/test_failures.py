@@ -11,7 +11,7 @@ import pytest
 from acp_launch.mcp.http.clients import Clients
 from acp_launch.process.lifecycle import Ended
 
-from .children import cutter, tempered
+from .children import PATIENCE, cutter, tempered
 from .peer import HELLO, Peer, connected, error, remote
 from .peer import asked as asked_of
 
@@ -228,6 +228,29 @@ def test_requests_that_never_got_there_are_unsent() -> None:
                 assert unsent | failed <= set(asked)
                 assert unsent
                 server.again()
+
+    asyncio.run(use())
+
+
+def test_a_connection_that_is_refused_leaves_a_call_that_is_being_answered_alone() -> None:
+    async def use() -> None:
+        with tempered(get=405) as server, cutter(server.port) as proxy:
+            async with connected(remote(f"http://127.0.0.1:{proxy.port}/mcp")) as peer:
+                await peer.shake_hands()
+                long = peer.ask("tools/call", {"name": "wait", "arguments": {}})
+                await asked_of(server, "tools/call")
+                proxy.do("refuse")
+                calls = [peer.ask("tools/call", {"name": "echo", "arguments": {"text": "x"}}) for _ in range(8)]
+                async with asyncio.timeout(PATIENCE):  # some of them go out on connections that were idle
+                    while not any(
+                        "asked now waits" in line for line in await asyncio.to_thread(peer.remote.stderr_tail)
+                    ):
+                        pass
+                server.do("release")
+                assert "result" in await peer.answer(long)
+                proxy.do("accept")
+                for call in calls:
+                    assert "result" in await peer.answer(call)
 
     asyncio.run(use())
 

@@ -106,12 +106,35 @@ def test_a_required_server_that_is_down_ends_the_run_with_its_reason(launch: Lau
     assert done.event("error")["message"].startswith('the MCP server "web" failed: could not be reached')
 
 
+@pytest.mark.parametrize("temper", ["remote", "fails", "ends"])
+def test_the_failure_of_a_required_server_is_told_once(launch: Launcher, temper: str) -> None:
+    """A program that ends with status 0, and is not started again, has failed, too."""
+    with tempered() as server:
+        server.kill()
+        ends = [sys.executable, "-c", f"raise SystemExit({0 if temper == 'ends' else 7})"]
+        entry = {"command": ends[0], "args": ends[1:], "restart": {"policy": "never"}}
+        launch.profile("polite", mcp_servers={"web": remote(server) if temper == "remote" else entry})
+        done = launch("run", "p", "hi")
+    assert done.code == 8
+    assert done.err.count("failed:") == 1
+    assert 'acp-launch: the MCP server "web" failed: ' in done.err
+    assert "exited:" not in done.err
+
+
+def test_an_agent_that_closes_a_server_after_its_last_call_is_no_news(launch: Launcher) -> None:
+    with tempered(get=405) as server:
+        launch.profile("mcp_client", mcp_servers={"web": remote(server)})
+        done = launch("run", "p", 'call web add {"a": 1, "b": 2}\nclose web')
+        assert "DELETE" in server.methods()
+    assert (done.code, done.err) == (0, "")
+
+
 @pytest.mark.parametrize("required", [True, False])
 def test_a_server_that_refuses_the_key_is_not_asked_again(launch: Launcher, required: bool) -> None:
     with tempered(bearer="right") as server:
         entry = remote(server, headers={"Authorization": "Bearer wrong"}, required=required)
-        launch.profile("polite", mcp_servers={"web": entry})
-        done = launch("run", "p", "hi", "--output", "json")
+        launch.profile("mcp_client", mcp_servers={"web": entry})
+        done = launch("run", "p", "call web echo", "--output", "json")  # which waits for what becomes of the server
         assert len(server.requests) == 1
     assert done.code == (8 if required else 0), done.err
     assert states(done.events) == ["starting", "failed"]

@@ -13,7 +13,7 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,13 @@ class Cutter:
         self.connections = 0
         self.flowing = asyncio.Event()
         self.flowing.set()
+        self.site: asyncio.Server | None = None
+
+    async def open(self) -> int:
+        """Listen; return the port."""
+        self.site = await asyncio.start_server(self.connected, "127.0.0.1", self.settings["port"])
+        self.settings["port"] = self.site.sockets[0].getsockname()[1]
+        return int(self.settings["port"])
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -127,6 +134,19 @@ def flow(cutter: Cutter, said: Message) -> object:
     return True
 
 
+def refuse(cutter: Cutter, said: Message) -> object:
+    """Take no new connection from now on; those there are stay."""
+    assert cutter.site is not None
+    cutter.site.close()
+    return True
+
+
+async def accept(cutter: Cutter, said: Message) -> object:
+    """Take new connections again."""
+    await cutter.open()
+    return True
+
+
 def change(cutter: Cutter, said: Message) -> object:
     """Other settings; `cut` counts on from the bytes that have passed."""
     cutter.settings |= said["settings"]
@@ -137,6 +157,8 @@ COMMANDS: dict[str, Callable[[Cutter, Message], object]] = {
     "cut": cut,
     "hold": hold,
     "flow": flow,
+    "refuse": refuse,
+    "accept": accept,
     "change": change,
     "passed": lambda cutter, said: {**cutter.passed, "connections": cutter.connections, "open": len(cutter.pairs)},
 }
@@ -144,13 +166,13 @@ COMMANDS: dict[str, Callable[[Cutter, Message], object]] = {
 
 async def main() -> None:
     cutter = Cutter(json.loads(sys.argv[1]))
-    site = await asyncio.start_server(cutter.connected, "127.0.0.1", cutter.settings["port"])
-    say(port=site.sockets[0].getsockname()[1])
+    say(port=await cutter.open())
     stdin = asyncio.StreamReader(limit=1 << 24)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin)
     while line := await stdin.readline():
         said: dict[str, Any] = json.loads(line)
-        say(done=COMMANDS[said["do"]](cutter, said))
+        done = COMMANDS[said["do"]](cutter, said)
+        say(done=await done if isinstance(done, Awaitable) else done)
     os._exit(0)  # whatever still flows
 
 

@@ -70,13 +70,22 @@ def changed(change: Change, before: State | None, known: tuple[str, ...] = ()) -
 
 
 OPENED = "acp-launch: mcp servers: "
+SOON = 10.0  # seconds
 
 
 def opened(servers: Sequence[Standing], *, between: str = "; ", colon: str = "") -> Iterator[Line]:
-    """Yield the summary once a session is open; nothing if the agent has not opened any server yet."""
+    """Yield the summary once a session is open; nothing if the agent has not opened any server yet.
+
+    A server that the agent has closed is left out, unless it has failed: agents close theirs when they need no more.
+    """
+    servers = [server for server in servers if not server.closed or server.state == "failed"]
     if not all(map(_is_untouched, servers)):
-        told = between.join(f"{each.server}{colon} {_standing(each)}" for each in servers)
-        yield f"{OPENED}{harmless(told, keep='')}", DIM
+        yield f"{OPENED}{between.join(stands(each, colon) for each in servers)}", DIM
+
+
+def stands(server: Standing, colon: str = "") -> str:
+    """Describe the state of a server: `docs ready in 0.8 s, 12 tools`."""
+    return harmless(f"{server.server}{colon} {_standing(server)}", keep="")
 
 
 def unopened(servers: Sequence[Standing]) -> Iterator[Line]:
@@ -142,7 +151,10 @@ def _standing(server: Standing) -> str:
         return f"{server.reason or 'starting'}{_restarts(server.restarts)}"
     required = "" if server.required else ", not required"
     reason = f": {server.reason}" if server.reason else ""
-    return f"{STATES.get(server.state, server.state)}{required}{reason}"
+    state = STATES.get(server.state, server.state)
+    if server.state == "resting" and server.retry is not None and server.retry >= SOON:
+        state = f"restarting in {_brief(server.retry)}"
+    return f"{state}{required}{reason}"
 
 
 def _took(after: float | None) -> str:
@@ -276,7 +288,7 @@ class Notices:
 
     def server(self, change: Change) -> None:
         lines = changed(change, self._states.get(change.server), self._last_words.get(change.server, ()))
-        for text, style in lines:
+        for text, style in () if change.ends_run else lines:
             self._line(text, style)
         self._last_words = {**self._last_words, change.server: change.detail}
         self._states = {**self._states, change.server: change.state}

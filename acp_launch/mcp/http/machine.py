@@ -5,10 +5,11 @@ The era of a message is decided by its `_meta`: one with a protocol version goes
 repeat its body (2026-07-28); any other belongs to the session that `initialize` has opened (2025-03-26 to 2025-11-25).
 HTTP+SSE (2024-11-05) is the same machine with another way to send: one event stream carries all answers.
 
-A connection of this kind has no single socket. It ends when the server cannot be reached, has forgotten the session, or
-refuses us altogether; a stream that breaks fails the requests on it alone, unless it can be resumed. Each request gets
-one answer: the server's, or an error of ours, or it is still open when the connection ends; then it is `unsent` if it
-certainly had no effect.
+A connection of this kind has no single socket. It ends when the server has forgotten the session or refuses us
+altogether, or cannot be reached while nothing else of it lives; a stream that breaks fails the requests on it alone,
+unless it can be resumed. A request that cannot be sent while others are answered is tried again, and then fails alone.
+Each request gets one answer: the server's, or an error of ours, or it is still open when the connection ends; then it
+is `unsent` if it certainly had no effect.
 
     Machine      the state; its methods are called with what happened
     Ports        what it wants done
@@ -22,12 +23,16 @@ from msgspec import UNSET, Raw
 from acp_launch.mcp.http.headers import request_headers, version_of, written
 from acp_launch.mcp.http.streams import Streams
 from acp_launch.mcp.http.wire import (
+    AGAIN,
     EXCERPT,
     JITTER,
     LONG_SECRET,
     MODERN,
     OURS,
     REDIRECTS,
+    REPEATS,
+    RESUMES,
+    SIGNS,
     WRONG_VERSION,
     Failure,
     Request,
@@ -101,9 +106,9 @@ class Machine(Streams):
         owner = None if told is None else self._owners.get(key(told))
         if owner is None or told is None:
             return bool(self._modern) and not self._version
-        if owner.is_modern:
+        if owner.is_modern or (owner.is_waiting and len(owner.open) == 1):
             self._owners.pop(key(told))
-            self._drop(owner)  # the end of the stream is the cancellation
+            self._drop(owner)  # the end of the stream is the cancellation; or the server has never seen it
             return True
         if any(asked.method == "initialize" for asked in owner.open.values()):
             return True  # never cancelled
@@ -513,6 +518,50 @@ class Machine(Streams):
             self._over(stream)
         else:
             self._finish(Ended(how, reason=fix, follows="never"), also=stream)
+
+    # The session that the server has forgotten, and servers that cannot be reached.
+
+    def _gone(self, stream: Stream) -> None:
+        """Note that the server does not know the session any more; other requests learn it, too, or fail."""
+        if stream.is_resuming:
+            self._fail(stream, "has closed the session")
+        self._session = ""
+        self._depart(stream, Ended("has closed the session", follows="again"))
+
+    def _unreached(self, stream: Stream, failure: Failure) -> None:
+        """Handle a request that never got to the server; the connection ends only if nothing else of it lives."""
+        is_hopeful = not failure.is_final
+        if stream.is_resuming and stream.attempts < RESUMES and is_hopeful:
+            stream.attempts += 1
+            self._rest(stream)
+            return
+        if stream.is_resuming:
+            self._fail(stream, failure.how)
+        is_busy = self._answers_others(stream)
+        if self._parting or not (is_busy or self._listens_beside(stream)):
+            self._depart(stream, ended_by(failure))
+        elif stream.role == "listen":
+            self._rest(stream)
+        elif stream.is_resuming:
+            self._over(stream)
+        elif is_hopeful and stream.repeats < (SIGNS if stream.role == "sign" else REPEATS):
+            self._note_once(f"{failure.how}, while it answers other requests; what is asked now waits")
+            self._wait(stream, AGAIN * 2**stream.repeats)
+        elif is_busy and stream.role == "line" and stream.number != self._barrier:
+            self._refuse(stream, failure.how)
+            self._over(stream)
+        else:
+            self._depart(stream, ended_by(failure))
+
+    def _answers_others(self, stream: Stream) -> bool:
+        """Whether the server is at work on requests other than those of a stream, as far as we know."""
+        others = [owner for owner in self._owners.values() if owner is not stream and not owner.is_cancelled]
+        return any(not owner.is_waiting and (owner.status or not owner.is_resuming) for owner in others)
+
+    def _listens_beside(self, stream: Stream) -> bool:
+        """Whether an event stream of the server's own messages is open, other than this one."""
+        listening = (each for each in self._streams.values() if each.role in ("listen", "endpoint"))
+        return any(each.status and each is not stream for each in listening)
 
 
 def _too_few(scopes: str) -> str:

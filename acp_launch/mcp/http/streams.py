@@ -303,7 +303,9 @@ class Streams(ABC):
         stream = self._streams.get(number)
         if stream is None:
             return
-        if stream.role == "endpoint" and not self._endpoint:
+        if stream.is_waiting:
+            self._repeat(stream)
+        elif stream.role == "endpoint" and not self._endpoint:
             self._finish(
                 Ended(f"opened an event stream, but did not say within {QUICK:g} s where to send", jitter=JITTER)
             )
@@ -574,14 +576,7 @@ class Streams(ABC):
         if self._barrier == stream.number:
             self._release()
 
-    # The session that the server has forgotten, and servers that cannot be reached.
-
-    def _gone(self, stream: Stream) -> None:
-        """Note that the server does not know the session any more; other requests learn it, too, or fail."""
-        if stream.is_resuming:
-            self._fail(stream, "has closed the session")
-        self._session = ""
-        self._depart(stream, Ended("has closed the session", follows="again"))
+    # The end of the connection, and requests that are sent again.
 
     def _depart(self, stream: Stream, ended: Ended) -> None:
         """Begin to end the connection because of a request that had no effect; others may learn the same."""
@@ -598,21 +593,26 @@ class Streams(ABC):
         self._depart_if_all_know()
 
     def _depart_if_all_know(self) -> None:
-        if not any(stream.status == 0 and stream.role == "line" for stream in self._streams.values()):
+        lines = [stream for stream in self._streams.values() if stream.role == "line" and not stream.is_waiting]
+        if all(stream.status for stream in lines):
             self._depart_now()
 
     def _depart_now(self) -> None:
         self._finish(self._departure)
 
-    def _unreached(self, stream: Stream, failure: Failure) -> None:
-        """Handle a request that never got to the server."""
-        if stream.is_resuming and stream.attempts < RESUMES and not failure.is_final:
-            stream.attempts += 1
-            self._rest(stream)
-            return
-        if stream.is_resuming:
-            self._fail(stream, failure.how)
-        self._depart(stream, ended_by(failure))
+    def _wait(self, stream: Stream, pause: float) -> None:
+        """Let a request that had no effect wait, to be sent again."""
+        stream.is_waiting, stream.repeats = True, stream.repeats + 1
+        stream.status, stream.events = 0, None
+        stream.heard = self._ports.now() + pause
+        self._ports.wake(stream.number, pause)
+
+    def _repeat(self, stream: Stream) -> None:
+        if self._parting:
+            return  # it goes to the next connection
+        stream.is_waiting, stream.redirects = False, 0
+        stream.begun = stream.heard = self._ports.now()
+        self._ports.send(stream.request)
 
     def _finish(self, ended: Ended, *, also: Stream | None = None) -> None:
         """End the connection. The request of `also` had no effect."""
@@ -623,6 +623,8 @@ class Streams(ABC):
             self._refused[also.number] = also.request.body
         for stream in self._streams.values():
             self._ports.close(stream.number)
+            if stream.is_waiting and stream.role == "line":
+                self._refused[stream.number] = stream.request.body
         before = [self._refused[number] for number in sorted(self._refused)]
         self.unsent[:0] = [*before, *self._held]
         self._held.clear()
@@ -645,6 +647,9 @@ class Streams(ABC):
 
     @abstractmethod
     def verify(self) -> None: ...
+
+    @abstractmethod
+    def _unreached(self, stream: Stream, failure: Failure) -> None: ...
 
     @abstractmethod
     def _refusal(self, stream: Stream) -> None: ...

@@ -36,6 +36,7 @@ HASTY = 8  # times in a row that a stream may end at once before we insist on a 
 LEAST = 0.25  # seconds of that pause
 LONGEST_ID = 4096  # characters of a value of the server's that we repeat in a header
 RESUMES = 4  # attempts in a row to resume a stream that bring nothing
+REPEATS = 4  # times that a request which had no effect is sent again, while others are being answered
 REDIRECTS = 5
 REFUSAL = 64 * 1024  # bytes that are read of a refusal
 HELD = 1024 * 1024  # bytes that wait for the session to open before the writer has to wait
@@ -161,7 +162,9 @@ class Stream(Struct):
     attempts: int = 0
     hasty: int = 0  # times in a row that it ended soon after it was asked for
     redirects: int = 0
+    repeats: int = 0  # times that it was sent again
     begun: float = 0.0
+    is_waiting: bool = False  # to be sent again, as it has had no effect so far
     is_resuming: bool = False
     is_cancelled: bool = False
     challenge: str = ""  # how the server wants a refused request to be authorized

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from acp_launch.console.stream.ndjson import Ndjson
 from acp_launch.console.stream.outlet import Outlet
-from acp_launch.console.stream.text import Notices, Quiet
+from acp_launch.console.stream.text import Notices, Quiet, stands
 from acp_launch.process.lifecycle import Change, Standing
 
 CRASH = Change(
@@ -141,11 +141,37 @@ def test_the_summary_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("retry", "said"),
+    [(None, "soon"), (9.9, "soon"), (10.0, "in 10 s"), (61.4, "in 61 s"), (3480.0, "in 58.3 min")],
+)
+def test_a_server_that_rests_for_long_says_when_it_is_tried_again(retry: float | None, said: str) -> None:
+    resting = Standing(server="web", state="resting", reason="answered 429 Too Many Requests", retry=retry)
+    assert stands(resting) == f"web restarting {said}: answered 429 Too Many Requests"
+
+
 def test_an_agent_that_opens_its_servers_when_it_needs_them_is_no_news(capsys: pytest.CaptureFixture[str]) -> None:
     Notices().standing([Standing(server="a", state="starting"), Standing(server="b", state="declared")], "opened")
     assert capsys.readouterr().err == ""
     Notices().standing([Standing(server="a", state="starting", opened=True)], "opened")
     assert capsys.readouterr().err == "acp-launch: mcp servers: a starting\n"
+
+
+@pytest.mark.parametrize("state", ["stopping", "stopped", "declared", "starting", "ready"])
+def test_a_server_that_the_agent_has_closed_is_no_news(capsys: pytest.CaptureFixture[str], state: Any) -> None:
+    closed = Standing(server="a", state=state, opened=True, closed=True, reason="was disconnected")
+    Notices().standing([closed], "opened")
+    assert capsys.readouterr().err == ""
+    Notices().standing([closed, Standing(server="b", state="ready", opened=True, tools=0)], "opened")
+    assert capsys.readouterr().err == "acp-launch: mcp servers: b ready, 0 tools\n"
+
+
+@pytest.mark.parametrize("state", ["failed", "stopped"])
+def test_a_failure_that_ends_the_run_is_left_to_the_error(capsys: pytest.CaptureFixture[str], state: Any) -> None:
+    notices = Notices()
+    notices.server(Change(server="a", state="starting"))
+    notices.server(Change(server="a", state=state, exit="exited with status 1", detail=("x",), ends_run=True))
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("when", ["opened", "turn"])

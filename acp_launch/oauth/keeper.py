@@ -1,0 +1,363 @@
+"""
+The keeper of a grant: gives its access token, and renews it once for any number of tasks and processes.
+
+A token is renewed shortly before it expires, or after the server has refused it. Whoever renews holds the lock of the
+item, reads the store again, as another process may have been faster, and stores the new tokens before they are used. It
+also writes the present ones once more before it asks, because a refresh token can be used up by asking: a store that
+takes nothing is found out in time. If the answer cannot be stored nevertheless, it is used, and stored later.
+
+A renewal works in a thread of its own, so that neither the store nor a cancelled call can stop it halfway. Between the
+server's answer and the write lies nothing but the encoding. A process that is killed there loses the new refresh token:
+the next process sends the old one again, which a server with a reuse grace takes, and others refuse.
+
+While the authorization server cannot be asked, the present token stays in use until the MCP server refuses it. So does
+one whose time is over by our clock, which may be wrong.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from threading import Thread
+from time import monotonic
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acp_launch.errors import StateError
+from acp_launch.mcp.http.wire import NoToken
+from acp_launch.oauth.exchange import Refused, Tokens, ask
+from acp_launch.oauth.grant import Grant, decoded, encoded
+from acp_launch.oauth.records import Logins
+from acp_launch.private import locked
+from acp_launch.secret.isolate import beside_a_session
+from acp_launch.secret.lookup import Waiting, within
+from acp_launch.secret.redact import redactor
+from acp_launch.secret.value import Secret, Store, StoreFault
+
+EARLY = 60.0  # seconds before its end that a token is renewed
+SHARE = 0.1  # of its life, if that is shorter
+ANSWER = 15.0  # seconds for the answer of the authorization server
+STORE = 10.0  # seconds for each access to the store, if the caller does not say
+SPARE = 5.0  # seconds that a holder of the lock may need besides
+REST = 10.0  # seconds without a further attempt after one that failed, if the server does not say
+LONGEST_REST = 300.0
+NEW = 30.0  # seconds in which a renewed token that is refused is not renewed again
+T = TypeVar("T")
+
+
+def _in_silence(what: str, waited: float, limit: float) -> None:
+    """Tell nothing of a wait."""
+
+
+def _unsaid(text: str) -> None:
+    """Tell nothing."""
+
+
+class _Failure(Struct, frozen=True):
+    """Why there was no renewal. `until`: no further attempt before that moment of the monotonic clock."""
+
+    error: NoToken
+    until: float
+
+
+class Keeper:
+    """A `Bearer` for one item of the secret store. Safe to use from the tasks of one event loop."""
+
+    def __init__(
+        self,
+        item: str,
+        store: Callable[[], Store],
+        logins: Logins,
+        *,
+        command: str,
+        grant: Grant | None = None,
+        secret: Secret | None = None,
+        limit: float = STORE,
+        waiting: Waiting = _in_silence,
+        note: Callable[[str], None] = _unsaid,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`store` returns the prepared store, in any thread; `limit` is for each access to it. `command` logs in.
+
+        `grant` is what the item holds, if the caller knows. `secret` is that of a configured client. `waiting` and
+        `note` are called in other threads; a note is a sentence for the user.
+        """
+        self._item, self._store, self._logins = item, store, logins
+        self._command, self._secret, self._limit = command, secret, limit
+        self._waiting, self._note, self._clock = waiting, note, clock
+        self._grant = grant
+        self._over: Grant | None = None  # refused for good
+        self._unsaved: tuple[Grant, Grant] | None = None  # what the store holds, and what it should hold
+        self._failure: _Failure | None = None
+        self._running: Future[Secret] | None = None
+        if grant is not None:
+            redactor.register(*grant.secrets)
+
+    async def token(self, refused: Secret | None = None) -> Secret:
+        """Return the access token for a request; `refused` is one that the server has just refused.
+
+        It takes at most the time of the lock: some accesses to the store, and one answer of the authorization server.
+
+        Raises:
+            NoToken: the user is not logged in, or the token cannot be renewed now.
+        """
+        while True:
+            if (present := self._present(refused)) is not None:
+                return present
+            if self._running is None or self._running.done():
+                self._running = _started(lambda: self._renewed(refused))
+                return await asyncio.wrap_future(self._running)
+            await _over(self._running)  # another call's, whose token may have been another
+
+    async def leave(self) -> None:
+        """Wait for a renewal that is under way: its tokens would be lost with this process."""
+        if self._running is not None:
+            await _over(self._running, limit=self._patience)
+
+    @property
+    def _patience(self) -> float:
+        """Seconds that a holder of the lock may need: two reads, two writes, one request."""
+        return 4 * self._limit + ANSWER + SPARE
+
+    @property
+    def _is_resting(self) -> bool:
+        return self._failure is not None and monotonic() < self._failure.until
+
+    def _present(self, refused: Secret | None) -> Secret | None:
+        """Return the token that can be used without asking anything."""
+        if self._grant is None or self._grant.access == refused:
+            return None
+        if self._unsaved is None and not self._is_due(self._grant):
+            return self._grant.access
+        if self._failure is None or not self._is_resting:
+            return None
+        return self._grant.access if self._may_be_used(self._grant, self._failure.error) else None
+
+    def _is_due(self, grant: Grant) -> bool:
+        """Whether the token is about to expire. If another clock wrote a time that is wrong, a refusal decides."""
+        if grant.expires is None:
+            return False
+        life = EARLY / SHARE if grant.issued is None else grant.expires - grant.issued
+        return self._clock() >= grant.expires - max(0.0, min(EARLY, SHARE * life))
+
+    # In a thread.
+
+    def _renewed(self, refused: Secret | None) -> Secret:
+        """Return a token other than `refused`: that of the store, or a new one."""
+        try:
+            if self._unsaved is None and self._serves(self._read(), refused):
+                return self._in_use
+            with locked(self._logins.lock(self._item), self._patience):
+                return self._alone(refused)
+        except NoToken as error:
+            return self._without(error, refused)
+        except StoreFault as fault:
+            read = _not_now(f"its login cannot be read: {fault.reason}", fault.fix)
+            return self._without(self._failed(read), refused)
+        except TimeoutError:
+            held = f"another process has been renewing its login for {self._patience:g} s"
+            return self._without(_not_now(held, "try again"), refused)
+        except (OSError, StateError) as fault:
+            reason = fault.message if isinstance(fault, StateError) else (fault.strerror or str(fault)).lower()
+            unable = _not_now(f"its login cannot be renewed: {reason}", "check the state directory")
+            return self._without(self._failed(unable), refused)
+
+    def _serves(self, grant: Grant, refused: Secret | None) -> bool:
+        """Take what the store holds into use; return whether that will do."""
+        if grant != self._grant:
+            self._failure = None  # another process has written
+        self._grant = grant
+        return grant.access != refused and not self._is_due(grant)
+
+    def _alone(self, refused: Secret | None) -> Secret:
+        """Do the same while no other process renews."""
+        stored = self._read()
+        if self._unsaved is not None:
+            stored = self._saved(stored, self._unsaved)
+        if self._serves(stored, refused):
+            return self._in_use
+        if stored.access == refused and stored.is_renewed and 0 <= self._age(stored) < NEW:
+            how = "does not accept the token of this login, although it was renewed just now"
+            raise NoToken(how, f"check its `url`, or log in again: {self._command}")
+        if self._failure is not None and self._is_resting:
+            raise _again(self._failure.error)
+        if self._failure is not None and stored == self._over:
+            raise self._failed(_again(self._failure.error))
+        return self._exchanged(stored)
+
+    def _exchanged(self, stored: Grant) -> Secret:
+        """Renew a grant, under the lock."""
+        if stored.refresh is None:
+            raise self._ended(stored, "the login has expired, and the server gave nothing to renew it with")
+        self._rehearse(stored)
+        try:
+            tokens = self._asked(stored)
+        except Refused as refused:
+            if refused.is_final:
+                return self._overtaken(stored, refused)
+            how = f"its login cannot be renewed: {refused.how}"
+            raise self._failed(_not_now(how, refused.fix or "try again later"), refused.pause) from None
+        self._save(stored, _next(stored, tokens))
+        return self._in_use
+
+    def _rehearse(self, stored: Grant) -> None:
+        """Find out whether the store takes what is to be written, before the refresh token is used up."""
+        try:
+            self._write(stored)
+        except StoreFault as fault:
+            error = _not_now(f"its login cannot be renewed, as it cannot be stored: {fault.reason}", fault.fix)
+            raise self._failed(error) from None
+
+    def _asked(self, stored: Grant) -> Tokens:
+        assert stored.refresh is not None
+        form: dict[str, str | Secret] = {"grant_type": "refresh_token", "refresh_token": stored.refresh}
+        if stored.resource:
+            form["resource"] = stored.resource
+        secret = self._secret or stored.client_secret
+        return asyncio.run(ask(stored.client, secret, form, limit=ANSWER, clock=self._clock))
+
+    def _overtaken(self, stored: Grant, refused: Refused) -> Secret:
+        """Use what another process, one that did not take the lock, has stored meanwhile; else the login has ended."""
+        now = self._read()
+        if now.access == stored.access:
+            raise self._ended(stored, refused.how)
+        self._grant, self._failure = now, None
+        return now.access
+
+    def _save(self, before: Grant, after: Grant) -> None:
+        """Store new tokens, and use them from now on, even if they cannot be stored yet."""
+        try:
+            self._write(after)
+        except StoreFault as fault:
+            if self._unsaved is None:
+                self._note(f"the renewed login in {self._item} could not be stored yet: {fault.reason}")
+            self._unsaved = before, after
+            self._failed(_not_now(f"its login cannot be stored: {fault.reason}", fault.fix))
+        else:
+            self._unsaved = self._failure = None
+            self._record(after)
+        self._grant = after
+
+    def _saved(self, stored: Grant, unsaved: tuple[Grant, Grant]) -> Grant:
+        """Store what could not be stored before; what another process wrote since is newer, and stays."""
+        before, after = unsaved
+        if stored != before:
+            self._unsaved = None
+            return stored
+        self._save(before, after)
+        return after
+
+    def _record(self, grant: Grant) -> None:
+        with suppress(StateError):  # the record is only a memory
+            for login in self._logins.of(self._item):
+                known = replace(login, expires=grant.expires, scopes=grant.scopes, is_renewed=grant.refresh is not None)
+                self._logins.put(known)
+
+    # The store.
+
+    def _read(self) -> Grant:
+        outcome = self._done(lambda store: store.read([self._item]))[self._item]
+        if outcome.state == "missing":
+            raise NoToken("is not logged in", self._command)
+        if outcome.secret is None:
+            raise StoreFault(outcome.state, outcome.reason, fix=outcome.fix)
+        if (grant := decoded(outcome.secret)) is None:
+            raise NoToken(f"is not logged in: what the {outcome.source} holds is not its login", self._command)
+        redactor.register(*grant.secrets)
+        return grant
+
+    def _write(self, grant: Grant) -> None:
+        try:
+            text = encoded(grant)
+        except ValueError as error:
+            raise StoreFault("too large", str(error), fix="ask the server's operator for shorter ones") from None
+        self._done(lambda store: store.write(self._item, text))
+
+    def _done(self, work: Callable[[Store], T]) -> T:
+        store = self._store()
+
+        def done() -> T:
+            with beside_a_session():
+                return work(store)
+
+        return within(store, done, limit=self._limit, waiting=self._waiting)
+
+    # Failures.
+
+    def _without(self, error: NoToken, refused: Secret | None) -> Secret:
+        """Go on with the present token if it may still be taken; else raise the error."""
+        grant = self._grant
+        if grant is None or grant.access == refused or not self._may_be_used(grant, error):
+            raise error
+        return grant.access
+
+    def _may_be_used(self, grant: Grant, error: NoToken) -> bool:
+        """Whether to go on with a token after this error. By our clock alone a login that may be renewed has no end."""
+        return not error.is_final or grant.expires is None or self._clock() < grant.expires
+
+    def _failed(self, error: NoToken, pause: float = 0.0) -> NoToken:
+        self._failure = _Failure(error, monotonic() + min(pause or REST, LONGEST_REST))
+        return error
+
+    def _ended(self, grant: Grant, why: str) -> NoToken:
+        self._over = grant
+        return self._failed(NoToken(f"is not logged in any more: {why}", self._command))
+
+    @property
+    def _in_use(self) -> Secret:
+        assert self._grant is not None
+        return self._grant.access
+
+    def _age(self, grant: Grant) -> float:
+        return self._clock() - (grant.issued or 0.0)
+
+
+def _next(grant: Grant, tokens: Tokens) -> Grant:
+    return replace(
+        grant,
+        access=tokens.access,
+        refresh=tokens.refresh or grant.refresh,
+        issued=tokens.issued,
+        expires=tokens.expires,
+        scopes=grant.scopes if tokens.scopes is None else tokens.scopes,
+        is_renewed=True,
+    )
+
+
+def _not_now(why: str, fix: str) -> NoToken:
+    return NoToken(f"cannot be asked now: {why}", fix, is_final=False)
+
+
+def _again(error: NoToken) -> NoToken:
+    return NoToken(error.how, error.fix, is_final=error.is_final)
+
+
+def _started(work: Callable[[], T]) -> "Future[T]":
+    """Do work in a thread that neither a cancelled caller nor the end of its event loop stops."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    try:
+        Thread(target=run, name="login", daemon=True).start()
+    except RuntimeError:
+        raise _not_now("no more threads are allowed", "raise the limit with `ulimit -u`") from None
+    return future
+
+
+async def _over(future: "Future[T]", limit: float | None = None) -> None:
+    """Wait until work is over, however it ended, or for `limit` seconds."""
+    wrapped = asyncio.wrap_future(future)
+    wrapped.add_done_callback(lambda done: done.cancelled() or done.exception())
+    try:
+        await asyncio.wait([wrapped], timeout=limit)
+    finally:
+        wrapped.cancel()  # or it would be told after the end of its loop

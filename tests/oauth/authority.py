@@ -1,0 +1,76 @@
+"""tests/servers/authority.py as a process, and a browser whose user consents at once."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.request import urlopen
+
+import httpx2
+
+from tests.cli.launcher import ROOT
+
+Json = dict[str, Any]
+PATIENCE = 20.0  # seconds; only ever waited for in full when a test fails
+
+
+@dataclass(frozen=True)
+class Authority:
+    """An MCP server at `url`, and its authorization server at `issuer`."""
+
+    mcp: str
+    issuer: str
+
+    @property
+    def url(self) -> str:
+        return f"{self.mcp}/mcp"
+
+    @property
+    def log(self) -> list[Json]:
+        """Every request to either so far."""
+        with urlopen(f"{self.issuer}/log", timeout=PATIENCE) as answer:
+            found: list[Json] = json.load(answer)
+        return found
+
+    def asked(self, place: str) -> list[Json]:
+        """The requests to a place: `as /token`."""
+        role, path = place.split()
+        return [each for each in self.log if (each["to"], each["path"]) == (role, path)]
+
+
+@contextmanager
+def authority(**temper: Any) -> Iterator[Authority]:
+    argv = [sys.executable, "-I", "-S", str(ROOT / "tests/servers/authority.py"), json.dumps(temper)]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        site = json.loads(process.stdout.readline())
+        yield Authority(site["mcp"], site["as"])
+    finally:
+        process.stdin.close()
+        try:
+            process.wait(PATIENCE)
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+
+@dataclass
+class Browser:
+    """A door through which the user's consent comes at once; `addresses` are the pages that were opened."""
+
+    redirect_uri: str = "http://127.0.0.1:8765/callback"
+    addresses: list[str] = field(default_factory=list)
+
+    async def answer(self, address: str, state: str) -> str:
+        assert f"state={state}" in address
+        self.addresses.append(address)
+        async with httpx2.AsyncClient(timeout=PATIENCE) as client:
+            answer = await client.get(address)
+        assert answer.status_code == 302, answer.text
+        return str(answer.headers["location"])

@@ -1,0 +1,508 @@
+"""A login, with an MCP server and an authorization server on loopback that differ from what they should be."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from acp_launch.oauth import flow
+from acp_launch.oauth.exchange import ask, revoke
+from acp_launch.oauth.flow import LOGINS, LoginFailed, Wanted, code_in, log_in
+from acp_launch.oauth.grant import Grant, Login
+from acp_launch.oauth.metadata import AuthorizationServer, Challenge
+from acp_launch.secret.value import Secret
+from tests.oauth.authority import PATIENCE, Authority, Browser, authority
+
+NOW = 1_790_000_000.0
+PRM = "/.well-known/oauth-protected-resource"
+ASM = "/.well-known/oauth-authorization-server"
+OPENID = "/.well-known/openid-configuration"
+DOCUMENT = "https://us.example/client.json"
+
+
+def logged_in(site: Authority, browser: Browser | None = None, **how: Any) -> tuple[Grant, Login]:
+    login = {name: how.pop(name) for name in ("challenge", "held", "registered", "waiting", "patience") if name in how}
+    wanted = Wanted(name="docs", url=how.pop("url", site.url), **how)
+    return asyncio.run(log_in(wanted, browser or Browser(), now=lambda: NOW, **login))
+
+
+def failed(site: Authority, browser: Browser | None = None, **how: Any) -> LoginFailed:
+    with pytest.raises(LoginFailed) as caught:
+        logged_in(site, browser, **how)
+    assert caught.value.fix
+    return caught.value
+
+
+def parameters(browser: Browser) -> dict[str, str]:
+    """Of the page that was opened last."""
+    return {name: value for name, (value,) in parse_qs(urlsplit(browser.addresses[-1]).query).items()}
+
+
+# What a login gives.
+
+
+def test_a_login_gives_a_grant_and_a_record_of_it() -> None:
+    browser = Browser()
+    with authority(resource={"scopes_supported": ["read", "write"]}) as site:
+        grant, login = logged_in(site, browser)
+        (token,) = site.asked("as /token")
+        (registration,) = site.asked("as /register")
+        first, tried, ended = site.asked("mcp /mcp")
+    assert (grant.client.issuer, grant.client.client_id, grant.client.method) == (site.issuer, "client-1", "none")
+    assert (grant.client.token_endpoint, grant.client.revocation_endpoint) == tuple(
+        f"{site.issuer}/{each}" for each in ("token", "revoke")
+    )
+    assert grant.resource == site.url
+    assert grant.refresh is not None
+    assert grant.client_secret is None
+    assert login == Login(
+        url=site.url,
+        client="",
+        issuer=site.issuer,
+        resource=site.url,
+        client_id="client-1",
+        item=grant.name,
+        scopes=("read", "write"),
+        since=NOW,
+        expires=grant.expires,
+        is_renewed=True,
+    )
+    assert parameters(browser)["resource"] == token["form"]["resource"] == site.url
+    assert "client_secret" not in token["form"]
+    assert registration["body"]["application_type"] == "native"
+    assert registration["body"]["redirect_uris"] == [browser.redirect_uri]
+    assert registration["body"]["grant_types"] == ["authorization_code", "refresh_token"]
+    assert first["authorization"] == ""
+    assert tried["authorization"] == f"Bearer {grant.access.expose()}"
+    assert (ended["verb"], ended["authorization"]) == ("DELETE", tried["authorization"])
+
+
+def test_a_token_may_be_refreshed_and_revoked_with_what_the_grant_holds() -> None:
+    with authority() as site:
+        grant, _ = logged_in(site)
+        assert grant.refresh is not None
+        form: dict[str, str | Secret] = {
+            "grant_type": "refresh_token",
+            "refresh_token": grant.refresh,
+            "resource": grant.resource,
+        }
+        tokens = asyncio.run(ask(grant.client, grant.client_secret, form, limit=PATIENCE))
+        assert tokens.access != grant.access
+        assert asyncio.run(revoke(grant.client, None, tokens.access, hint="access_token", limit=PATIENCE))
+
+
+def test_each_login_has_a_state_and_a_challenge_of_its_own() -> None:
+    browser = Browser()
+    with authority() as site:
+        for _ in range(2):
+            logged_in(site, browser)
+    one, other = (parse_qs(urlsplit(address).query) for address in browser.addresses)
+    assert not {one[name][0] for name in ("state", "code_challenge")} & {
+        other[name][0] for name in ("state", "code_challenge")
+    }
+    assert len(one["state"][0]) >= 40
+
+
+def test_an_sse_server_is_asked_with_get() -> None:
+    with authority() as site:
+        logged_in(site, type="sse")
+        assert [each["verb"] for each in site.asked("mcp /mcp")] == ["GET", "GET", "DELETE"]
+
+
+# Where metadata is.
+
+
+@pytest.mark.parametrize(
+    ("temper", "asked"),
+    [
+        ({}, [f"{PRM}/mcp"]),
+        ({"is_named": False}, [f"{PRM}/mcp"]),
+        ({"place": "root"}, [PRM]),
+        ({"place": "root", "is_named": False}, [f"{PRM}/mcp", PRM]),
+        ({"place": "{as}/elsewhere.json"}, []),
+        ({"answers": {f"mcp {PRM}/mcp": {"body": "<html>"}}, "place": "root", "is_named": False}, [f"{PRM}/mcp", PRM]),
+        (
+            {"answers": {f"mcp {PRM}/mcp": {"status": 302, "headers": {"Location": PRM}}}, "place": "root"},
+            [PRM],
+        ),
+        (
+            {
+                "answers": {f"mcp {PRM}/mcp": {"status": 302, "headers": {"Location": PRM}}},
+                "place": "root",
+                "is_named": False,
+            },
+            [f"{PRM}/mcp", PRM],
+        ),
+    ],
+)
+def test_the_server_s_metadata_is_looked_for_where_it_may_be(temper: dict[str, Any], asked: list[str]) -> None:
+    with authority(**temper) as site:
+        grant, _ = logged_in(site)
+        assert [each["path"] for each in site.log if each["to"] == "mcp" and each["path"] != "/mcp"] == asked
+    assert grant.client.issuer == site.issuer
+
+
+@pytest.mark.parametrize(
+    ("path", "places"),
+    [
+        ("", [ASM, OPENID]),
+        ("/tenant", [f"{ASM}/tenant", f"{OPENID}/tenant", f"/tenant{OPENID}"]),
+    ],
+)
+def test_the_authorization_server_s_metadata_is_looked_for_in_the_given_order(path: str, places: list[str]) -> None:
+    for last, place in enumerate(places):
+        with authority(issuer_path=path, metadata_path=place) as site:
+            logged_in(site)
+            asked = [each["path"] for each in site.log if each["to"] == "as" and "well-known" in each["path"]]
+            assert asked == places[: last + 1]
+
+
+def test_a_server_without_metadata_is_its_own_authorization_server() -> None:
+    """MCP 2025-03-26."""
+    names = ("authorize", "token", "register")
+    away = {f"mcp /{name}": {"status": 307, "headers": {"Location": f"{{as}}/{name}"}} for name in names}
+    with authority(place="none", answers=away) as site:
+        browser = Browser()
+        how = failed(site, browser).how
+        assert [each["path"] for each in site.log if each["to"] == "mcp"] == [
+            "/mcp",
+            f"{PRM}/mcp",
+            PRM,
+            ASM,
+            OPENID,
+            "/register",
+        ]
+    assert "307" in how  # registration is not sent to another place
+    assert browser.addresses == []
+
+
+def test_a_server_without_metadata_may_have_that_of_its_authorization_server() -> None:
+    """MCP 2025-03-26: also without a word on PKCE."""
+    metadata = (
+        '{"issuer": "{mcp}/auth", "authorization_endpoint": "{as}/authorize", "token_endpoint": "{as}/token", '
+        '"registration_endpoint": "{as}/register"}'
+    )
+    with authority(place="none", answers={f"mcp {ASM}": {"body": metadata}}) as site:
+        grant, login = logged_in(site)
+    assert login.issuer == f"{site.mcp}/auth"
+    assert grant.resource == site.url
+
+
+def test_a_server_that_wants_no_login_is_said_to_be_one() -> None:
+    plain = {"body": "{}", "headers": {"Content-Type": "application/json"}}
+    with authority(place="none", answers={"mcp /mcp": plain}) as site:
+        assert failed(site).how == 'the MCP server "docs" does not ask for a login'
+
+
+# What is refused.
+
+EVIL = "https://evil.example"
+
+
+@pytest.mark.parametrize(
+    ("temper", "said"),
+    [
+        ({"resource": {"resource": f"{EVIL}/mcp"}}, "metadata of another resource: https://evil.example/mcp instead"),
+        ({"resource": {"resource": "{mcp}/other"}}, "metadata of another resource"),
+        ({"resource": {"resource": None}}, "without `resource`"),
+        ({"resource": {"authorization_servers": []}}, "names no authorization server"),
+        ({"resource": {"authorization_servers": ["http://as.example"]}}, "which is not https"),
+        ({"resource": {"resource": 5}}, "cannot be used: Expected `str | null`"),
+        ({"place": "http://evil.example/metadata"}, "http://evil.example/metadata, which is not https"),
+        ({"server": {"issuer": EVIL}}, "its issuer is https://evil.example instead of"),
+        ({"server": {"issuer": "{as}/other"}}, "its issuer is"),
+        ({"server": {"code_challenge_methods_supported": None}}, "does not protect the login with PKCE"),
+        ({"server": {"code_challenge_methods_supported": ["plain"]}}, "does not protect the login with PKCE"),
+        ({"server": {"token_endpoint": None}}, "lacks `token_endpoint`"),
+        ({"server": {"token_endpoint": "http://as.example/token"}}, "http://as.example/token, which is not https"),
+        ({"server": {"authorization_endpoint": "javascript:alert(1)"}}, "javascript:alert(1), which cannot be used"),
+        ({"server": {"response_types_supported": ["token"]}}, "lacks `code`"),
+        ({"server": {"token_endpoint_auth_methods_supported": ["private_key_jwt"]}}, "private_key_jwt"),
+        ({"server": {"registration_endpoint": None}}, "takes registered clients only"),
+        ({"metadata_path": "/nowhere"}, "has no metadata"),
+        ({"answers": {f"mcp {PRM}/mcp": {"status": 503}}}, 'the MCP server "docs" answered 503'),
+        ({"answers": {f"as {ASM}": {"status": 500}}, "metadata_path": "/nowhere"}, "answered 500"),
+        ({"answers": {f"mcp {PRM}/mcp": {"body": " " * 70_000}}}, 'the MCP server "docs" sent more than 65,536 bytes'),
+        ({"answers": {f"as {ASM}": {"body": " " * 70_000}}}, "sent more than 65,536 bytes"),
+        ({"answers": {f"as {ASM}": {"body": "[" * 60_000}}}, "has no metadata"),
+        (
+            {"answers": {"as /register": {"status": 400, "body": '{"error": "invalid_redirect_uri"}'}}},
+            "invalid_redirect",
+        ),
+        ({"answers": {"as /register": {"status": 201, "body": "<html>"}}}, "no client id: an HTML page"),
+        ({"answers": {"as /register": {"status": 201, "body": '{"client_id": 5}'}}}, "no client id"),
+        ({"registration": {"token_endpoint_auth_method": "private_key_jwt"}}, "registered us for `private_key_jwt`"),
+        ({"registration": {"token_endpoint_auth_method": "client_secret_basic"}}, "which we cannot use"),
+    ],
+)
+def test_no_browser_is_opened_for_what_cannot_be_trusted(temper: dict[str, Any], said: str) -> None:
+    browser = Browser()
+    with authority(**temper) as site:
+        assert said in failed(site, browser).how
+        assert site.asked("as /token") == []
+    assert browser.addresses == []
+
+
+def test_a_redirect_to_another_origin_is_not_followed() -> None:
+    away = {
+        f"mcp {place}": {"status": 302, "headers": {"Location": "{as}/elsewhere.json"}} for place in (PRM, f"{PRM}/mcp")
+    }
+    with authority(answers=away) as site:
+        failed(site)
+        assert site.asked("as /elsewhere.json") == []
+
+
+def test_a_server_that_is_far_may_not_send_us_to_this_machine() -> None:
+    with authority() as site:
+        challenge = Challenge(resource_metadata=f"{site.mcp}{PRM}/mcp")
+        how = failed(site, url="https://docs.example/mcp", challenge=challenge).how
+        assert "which is on this machine, though the server is not" in how
+        assert site.log == []
+
+
+def test_a_server_without_https_is_asked_nothing() -> None:
+    with authority() as site:
+        assert "is not reached by https" in failed(site, url="http://docs.example/mcp").how
+
+
+@pytest.mark.parametrize("place", [f"mcp {PRM}/mcp", f"as {ASM}", "as /register", "as /token", "mcp /mcp"])
+def test_a_request_without_an_answer_has_a_limit(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow, "LIMIT", 0.5)
+    with authority(answers={place: {"holds": True}}) as site:
+        assert "did not answer within 0.5 s" in failed(site).how
+
+
+def test_a_user_who_does_not_come_back_has_a_limit() -> None:
+    class Shut(Browser):
+        async def answer(self, address: str, state: str) -> str:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    with authority() as site:
+        assert failed(site, Shut(), patience=0.1).how == "no login in the browser within 0.1 s"
+
+
+# Who we are.
+
+
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+def test_a_configured_client_proves_who_it_is_as_the_server_wants(method: str) -> None:
+    secret = "p&ss: wörd"
+    server = {"token_endpoint_auth_methods_supported": [method], "registration_endpoint": None}
+    with authority(clients={"our client": secret}, server=server) as site:
+        grant, login = logged_in(site, client_id="our client", client_secret=Secret(secret))
+    assert (grant.client.method, grant.client_secret) == (method, None)
+    assert (login.client, login.client_id) == ("our client", "our client")
+
+
+def test_a_wrong_client_secret_is_told() -> None:
+    with authority(clients={"us": "right"}) as site:
+        how = failed(site, client_id="us", client_secret=Secret("wrong-secret")).how
+    assert "invalid_client" in how
+    assert "wrong-secret" not in how
+
+
+def test_a_metadata_document_comes_before_registration_where_the_server_takes_one() -> None:
+    with authority(documents=[DOCUMENT], server={"client_id_metadata_document_supported": True}) as site:
+        grant, login = logged_in(site, client_metadata_url=DOCUMENT)
+        assert site.asked("as /register") == []
+    assert (grant.client.client_id, login.client) == (DOCUMENT, "")
+    with authority() as site:
+        assert logged_in(site, client_metadata_url=DOCUMENT)[0].client.client_id == "client-1"
+
+
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+def test_a_registration_may_come_with_a_secret(method: str) -> None:
+    server = {"token_endpoint_auth_methods_supported": [method]}
+    with authority(server=server) as site:
+        grant, _ = logged_in(site)
+    assert (grant.client.method, grant.client_secret) == (method, Secret("secret-of-client-1"))
+
+
+def test_a_registration_is_used_again_by_the_next_login_at_the_same_issuer_only() -> None:
+    with authority(server={"token_endpoint_auth_methods_supported": ["client_secret_basic"]}) as site:
+        first, _ = logged_in(site)
+        second, _ = logged_in(site, registered=first)
+        assert (second.client, second.client_secret) == (first.client, first.client_secret)
+        assert len(site.asked("as /register")) == 1
+    with authority(clients={"other": None}) as elsewhere:
+        third, _ = logged_in(elsewhere, registered=first)
+        assert third.client.client_id == "client-2"
+
+
+# Scopes.
+
+
+def test_the_challenge_s_scopes_come_before_the_resource_s_and_the_profile_s_before_both() -> None:
+    temper: dict[str, Any] = {"names_scopes": ["read"], "resource": {"scopes_supported": ["read", "write"]}}
+    with authority(**temper) as site:
+        assert logged_in(site)[1].scopes == ("read",)
+        assert logged_in(site, scopes=("write",))[1].scopes == ("write",)
+
+
+def test_no_scope_is_asked_for_where_none_is_known() -> None:
+    browser = Browser()
+    with authority(server={"scopes_supported": ["read", "offline_access"]}) as site:
+        logged_in(site, browser)
+    assert "scope" not in parameters(browser)
+
+
+def test_a_refresh_token_is_asked_for_where_the_server_knows_the_scope_for_it() -> None:
+    browser = Browser()
+    with authority(names_scopes=["read"], server={"scopes_supported": ["read", "offline_access"]}) as site:
+        logged_in(site, browser)
+    assert parameters(browser)["scope"] == "read offline_access"
+    assert parameters(browser)["prompt"] == "consent"
+
+
+def test_the_scopes_of_the_login_are_those_that_the_server_gave() -> None:
+    with authority(names_scopes=["read", "write"], allows=["read"]) as site:
+        assert logged_in(site)[0].scopes == ("read",)
+
+
+def test_a_server_that_wants_more_gets_a_login_with_the_scopes_of_both() -> None:
+    browser = Browser()
+    with authority(names_scopes=["read"], needs=["write"]) as site:
+        grant, _ = logged_in(site, browser)
+        assert len(site.asked("as /register")) == 1
+    assert grant.scopes == ("read", "write")
+    assert len(browser.addresses) == 2
+
+
+def test_a_later_challenge_adds_to_the_scopes_that_are_held() -> None:
+    with authority() as site:
+        challenge = Challenge(scopes=("write",), error="insufficient_scope")
+        grant, _ = logged_in(site, challenge=challenge, held=("read",))
+    assert grant.scopes == ("read", "write")
+
+
+def test_the_user_is_asked_three_times_at_most() -> None:
+    browser = Browser()
+    with authority(always_wants=True) as site:
+        assert "still wants another scope" in failed(site, browser).how
+    assert len(browser.addresses) == LOGINS == 3
+
+
+def test_a_scope_that_a_login_does_not_bring_is_not_asked_for_again() -> None:
+    browser = Browser()
+    with authority(needs=["admin"], names_scopes=["admin"], allows=[]) as site:
+        assert failed(site, browser).how.endswith("the scopes of the login: admin")
+    assert len(browser.addresses) == 1
+
+
+def test_a_token_that_the_server_refuses_is_no_login() -> None:
+    with authority(answers={"mcp /mcp": {"status": 401, "headers": {"WWW-Authenticate": "Bearer"}}}) as site:
+        assert "refuses the token that was just made for it (401 Unauthorized)" in failed(site).how
+
+
+# The way back.
+
+SERVER = AuthorizationServer(
+    issuer="https://as.example", authorization_endpoint="https://as.example/a", token_endpoint="https://as.example/t"
+)
+SIGNED = AuthorizationServer(
+    issuer="https://as.example",
+    authorization_endpoint="https://as.example/a",
+    token_endpoint="https://as.example/t",
+    sends_issuer=True,
+)
+BACK = "http://127.0.0.1:8765/callback"
+
+
+@pytest.mark.parametrize(
+    ("query", "server"),
+    [
+        ("state=right&code=c", SERVER),
+        ("state=right&code=c&iss=https%3A%2F%2Fas.example", SERVER),
+        ("code=c&iss=https%3A%2F%2Fas.example&state=right&session_state=7", SIGNED),
+    ],
+)
+def test_the_code_is_taken_from_the_right_answer(query: str, server: AuthorizationServer) -> None:
+    assert code_in(f" {BACK}?{query}\n", BACK, "right", server) == "c"
+
+
+@pytest.mark.parametrize(
+    ("address", "server", "said"),
+    [
+        (f"{BACK}?state=wrong&code=c", SERVER, "`state` differs"),
+        (f"{BACK}?code=c", SERVER, "`state` differs"),
+        (f"{BACK}?state=r%C3%AFght%ED%A0%80&code=c", SERVER, "`state` differs"),
+        (f"{BACK}?state=wrong&error=access_denied", SERVER, "`state` differs"),
+        (f"{BACK}?state=right&state=right&code=c", SERVER, "given twice"),
+        (f"{BACK}?state=right&code=c&code=d", SERVER, "given twice"),
+        (f"{BACK}?state=right", SERVER, "without a code"),
+        (f"{BACK}?state=right&code=", SERVER, "without a code"),
+        (f"{BACK}?state=right&code=c", SIGNED, "`iss` is missing"),
+        (f"{BACK}?state=right&code=c&iss=https://as.example/", SIGNED, "`iss` is https://as.example/ instead of"),
+        (f"{BACK}?state=right&code=c&iss={EVIL}", SERVER, "another authorization server"),
+        (f"{BACK}?state=right&code=c&iss=", SERVER, "another authorization server"),
+        (f"{BACK}?state=right&error=x&iss={EVIL}", SERVER, "another authorization server"),
+        ("http://127.0.0.1:8765/other?state=right&code=c", SERVER, "another address"),
+        (f"{EVIL}/callback?state=right&code=c", SERVER, "another address"),
+        ("https://127.0.0.1:8765/callback?state=right&code=c", SERVER, "another address"),
+        ("http://[::1/callback?state=right&code=c", SERVER, "cannot be read"),
+        (f"{BACK}?{'a=1&' * 60}state=right&code=c", SERVER, "cannot be read"),
+        (f"{BACK}?state=right&code={'c' * 20_000}", SERVER, "another address"),
+        ("", SERVER, "another address"),
+    ],
+)
+def test_another_answer_is_refused(address: str, server: AuthorizationServer, said: str) -> None:
+    with pytest.raises(LoginFailed, match=said.replace("[", r"\[")):
+        code_in(address, BACK, "right", server)
+
+
+def test_what_the_server_says_of_its_refusal_is_shown_bounded_and_harmless() -> None:
+    words = "no%1b%5D0;owned%07%0a" + "x" * 1000
+    with pytest.raises(LoginFailed) as caught:
+        code_in(f"{BACK}?state=right&error=access_denied&error_description={words}", BACK, "right", SERVER)
+    how = caught.value.how
+    assert how.startswith(
+        "the authorization server https://as.example refused the login: access_denied (no ]0;owned xxx"
+    )
+    assert len(how) < 400
+    assert how.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("temper", "said"),
+    [
+        ({"redirect": {"state": "other"}}, "`state` differs"),
+        ({"redirect": {"iss": EVIL}}, "another authorization server"),
+        ({"server": {"authorization_response_iss_parameter_supported": True}}, "`iss` is missing"),
+        ({"redirect": {"code": None, "error": "server_error"}}, "refused the login: server_error"),
+        ({"redirect": {"code": "another-login-s-code"}}, "invalid_grant"),
+        ({"redirect_to": EVIL}, "another address"),
+        ({"answers": {"as /token": {"status": 302, "headers": {"Location": EVIL}}}}, "a redirect is not followed"),
+        ({"answers": {"as /token": {"status": 500}}}, "answered 500 Internal Server Error"),
+        ({"answers": {"as /token": {"body": "<html>"}}}, "an HTML page"),
+        ({"tokens": {"token_type": "DPoP"}}, "of a type that acp-launch does not know"),
+    ],
+)
+def test_a_wrong_answer_of_a_real_server_is_no_login(temper: dict[str, Any], said: str) -> None:
+    with authority(**temper) as site:
+        assert said in failed(site).how
+        assert [each for each in site.asked("mcp /mcp") if each["authorization"]] == []
+
+
+def test_the_issuer_s_own_name_is_taken() -> None:
+    announced = {"authorization_response_iss_parameter_supported": True}
+    with authority(redirect={"iss": "{as}"}, server=announced) as site:
+        assert logged_in(site)[1].issuer == site.issuer
+
+
+def test_no_secret_is_in_a_failure_or_in_what_is_printed_of_a_login() -> None:
+    with authority() as site:
+        grant, login = logged_in(site)
+    assert grant.access.expose() not in f"{grant!r}{login!r}"
+
+
+def test_a_long_wait_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acp_launch.waits.FIRST_WORD", 0.05)
+    monkeypatch.setattr(flow, "LIMIT", 0.5)
+    told: list[str] = []
+    note: Callable[[str, float, float], None] = lambda what, word, limit: told.append(what)  # noqa: E731
+    with authority(answers={"as /register": {"holds": True}}) as site:
+        failed(site, waiting=note)
+    assert f"registration at {site.issuer}" in told

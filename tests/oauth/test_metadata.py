@@ -1,0 +1,395 @@
+"""What servers say about logins, read. Pure."""
+
+import json
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_launch.oauth.metadata import (
+    LONGEST_HEADER,
+    SCOPES,
+    AuthorizationServer,
+    Challenge,
+    Resource,
+    Unusable,
+    canonical,
+    challenged,
+    covers,
+    method_of,
+    read_resource,
+    read_server,
+    registrable_method,
+    resource_addresses,
+    scopes_in,
+    server_addresses,
+    wanted_scopes,
+    with_more,
+    without_metadata,
+)
+
+URL = "https://mcp.example/a/mcp"
+ISSUER = "https://as.example/tenant"
+WHERE = "https://mcp.example/.well-known/oauth-protected-resource"
+
+
+# Challenges.
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        ("Bearer", Challenge()),
+        ("", Challenge()),
+        (f'Bearer resource_metadata="{WHERE}"', Challenge(resource_metadata=WHERE)),
+        (f"bearer resource_metadata={WHERE}", Challenge(resource_metadata=WHERE)),
+        (f'BEARER realm="a, b=\\"c\\"", resource_metadata = "{WHERE}"', Challenge(resource_metadata=WHERE)),
+        ('Bearer scope="read  write read"', Challenge(scopes=("read", "write"))),
+        ('Bearer error="insufficient_scope",scope="a"', Challenge(scopes=("a",), error="insufficient_scope")),
+        ('Bearer error="invalid_token", error_description="the scope=x, Basic"', Challenge(error="invalid_token")),
+        ("Bearer error_description=Missing token, scope=read", Challenge(scopes=("read",))),
+        ('Basic realm="x", Bearer scope="a"', Challenge(scopes=("a",))),
+        ('Bearer scope="a", Basic realm="x", scope="b"', Challenge(scopes=("a",))),
+        ('Basic realm="x", scope="b"', Challenge()),
+        ('Negotiate YWJj==, Bearer scope="a"', Challenge(scopes=("a",))),
+        (f'DPoP algs="ES256", resource_metadata="{WHERE}"', Challenge(resource_metadata=WHERE)),
+        (f'DPoP resource_metadata="https://b", Bearer resource_metadata="{WHERE}"', Challenge(resource_metadata=WHERE)),
+        ('Bearer scope="a", scope="b"', Challenge(scopes=("a",))),
+        ('Bearer scope="a b', Challenge(scopes=("a", "b"))),
+        ('Bearer scope="ok \x1b[0m \\"q\\" é"', Challenge(scopes=("ok",))),
+    ],
+)
+def test_a_challenge_is_read_leniently(header: str, found: Challenge) -> None:
+    assert challenged([header]) == found
+
+
+def test_challenges_in_several_headers_are_one() -> None:
+    assert challenged(['Basic realm="x"', 'Bearer scope="a"']).scopes == ("a",)
+
+
+def test_only_a_lack_of_scopes_wants_more() -> None:
+    assert challenged(['Bearer error="insufficient_scope"']).wants_more
+    assert not challenged(['Bearer error="invalid_token"']).wants_more
+
+
+@given(st.text(max_size=300) | st.text(alphabet='Bearer scope="\\=, ', max_size=300))
+def test_any_challenge_can_be_read(text: str) -> None:
+    found = challenged([text])
+    assert all(" " not in scope and scope.isascii() for scope in found.scopes)
+
+
+@pytest.mark.parametrize("flood", ['Bearer scope="', "a=" * 50_000, '"\\' * 50_000, "Bearer " * 50_000, "," * 100_000])
+def test_a_challenge_is_read_up_to_its_bound(flood: str) -> None:
+    beyond = f'{flood:,<{LONGEST_HEADER}}, Bearer resource_metadata="{WHERE}"'
+    assert challenged([beyond]).resource_metadata == ""
+
+
+def test_scopes_are_bounded() -> None:
+    assert len(scopes_in(" ".join(f"s{number}" for number in range(10_000)))) == SCOPES
+    assert scopes_in("x" * 5000) == ()
+
+
+# Where metadata is.
+
+
+@pytest.mark.parametrize(
+    ("url", "places"),
+    [
+        (URL, [f"{WHERE}/a/mcp", WHERE]),
+        ("https://mcp.example", [WHERE]),
+        ("https://mcp.example/", [WHERE]),
+        ("https://mcp.example/mcp/?key=secret#x", [f"{WHERE}/mcp", WHERE]),
+        (
+            "https://mcp.example:8443/mcp",
+            [
+                "https://mcp.example:8443/.well-known/oauth-protected-resource/mcp",
+                "https://mcp.example:8443/.well-known/oauth-protected-resource",
+            ],
+        ),
+    ],
+)
+def test_a_resource_s_metadata_is_below_its_origin(url: str, places: list[str]) -> None:
+    assert resource_addresses(url, Challenge()) == places
+
+
+def test_the_place_that_the_server_names_is_first_and_none_is_asked_twice() -> None:
+    named = "https://other.example/metadata"
+    assert resource_addresses(URL, Challenge(resource_metadata=named)) == [named, f"{WHERE}/a/mcp", WHERE]
+    assert resource_addresses(URL, Challenge(resource_metadata=WHERE)) == [WHERE, f"{WHERE}/a/mcp"]
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "http://other.example/x",
+        "http://127.0.0.1/x",
+        "https://localhost/x",
+        "https://[::1]/x",
+        "https://user@other.example/x",
+        "https://other.example/x#y",
+        "https://other.example/ x",
+        "https://other.example\\@evil/x",
+        "https:///x",
+        "https://[oops/x",
+        "file:///etc/passwd",
+        "/relative",
+        "https://other.example/" + "x" * 3000,
+    ],
+)
+def test_a_place_that_no_request_may_go_to_is_refused(named: str) -> None:
+    with pytest.raises(Unusable):
+        resource_addresses(URL, Challenge(resource_metadata=named))
+
+
+def test_a_server_on_this_machine_may_name_others_here() -> None:
+    named = "http://localhost:9000/x"
+    assert resource_addresses("http://127.0.0.1:8000/mcp", Challenge(resource_metadata=named))[0] == named
+
+
+@pytest.mark.parametrize(
+    ("issuer", "places"),
+    [
+        ("https://as.example", ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"]),
+        ("https://as.example/", ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"]),
+        (
+            ISSUER,
+            [
+                "/.well-known/oauth-authorization-server/tenant",
+                "/.well-known/openid-configuration/tenant",
+                "/tenant/.well-known/openid-configuration",
+            ],
+        ),
+    ],
+)
+def test_an_issuer_s_metadata_is_in_the_places_of_the_specification(issuer: str, places: list[str]) -> None:
+    assert server_addresses(issuer) == [f"https://as.example{place}" for place in places]
+
+
+# The resource.
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://MCP.example/", "https://mcp.example"),
+        ("HTTPS://mcp.example:443/Mcp?key=secret#x", "https://mcp.example/Mcp"),
+        ("http://[::1]:80/mcp/", "http://[::1]/mcp/"),
+        ("https://mcp.example:8443", "https://mcp.example:8443"),
+    ],
+)
+def test_a_server_s_name_as_a_resource_holds_no_query(url: str, name: str) -> None:
+    assert canonical(url) == name
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [URL, "https://mcp.example", "https://mcp.example/", "https://MCP.example:443/a", "https://mcp.example/a/mcp/"],
+)
+def test_a_resource_covers_what_is_below_it(resource: str) -> None:
+    assert covers(resource, URL)
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        "https://mcp.example/a/mc",
+        "https://mcp.example/a/mcp/more",
+        "https://mcp.example/A/mcp",
+        "http://mcp.example/a/mcp",
+        "https://mcp.example:8443/a/mcp",
+        "https://mcp.example.evil/a/mcp",
+        "https://evil@mcp.example/a/mcp",
+        "https://mcp.example/a/mcp#x",
+        "https://mcp.example/a/mcp?x=y",
+        "https://mcp.example/a\\mcp",
+        "//mcp.example/a/mcp",
+        "mcp",
+        "https://[oops",
+        "https://mcp.example:port/",
+        "",
+    ],
+)
+def test_another_resource_does_not(resource: str) -> None:
+    assert not covers(resource, URL)
+
+
+def test_a_resource_s_metadata_is_read() -> None:
+    said = {"resource": URL, "authorization_servers": [ISSUER, "https://b.example"], "scopes_supported": ["a", "b c"]}
+    found = read_resource(b"\xef\xbb\xbf" + json.dumps({**said, "more": [1]}).encode(), URL)
+    assert found == Resource(resource=URL, issuers=(ISSUER,), scopes=("a",))
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"[]", b'"x"', b"null", b"\xff", b"{", b"[" * 60_000, b'{"a":' * 30_000]
+)
+def test_a_page_that_is_not_a_json_object_is_not_metadata(body: bytes) -> None:
+    assert read_resource(body, URL) is None
+    assert read_server(body, ISSUER, near=False) is None
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["resource", "authorization_servers", "scopes_supported", "x"]),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=20), lambda inner: st.lists(inner, max_size=3)
+        ),
+    )
+)
+def test_any_object_is_read_or_refused(said: dict[str, Any]) -> None:
+    try:
+        read_resource(json.dumps(said).encode(), URL)
+    except Unusable as error:
+        assert error.how.isprintable()
+
+
+# The authorization server.
+
+
+def server(**members: Any) -> bytes:
+    said = {
+        "issuer": ISSUER,
+        "authorization_endpoint": f"{ISSUER}/authorize",
+        "token_endpoint": "https://tokens.example/token",
+        "code_challenge_methods_supported": ["plain", "S256"],
+    }
+    return json.dumps({name: value for name, value in {**said, **members}.items() if value is not None}).encode()
+
+
+def read(body: bytes, asked: str = ISSUER, *, is_old: bool = False) -> AuthorizationServer:
+    found = read_server(body, asked, near=False, is_old=is_old)
+    assert found is not None
+    return found
+
+
+def test_an_authorization_server_s_metadata_is_read() -> None:
+    assert read(server()) == AuthorizationServer(
+        issuer=ISSUER,
+        authorization_endpoint=f"{ISSUER}/authorize",
+        token_endpoint="https://tokens.example/token",
+    )
+    more = read(
+        server(
+            registration_endpoint=f"{ISSUER}/register",
+            device_authorization_endpoint=f"{ISSUER}/device",
+            token_endpoint_auth_methods_supported=["none"],
+            grant_types_supported=["authorization_code"],
+            scopes_supported=["a"],
+            authorization_response_iss_parameter_supported=True,
+            client_id_metadata_document_supported=True,
+        )
+    )
+    assert (more.registration_endpoint, more.device_authorization_endpoint) == (
+        f"{ISSUER}/register",
+        f"{ISSUER}/device",
+    )
+    assert (more.methods, more.grants, more.scopes) == (("none",), ("authorization_code",), ("a",))
+    assert more.sends_issuer
+    assert more.takes_documents
+
+
+@pytest.mark.parametrize(
+    "issuer", ["https://as.example/tenant/", "https://as.example", "HTTPS://as.example/tenant", "", None]
+)
+def test_metadata_of_another_issuer_is_refused(issuer: str | None) -> None:
+    with pytest.raises(Unusable, match="its issuer is"):
+        read(server(issuer=issuer))
+
+
+def test_a_root_issuer_may_end_in_a_slash_or_not() -> None:
+    """Libraries add one, and the name is the same (RFC 3986, section 6.2.3)."""
+    assert read(server(issuer="https://as.example/"), "https://as.example").issuer == "https://as.example/"
+    assert read(server(issuer="https://as.example"), "https://as.example/").issuer == "https://as.example"
+
+
+def test_only_before_protected_resource_metadata_the_issuer_may_be_another_of_the_origin() -> None:
+    origin = "https://as.example"
+    assert read(server(), origin, is_old=True).issuer == ISSUER
+    assert read(server(issuer=None), origin, is_old=True).issuer == origin
+    for issuer in ("https://evil.example", "http://as.example", "oops", "https://[oops"):
+        with pytest.raises(Unusable, match="its issuer is"):
+            read(server(issuer=issuer), origin, is_old=True)
+    with pytest.raises(Unusable, match="its issuer is"):
+        read(server(), origin)
+
+
+def test_codes_are_protected_by_pkce() -> None:
+    for methods in (None, [], ["plain"]):
+        with pytest.raises(Unusable, match="PKCE"):
+            read(server(code_challenge_methods_supported=methods))
+    assert read(server(code_challenge_methods_supported=None), is_old=True).issuer == ISSUER
+    with pytest.raises(Unusable, match="PKCE"):
+        read(server(code_challenge_methods_supported=["plain"]), is_old=True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "authorization_endpoint",
+        "token_endpoint",
+        "registration_endpoint",
+        "revocation_endpoint",
+        "device_authorization_endpoint",
+    ],
+)
+@pytest.mark.parametrize(
+    "address", ["http://as.example/x", "https://127.0.0.1/x", "https://as.example/x#y", "javascript:x"]
+)
+def test_no_secret_goes_to_an_endpoint_in_the_clear(name: str, address: str) -> None:
+    with pytest.raises(Unusable, match=f"`{name}`"):
+        read(server(**{name: address}))
+
+
+def test_a_server_of_2025_03_26_has_its_endpoints_at_the_root() -> None:
+    found = without_metadata("https://mcp.example:8443/a/mcp?key=x")
+    assert found.issuer == "https://mcp.example:8443"
+    assert found.authorization_endpoint == "https://mcp.example:8443/authorize"
+    assert found.token_endpoint == "https://mcp.example:8443/token"
+    assert found.registration_endpoint == "https://mcp.example:8443/register"
+
+
+# Clients and scopes.
+
+
+@pytest.mark.parametrize(
+    ("methods", "secret", "public"),
+    [
+        (None, "client_secret_basic", "none"),
+        (["none"], "", "none"),
+        (["client_secret_post"], "client_secret_post", "client_secret_post"),
+        (["client_secret_post", "client_secret_basic"], "client_secret_basic", "client_secret_basic"),
+        (["client_secret_post", "none"], "client_secret_post", "none"),
+        (["private_key_jwt"], "", ""),
+        ([], "", ""),
+    ],
+)
+def test_a_client_proves_who_it_is_as_the_server_says(methods: list[str] | None, secret: str, public: str) -> None:
+    found = read(server(token_endpoint_auth_methods_supported=methods))
+    assert method_of(found, has_secret=False) == "none"
+    for wanted, ask in ((secret, partial(method_of, has_secret=True)), (public, registrable_method)):
+        if wanted:
+            assert ask(found) == wanted
+        else:
+            with pytest.raises(Unusable):
+                ask(found)
+
+
+def test_the_scopes_to_ask_for() -> None:
+    """MCP "Scope selection strategy"."""
+    known = read(server(scopes_supported=["offline_access", "everything"]))
+    plain = read(server(scopes_supported=["everything"]))
+    closed = read(server(scopes_supported=["offline_access"], grant_types_supported=["authorization_code"]))
+    resource = Resource(resource=URL, issuers=(ISSUER,), scopes=("a", "b"))
+    challenge = Challenge(scopes=("a",))
+    assert wanted_scopes((), challenge, resource, plain) == ("a",)
+    assert wanted_scopes((), Challenge(), resource, plain) == ("a", "b")
+    assert wanted_scopes(("mine",), challenge, resource, plain) == ("mine",)
+    assert wanted_scopes((), Challenge(), None, plain) == ()
+    assert wanted_scopes((), Challenge(), None, known) == ()
+    assert wanted_scopes((), challenge, None, known) == ("a", "offline_access")
+    assert wanted_scopes((), challenge, None, closed) == ("a",)
+
+
+def test_a_step_up_keeps_what_is_held() -> None:
+    assert with_more(("a", "b"), Challenge(scopes=("b", "c"))) == ("a", "b", "c")
