@@ -5,24 +5,27 @@ A server needs one if the profile says so (`oauth`), or if the user has logged i
 only a memory: what counts is the item in the secret store.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from acp_launch.errors import StateError
-from acp_launch.mcp.http.wire import NoToken
 from acp_launch.oauth.grant import Grant, Login, decoded
-from acp_launch.oauth.keeper import Keeper
 from acp_launch.oauth.records import Logins
 from acp_launch.plan.model import RemotePlan, ServerPlan
 from acp_launch.problem import Problem, ours
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Outcome, Secret, Store
 from acp_launch.settings.model import Settings
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+    from acp_launch.oauth.keeper import Keeper
 
 NOT_LOGGED_IN = "is not logged in"
 
@@ -113,15 +116,19 @@ class ServerTokens:
     `note` shows a sentence to the user; it is called in the event loop of the requests.
     """
 
-    def __init__(self, login: ServerLogin, keeper: Callable[[Login, Callable[[str], None]], Keeper], logins: Logins):
+    def __init__(self, login: ServerLogin, keeper: "Callable[[Login, Callable[[str], None]], Keeper]", logins: Logins):
         assert login.record is not None
         self.note: Callable[[str], None] = _unsaid
         self._server, self._make, self._logins = login.server, keeper, logins
         self._item = login.record.item
         self._keeper = keeper(login.record, self._noted)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: AbstractEventLoop | None = None
 
     async def token(self, refused: Secret | None = None) -> Secret:
+        import asyncio  # by now it is there
+
+        from acp_launch.mcp.http.wire import NoToken
+
         self._loop = asyncio.get_running_loop()
         try:
             return await self._keeper.token(refused)
@@ -169,7 +176,9 @@ class Wallet(Struct, frozen=True, kw_only=True):
 
     def _keeper(
         self, server: RemotePlan, found: Mapping[str, Outcome], record: Login, note: Callable[[str], None]
-    ) -> Keeper:
+    ) -> "Keeper":
+        from acp_launch.oauth.keeper import Keeper  # runs without a login do without it
+
         written = server.oauth.client_secret if server.oauth is not None else None
         return Keeper(
             record.item,
