@@ -352,5 +352,5 @@ def _unanswered(url: str, who: str, error: Exception) -> Refused:
 def _failed(who: str, why: Failure) -> Refused:
     """Describe a failure below HTTP; the address is not in the profile, so no fix may say to correct it there."""
     fix = why.fix.replace("check that it runs, and its `url`", "check the network, and try again")
-    fix = "try again" if not fix or "`" in fix else fix
+    fix = "try again, or ask its operator" if "`" in fix else fix or "try again"
     return Refused(f"{who} {why.how}", fix)

@@ -237,8 +237,8 @@ def beside_a_session() -> Iterator[None]:
 def without_prompts() -> Iterator[None]:
     """Prevent prompts in this thread, and in the programs it starts.
 
-    Reading stdin gives end of file, asking for a password raises EOFError, and printed text goes to stderr; beside a
-    session, only for Python code of this thread.
+    Reading stdin gives end of file, asking for a password raises EOFError, and printed text goes to stderr. Beside a
+    session only the first two hold, and not for programs.
     """
     stdin, asking = sys.stdin, getpass.getpass
     ours, refusing = cast(TextIO, _Stdin(stdin)), _refusing(asking)

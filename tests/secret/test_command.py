@@ -75,6 +75,14 @@ def test_the_name_takes_its_place_in_every_argument_and_no_shell_sees_it() -> No
     assert (store.label, store.names()) == (LABEL, None)
 
 
+def test_the_tokens_of_a_login_have_a_name_that_a_program_can_take() -> None:
+    """It only reads them: a login with this store is refused before it begins."""
+    name, calls = "oauth/mcp.example.com:8443/0123456789abcdef", Calls(Said(b"{}"))
+    store = open_command(["op", "read", "{name}"], limit=7.0, run=calls)
+    assert store.read([name]) == {name: Outcome("found", LABEL, Secret("{}"))}
+    assert calls.calls == [(("op", "read", name), 7.0)]
+
+
 @pytest.mark.parametrize(
     ("out", "expected"),
     [

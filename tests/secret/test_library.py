@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from keyring.errors import InitError, KeyringError, KeyringLocked, NoKeyringError, PasswordDeleteError, PasswordSetError
 
+from acp_launch.oauth.grant import LONGEST
 from acp_launch.secret.keyring import open_keyring
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, State, Store, StoreFault
 from acp_launch.settings.model import KeyringSettings
@@ -47,6 +48,14 @@ def test_a_value_is_set_read_replaced_and_removed() -> None:
     assert memory.remove("github") is True
     assert memory.remove("github") is False
     assert Memory.items == {}
+
+
+def test_the_tokens_of_a_login_are_an_item_like_others() -> None:
+    name, tokens = "oauth/mcp.example.com:8443/0123456789abcdef", Secret("x" * LONGEST)
+    memory = store("Memory")
+    memory.write(name, tokens)
+    assert memory.read([name]) == {name: Outcome("found", label("Memory"), tokens)}
+    assert memory.remove(name)
 
 
 def test_the_library_cannot_list() -> None:

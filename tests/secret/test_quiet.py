@@ -199,3 +199,14 @@ def test_nothing_stays_open(stdin: TextIO) -> None:
     with without_prompts(), isolate.stdout_restored():
         pass
     assert len(list(Path("/dev/fd").iterdir())) == before
+
+
+def test_beside_a_session_its_stdin_and_stdout_stay_where_they_are() -> None:
+    """A session reads and writes there while a login is renewed in a thread."""
+    out, err = heard(
+        "from acp_launch.secret.isolate import beside_a_session\n"
+        "with beside_a_session(), without_prompts():\n"
+        "    print(repr(sys.stdin.read()), flush=True); say(os.read(0, 100).decode())\n"
+        "with without_prompts(): say('noise')\n"
+    )
+    assert (out, err) == (["''", '{"jsonrpc": "2.0"}', ""], ["noise"])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from acp_launch.oauth.grant import LONGEST
 from acp_launch.secret.keyring import open_keyring
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, Store, StoreFault
 from acp_launch.settings.model import KeyringSettings
@@ -78,6 +79,14 @@ def fault(work: Callable[[], object]) -> tuple[str, str, str]:
 def test_a_value_comes_back_exactly_as_it_was_set(keyring: Store, text: str) -> None:
     keyring.write("team/git-hub.2", Secret(text))
     assert keyring.read(["team/git-hub.2"]) == {"team/git-hub.2": Outcome("found", LABEL, Secret(text))}
+
+
+def test_the_tokens_of_a_login_are_an_item_like_others(keyring: Store) -> None:
+    name, tokens = "oauth/mcp.example.com:8443/0123456789abcdef", Secret("x" * LONGEST)
+    keyring.write(name, tokens)
+    assert keyring.read([name]) == {name: Outcome("found", LABEL, tokens)}
+    assert set(keyring.names() or ()) == {name}
+    assert keyring.remove(name)
 
 
 def test_a_name_that_was_never_set_is_missing_and_the_others_are_found(keyring: Store) -> None:
