@@ -7,7 +7,6 @@ only a memory: what counts is the item in the secret store.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from acp_launch.oauth.keeper import Keeper
+
+    MakeKeeper = Callable[[Login, Grant | None, Callable[[str], None]], Keeper]
 
 NOT_LOGGED_IN = "is not logged in"
 
@@ -111,43 +112,39 @@ def _grant(outcome: Outcome) -> Grant | None:
 
 
 class ServerTokens:
-    """The `Bearer` of one server. A login that is done anew meanwhile counts, also if it is another item of the store.
+    """The `Bearer` of one server. A login that the user does anew meanwhile counts from the next request on.
 
-    `note` shows a sentence to the user; it is called in the event loop of the requests.
+    `make` returns the keeper of a login; its grant may be known already. `note` shows a sentence to the user; it is
+    called in the event loop of the requests.
     """
 
-    def __init__(self, login: ServerLogin, keeper: "Callable[[Login, Callable[[str], None]], Keeper]", logins: Logins):
+    def __init__(self, login: ServerLogin, grant: Grant | None, make: "MakeKeeper", logins: Logins) -> None:
         assert login.record is not None
         self.note: Callable[[str], None] = _unsaid
-        self._server, self._make, self._logins = login.server, keeper, logins
-        self._item = login.record.item
-        self._keeper = keeper(login.record, self._noted)
+        self._server, self._make, self._logins = login.server, make, logins
+        self._record = login.record
+        self._keeper = make(login.record, grant, self._noted)
         self._loop: AbstractEventLoop | None = None
 
     async def token(self, refused: Secret | None = None) -> Secret:
         import asyncio  # by now it is there
 
-        from acp_launch.mcp.http.wire import NoToken
-
         self._loop = asyncio.get_running_loop()
-        try:
-            return await self._keeper.token(refused)
-        except NoToken:
-            if not self._is_another():
-                raise
-        return await self._keeper.token()
+        return await self._keeper.token(None if self._is_another() else refused)
 
     async def leave(self) -> None:
         await self._keeper.leave()
 
     def _is_another(self) -> bool:
-        """Take a login into use that was done since, if it has another item."""
-        with suppress(StateError):
+        """Take a login into use that was done since, which may have other scopes, or another item of the store."""
+        try:
             record = _record(self._server, self._logins)
-            if record is not None and record.item != self._item:
-                self._item, self._keeper = record.item, self._make(record, self._noted)
-                return True
-        return False
+        except StateError:
+            return False
+        if record is None or (record.item, record.since) == (self._record.item, self._record.since):
+            return False
+        self._record, self._keeper = record, self._make(record, None, self._noted)
+        return True
 
     def _noted(self, text: str) -> None:
         if self._loop is not None and not self._loop.is_closed():
@@ -168,15 +165,13 @@ class Wallet(Struct, frozen=True, kw_only=True):
 
     def bearers(self, logins: Iterable[ServerLogin], found: Mapping[str, Outcome]) -> dict[str, ServerTokens]:
         """Return the tokens of each server; `found` are the outcomes of the look-up."""
-        records = Logins(self.settings.state)
-        return {
-            login.server.name: ServerTokens(login, partial(self._keeper, login.server, found), records)
-            for login in logins
-        }
+        records, made = Logins(self.settings.state), dict[str, ServerTokens]()
+        for login in logins:
+            make = partial(self._keeper, login.server)
+            made[login.server.name] = ServerTokens(login, _grant(found[login.item]), make, records)
+        return made
 
-    def _keeper(
-        self, server: RemotePlan, found: Mapping[str, Outcome], record: Login, note: Callable[[str], None]
-    ) -> "Keeper":
+    def _keeper(self, server: RemotePlan, record: Login, grant: Grant | None, note: Callable[[str], None]) -> "Keeper":
         from acp_launch.oauth.keeper import Keeper  # runs without a login do without it
 
         written = server.oauth.client_secret if server.oauth is not None else None
@@ -185,7 +180,7 @@ class Wallet(Struct, frozen=True, kw_only=True):
             self.opening,
             Logins(self.settings.state),
             command=ours("mcp", "login", self.called, server.name),
-            grant=_grant(found[record.item]) if record.item in found else None,
+            grant=grant,
             secret=written.concealed(self.secrets) if written is not None else None,
             limit=self.settings.secrets.timeout,
             note=note,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 
 from acp_launch.oauth.grant import Client, Grant, Login, decoded, encoded
@@ -51,7 +52,7 @@ def log_in(
     )
     login = Login(
         url=url, client="", issuer=client.issuer, resource=url, client_id=client.client_id, item=grant.name,
-        expires=expires, is_renewed=refresh is not None,
+        since=time.time(), expires=expires, is_renewed=refresh is not None,
     )  # fmt: skip
     Logins(Path(launch.env["ACP_LAUNCH_STATE_DIR"])).put(login)
     store = sealed(launch)
