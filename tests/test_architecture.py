@@ -239,6 +239,7 @@ EXPOSED = {
 KEEPERS = {"secret"}  # stores and the redactor
 REVEALED = {
     "cli/bearers",
+    "cli/mcplogin",  # the address of a server to log in to
     "cli/start",
     "bridge/offer",
     "bridge/relay",
@@ -299,6 +300,24 @@ def test_a_run_without_secrets_imports_neither_keyring_nor_cryptography() -> Non
     run = ["run", "demo", "help", "--output", "quiet"]
     assert not {"keyring", "secretstorage", "cryptography", "pydantic_settings"} & loaded(*run)
     assert not SECRETIVE & loaded(*run)
+
+
+LOGINS = ("httpx2", "acp_launch.oauth")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("mcp", "list", "demo"), ("mcp", "tools", "demo", "notes"), ("plan", "demo"), ("list",)],
+    ids=" ".join,
+)
+def test_only_what_concerns_a_login_imports_its_code(arguments: tuple[str, ...]) -> None:
+    assert not [name for name in loaded(*arguments) if name.startswith(LOGINS)]
+
+
+def test_showing_logins_imports_nothing_that_logs_in() -> None:
+    """docs/mcp.md "Log in to a remote server": the records are read, and nothing else."""
+    unneeded = ("httpx2", "asyncio", "acp_launch.oauth.flow", "acp_launch.oauth.exchange", "cryptography", "keyring")
+    assert not [name for name in loaded("mcp", "status", "demo") if name.startswith(unneeded)]
 
 
 UNNEEDED = {

@@ -1,5 +1,6 @@
 """
-The verbs of `mcp`, for the MCP servers of a profile: `list`, `inspect`, `tools` and `call`. They start no agent.
+The verbs of `mcp`, for the MCP servers of a profile: `list`, `inspect`, `tools` and `call`, and the logins to remote
+ones: `login`, `logout` and `status`. They start no agent.
 
 A verb starts a server as a run would, and ends it afterwards.
 """
@@ -22,8 +23,11 @@ if TYPE_CHECKING:
 
 TOOL_FAILED = 9  # docs/scripting.md "Exit codes"
 TIMEOUT = "Limit the call's time: 500ms, 30s, 2m; a plain number is seconds."
+LOGIN_TIMEOUT = "Limit the time for the browser; 5m by default."
 
-app = typer.Typer(help="The MCP servers of a profile: list, inspect, tools, call.", no_args_is_help=True)
+app = typer.Typer(
+    help="The MCP servers of a profile: list, inspect, tools, call, login, logout, status.", no_args_is_help=True
+)
 
 Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its file.")]
 Name = Annotated[str | None, typer.Argument(metavar="SERVER", help="The server's name in the profile.")]
@@ -41,11 +45,18 @@ def list_(profile: Profile, as_json: Json = False) -> None:
     from acp_launch.console.stderr import DIM, say
     from acp_launch.profile.discover import find
     from acp_launch.profile.load import load
+    from acp_launch.profile.model import RemoteServer
     from acp_launch.settings.load import load as load_settings
 
     settings = load_settings()
     loaded = load(find(profile, start=here(), settings=settings), cache=settings.cache)
-    servers.show_list(loaded.profile.mcp_servers, as_json=as_json)
+    declared = loaded.profile.mcp_servers
+    logins = {}
+    if any(isinstance(server, RemoteServer) and server.oauth is not None for server in declared.values()):
+        from acp_launch.cli.mcplogin import states
+
+        logins = {each.name: each for each in states(loaded, settings)}
+    servers.show_list(declared, logins, as_json=as_json)
     if not loaded.profile.mcp_servers and not as_json:
         say(f"acp-launch: {loaded.found.name} has no MCP servers", style=DIM)
 
@@ -140,6 +151,46 @@ def call(
         ServerOptions(probe=wanted, telling=servers.ServerMessages(wanted.server.name, verbose=verbose)), story
     ):
         raise typer.Exit(TOOL_FAILED)
+
+
+@app.command()
+def login(
+    profile: Profile,
+    name: Name = None,
+    every: Annotated[bool, typer.Option("--all", help="Log in to every server without a valid login.")] = False,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Open no browser here; paste the address that it ends at.")
+    ] = False,
+    timeout: Annotated[str | None, typer.Option("--timeout", metavar="DURATION", help=LOGIN_TIMEOUT)] = None,
+    trust: Trust = False,
+) -> None:
+    """Log in to a remote server (OAuth), in the browser."""
+    from acp_launch.cli.mcplogin import log_in
+    from acp_launch.cli.run_request import seconds
+
+    patience = None if timeout is None else seconds(timeout)
+    log_in(profile, name, every=every, trust=trust, browser=not no_browser, patience=patience)
+
+
+@app.command()
+def logout(
+    profile: Profile,
+    name: Name = None,
+    every: Annotated[bool, typer.Option("--all", help="Log out of every server that asks for a login.")] = False,
+    trust: Trust = False,
+) -> None:
+    """Log out of a remote server: take its tokens back, and remove them."""
+    from acp_launch.cli.mcplogin import log_out
+
+    log_out(profile, name, every=every, trust=trust)
+
+
+@app.command()
+def status(profile: Profile, as_json: Json = False) -> None:
+    """Show the logins to remote servers. No server is asked."""
+    from acp_launch.cli.mcplogin import status as show
+
+    show(profile, as_json=as_json)
 
 
 def _facts(wanted: "Probe", started: "StartedServer", found: "Survey") -> dict[str, object]:

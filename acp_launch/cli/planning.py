@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from acp_launch.errors import MachineError, NotLoggedIn, NotTrusted, UsageError
-from acp_launch.problem import errors
+from acp_launch.problem import did_you_mean, errors, ours
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from acp_launch.cli.bearers import Lack, ServerLogin, ServerTokens
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.plan.resolve import Resolved
@@ -246,6 +248,41 @@ def _plan(
 
     without = [lack.server for lack in lacks]
     return replace(resolved.plan, servers=tuple(each for each in resolved.plan.servers if each not in without))
+
+
+def named(name: str | None, profile: str, servers: "Collection[str]") -> str:
+    """Return the server's name.
+
+    Raises:
+        UsageError: the profile has no such server, or no name is given; the message lists the servers.
+    """
+    if name is not None and name in servers:
+        return name
+    shown = ours("mcp", "list", profile)
+    if name is None and not servers:
+        raise UsageError(f"{profile} has no MCP servers", fix="add some under mcp_servers in the profile")
+    if name is None:
+        raise UsageError(
+            f"no MCP server is given: {profile} has {', '.join(servers)}", fix=f"name one; {shown} lists them"
+        )
+    hint = did_you_mean(name, servers)
+    raise UsageError(f'{profile} has no MCP server "{name}"{hint}', fix=shown)
+
+
+def reduced(loaded: "Loaded", names: "Sequence[str]") -> "Loaded":
+    """Reduce a profile to these servers and an agent that always exists, so that other problems do not matter."""
+    from msgspec.structs import replace
+
+    from acp_launch.profile.model import Agent
+    from acp_launch.profile.values import Template
+
+    servers, agent = loaded.profile.mcp_servers, loaded.profile.agent
+    own_path = {variable: value for variable, value in agent.env.items() if variable == "PATH"}
+    plain = Agent(command=Template("${python}"), env=own_path, inherit_env=agent.inherit_env)
+    kept = {name: servers[name] for name in names}
+    places = tuple(f"mcp_servers.{name}." for name in names)
+    problems = tuple(problem for problem in loaded.problems if f"{problem.path}.".startswith(places))
+    return replace(loaded, profile=replace(loaded.profile, agent=plain, mcp_servers=kept), problems=problems)
 
 
 # Trust in a project's profile.

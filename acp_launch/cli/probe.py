@@ -7,7 +7,7 @@ logged as in a launch. Everything is imported before the server starts, so that 
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -15,23 +15,19 @@ from typing import TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_launch.cli.planning import at_home, here, loaded_profile, ready, require, resolved_from
+from acp_launch.cli.planning import at_home, here, loaded_profile, named, ready, reduced, require, resolved_from
 from acp_launch.cli.start import StartedProgram, VerbProcesses, verb_processes
 from acp_launch.console.servers import ServerMessages, say_downloading
 from acp_launch.console.stream.text import Notices
-from acp_launch.errors import ProtocolError, ServerError, UsageError, WaitExpired
+from acp_launch.errors import ProtocolError, ServerError, WaitExpired
 from acp_launch.launch.loop import Interrupts
 from acp_launch.mcp.client import Client, Connection, connect, shake_hands
 from acp_launch.mcp.http.contact import RemoteFacts
 from acp_launch.mcp.http.wire import Bearer
 from acp_launch.mcp.message import ServerInfo
-from acp_launch.plan.model import LaunchPlan, Origin, RemotePlan, ServerPlan, StdioPlan, Value
+from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan, Value
 from acp_launch.plan.resolve import process, resolve
-from acp_launch.problem import did_you_mean, ours
 from acp_launch.process.spawn import require_platform
-from acp_launch.profile.load import Loaded
-from acp_launch.profile.model import Agent
-from acp_launch.profile.values import Template
 from acp_launch.secret.value import Secret
 from acp_launch.session.advice import pointed
 from acp_launch.settings.load import load as load_settings
@@ -97,7 +93,7 @@ def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool, trac
     settings = load_settings()
     loaded = loaded_profile(profile, settings)
     require(loaded, resolved_from(loaded, cwd=cwd).found, settings, is_waved=trust)
-    alone = _alone(loaded, profile, _named(name, profile, loaded.profile.mcp_servers))
+    alone = reduced(loaded, [named(name, profile, loaded.profile.mcp_servers)])
     resolved = resolve(alone, cwd=here(), environ=os.environ, cwd_override=at_home(cwd))
     plan, secrets, bearers = ready(resolved, settings, is_alone=True)
     (server,) = plan.servers
@@ -151,34 +147,3 @@ async def _met(how: ServerOptions, program: StartedProgram, story: "Story[T]") -
         return await story(
             StartedServer(connection, server, time.monotonic() - program.begun, program.remote, program.transport.era)
         )
-
-
-def _named(name: str | None, profile: str, servers: Collection[str]) -> str:
-    """Return the server's name.
-
-    Raises:
-        UsageError: the profile has no such server, or no name is given; the message lists the servers.
-    """
-    if name is not None and name in servers:
-        return name
-    shown = ours("mcp", "list", profile)
-    if name is None and not servers:
-        raise UsageError(f"{profile} has no MCP servers", fix="add some under mcp_servers in the profile")
-    if name is None:
-        raise UsageError(
-            f"no MCP server is given: {profile} has {', '.join(servers)}", fix=f"name one; {shown} lists them"
-        )
-    hint = did_you_mean(name, servers)
-    raise UsageError(f'{profile} has no MCP server "{name}"{hint}', fix=shown)
-
-
-def _alone(loaded: Loaded, profile: str, name: str) -> Loaded:
-    """Reduce the profile to this server and an agent that always exists, so that other problems do not matter."""
-    servers = loaded.profile.mcp_servers
-    path = ("mcp_servers", name)
-    at = loaded.positions.where(path)
-    server, where = servers[name], Origin(at.file, at.line, at.column, f"mcp_servers.{name}")
-    own_path = {variable: value for variable, value in loaded.profile.agent.env.items() if variable == "PATH"}
-    agent = Agent(command=Template("${python}"), env=own_path, inherit_env=loaded.profile.agent.inherit_env)
-    problems = tuple(problem for problem in loaded.problems if problem.path.startswith(where.path))
-    return replace(loaded, profile=replace(loaded.profile, agent=agent, mcp_servers={name: server}), problems=problems)

@@ -69,10 +69,11 @@ def list_(as_json: Json = False) -> None:
     from acp_launch.cli.secretvalue import uses
     from acp_launch.console import secrets
     from acp_launch.console.stderr import DIM, say
-    from acp_launch.secret.value import variable
+    from acp_launch.secret.value import is_login, variable
 
     vault = _vault()
-    kept, remark, failed = vault.names()
+    names, remark, failed = vault.names()
+    kept = {name: when for name, when in names.items() if not is_login(name)}  # `mcp status` shows those
     used = uses(vault.settings, here())
     given = [name for name in used.names if os.environ.get(variable(name))]
     rows = [secrets.Listed(name, variable(name), None, used.of(name)) for name in given]

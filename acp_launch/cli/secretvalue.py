@@ -22,7 +22,7 @@ from acp_launch.problem import ours
 from acp_launch.secret.forms import SHORTEST, is_maskable
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.reference import NAME
-from acp_launch.secret.value import MAX_VALUE, Secret, size, variable
+from acp_launch.secret.value import MAX_VALUE, Secret, is_login, size, variable
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ def checked(name: str) -> str:
             f"this looks like {looks}, not like a secret's name; nothing was stored",
             fix="acp-launch secret set NAME asks for the value; rotate the one you just typed",
         )
+    if is_login(name):
+        fix = "acp-launch mcp status PROFILE shows it, acp-launch mcp logout PROFILE removes it"
+        raise UsageError(f'"{name}" holds the tokens of a login', fix=fix)
     if re.fullmatch(NAME, name) and len(name) <= LONGEST_NAME and {".", ".."}.isdisjoint(name.split("/")):
         return name
     shown = f'"{name}" is' if re.fullmatch(r"[\w ./-]{1,40}", name) else "this is"

@@ -13,7 +13,7 @@ from acp_launch.console import stdout
 from acp_launch.console.columns import columns
 from acp_launch.console.sessions import ago
 from acp_launch.plan.resolve import Need, unmet
-from acp_launch.secret.value import Outcome, variable
+from acp_launch.secret.value import Outcome, is_login, variable
 
 
 class Listed(Struct, frozen=True):
@@ -66,10 +66,16 @@ def show_check(rows: Sequence[Checked], needs: Sequence[Need], *, as_json: bool)
 
 
 def choices(name: str, config: Path) -> tuple[str, ...]:
-    """Describe the alternatives to a keyring; `config` is the configuration directory."""
-    return (
+    """Describe the alternatives to a keyring; `config` is the configuration directory. Only a store that can be written
+    takes the tokens of a login."""
+    file = (
         f"to store secrets elsewhere, set one of these in {config / 'config.yaml'}:",
         "    secrets: {store: file}        an encrypted file, opened by a passphrase or a key file",
+    )
+    if is_login(name):
+        return file
+    return (
+        *file,
         '    secrets: {store: command, command: [pass, show, "acp-launch/{name}"]}        a program that prints it',
         f"or set it in the environment, for instance in CI: export {variable(name)}=...",
     )

@@ -8,6 +8,7 @@ text of a tool unchanged. An answer is printed while its server is alive, so a s
 import codecs
 import json
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import MASK
 
 if TYPE_CHECKING:
+    from acp_launch.console.logins import State
     from acp_launch.mcp.http.contact import RemoteFacts
 
 NOUNS = {
@@ -76,13 +78,16 @@ class ServerMessages:
             put(_shown(self._decoder.decode(data)))
 
 
-def show_list(servers: Mapping[str, McpServer], *, as_json: bool) -> None:
-    """Print the declared servers. References stay references."""
+def show_list(servers: Mapping[str, McpServer], logins: "Mapping[str, State]", *, as_json: bool) -> None:
+    """Print the declared servers, and the logins to those that have, or want, one. References stay references."""
+    now = time.time()
     if as_json:
-        stdout.put(_json({"servers": [_declared(name, server) for name, server in servers.items()]}))
+        said = [{**_declared(name, server), **_login(logins, name, now)} for name, server in servers.items()]
+        stdout.put(_json({"servers": said}))
         return
-    rows = [_row(_declared(name, server)) for name, server in servers.items()]
-    stdout.put(_lines(columns([("NAME", "TYPE", "COMMAND OR URL", "REQUIRED", "BRIDGED"), *rows] if rows else [])))
+    head = ("NAME", "TYPE", "COMMAND OR URL", "REQUIRED", "BRIDGED", *(["LOGIN"] if logins else []))
+    rows = [(*_row(_declared(name, server)), *_login_cell(logins, name, now)) for name, server in servers.items()]
+    stdout.put(_lines(columns([head, *rows] if rows else [])))
 
 
 async def show_survey(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value], *, as_json: bool) -> None:
@@ -128,6 +133,22 @@ def _declared(name: str, server: McpServer) -> dict[str, Any]:
 def _row(said: Mapping[str, Any]) -> tuple[str, ...]:
     runs = said["url"] if "url" in said else said["command"]
     return (said["name"], said["type"], runs, _yes(said["required"]), _yes(said["bridge"]))
+
+
+def _login(logins: "Mapping[str, State]", name: str, now: float) -> dict[str, Any]:
+    if not logins:
+        return {}
+    from acp_launch.console.logins import data
+
+    return {"login": data(logins[name], now) if name in logins else None}
+
+
+def _login_cell(logins: "Mapping[str, State]", name: str, now: float) -> tuple[str, ...]:
+    if not logins:
+        return ()
+    from acp_launch.console.logins import described
+
+    return (described(logins[name].login, now) if name in logins else "",)
 
 
 def _surveyed(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value]) -> dict[str, Any]:

@@ -9,5 +9,6 @@ request. No agent and no server but its own sees one. Open `grant` first, then `
 - `records`: the records of logins, which are known without opening the secret store.
 - `metadata`: what servers say about logins: where to look, and what is refused.
 - `flow`: one login, from a refusal to a grant.
+- `listener`: where the browser comes back to.
 - `keeper`: gives the access token of a grant, and renews it once for all tasks and processes.
 """

@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
-from urllib.parse import quote_plus, urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 from msgspec import Struct
@@ -204,22 +204,22 @@ async def _posted(
     given = [value for value in form.values() if isinstance(value, Secret)]
     redactor.register(*given, *([secret] if secret else []))
     fields = {name: value.expose() if isinstance(value, Secret) else value for name, value in form.items()}
+    fields["client_id"] = client.client_id  # beside a header too: the SDK's servers look for the client by it
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
-    if client.method == "none":
-        fields["client_id"] = client.client_id
-    elif secret is None:
-        how = f"the authorization server {shown_origin(url)} wants a client secret, and none is known"
-        raise Refused(how, "name it in the profile: oauth.client_secret")
-    elif client.method == "client_secret_post":
-        fields |= {"client_id": client.client_id, "client_secret": secret.expose()}
-    else:
-        headers["Authorization"] = _basic(client.client_id, secret)
+    if client.method != "none":
+        if secret is None:
+            how = f"the authorization server {shown_origin(url)} wants a client secret, and none is known"
+            raise Refused(how, "name it in the profile: oauth.client_secret")
+        if client.method == "client_secret_post":
+            fields["client_secret"] = secret.expose()
+        else:
+            headers["Authorization"] = _basic(client.client_id, secret)
     return await fetched("POST", url, limit=limit, headers=headers, content=urlencode(fields).encode())
 
 
 def _basic(client_id: str, secret: Secret) -> str:
-    """Return the header of RFC 6749, 2.3.1: both parts are form-encoded first."""
-    pair = f"{quote_plus(client_id)}:{quote_plus(secret.expose())}".encode()
+    """Return the header of RFC 6749, 2.3.1: both parts are form-encoded first, a space so that all can decode it."""
+    pair = f"{quote(client_id, safe='')}:{quote(secret.expose(), safe='')}".encode()
     header = Secret(base64.b64encode(pair).decode())
     redactor.register(header)
     return f"Basic {header.expose()}"

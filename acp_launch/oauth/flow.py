@@ -90,8 +90,7 @@ async def log_in(
     """Log in. `challenge` is what the server said when it refused a request, if that is known.
 
     `held` are the scopes of the present login, for a challenge that wants more. `registered` is an earlier grant of
-    the server: its registration is used again if the issuer is still the same. Pass it only with a fixed port, as
-    some authorization servers compare the whole redirect address.
+    the server: its registration is used again if the issuer and the redirect address are still the same.
 
     Raises:
         LoginFailed: there is no login; nothing is left to undo.
@@ -118,12 +117,12 @@ async def log_in(
     raise LoginFailed(how, "ask its operator which scopes your account may have")
 
 
-class _Registered(Struct, frozen=True):
-    """A client at an authorization server. `minted` is the secret of a registration, `secret` the one in use."""
+class _Ours(Struct, frozen=True):
+    """A client of ours at an authorization server. `is_registered`: by us, and not by the user."""
 
     client: Client
     secret: Secret | None = None
-    minted: Secret | None = None
+    is_registered: bool = False
 
 
 class _Flow:
@@ -213,21 +212,17 @@ class _Flow:
             raise LoginFailed(f"{self.server} does not ask for a login", "remove `oauth` from its entry in the profile")
         return metadata.without_metadata(self._wanted.url)
 
-    async def client(
-        self, server: AuthorizationServer, scopes: tuple[str, ...], registered: Grant | None
-    ) -> _Registered:
+    async def client(self, server: AuthorizationServer, scopes: tuple[str, ...], registered: Grant | None) -> _Ours:
         """Return who we are at this authorization server: configured, by document, or registered now or before."""
         wanted = self._wanted
         if wanted.client_id:
             method = metadata.method_of(server, has_secret=wanted.client_secret is not None)
-            return _Registered(_client(server, wanted.client_id, method), wanted.client_secret)
+            return _Ours(_client(server, wanted.client_id, method), wanted.client_secret)
         if wanted.client_metadata_url and server.takes_documents:
-            return _Registered(_client(server, wanted.client_metadata_url, "none"))
-        if registered is not None and registered.client.issuer == server.issuer:
+            return _Ours(_client(server, wanted.client_metadata_url, "none"))
+        if registered is not None and self._may_use(registered, server):
             old = registered.client
-            return _Registered(
-                _client(server, old.client_id, old.method), registered.client_secret, registered.client_secret
-            )
+            return _Ours(_client(server, old.client_id, old.method), registered.client_secret, is_registered=True)
         if server.registration_endpoint:
             return await self._register(server, scopes)
         raise LoginFailed(
@@ -235,7 +230,10 @@ class _Flow:
             f"register acp-launch there as a native client, and set mcp_servers.{wanted.name}.oauth.client_id",
         )
 
-    async def _register(self, server: AuthorizationServer, scopes: tuple[str, ...]) -> _Registered:
+    def _may_use(self, registered: Grant, server: AuthorizationServer) -> bool:
+        return registered.client.issuer == server.issuer and registered.redirect_uri == self._door.redirect_uri
+
+    async def _register(self, server: AuthorizationServer, scopes: tuple[str, ...]) -> _Ours:
         """Register us (RFC 7591)."""
         where, method = server.registration_endpoint, metadata.registrable_method(server)
         about: dict[str, Any] = {
@@ -257,14 +255,15 @@ class _Flow:
         if said is None:
             raise LoginFailed(refusal(where, answer, "no client id").how, fix)
         taken = said.method or method
-        secret = None if taken == "none" or not said.client_secret else Secret(said.client_secret)
-        if taken not in ("none", "client_secret_basic", "client_secret_post") or (taken != "none" and secret is None):
+        if taken == "none":
+            return _Ours(_client(server, said.client_id, "none"), is_registered=True)
+        if (known := metadata.BY_SECRET.get(taken)) is None or not said.client_secret:
             shown = printable(taken[: metadata.EXCERPT])
             raise LoginFailed(f"{shown_origin(where)} registered us for `{shown}`, which we cannot use", fix)
-        return _Registered(_client(server, said.client_id, taken), secret, secret)  # type: ignore[arg-type]
+        return _Ours(_client(server, said.client_id, known), Secret(said.client_secret), is_registered=True)
 
     async def granted(
-        self, server: AuthorizationServer, who: _Registered, resource: str, scopes: tuple[str, ...]
+        self, server: AuthorizationServer, who: _Ours, resource: str, scopes: tuple[str, ...]
     ) -> tuple[Grant, str]:
         """Let the user log in; exchange the code. Returns the grant, and what the server calls the user."""
         state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
@@ -290,7 +289,8 @@ class _Flow:
             resource=resource,
             access=tokens.access,
             refresh=tokens.refresh,
-            client_secret=who.minted,
+            client_secret=who.secret if who.is_registered else None,
+            redirect_uri=redirect if who.is_registered else "",
             issued=tokens.issued,
             expires=tokens.expires,
             scopes=scopes if tokens.scopes is None else tokens.scopes,

@@ -11,10 +11,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import LOGINS, Secret
 
 LONGEST = 16 * 1024  # bytes of a token, and of a stored grant
-NAMESPACE = "oauth/"  # of the names of grants in the secret store
 
 Method = Literal["none", "client_secret_basic", "client_secret_post"]
 
@@ -33,7 +32,8 @@ class Grant(Struct, frozen=True, kw_only=True):
     """The tokens for a resource (RFC 8707). Times are Unix times by this machine's clock; None: not known.
 
     `is_renewed`: the access token came of a refresh, not of a login.
-    `client_secret` is that of a dynamic registration. One that the user configured stays in the profile's reference.
+    `client_secret` and `redirect_uri` are those of a dynamic registration; some servers compare even the port of the
+    latter. A secret that the user configured stays in the profile's reference.
     """
 
     client: Client
@@ -41,6 +41,7 @@ class Grant(Struct, frozen=True, kw_only=True):
     access: Secret
     refresh: Secret | None = None
     client_secret: Secret | None = None
+    redirect_uri: str = ""
     issued: float | None = None
     expires: float | None = None
     scopes: tuple[str, ...] = ()
@@ -77,7 +78,7 @@ def item_name(issuer: str, resource: str, client_id: str) -> str:
     """Return the name of the grant's item: `oauth/mcp.example.com/3f9a…`, a name that a profile may not use."""
     digest = hashlib.sha256("\n".join((issuer, resource, client_id)).encode()).hexdigest()
     host = resource.partition("://")[2].partition("/")[0]
-    return f"{NAMESPACE}{host}/{digest[:16]}"
+    return f"{LOGINS}{host}/{digest[:16]}"
 
 
 class _Stored(Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
@@ -87,6 +88,7 @@ class _Stored(Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
     access: str
     refresh: str | None = None
     client_secret: str | None = None
+    redirect_uri: str = ""
     issued: float | None = None
     expires: float | None = None
     scopes: tuple[str, ...] = ()
@@ -106,6 +108,7 @@ def encoded(grant: Grant) -> Secret:
         access=grant.access.expose(),
         refresh=_text(grant.refresh),
         client_secret=_text(grant.client_secret),
+        redirect_uri=grant.redirect_uri,
         issued=grant.issued,
         expires=grant.expires,
         scopes=grant.scopes,
@@ -129,6 +132,7 @@ def decoded(item: Secret) -> Grant | None:
         access=Secret(stored.access),
         refresh=_secret(stored.refresh),
         client_secret=_secret(stored.client_secret),
+        redirect_uri=stored.redirect_uri,
         issued=stored.issued,
         expires=stored.expires,
         scopes=stored.scopes,

@@ -41,7 +41,8 @@ EARLY = 60.0  # seconds before its end that a token is renewed
 SHARE = 0.1  # of its life, if that is shorter
 ANSWER = 15.0  # seconds for the answer of the authorization server
 STORE = 10.0  # seconds for each access to the store, if the caller does not say
-SPARE = 5.0  # seconds that a holder of the lock may need besides
+SPARE = 5.0  # seconds that a holder of the lock may need besides; and that a token must last to be used meanwhile
+PARTING = 5.0  # seconds to wait for an answer at the end of a session
 REST = 10.0  # seconds without a further attempt after one that failed, if the server does not say
 LONGEST_REST = 300.0
 NEW = 30.0  # seconds in which a renewed token that is refused is not renewed again
@@ -93,6 +94,7 @@ class Keeper:
         self._unsaved: tuple[Grant, Grant] | None = None  # what the store holds, and what it should hold
         self._failure: _Failure | None = None
         self._running: Future[Secret] | None = None
+        self._is_asking = False  # what the authorization server answers now is not stored yet
         if grant is not None:
             redactor.register(*grant.secrets)
 
@@ -113,9 +115,13 @@ class Keeper:
             await _over(self._running)  # another call's, whose token may have been another
 
     async def leave(self) -> None:
-        """Wait for a renewal that is under way: its tokens would be lost with this process."""
-        if self._running is not None:
-            await _over(self._running, limit=self._patience)
+        """Store what would be lost with this process: an answer that is under way, or could not be stored before."""
+        is_idle = self._running is None or self._running.done()
+        if is_idle and self._unsaved is not None:
+            with suppress(NoToken):
+                self._running = _started(lambda: self._renewed(None))
+        if self._running is not None and (self._is_asking or self._unsaved is not None):
+            await _over(self._running, limit=PARTING)
 
     @property
     def _patience(self) -> float:
@@ -150,7 +156,7 @@ class Keeper:
         try:
             if self._unsaved is None and self._serves(self._read(), refused):
                 return self._in_use
-            with locked(self._logins.lock(self._item), self._patience):
+            with locked(self._logins.lock(self._item), 0.0 if self._can_wait(refused) else self._patience):
                 return self._alone(refused)
         except NoToken as error:
             return self._without(error, refused)
@@ -164,6 +170,13 @@ class Keeper:
             reason = fault.message if isinstance(fault, StateError) else (fault.strerror or str(fault)).lower()
             unable = _not_now(f"its login cannot be renewed: {reason}", "check the state directory")
             return self._without(self._failed(unable), refused)
+
+    def _can_wait(self, refused: Secret | None) -> bool:
+        """Whether the present token is good enough while another process renews it."""
+        grant = self._grant
+        if grant is None or grant.access == refused or self._unsaved is not None:
+            return False
+        return grant.expires is not None and self._clock() < grant.expires - SPARE
 
     def _serves(self, grant: Grant, refused: Secret | None) -> bool:
         """Take what the store holds into use; return whether that will do."""
@@ -193,14 +206,16 @@ class Keeper:
         if stored.refresh is None:
             raise self._ended(stored, "the login has expired, and the server gave nothing to renew it with")
         self._rehearse(stored)
+        self._is_asking = True
         try:
-            tokens = self._asked(stored)
+            self._save(stored, _next(stored, self._asked(stored)))
         except Refused as refused:
             if refused.is_final:
                 return self._overtaken(stored, refused)
             how = f"its login cannot be renewed: {refused.how}"
             raise self._failed(_not_now(how, refused.fix or "try again later"), refused.pause) from None
-        self._save(stored, _next(stored, tokens))
+        finally:
+            self._is_asking = False
         return self._in_use
 
     def _rehearse(self, stored: Grant) -> None:

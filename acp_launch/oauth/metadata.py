@@ -26,6 +26,10 @@ EXCERPT = 200  # characters of what a server says
 RESOURCE = "/.well-known/oauth-protected-resource"
 SERVER = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"
+BY_SECRET: Mapping[str, Method] = {
+    "client_secret_basic": "client_secret_basic",
+    "client_secret_post": "client_secret_post",
+}
 OFFLINE = "offline_access"  # the scope that asks for a refresh token
 
 _PART = regex(
@@ -242,19 +246,17 @@ def without_metadata(url: str) -> AuthorizationServer:
 
 
 def method_of(server: AuthorizationServer, *, has_secret: bool) -> Method:
-    """Return how a client of ours proves at the token endpoint who it is.
+    """Return how a client of ours proves at the token endpoint who it is: the first way of the server's that we know.
 
     Raises:
-        Unusable: the server takes no way that we know.
+        Unusable: there is none.
     """
-    supported = ("client_secret_basic",) if server.methods is None else server.methods
     if not has_secret:
         return "none"
-    if "client_secret_basic" in supported:
-        return "client_secret_basic"
-    if "client_secret_post" in supported:
-        return "client_secret_post"
-    said = _shown(", ".join(supported))
+    for name in ("client_secret_basic",) if server.methods is None else server.methods:
+        if (method := BY_SECRET.get(name)) is not None:
+            return method
+    said = _shown(", ".join(server.methods or ()))
     raise Unusable(f"takes no client secret; it takes: {said}", "remove `oauth.client_secret`")
 
 
@@ -266,7 +268,7 @@ def registrable_method(server: AuthorizationServer) -> Method:
     """
     if server.methods is None or "none" in server.methods:
         return "none"
-    if not {"client_secret_basic", "client_secret_post"} & set(server.methods):
+    if not BY_SECRET.keys() & set(server.methods):
         said = _shown(", ".join(server.methods))
         raise Unusable(f"takes no way to prove who the client is that acp-launch knows; it takes: {said}")
     return method_of(server, has_secret=True)

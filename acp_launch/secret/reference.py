@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from acp_launch.regex import regex
-from acp_launch.secret.value import PREFIX, is_private
+from acp_launch.secret.value import PREFIX, is_login, is_private
 
 VARIABLES = {
     "project": "the directory the profile belongs to",
@@ -113,7 +113,8 @@ def misspelt(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_allowed(found: re.Match[str]) -> bool:
-    return not is_private(found["env"] or "") and "${" not in (found["default"] or "")
+    is_ours = is_private(found["env"] or "") or is_login(found["secret"] or "")
+    return not is_ours and "${" not in (found["default"] or "")
 
 
 def place(text: str, part: Part) -> int:
@@ -135,7 +136,7 @@ def _bad(text: str, offset: int, found: re.Match[str] | None) -> BadReference:
     if end < 0:
         fix = 'close it with "}", or write "$${" for a literal "${"'
         return BadReference('this "${" has no closing "}"', offset=offset, fix=fix)
-    if found and not is_private(found["env"]):
+    if found and found["default"] and not is_private(found["env"]):
         # The first `}` of the inner reference would end the outer one, and the rest would silently become text.
         fix = "write the default as plain text"
         return BadReference("a default cannot hold another reference", offset=offset, fix=fix)
@@ -151,6 +152,8 @@ def _complaint(written: str) -> tuple[str, str]:
         return f"the name is missing in {written}", f"write ${{{kind}:NAME}}"
     if kind == "secret" and name and re.match(":[-=?+]|[=?]", rest):
         return "a secret has no default", f"write ${{secret:{name}}}"
+    if kind == "secret" and is_login(name):
+        return f"{written} holds the tokens of a login; a profile cannot use it", "write oauth: true for the server"
     if kind != "secret" and is_private(name):
         shown = f"${{{kind}:{name}}}" if kind else f"${{{name}}}"
         return f"{shown} is reserved for acp-launch; a profile cannot use it", _instead(name)

@@ -125,12 +125,18 @@ class Store(Protocol):
 
 
 PREFIX = "ACP_LAUNCH_SECRET_"
+LOGINS = "oauth/"  # begins the names of the tokens of logins to MCP servers
 PASSPHRASE = "ACP_LAUNCH_PASSPHRASE"  # opens the sealed file
 
 
 def variable(name: str) -> str:
     """Return the environment variable that holds the secret: `team/git-hub` → `ACP_LAUNCH_SECRET_TEAM_GIT_HUB`."""
     return PREFIX + re.sub("[^A-Z0-9]", "_", name.upper())
+
+
+def is_login(name: str) -> bool:
+    """Whether a secret's name is that of a login's tokens, which a profile, or a verb of `secret`, may not use."""
+    return name.startswith(LOGINS)
 
 
 def is_private(variable: str) -> bool:

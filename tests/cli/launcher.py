@@ -291,7 +291,7 @@ STARTING = (
     ("logout",),
     ("doctor",),
     ("export",),
-    *(("mcp", verb) for verb in ("inspect", "tools", "call")),
+    *(("mcp", verb) for verb in ("inspect", "tools", "call", "login", "logout")),
     *(("session", verb) for verb in ("close", "rm")),
 )
 

@@ -22,7 +22,10 @@ WITHOUT = {
     **dict.fromkeys(("init", "export", "config set", "config unset", "profile add-server"), "a change of a file"),
     **dict.fromkeys(("profile set", "profile remove"), "a change of a file"),
     **dict.fromkeys(("edit", "config edit"), "an editor"),
-    **dict.fromkeys(("logout", "session rename", "session close", "session rm", "permission forget"), "nothing"),
+    **dict.fromkeys(
+        ("mcp login", "mcp logout", "logout", "session rename", "session close", "session rm", "permission forget"),
+        "nothing",
+    ),
     **dict.fromkeys(("secret set", "secret rm", "secret rename", "secret copy-to-env"), "nothing of its own"),
 }
 

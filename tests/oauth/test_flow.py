@@ -321,12 +321,14 @@ def test_a_registration_may_come_with_a_secret(method: str) -> None:
     assert (grant.client.method, grant.client_secret) == (method, Secret("secret-of-client-1"))
 
 
-def test_a_registration_is_used_again_by_the_next_login_at_the_same_issuer_only() -> None:
+def test_a_registration_is_used_again_with_the_same_issuer_and_the_same_way_back_only() -> None:
     with authority(server={"token_endpoint_auth_methods_supported": ["client_secret_basic"]}) as site:
         first, _ = logged_in(site)
         second, _ = logged_in(site, registered=first)
         assert (second.client, second.client_secret) == (first.client, first.client_secret)
         assert len(site.asked("as /register")) == 1
+        other, _ = logged_in(site, Browser("http://127.0.0.1:8766/callback"), registered=second)
+        assert other.client.client_id == "client-2"
     with authority(clients={"other": None}) as elsewhere:
         third, _ = logged_in(elsewhere, registered=first)
         assert third.client.client_id == "client-2"

@@ -12,6 +12,7 @@ GRANT = Grant(
     access=Secret("an-access-token"),
     refresh=Secret("a-refresh-token"),
     client_secret=Secret("a-registered-secret"),
+    redirect_uri="http://127.0.0.1:8765/callback",
     issued=1_789_996_400.5,
     expires=1_790_000_000.5,
     is_renewed=True,

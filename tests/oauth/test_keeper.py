@@ -423,6 +423,18 @@ def test_new_tokens_that_cannot_be_stored_are_used_and_stored_later(
     assert (scene.posts, len(scene.notes)) == (1, 1)
 
 
+def test_new_tokens_that_could_not_be_stored_are_stored_at_the_end(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PARTING", PATIENCE)
+    scene.put(left=30)
+    scene.shelf.before = fails_at(4)
+    keeper = scene.keeper()
+    assert token(keeper) == access(2)
+    asyncio.run(keeper.leave())
+    assert (scene.stored.access, scene.posts) == (Secret(access(2)), 1)
+
+
 def test_what_another_process_stored_stays_when_ours_could_not_be(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -460,6 +472,14 @@ def test_a_lock_that_is_held_too_long_has_its_sentence(scene: Scene, monkeypatch
     assert token(keeper, access(1)) == access(2)
 
 
+def test_a_token_that_lasts_a_while_is_used_while_another_process_renews_it(scene: Scene) -> None:
+    scene.put(left=30)
+    keeper = scene.keeper()
+    with locked(scene.logins.lock(ITEM)):
+        assert token(keeper) == access(1)
+    assert (token(keeper), scene.posts) == (access(2), 1)
+
+
 def test_a_state_directory_that_cannot_be_used_has_its_sentence(scene: Scene, tmp_path: Path) -> None:
     scene.put(left=30)
     (tmp_path / "logins").write_text("not a directory")
@@ -470,8 +490,9 @@ def test_a_state_directory_that_cannot_be_used_has_its_sentence(scene: Scene, tm
     )
 
 
-def test_a_cancelled_call_does_not_stop_a_renewal(scene: Scene) -> None:
+def test_a_cancelled_call_does_not_stop_a_renewal(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the new refresh token would be lost."""
+    monkeypatch.setattr(module, "PARTING", PATIENCE)
     scene.put(left=0)
     scene.endpoint.held.clear()
     keeper = scene.keeper()
@@ -490,7 +511,8 @@ def test_a_cancelled_call_does_not_stop_a_renewal(scene: Scene) -> None:
     assert token(keeper) == access(2)
 
 
-def test_a_renewal_outlives_its_event_loop(scene: Scene) -> None:
+def test_a_renewal_outlives_its_event_loop(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PARTING", PATIENCE)
     scene.put(left=0)
     scene.endpoint.held.clear()
     keeper = scene.keeper()
@@ -504,6 +526,40 @@ def test_a_renewal_outlives_its_event_loop(scene: Scene) -> None:
     scene.endpoint.held.set()
     asyncio.run(keeper.leave())
     assert (scene.stored.access, scene.posts) == (Secret(access(2)), 1)
+
+
+def test_a_session_ends_though_the_authorization_server_does_not_answer(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PARTING", 0.1)
+    scene.put(left=0)
+    scene.endpoint.held.clear()
+    keeper = scene.keeper()
+
+    async def story() -> None:
+        call = asyncio.create_task(keeper.token())
+        await asyncio.to_thread(scene.endpoint.came.acquire, timeout=PATIENCE)
+        await keeper.leave()
+        assert not call.done()
+
+    asyncio.run(story())
+
+
+def test_a_session_does_not_wait_for_the_lock_to_end(scene: Scene) -> None:
+    """Another process renews: nothing of ours can be lost."""
+    scene.put(left=0)
+    keeper = scene.keeper()
+
+    async def story() -> None:
+        call = asyncio.create_task(keeper.token())
+        await asyncio.sleep(0)
+        await keeper.leave()
+        assert not call.done()
+
+    with locked(scene.logins.lock(ITEM)):
+        asyncio.run(story())
+    asyncio.run(keeper.token())
+    assert scene.posts == 1
 
 
 def test_nothing_of_it_stops_the_event_loop(scene: Scene) -> None:

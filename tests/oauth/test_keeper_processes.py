@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from acp_launch.oauth.grant import decoded, encoded
+from acp_launch.oauth.grant import Login, decoded, encoded
+from acp_launch.oauth.records import Logins
 from tests.oauth.endpoint import PATIENCE, Authority, Endpoint, access, refresh, serving
 from tests.oauth.holder import ITEM, sealed
 
@@ -86,6 +87,23 @@ def test_twenty_processes_at_the_moment_of_expiry_renew_once(crowd: Crowd, round
             assert [holder.said() for holder in holders] == [{"token": access(number + 2)}] * 20
             assert len(endpoint.posted) == number + 1
         assert crowd.stored == (access(rounds + 1), refresh(rounds + 1))
+
+
+def test_no_token_is_in_any_file_but_the_store(crowd: Crowd) -> None:
+    with serving(Authority("strict", LIFE)) as endpoint:
+        crowd.begin(endpoint)
+        logins = Logins(crowd.directory)
+        login = Login(url="https://mcp.example/mcp", client="", issuer="", resource="", client_id="us", item=ITEM)
+        logins.put(login)
+        holder = crowd.add()
+        assert holder.said() == READY
+        holder.ask(NOW)
+        assert holder.said() == {"token": access(2)}
+        record = logins.find(login.url)
+        assert record is not None and record.expires == NOW + LIFE, "it was written, too"
+        files = [file for file in crowd.directory.rglob("*") if file.is_file()]
+        assert {file.suffix for file in files} == {"", ".json", ".lock", ".sealed"}
+        assert [file for file in files if b"-token-" in file.read_bytes()] == []
 
 
 def test_twenty_processes_whose_token_is_refused_renew_once(crowd: Crowd) -> None:

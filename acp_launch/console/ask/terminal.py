@@ -115,6 +115,8 @@ STYLES: dict[Tone, str] = {
 }
 WORDS = {"yes": "y", "no": "n"}
 END, ESCAPED = "\x04", "\x1b"  # Ctrl-D, Escape
+ERASE, ERASE_ALL = "\x7f\x08", "\x15"  # Backspace, Ctrl-U
+LONGEST_PASTE = 64 * 1024  # characters
 REST = 0.1  # seconds for the rest of a key that begins with Escape, also over a slow connection
 QUIET = 0.3  # seconds; no user reads and answers a question faster
 PAUSE = 1.0  # seconds without a key, after which the user is no longer typing
@@ -190,6 +192,29 @@ class Questions:
         shown = f"{prompt} [{default}]: " if default else f"{prompt}: "
         typed = await _asked(shown)
         return typed.rstrip("\r\n") or default if typed else None
+
+
+async def pasted(prompt: str) -> str | None:
+    """Ask for a text that is not shown, and may be longer than a line that the terminal edits (4,095 bytes).
+
+    None for Ctrl-D and the end of input.
+    """
+    text = ""
+    try:
+        with key_by_key():  # before the prompt: what answers it is not shown, however soon it comes
+            forget_typed()
+            ask(prompt)
+            while not text.endswith("\n"):
+                keys = await _line()
+                if not keys or END in keys:
+                    return None
+                for key in keys:
+                    text = text[:-1] if key in ERASE else "" if key == ERASE_ALL else text + key
+                if len(text) > LONGEST_PASTE:
+                    return text
+    finally:
+        put("\n")
+    return text.strip()
 
 
 def agreed(prompt: str, yes: str = "Yes", no: str = "No") -> bool | None:

@@ -1,0 +1,370 @@
+"""
+The logins to remote MCP servers, for the verbs of `mcp`: `login`, `logout`, `status`, and what `list` says of them.
+
+A login belongs to a server's address and the client id of the profile. Its tokens are an item of the secret store, and
+its record says what is known of it without opening the store.
+"""
+
+import os
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acp_launch.cli.planning import loaded_profile, named, planned, reduced, require, resolved_from
+from acp_launch.console.logins import State, is_valid
+from acp_launch.errors import AuthRequired, LaunchError, MachineError, ProfileError, StateError, UsageError
+from acp_launch.oauth.grant import Grant, Login, decoded, encoded
+from acp_launch.oauth.records import Logins
+from acp_launch.plan.model import LaunchPlan, LoginPlan, Origin, RemotePlan
+from acp_launch.private import locked
+from acp_launch.problem import ours
+from acp_launch.profile.load import Loaded
+from acp_launch.profile.model import RemoteServer
+from acp_launch.secret.value import LOGINS, Secret
+from acp_launch.settings.load import load as load_settings
+from acp_launch.settings.model import Settings
+
+if TYPE_CHECKING:
+    from acp_launch.cli.stores import Vault
+    from acp_launch.launch.loop import Interrupts
+
+LOCKED = 30.0  # seconds to wait for another process that changes the same login
+PARTING = 10.0  # seconds for a server to take a token back
+GRACE = 5.0  # seconds by which the browser's own limit comes first
+
+
+class Target(Struct, frozen=True):
+    """A remote server of a profile, and its login, if there is one."""
+
+    server: RemotePlan
+    login: Login | None
+
+    @property
+    def name(self) -> str:
+        return self.server.name
+
+    @property
+    def oauth(self) -> LoginPlan:
+        return self.server.oauth or LoginPlan()
+
+
+class Chosen(Struct, frozen=True):
+    """The servers that a verb is about: a plan of them alone, and the secrets of their clients."""
+
+    settings: Settings
+    plan: LaunchPlan
+    secrets: Mapping[str, Secret]
+    targets: tuple[Target, ...]
+
+    def client_secret(self, target: Target) -> Secret | None:
+        secret = target.oauth.client_secret
+        return None if secret is None else secret.concealed(self.secrets)
+
+
+class Browsing(Struct, frozen=True):
+    """How the user gets to a page: `opener` is the command that opens one, None for a browser on another machine."""
+
+    opener: tuple[str, ...] | None
+    patience: float
+
+
+def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser: bool, patience: float | None) -> None:
+    """Log in to one server of a profile, or with `every` to those that have no valid login.
+
+    Raises:
+        AuthRequired: a login failed, or there is neither a browser nor a terminal.
+        WaitExpired: the browser did not come back in time.
+    """
+    from acp_launch.cli.start import verb_processes
+    from acp_launch.cli.stores import Vault
+    from acp_launch.cli.supply import sealed_file
+    from acp_launch.console import logins
+    from acp_launch.oauth.listener import PATIENCE
+    from acp_launch.process.spawn import require_platform
+
+    require_platform()
+    chosen = _chosen(profile, name, every=every, trust=trust)
+    now = time.time()
+    due = [each for each in chosen.targets if not every or not is_valid(each.login, now)]
+    for each in chosen.targets:
+        if each not in due and each.login is not None:
+            logins.say_valid(each.name, each.login, now)
+    if not due:
+        return
+    browsing = Browsing(_opener(profile, due[0].name, browser=browser), PATIENCE if patience is None else patience)
+    vault = Vault(chosen.settings, instead=sealed_file)
+    vault.do("cannot store a login", vault.store.names, writing=LOGINS)  # before the user goes to the browser
+    with verb_processes(chosen.settings, chosen.plan, "mcp") as processes:
+        for each in due:
+            before = _stored(vault, each.login) if each.login and each.oauth.callback_port else None
+            grant, login = processes.run(partial(_logged_in, chosen, each, before, browsing))
+            _keep(vault, grant, login, each.login)
+            logins.say_logged_in(each.name, login, ours("run", profile), is_asked=each.server.oauth is not None)
+
+
+def log_out(profile: str, name: str | None, *, every: bool, trust: bool) -> None:
+    """Remove a login: its tokens are taken back by the server, if it can, and removed with their record."""
+    import asyncio
+
+    from acp_launch.cli.stores import Vault
+    from acp_launch.console import logins
+
+    chosen = _chosen(profile, name, every=every, trust=trust)
+    vault: Vault | None = None
+    for each in chosen.targets:
+        if each.login is None:
+            logins.say_not_logged_in(each.name)
+            continue
+        vault = vault or Vault(chosen.settings)
+        records = Logins(chosen.settings.state)
+        with _held(records, each.login.item):
+            grant = _stored(vault, each.login)
+            said = asyncio.run(_revoked(grant, grant.client_secret or chosen.client_secret(each))) if grant else ""
+            if grant is not None:
+                _remove(vault, each.login.item)
+            others = [login.url for login in records.of(each.login.item) if login != each.login]
+            for login in (each.login, *records.of(each.login.item)):
+                records.drop(login)
+        logins.say_logged_out(each.name, said, others, had_tokens=grant is not None)
+
+
+def status(profile: str, *, as_json: bool) -> None:
+    """Show the logins of a profile's servers. Neither the secret store nor a server is asked.
+
+    Raises:
+        AuthRequired: a server that asks for a login has no valid one.
+    """
+    from acp_launch.console import logins
+
+    settings = load_settings()
+    loaded = loaded_profile(profile, settings)
+    found = states(loaded, settings)
+    now = time.time()
+    logins.show(found, now, as_json=as_json)
+    if not found and not as_json:
+        logins.say_none(loaded.found.name)
+    lacking = [each.name for each in found if each.is_asked and not is_valid(each.login, now)]
+    if lacking:
+        many = len(lacking) > 1
+        raise AuthRequired(
+            f"not logged in to {', '.join(lacking)}",
+            fix=ours("mcp", "login", profile, *(["--all"] if many else lacking)),
+        )
+
+
+def states(loaded: Loaded, settings: Settings) -> tuple[State, ...]:
+    """Return what is known of the login to each remote server that asks for one, or has one."""
+    return tuple(_states(loaded, Logins(settings.state)))
+
+
+def _states(loaded: Loaded, records: Logins) -> Iterator[State]:
+    for name, server in loaded.profile.mcp_servers.items():
+        if not isinstance(server, RemoteServer):
+            continue
+        plan = resolved_from(reduced(loaded, [name]), cwd=None).plan
+        if plan is None:  # for instance a variable of its address is not set
+            if server.oauth is not None:
+                yield State(name, "", None, is_asked=True)
+            continue
+        (target,) = _targets(plan, records)
+        if target.login is not None or server.oauth is not None:
+            yield State(name, target.server.url.display(), target.login, is_asked=server.oauth is not None)
+
+
+def _chosen(profile: str, name: str | None, *, every: bool, trust: bool) -> Chosen:
+    """Plan the servers that the user has named.
+
+    Raises:
+        UsageError: there is no such server, or it is not clear which one is meant.
+        NotTrusted: the profile is a project's, and not trusted.
+        MachineError: a variable or a client's secret is not set.
+        ProfileError: the address of a server comes from a secret.
+    """
+    settings = load_settings()
+    loaded = loaded_profile(profile, settings)
+    names = _names(loaded, profile, name, every=every)
+    require(loaded, resolved_from(loaded, cwd=None).found, settings, is_waved=trust)
+    resolved = resolved_from(reduced(loaded, names), cwd=None)
+    places = tuple(f"mcp_servers.{each}.oauth." for each in names)
+    needs = tuple(need for need in resolved.needs if need.origin.path.startswith(places))
+    plan, secrets = planned(replace(resolved, needs=needs), settings)
+    for server in plan.servers:
+        if isinstance(server, RemotePlan) and server.url.secrets:  # the record of a login holds the address
+            what = "the address of a server with a login cannot come from a secret"
+            raise ProfileError([server.url.origin.problem(what, "write it as text, or use ${env:NAME}")])
+    return Chosen(settings, plan, secrets, tuple(_targets(plan, Logins(settings.state))))
+
+
+def _names(loaded: Loaded, profile: str, name: str | None, *, every: bool) -> list[str]:
+    servers = loaded.profile.mcp_servers
+    asking = [each for each, server in servers.items() if isinstance(server, RemoteServer) and server.oauth is not None]
+    if every and name is not None:
+        raise UsageError("--all takes no SERVER")
+    if name is not None:
+        if not isinstance(servers[named(name, profile, servers)], RemoteServer):
+            what = f'"{name}" is a program of this machine, which has no login'
+            raise UsageError(what, fix=f"{ours('mcp', 'list', profile)} lists the servers")
+        return [name]
+    if not asking:
+        fix = f"write oauth: true for a server with a url, or name one; {ours('mcp', 'list', profile)} lists them"
+        raise UsageError(f"no MCP server of {profile} asks for a login", fix=fix)
+    if len(asking) > 1 and not every:
+        raise UsageError(f"no MCP server is given: {', '.join(asking)} ask for a login", fix="name one, or use --all")
+    return asking
+
+
+def _targets(plan: LaunchPlan, records: Logins) -> Iterator[Target]:
+    for server in plan.servers:
+        assert isinstance(server, RemotePlan)
+        client = server.oauth.client_id if server.oauth else ""
+        login = None if server.url.secrets else records.find(server.url.reveal({}), client)
+        yield Target(server, login)
+
+
+def _opener(profile: str, name: str, *, browser: bool) -> tuple[str, ...] | None:
+    """Return the command that opens a page here; None if the user does that, and pastes the address that follows.
+
+    Raises:
+        AuthRequired: neither is possible.
+    """
+    from acp_launch.console.ask import links
+    from acp_launch.console.ask.terminal import possible
+
+    is_far = any(os.environ.get(variable) for variable in ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"))
+    found = links.command(os.environ) if browser and not is_far else None
+    if found is None and not possible():
+        why = "this is an SSH session" if is_far else "--no-browser is given" if not browser else "no browser was found"
+        fix = f"run it in a terminal: {ours('mcp', 'login', profile, name)}"
+        raise AuthRequired(f"a login needs a browser or a terminal: {why}, and stdin is not a terminal", fix=fix)
+    return None if found is None else tuple(found)
+
+
+async def _logged_in(
+    chosen: Chosen, target: Target, before: Grant | None, browsing: Browsing, interrupts: "Interrupts"
+) -> tuple[Grant, Login]:
+    return await interrupts.watch(_login(chosen, target, before, browsing))
+
+
+async def _login(chosen: Chosen, target: Target, before: Grant | None, browsing: Browsing) -> tuple[Grant, Login]:
+    from acp_launch.cli.stores import say_waiting
+    from acp_launch.console import logins
+    from acp_launch.oauth.flow import LoginFailed, Wanted, log_in
+    from acp_launch.oauth.listener import LoopbackDoor
+
+    url, oauth = target.server.url.reveal({}), target.oauth
+    wanted = Wanted(
+        name=target.name,
+        url=url,
+        type="sse" if target.server.type == "sse" else "http",
+        scopes=oauth.scopes,
+        client_id=oauth.client_id,
+        client_secret=chosen.client_secret(target),
+        client_metadata_url=oauth.client_metadata_url,
+    )
+    show = partial(logins.show_page, target.name, url, browsing.opener)
+    if browsing.opener is None:
+        door = LoopbackDoor(show, _unsaid, pasted=partial(logins.pasted, target.name), patience=browsing.patience)
+    else:
+        door = LoopbackDoor(show, say_waiting, patience=browsing.patience)
+    try:
+        async with door.listening(oauth.callback_port or 0):
+            patience = browsing.patience + GRACE
+            return await log_in(wanted, door, registered=before, waiting=say_waiting, patience=patience)
+    except LoginFailed as failed:
+        raise AuthRequired(f"{target.name}: {failed.how}", fix=failed.fix) from None
+    except OSError as error:
+        raise _no_door(chosen.plan, target, error) from None
+
+
+def _unsaid(what: str, waited: float, limit: float) -> None:
+    """Say nothing of a wait: the question of the terminal is on the screen."""
+
+
+def _no_door(plan: LaunchPlan, target: Target, error: OSError) -> LaunchError:
+    port, reason = target.oauth.callback_port, (error.strerror or str(error)).lower()
+    if port is None:
+        return StateError(f"cannot listen on 127.0.0.1: {reason}", fix="check the limits of this machine")
+    path = ("mcp_servers", target.name, "oauth", "callback_port")
+    origin = plan.origins.get(path, Origin(target.name))
+    fix = f"end what listens there, or choose another port: ss -ltnp 'sport = :{port}' shows it"
+    return MachineError([origin.problem(f"cannot listen at port {port} of 127.0.0.1: {reason}", fix)])
+
+
+def _stored(vault: "Vault", login: Login) -> Grant | None:
+    """Return the tokens of a login; None if the store has none that can be read.
+
+    Raises:
+        SecretError: the store cannot be read.
+    """
+    secret = vault.states(login.item)[login.item].secret
+    return None if secret is None else decoded(secret)
+
+
+def _keep(vault: "Vault", grant: Grant, login: Login, before: Login | None) -> None:
+    """Store the tokens, then the record. The tokens of the login before are removed, if no other address uses them.
+
+    Raises:
+        SecretError: the store does not take them.
+        StateError: the record cannot be written.
+    """
+    records = Logins(vault.settings.state)
+    with _held(records, login.item):
+        write = partial(vault.store.write, login.item, _encoded(grant))
+        vault.do(f"cannot store the login to {login.url}", write, writing=login.item)
+        records.put(login)
+    if before is not None and before.item != login.item and not records.of(before.item):
+        with _held(records, before.item):
+            if vault.states(before.item)[before.item].state != "missing":
+                _remove(vault, before.item)
+
+
+def _encoded(grant: Grant) -> Secret:
+    try:
+        return encoded(grant)
+    except ValueError as error:
+        raise AuthRequired(f"the login cannot be stored: {error}", fix="ask the operator of the server") from None
+
+
+def _remove(vault: "Vault", item: str) -> None:
+    vault.do("cannot remove the tokens", partial(vault.store.remove, item))
+
+
+@contextmanager
+def _held(records: Logins, item: str) -> Iterator[None]:
+    """Hold the lock of an item while the block runs, so that no run refreshes its tokens meanwhile.
+
+    Raises:
+        StateError: another process holds it, or it cannot be made.
+    """
+    lock = records.lock(item)
+    try:
+        with locked(lock, LOCKED):
+            yield
+    except TimeoutError:
+        raise StateError(
+            f"another acp-launch has been changing this login for {LOCKED:g} s", fix="try again later"
+        ) from None
+    except OSError as error:
+        if error.filename != str(lock) and error.filename != lock:
+            raise
+        fix = f"check the owner and the mode of {shlex.quote(str(lock.parent))}"
+        raise StateError(f"cannot lock {lock}: {(error.strerror or str(error)).lower()}", fix=fix) from None
+
+
+async def _revoked(grant: Grant, secret: Secret | None) -> str:
+    """Let the server take the tokens back. Return what is left to say of it, or empty if they are of no use now."""
+    from acp_launch.oauth.exchange import Refused, revoke
+
+    try:
+        if grant.refresh is not None:
+            await revoke(grant.client, secret, grant.refresh, hint="refresh_token", limit=PARTING)
+        is_done = await revoke(grant.client, secret, grant.access, hint="access_token", limit=PARTING)
+    except Refused as refused:
+        return f"the server did not take the tokens back: {refused.how}"
+    return "" if is_done else "the server cannot take tokens back, so they are valid there until they expire"

@@ -1,0 +1,178 @@
+"""
+What a user reads about logins to remote MCP servers: their state, the page to visit, and how a login or logout ended.
+
+Names and addresses of servers, and what a server calls the user, are made harmless.
+"""
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from acp_launch.console import stdout
+from acp_launch.console.columns import columns
+from acp_launch.console.stderr import DIM, YELLOW, harmless, say
+from acp_launch.oauth.grant import Login
+from acp_launch.secret.detect import masked
+
+NOT_LOGGED_IN = "not logged in"
+
+
+class State(Struct, frozen=True):
+    """What is known of the login to a server. `url` is empty if it cannot be told; `is_asked`: by the profile."""
+
+    name: str
+    url: str
+    login: Login | None
+    is_asked: bool
+
+
+def is_valid(login: Login | None, now: float) -> bool:
+    """Whether a login can be used, as far as its record tells."""
+    return login is not None and (login.is_renewed or login.expires is None or login.expires > now)
+
+
+def described(login: Login | None, now: float) -> str:
+    """Describe a login in a few words: `as ada, until 2026-11-23 04:05, then renewed`."""
+    if login is None:
+        return NOT_LOGGED_IN
+    who = f"as {login.account}" if login.account else "logged in"
+    if not is_valid(login, now):
+        return f"{who}, expired {_moment(login.expires)}"
+    if login.expires is None:
+        return who
+    if login.expires <= now:
+        return f"{who}, renewed at the next use"
+    return f"{who}, until {_moment(login.expires)}{', then renewed' if login.is_renewed else ''}"
+
+
+def data(state: State, now: float) -> dict[str, Any]:
+    """Return a login as data; times are Unix seconds."""
+    login = state.login
+    word = "not logged in" if login is None else "logged in" if is_valid(login, now) else "expired"
+    return {
+        "state": word,
+        "account": login.account or None if login else None,
+        "issuer": login.issuer if login else None,
+        "scopes": list(login.scopes) if login else [],
+        "since": login.since if login else None,
+        "expires": login.expires if login else None,
+        "renewed": login.is_renewed if login else False,
+    }
+
+
+def show(states: Sequence[State], now: float, *, as_json: bool) -> None:
+    """Print the logins on stdout."""
+    if as_json:
+        servers = [{"name": each.name, "url": masked(each.url) or None, **data(each, now)} for each in states]
+        stdout.put_json(json.dumps({"servers": servers}))
+        return
+    rows = [(each.name, masked(each.url) or "?", described(each.login, now), _scopes(each.login)) for each in states]
+    for line in columns([("NAME", "URL", "LOGIN", "SCOPES"), *rows] if rows else []):
+        stdout.line(harmless(line, keep=""))
+
+
+def say_none(profile: str) -> None:
+    _say(f"acp-launch: no MCP server of {profile} asks for a login", style=DIM)
+
+
+def say_valid(name: str, login: Login, now: float) -> None:
+    _say(f"acp-launch: {name}: {described(login, now)}; nothing was done", style=DIM)
+
+
+def say_logged_in(name: str, login: Login, use: str, *, is_asked: bool) -> None:
+    """Tell how a login ended; `use` is the command that uses it. Without `oauth` in the profile a run would not."""
+    who = f" as {login.account}" if login.account else ""
+    scopes = f", for {', '.join(login.scopes)}" if login.scopes else ""
+    until = f", until {_moment(login.expires)}" if login.expires is not None and not login.is_renewed else ""
+    _say(f"acp-launch: {name}: logged in{who}{scopes}{until}")
+    if is_asked:
+        _say(f"    to use it: {use}", style=DIM)
+    else:
+        _say(f"    to use it, write oauth: true for {name} in the profile", style=YELLOW)
+
+
+def say_not_logged_in(name: str) -> None:
+    _say(f"acp-launch: {name}: {NOT_LOGGED_IN}", style=DIM)
+
+
+def say_logged_out(name: str, said: str, others: Sequence[str], *, had_tokens: bool) -> None:
+    """Tell how a logout ended: `said` is what the server did, and `others` are addresses that shared the login."""
+    if not had_tokens:
+        how = "the store had no tokens of it any more"
+    else:
+        how = "its tokens are removed" if said else "its tokens are taken back and removed"
+    _say(f"acp-launch: {name}: logged out, {how}")
+    if said:
+        _say(f"    {said}", style=YELLOW)
+    if others:
+        _say(f"    the same login was used for {', '.join(map(masked, others))}", style=YELLOW)
+
+
+def show_page(name: str, url: str, opener: Sequence[str] | None, address: str) -> None:
+    """Tell the user which server sends them where, and open the page, if there is a command for that.
+
+    Raises:
+        AuthRequired: the address must not be opened.
+    """
+    from acp_launch.console.ask import links
+    from acp_launch.errors import AuthRequired
+
+    read = links.read(address)
+    if isinstance(read, links.Unfit):
+        what = f"{name}: the address for the login {read.reason}; it was not opened"
+        raise AuthRequired(what, fix="ask the operator of the server")
+    _say(f"acp-launch: {name} ({_host(url)}) sends you to {_host(read.url)} to log in:")
+    _say(f"    {read.url}")
+    for warning in read.warnings:
+        _say(f"    {warning}", style=YELLOW)
+    if opener is None:
+        _say("    Open it in a browser. What the browser shows in the end may be an error; its address is the answer.")
+        return
+    if problem := links.start(list(opener), read.url, os.environ):
+        _say(f"    {opener[0]} did not start ({problem}). Open the address by hand.", style=YELLOW)
+    else:
+        _say(f"    Opening it with {opener[0]}. If no page appears, open the address by hand.", style=DIM)
+
+
+async def pasted(name: str, complaint: str) -> str:
+    """Ask for the address that the browser came back to. `complaint` says what was wrong with the one before.
+
+    Raises:
+        AuthRequired: the user ended the input.
+    """
+    from acp_launch.console.ask.terminal import pasted as typed
+    from acp_launch.errors import AuthRequired
+
+    if complaint:
+        _say(f"    {complaint}", style=YELLOW)
+    which = "another address" if complaint else "the address that the browser ends at"
+    text = await typed(f"    Paste {which} (it is not shown), then Enter: ")
+    if text is None:
+        raise AuthRequired(f"{name}: no address was pasted, so there is no login", fix="log in again")
+    return text
+
+
+def _host(url: str) -> str:
+    from acp_launch.mcp.http.wire import shown_origin
+
+    return shown_origin(url)
+
+
+def _scopes(login: Login | None) -> str:
+    return " ".join(login.scopes) if login else ""
+
+
+def _moment(when: float | None) -> str:
+    """Return a time of this machine to the minute; `?` if the calendar does not have it."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(when))
+    except (OverflowError, OSError, ValueError):
+        return "?"
+
+
+def _say(text: str, *, style: str = "") -> None:
+    say(harmless(text, keep=""), style=style)

@@ -1,0 +1,428 @@
+"""`mcp login`, `logout` and `status`: a browser's way, the terminal's way, and what is left of each failure."""
+
+import base64
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import httpx2
+import pytest
+
+from tests.cli.launcher import PATIENCE, Launcher
+from tests.cli.terminal import on_terminal
+from tests.oauth.authority import Authority, authority
+from tests.secret.bus import Desktop
+
+Json = dict[str, Any]
+PASTE = "Paste the address that the browser ends at"
+ID_TOKEN = "e30." + base64.urlsafe_b64encode(json.dumps({"preferred_username": "ada"}).encode()).decode() + ".x"
+
+
+class Browser:
+    """A browser whose user consents at once, in a thread of the test. `BROWSER` only hands the address over."""
+
+    def __init__(self, launch: Launcher) -> None:
+        self.pages: list[str] = []
+        self.addresses: list[str] = []
+        self._pipe = launch.project.parent / "visited"
+        os.mkfifo(self._pipe)
+        launch.env["BROWSER"] = f"/bin/sh -c 'echo \"$1\" >{self._pipe}' x %s"
+        self._thread = threading.Thread(target=self._browse, daemon=True)
+        self._thread.start()
+
+    def _browse(self) -> None:
+        while address := self._pipe.read_text().strip():
+            self.addresses.append(address)
+            self.pages.append(page(address))
+
+    def close(self) -> None:
+        self._pipe.write_text("")
+        self._thread.join(PATIENCE)
+
+
+def page(address: str) -> str:
+    try:
+        with urlopen(address, timeout=PATIENCE) as answer:
+            return str(answer.read().decode())
+    except HTTPError as error:
+        with error:
+            return error.read().decode()
+
+
+@pytest.fixture
+def home(launch: Launcher) -> Launcher:
+    """A sealed file for tokens, and no browser."""
+    config = Path(launch.env["ACP_LAUNCH_CONFIG_DIR"])
+    config.mkdir(exist_ok=True)
+    (config / "config.yaml").write_text("secrets: {store: file, file: {key_file: key}}\n")
+    for variable in ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        launch.env.pop(variable, None)
+    return launch
+
+
+@contextmanager
+def browsing(launch: Launcher) -> Iterator[Browser]:
+    browser = Browser(launch)
+    try:
+        yield browser
+    finally:
+        browser.close()
+
+
+def profile(launch: Launcher, *servers: Authority, **oauth: Any) -> None:
+    """A profile whose agent does not exist, and with remote servers `docs`, `docs2`, …"""
+    names = ["docs", *(f"docs{number}" for number in range(2, 9))]
+    listed = {
+        name: {"type": "http", "url": server.url, "oauth": oauth or True}
+        for name, server in zip(names, servers, strict=False)
+    }
+    launch.write({"agent": {"command": "no-such-agent"}, "mcp_servers": listed})
+
+
+def records(launch: Launcher) -> list[Json]:
+    files = Path(launch.env["ACP_LAUNCH_STATE_DIR"], "logins").glob("*.json")
+    return [json.loads(file.read_text()) for file in files]
+
+
+def logged_in(launch: Launcher, *words: str) -> str:
+    done = launch("mcp", "login", "p", *words)
+    assert done.code == 0, done.err
+    return done.err
+
+
+def state(launch: Launcher, name: str = "docs") -> Json:
+    servers = json.loads(launch("mcp", "status", "p", "--json").out)["servers"]
+    return next(each for each in servers if each["name"] == name)
+
+
+def sent_tokens(server: Authority) -> set[str]:
+    """Every token that the servers have seen."""
+    bearers = {each["authorization"].removeprefix("Bearer ") for each in server.asked("mcp /mcp")} - {""}
+    return bearers | {each["form"]["token"] for each in server.asked("as /revoke")}
+
+
+def holding(text: str, *roots: Path) -> list[Path]:
+    return [file for root in roots for file in root.rglob("*") if file.is_file() and text.encode() in file.read_bytes()]
+
+
+def test_a_login_in_the_browser_is_kept_shown_and_taken_back(home: Launcher) -> None:
+    with authority(tokens={"id_token": ID_TOKEN}) as server, browsing(home) as browser:
+        profile(home, server, scopes=["read", "write"])
+        assert state(home)["state"] == "not logged in"
+        said = logged_in(home)
+        assert f"acp-launch: docs ({server.mcp}) sends you to {server.issuer} to log in:" in said
+        assert browser.addresses[0] in said, "the address is always told"
+        assert "acp-launch: docs: logged in as ada, for read, write\n" in said
+        assert "acp-launch run p" in said
+        assert ["acp-launch has the answer" in page for page in browser.pages] == [True]
+        found = state(home)
+        assert (found["state"], found["account"], found["scopes"]) == ("logged in", "ada", ["read", "write"])
+        assert (found["issuer"], found["renewed"]) == (server.issuer, True)
+        listed = home("mcp", "list", "p")
+        assert "LOGIN" in listed.out.decode() and "as ada, until " in listed.out.decode()
+        assert json.loads(home("mcp", "list", "p", "--json").out)["servers"][0]["login"]["account"] == "ada"
+        out = home("mcp", "logout", "p")
+        assert (out.code, out.err) == (0, "acp-launch: docs: logged out, its tokens are taken back and removed\n")
+        hints = [each["form"]["token_type_hint"] for each in server.asked("as /revoke")]
+        assert hints == ["refresh_token", "access_token"]
+        assert (state(home)["state"], records(home)) == ("not logged in", [])
+        tokens = sent_tokens(server)
+    assert len(tokens) == 2
+    for token in tokens:
+        assert token not in said + out.err
+        assert holding(token, Path(home.env["HOME"]), home.project.parent) == []
+    again = home("mcp", "logout", "p")
+    assert (again.code, again.err) == (0, "acp-launch: docs: not logged in\n")
+
+
+def test_tokens_are_in_the_store_only_and_no_verb_of_secrets_shows_them(home: Launcher) -> None:
+    with authority() as server, browsing(home):
+        profile(home, server)
+        logged_in(home)
+        (token,) = sent_tokens(server)
+        (record,) = records(home)
+        assert holding(token, Path(home.env["HOME"]), home.project.parent) == []
+        assert json.loads(home("secret", "list", "--json").out)["secrets"] == []
+        for verb in (("rm", record["item"]), ("copy-to-env", record["item"], "--", "true")):
+            refused = home("secret", *verb)
+            assert (refused.code, "holds the tokens of a login" in refused.err) == (2, True)
+
+
+def test_a_profile_cannot_name_the_tokens_of_a_login(home: Launcher) -> None:
+    home.write({"agent": {"command": sys.executable, "env": {"A": "${secret:oauth/docs.example/0123456789abcdef}"}}})
+    refused = home("validate", "p")
+    assert refused.code == 2
+    assert "${secret:oauth/docs.example/0123456789abcdef} holds the tokens of a login" in refused.err
+
+
+def test_a_second_login_replaces_the_first(home: Launcher) -> None:
+    with authority() as server, browsing(home):
+        profile(home, server)
+        logged_in(home)
+        (first,) = records(home)
+        logged_in(home, "docs")
+        (second,) = records(home)
+    assert (first["url"], first["client_id"] != second["client_id"]) == (second["url"], True)
+    assert first["item"] != second["item"]
+
+
+def test_all_logs_in_to_what_has_no_login_only(home: Launcher) -> None:
+    with authority() as one, authority() as other, browsing(home) as browser:
+        profile(home, one, other)
+        unclear = home("mcp", "login", "p")
+        assert (unclear.code, "docs, docs2 ask for a login" in unclear.err) == (2, True)
+        logged_in(home, "docs2")
+        said = logged_in(home, "--all")
+        assert "acp-launch: docs2: logged in, until " in said and "nothing was done" in said
+        assert "acp-launch: docs: logged in\n" in said
+        assert len(browser.addresses) == 2
+        out = home("mcp", "logout", "p", "--all")
+    assert [line for line in out.err.splitlines() if "logged out" in line] == [
+        "acp-launch: docs: logged out, its tokens are taken back and removed",
+        "acp-launch: docs2: logged out, its tokens are taken back and removed",
+    ]
+
+
+def test_a_configured_client_uses_its_secret_and_its_port(home: Launcher) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with authority(clients={"ours": "s3cret-s3cret"}) as server, browsing(home) as browser:
+        profile(home, server, client_id="ours", client_secret="${secret:docs}", callback_port=port)
+        missing = home("mcp", "login", "p")
+        assert (missing.code, 'secret "docs" is not set' in missing.err) == (3, True)
+        home.env["ACP_LAUNCH_SECRET_DOCS"] = "s3cret-s3cret"
+        said = logged_in(home)
+        assert f"redirect_uri=http%3A%2F%2F127.0.0.1%3A{port}%2Fcallback" in browser.addresses[0]
+        assert (server.asked("as /register"), records(home)[0]["client"]) == ([], "ours")
+        assert "s3cret-s3cret" not in said
+        assert home("mcp", "logout", "p").code == 0
+        assert len(server.asked("as /revoke")) == 2
+
+
+def test_a_port_that_is_taken_is_a_problem_at_its_place(home: Launcher) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, authority() as server, browsing(home) as browser:
+        port = taken.getsockname()[1]
+        profile(home, server, callback_port=port)
+        refused = home("mcp", "login", "p")
+        assert (refused.code, browser.addresses) == (3, [])
+    told = f"mcp_servers.docs.oauth.callback_port: cannot listen at port {port} of 127.0.0.1: "
+    assert told in refused.err
+
+
+def test_a_server_that_takes_nothing_back_is_told_and_the_tokens_are_removed(home: Launcher) -> None:
+    with authority(server={"revocation_endpoint": None}) as server, browsing(home):
+        profile(home, server)
+        logged_in(home)
+        out = home("mcp", "logout", "p")
+        assert (out.code, records(home)) == (0, [])
+    assert "docs: logged out, its tokens are removed\n" in out.err
+    assert "the server cannot take tokens back, so they are valid there until they expire" in out.err
+
+
+def test_a_logout_without_the_server_removes_the_tokens_all_the_same(home: Launcher) -> None:
+    with authority() as server, browsing(home):
+        profile(home, server)
+        logged_in(home)
+    out = home("mcp", "logout", "p")
+    assert (out.code, records(home)) == (0, [])
+    assert "the server did not take the tokens back: the authorization server" in out.err
+
+
+def test_a_refusal_in_the_browser_is_told_and_nothing_is_kept(home: Launcher) -> None:
+    with authority(redirect={"code": None, "error": "access_denied"}) as server, browsing(home) as browser:
+        profile(home, server)
+        refused = home("mcp", "login", "p")
+        assert (refused.code, "refused the login: access_denied" in refused.err, records(home)) == (6, True, [])
+        assert "The login was refused" in browser.pages[0]
+
+
+def test_an_answer_with_another_state_does_not_end_the_wait(home: Launcher) -> None:
+    with authority(redirect={"state": "another"}) as server, browsing(home) as browser:
+        profile(home, server)
+        late = home("mcp", "login", "p", "--timeout", "1s")
+        assert (late.code, records(home)) == (124, [])
+        assert "no answer from the browser within 1 s" in late.err
+        assert ["Not our login" in page for page in browser.pages] == [True]
+
+
+def test_an_untrusted_profile_opens_no_page(home: Launcher) -> None:
+    with authority() as server, browsing(home) as browser:
+        profile(home, server)
+        untrusted = home.apart("mcp", "status", "p")
+        assert "not logged in" in untrusted.err
+        refused = inquired(home, "login")
+        assert (refused, browser.addresses, server.log) == (7, [], [])
+        assert inquired(home, "logout") == 7
+
+
+def inquired(launch: Launcher, verb: str) -> int:
+    """The exit code of a verb without `--trust`, which the launcher would add."""
+    command = [sys.executable, "-m", "acp_launch", "mcp", verb, "p"]
+    return subprocess.run(
+        command, cwd=launch.project, env=launch.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE
+    ).returncode
+
+
+@pytest.mark.parametrize(
+    ("env", "words", "why"),
+    [
+        ({}, (), "no browser was found"),
+        ({"SSH_CONNECTION": "a 1 b 2", "BROWSER": "/bin/true"}, (), "this is an SSH session"),
+        ({"BROWSER": "/bin/true"}, ("--no-browser",), "--no-browser is given"),
+    ],
+)
+def test_without_browser_and_terminal_nothing_is_asked(
+    home: Launcher, env: dict[str, str], words: tuple[str, ...], why: str
+) -> None:
+    with authority() as server:
+        profile(home, server)
+        home.env |= env
+        refused = home("mcp", "login", "p", *words)
+        assert (refused.code, server.log) == (6, [])
+    told = f"a login needs a browser or a terminal: {why}, and stdin is not a terminal"
+    assert told in refused.err and "acp-launch mcp login p docs" in refused.err
+
+
+def address_in(text: str) -> str:
+    (address,) = [row.strip("▐ ") for row in text.splitlines() if "/authorize?" in row]
+    return address
+
+
+def came_to(address: str) -> str:
+    """Where the browser of another machine ends, which cannot reach us."""
+    answer = httpx2.get(address, follow_redirects=False, timeout=PATIENCE)
+    assert answer.status_code == 302
+    return str(answer.headers["location"])
+
+
+def test_over_ssh_the_address_is_pasted_and_not_shown(home: Launcher) -> None:
+    home.env |= {"SSH_CONNECTION": "a 1 b 2", "BROWSER": "/bin/false"}
+    with authority() as server:
+        profile(home, server)
+        with on_terminal("mcp", "login", "p", cwd=home.project, env=home.env) as terminal:
+            terminal.until(PASTE)
+            ended = came_to(address_in(terminal.text))
+            terminal.types("http://127.0.0.1:1/callback?code=x&state=y\n")
+            terminal.until("That is not the answer of this login")
+            terminal.until("Paste another address (it is not shown), then Enter: ")
+            code = ended.partition("code=")[2].partition("&")[0]
+            terminal.types(f"{ended}&padding={'x' * 6000}\n")
+            assert terminal.ends() == 0, terminal.text
+        assert "acp-launch: docs: logged in" in terminal.text
+        assert code not in terminal.text
+        assert len(records(home)) == 1
+
+
+@pytest.mark.parametrize(("key", "code"), [("\x04", 6), ("\x03", 130)])
+def test_ctrl_d_and_ctrl_c_at_the_question_leave_nothing(home: Launcher, key: str, code: int) -> None:
+    with authority() as server:
+        profile(home, server)
+        with on_terminal("mcp", "login", "p", "--no-browser", cwd=home.project, env=home.env) as terminal:
+            terminal.until(PASTE)
+            terminal.types(key)
+            assert terminal.ends() == code, terminal.text
+        assert records(home) == []
+        assert server.asked("as /token") == []
+
+
+def test_ctrl_c_while_the_browser_is_awaited_leaves_no_listener_and_no_login(home: Launcher) -> None:
+    seen = home.project.parent / "seen"
+    os.mkfifo(seen)
+    home.env["BROWSER"] = f"/bin/sh -c 'echo \"$1\" >{seen}' x %s"
+    with authority() as server:
+        profile(home, server)
+        with home.start("mcp", "login", "p") as running:
+            address = seen.read_text().strip()
+            back = came_to(address)
+            running.kill(signal.SIGINT)
+            done = running.end()
+        assert (done.code, records(home), server.asked("as /token")) == (130, [], [])
+    port = int(back.split(":")[2].partition("/")[0])
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), PATIENCE)
+
+
+def test_a_store_that_only_reads_says_so_before_the_browser_opens(home: Launcher) -> None:
+    config = Path(home.env["ACP_LAUNCH_CONFIG_DIR"], "config.yaml")
+    config.write_text("secrets: {store: command, command: [/bin/echo, '{name}']}\n")
+    with authority() as server, browsing(home) as browser:
+        profile(home, server)
+        refused = home("mcp", "login", "p")
+        assert (refused.code, browser.addresses, server.log) == (3, [], [])
+    assert "cannot store a login: " in refused.err
+
+
+def test_a_login_is_kept_in_the_keyring(home: Launcher, desktop: Desktop) -> None:
+    Path(home.env["ACP_LAUNCH_CONFIG_DIR"], "config.yaml").unlink()
+    del home.env["PYTHON_KEYRING_BACKEND"]
+    home.env |= desktop.environ
+    home.env.pop("DISPLAY", None)
+    with authority() as server, browsing(home):
+        profile(home, server)
+        logged_in(home)
+        assert home("mcp", "status", "p").code == 0
+        assert json.loads(home("secret", "list", "--json").out)["secrets"] == []
+        assert home("mcp", "logout", "p").code == 0
+        assert len(server.asked("as /revoke")) == 2
+
+
+def test_status_asks_neither_the_store_nor_a_server(home: Launcher) -> None:
+    with authority() as server, browsing(home):
+        profile(home, server)
+        logged_in(home)
+        config = Path(home.env["ACP_LAUNCH_CONFIG_DIR"])
+        (config / "secrets.sealed").write_text("broken")
+        before = len(server.log)
+        shown = home("mcp", "status", "p")
+        assert (shown.code, len(server.log)) == (0, before)
+        assert "logged in, until " in shown.out.decode()
+
+
+def test_an_expired_login_that_is_not_renewed_is_none(home: Launcher) -> None:
+    with authority(rotation="none") as server, browsing(home):
+        profile(home, server)
+        logged_in(home)
+    (file,) = Path(home.env["ACP_LAUNCH_STATE_DIR"], "logins").glob("*.json")
+    file.write_text(json.dumps({**json.loads(file.read_text()), "expires": 1.0}))
+    shown = home("mcp", "status", "p")
+    assert (shown.code, "expired " in shown.out.decode()) == (6, True)
+    assert "not logged in to docs" in shown.err and "acp-launch mcp login p docs" in shown.err
+    assert state(home)["state"] == "expired"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("login", "p", "nodes"), 'p has no MCP server "nodes"; did you mean "notes"?'),
+        (("login", "p", "notes"), '"notes" is a program of this machine, which has no login'),
+        (("login", "p"), "no MCP server of p asks for a login"),
+        (("logout", "p", "notes", "--all"), "--all takes no SERVER"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_usage_error(home: Launcher, words: tuple[str, ...], told: str) -> None:
+    home.write({"agent": {"command": sys.executable}, "mcp_servers": {"notes": {"command": sys.executable}}})
+    refused = home("mcp", *words)
+    assert (refused.code, told in refused.err) == (2, True), refused.err
+    none = home("mcp", "status", "p")
+    assert (none.code, none.err) == (0, "acp-launch: no MCP server of p asks for a login\n")
+
+
+def test_a_server_without_the_key_can_be_logged_in_to_and_is_told_what_to_write(home: Launcher) -> None:
+    with authority() as server, browsing(home):
+        home.write(
+            {"agent": {"command": "no-such-agent"}, "mcp_servers": {"docs": {"type": "http", "url": server.url}}}
+        )
+        said = logged_in(home, "docs")
+        assert "to use it, write oauth: true for docs in the profile" in said
+        assert state(home)["state"] == "logged in"

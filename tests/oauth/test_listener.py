@@ -1,0 +1,323 @@
+"""The listener of a login: one answer with the right path, Host and state; everything else changes nothing."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from acp_launch.errors import AuthRequired, WaitExpired
+from acp_launch.oauth import listener
+from acp_launch.oauth.listener import AT_ONCE, HEAD, LoopbackDoor
+
+PATIENCE = 20.0  # seconds; only ever waited for in full when a test fails
+STATE = "the-state-of-this-login"
+ADDRESS = "https://auth.example/authorize?state=the-state-of-this-login"
+
+
+class Waiting:
+    """A door whose login waits for its answer."""
+
+    def __init__(self, door: LoopbackDoor, answer: "asyncio.Task[str]") -> None:
+        self.door, self.answer = door, answer
+
+    @property
+    def port(self) -> int:
+        return int(self.door.redirect_uri.split(":")[2].partition("/")[0])
+
+    async def asked(self, target: str, *, host: str = "", method: str = "GET") -> tuple[int, str]:
+        """Make a request as a browser does; return the status and the page."""
+        head = f"{method} {target} HTTP/1.1\r\nHost: {host or f'127.0.0.1:{self.port}'}\r\n\r\n"
+        return read(await self.sent(head.encode()))
+
+    async def sent(self, data: bytes) -> bytes:
+        async with asyncio.timeout(PATIENCE):
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            try:
+                writer.write(data)
+                return await reader.read()
+            except ConnectionError:
+                return b""
+            finally:
+                writer.close()
+
+
+def read(response: bytes) -> tuple[int, str]:
+    head, _, body = response.partition(b"\r\n\r\n")
+    assert f"Content-Length: {len(body)}".encode() in head
+    assert b"Content-Security-Policy: default-src 'none'" in head
+    assert b"Cache-Control: no-store" in head
+    return int(head.split()[1]), body.decode()
+
+
+def visited(address: str) -> None:
+    """The user has the page before them."""
+
+
+def unsaid(what: str, waited: float, limit: float) -> None:
+    """Tests do not wait so long that it is said."""
+
+
+@asynccontextmanager
+async def waiting(**options: Any) -> AsyncIterator[Waiting]:
+    shown = asyncio.Event()
+    door = LoopbackDoor(lambda address: shown.set(), unsaid, **options)
+    async with door.listening(), asyncio.timeout(PATIENCE):
+        answer = asyncio.create_task(door.answer(ADDRESS, STATE))
+        await shown.wait()
+        try:
+            yield Waiting(door, answer)
+        finally:
+            answer.cancel()
+            await asyncio.wait({answer})
+
+
+def run(story: Callable[[Waiting], Coroutine[Any, Any, None]], **options: Any) -> None:
+    async def whole() -> None:
+        async with waiting(**options) as login:
+            await story(login)
+
+    asyncio.run(whole())
+
+
+def test_the_browser_comes_back_and_is_told_to_close_the_page() -> None:
+    async def story(login: Waiting) -> None:
+        status, page = await login.asked(f"/callback?code=c%2F1&state={STATE}&iss=https%3A%2F%2Fauth.example")
+        assert status == 200
+        assert "acp-launch has the answer" in page
+        assert "You can close this page." in page
+        assert "c/1" not in page and "c%2F1" not in page, "the code stays out of the page"
+        expected = f"{login.door.redirect_uri}?code=c%2F1&state={STATE}&iss=https%3A%2F%2Fauth.example"
+        assert await login.answer == expected
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "title"),
+    [
+        ("/", 404, "Nothing is here"),
+        ("/favicon.ico", 404, "Nothing is here"),
+        (f"/callback/?code=x&state={STATE}", 404, "Nothing is here"),
+        (f"/CALLBACK?code=x&state={STATE}", 404, "Nothing is here"),
+        (f"http://127.0.0.1/callback?code=x&state={STATE}", 404, "Nothing is here"),
+        ("/callback", 400, "Not our login"),
+        ("/callback?code=x", 400, "Not our login"),
+        ("/callback?code=x&state=", 400, "Not our login"),
+        ("/callback?code=x&state=another", 400, "Not our login"),
+        (f"/callback?code=x&state={STATE}&state={STATE}", 400, "Not our login"),
+        (f"/callback?code=x&state={STATE}é", 400, "Not our login"),
+        ("/callback?" + "&".join(f"a{number}=b" for number in range(60)), 400, "Not a request"),
+    ],
+)
+def test_any_other_request_gets_an_error_and_the_login_goes_on(target: str, status: int, title: str) -> None:
+    async def story(login: Waiting) -> None:
+        found, page = await login.asked(target)
+        assert (found, title in page) == (status, True)
+        assert not login.answer.done()
+        assert (await login.asked(f"/callback?code=right&state={STATE}"))[0] == 200
+        assert (await login.answer).endswith(f"?code=right&state={STATE}")
+
+    run(story)
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1", "localhost:1", "127.0.0.1:1"])
+def test_a_page_of_another_site_by_a_name_that_leads_here_is_not_the_answer(host: str) -> None:
+    """DNS rebinding: the Host is not ours."""
+
+    async def story(login: Waiting) -> None:
+        found, page = await login.asked(f"/callback?code=x&state={STATE}", host=host)
+        assert (found, "Not our login" in page) == (400, True)
+        assert not login.answer.done()
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        f"POST /callback?code=x&state={STATE} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode(),
+        f"GET /callback?code=x&state={STATE}\r\n\r\n".encode(),
+        b"\r\n\r\n",
+        b"\x16\x03\x01\xff\xfe\r\n\r\n",
+        b"GET  HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_what_is_not_a_request_is_answered_as_such(data: bytes) -> None:
+    async def story(login: Waiting) -> None:
+        status, page = read(await login.sent(data))
+        assert (status, "Not a request" in page or "Not our login" in page) == (400, True)
+        assert not login.answer.done()
+
+    run(story)
+
+
+def test_a_head_without_an_end_is_not_read_for_ever() -> None:
+    async def story(login: Waiting) -> None:
+        assert await login.sent(b"GET /callback HTTP/1.1\r\nX: " + b"x" * (3 * HEAD) + b"\r\n\r\n") == b""
+        assert not login.answer.done()
+
+    run(story)
+
+
+def test_only_the_first_of_two_answers_counts() -> None:
+    async def story(login: Waiting) -> None:
+        target = f"/callback?code={{}}&state={STATE}"
+        first, second = await asyncio.gather(login.asked(target.format("one")), login.asked(target.format("two")))
+        assert sorted((first[0], second[0])) == [200, 400]
+        kept = "one" if first[0] == 200 else "two"
+        assert f"code={kept}&" in await login.answer
+        status, page = await login.asked(target.format("three"))
+        assert (status, "Not our login" in page) == (400, True)
+
+    run(story)
+
+
+class Texts(HTMLParser):
+    """The tags of a page, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_a_refusal_is_quoted_harmlessly() -> None:
+    async def story(login: Waiting) -> None:
+        hostile = "%3Cscript%3Ealert(1)%3C/script%3E%22%27%26%1b%5B31m%E2%80%AE" + "y" * 900
+        query = f"error=access_denied&error_description={hostile}&state={STATE}"
+        status, page = await login.asked(f"/callback?{query}")
+        shown = Texts(page)
+        assert (status, shown.tags) == (200, ["html", "meta", "meta", "title", "style", "h1", "p"])
+        assert "The login was refused" in shown.text
+        assert "The authorization server says: access_denied: <script>alert(1)</script>\"'& [31m" in shown.text
+        assert "\x1b" not in page and "\u202e" not in page
+        assert "y" * 300 not in page
+        assert (await login.answer).endswith(query)
+
+    run(story)
+
+
+def test_the_page_needs_no_script_and_loads_nothing() -> None:
+    for page in (listener.TAKEN, listener.NOT_FOUND, listener.NOT_OURS, listener.TWICE, listener.UNREADABLE):
+        body = page.response().decode()
+        assert "color-scheme: light dark" in body
+        assert not [word for word in ("<script", "<link", "<img", "src=", "href=", "url(", "@import") if word in body]
+
+
+def test_the_wait_has_a_name_and_an_end() -> None:
+    async def story() -> None:
+        door = LoopbackDoor(visited, unsaid, patience=0.0)
+        async with door.listening():
+            with pytest.raises(WaitExpired) as caught:
+                await door.answer(ADDRESS, STATE)
+        assert caught.value.message == "no answer from the browser within 0 s"
+
+    asyncio.run(story())
+
+
+def test_connections_that_ask_nothing_neither_keep_it_open_nor_fill_it() -> None:
+    async def story() -> None:
+        async with waiting() as login:
+            idle = [socket.create_connection(("127.0.0.1", login.port), PATIENCE) for _ in range(AT_ONCE - 1)]
+            assert (await login.asked(f"/callback?code=x&state={STATE}"))[0] == 200
+            assert await login.answer
+        for each in idle:
+            each.settimeout(PATIENCE)
+            with suppress(ConnectionResetError):
+                assert each.recv(1) == b""
+            each.close()
+
+    asyncio.run(story())
+
+
+def test_nothing_listens_after_the_login() -> None:
+    async def story() -> int:
+        async with waiting() as login:
+            return login.port
+
+    port = asyncio.run(story())
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), PATIENCE)
+
+
+def test_a_port_of_the_profile_is_used_and_may_be_taken() -> None:
+    async def story() -> None:
+        async with waiting() as login:
+            door = LoopbackDoor(visited, unsaid)
+            with pytest.raises(OSError, match="address already in use"):
+                async with door.listening(login.port):
+                    pass
+        async with door.listening(login.port):
+            assert door.redirect_uri == f"http://127.0.0.1:{login.port}/callback"
+
+    asyncio.run(story())
+
+
+def test_a_pasted_address_is_checked_like_one_that_the_browser_comes_back_to() -> None:
+    complaints: list[str] = []
+    typed = [
+        "",
+        "hello",
+        "http://127.0.0.1:1/callback?code=x&state=s",
+        "{}?code=x&state=another",
+        " {}?code=x&state={}\n",
+    ]
+
+    async def story() -> None:
+        shown: list[str] = []
+
+        async def pasted(complaint: str) -> str:
+            complaints.append(complaint)
+            return typed[len(complaints) - 1].replace("{}", door.redirect_uri, 1).replace("{}", STATE)
+
+        door = LoopbackDoor(shown.append, unsaid, pasted=pasted, patience=PATIENCE)
+        async with door.listening():
+            assert await door.answer(ADDRESS, STATE) == f"{door.redirect_uri}?code=x&state={STATE}"
+        assert shown == [ADDRESS]
+
+    asyncio.run(story())
+    told = "That is not the answer of this login, which begins with http://127.0.0.1:"
+    assert [told in each for each in complaints] == [False, True, True, True, True]
+
+
+def test_an_end_of_the_input_ends_the_wait() -> None:
+    async def pasted(complaint: str) -> str:
+        raise AuthRequired("no address was pasted")
+
+    async def story() -> None:
+        door = LoopbackDoor(visited, unsaid, pasted=pasted, patience=PATIENCE)
+        async with door.listening():
+            with pytest.raises(AuthRequired):
+                await door.answer(ADDRESS, STATE)
+
+    asyncio.run(story())
+
+
+def test_the_browser_may_also_come_back_by_itself_while_an_address_could_be_pasted() -> None:
+    """A forwarded port leads it here; the question ends."""
+    ended: list[bool] = []
+
+    async def pasted(complaint: str) -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+        return ""
+
+    async def story(login: Waiting) -> None:
+        assert (await login.asked(f"/callback?code=x&state={STATE}"))[0] == 200
+        assert await login.answer
+
+    run(story, pasted=pasted)
+    assert ended == [True]
