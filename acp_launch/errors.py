@@ -17,6 +17,7 @@ LaunchError                 unexpected                                        1
 │   └── RemoteProtocolError   the agent or a server did: report it there
 │       └── ServerRefused       an MCP server answered a request with an error
 ├── AuthRequired            the agent wants a login first, a server refuses   6
+├── NotLoggedIn             MCP servers want a login first; Problems          6
 ├── NotTrusted              a project's profile that was not accepted         7
 ├── ServerError             an MCP server did not start, or died              8
 ├── WaitExpired             a named wait passed its deadline                124
@@ -155,6 +156,12 @@ class ServerRefused(RemoteProtocolError):  # noqa: N818
 
 class AuthRequired(LaunchError):  # noqa: N818
     """Raised when the agent answers -32000, since it wants a login first, or a server refuses our credentials."""
+
+    exit_code = 6
+
+
+class NotLoggedIn(ProblemsError):  # noqa: N818
+    """Raised when the user is not logged in to MCP servers of the profile."""
 
     exit_code = 6
 

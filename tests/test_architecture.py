@@ -238,6 +238,7 @@ EXPOSED = {
 }
 KEEPERS = {"secret"}  # stores and the redactor
 REVEALED = {
+    "cli/bearers",
     "cli/mcplogin",  # the address of a server to log in to
     "cli/start",
     "bridge/offer",

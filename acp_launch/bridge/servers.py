@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_launch.bridge.conversation import ServerObserver
@@ -22,6 +22,7 @@ from acp_launch.bridge.seat import Seat, ShimConnection, seat
 from acp_launch.errors import first
 from acp_launch.mcp.era import Knowledge
 from acp_launch.plan.model import RemotePlan, ServerPlan
+from acp_launch.problem import ours
 from acp_launch.process.child import HASTY
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.process.program import Program
@@ -30,6 +31,7 @@ from acp_launch.waits import to_beat
 
 if TYPE_CHECKING:
     from acp_launch.bridge.front.server import Front
+    from acp_launch.mcp.http.wire import Bearer
     from acp_launch.mcp.remote import RemoteProgram
     from acp_launch.trace import Trace
 
@@ -39,7 +41,8 @@ TICK = 1.0  # seconds between two checks of time-outs, unless a server has a sho
 class ServerNeeds(Struct, frozen=True, kw_only=True):
     """The needs of servers besides their plans. `hurry` is set when they must be killed at once.
 
-    `cache` is the directory of acp-launch's caches, if remote servers may use it.
+    `cache` is the directory of acp-launch's caches, if remote servers may use it. `bearers` give the tokens of servers
+    that need a login, by the server's name; `called` is the profile's name in commands.
     """
 
     secrets: Mapping[str, Secret]
@@ -48,6 +51,8 @@ class ServerNeeds(Struct, frozen=True, kw_only=True):
     hurry: asyncio.Event
     trace: "Trace | None" = None
     cache: Path | None = None
+    bearers: "Mapping[str, Bearer]" = field(default_factory=dict)
+    called: str = ""
 
 
 class Servers:
@@ -179,6 +184,8 @@ class Servers:
             return program(plan, name, needs.secrets)
         if (known := self._remotes.get(plan.name)) is None:
             known = remote_program(plan, name, needs.secrets, max_line=needs.max_line, cache=needs.cache)
+            login = ours("mcp", "login", needs.called, plan.name) if needs.called else ""
+            known = replace(known, bearer=needs.bearers.get(plan.name), login=login)
             self._remotes[plan.name] = known
         return replace(known, name=name)
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.checks.check import Check, of_error, ok, warning
+from acp_launch.checks.check import Check, of_error, ok, problem, warning
 from acp_launch.checks.profile import ProfilePart
 from acp_launch.errors import AuthRequired, LaunchError, ProtocolError, WaitExpired
 from acp_launch.plan.model import Value
@@ -185,6 +185,14 @@ def without_secret(part: ProfilePart, names: Sequence[str], fix: str) -> Check:
     """Report a process that was not started because `names` are not available; they have a problem of their own."""
     text = f"not started: it needs the secret {', '.join(names)}"
     return warning("server" if part.server else "agent", part.server, text, fix)
+
+
+def without_login(part: ProfilePart, why: str, fix: str) -> Check:
+    """Report a remote server that was not asked because the user is not logged in to it; `why` says so."""
+    text = f"it {why}; nothing was sent to it"
+    if not part.is_required:
+        return warning("server", part.server, text, fix)
+    return problem("server", part.server, text, fix, AuthRequired.exit_code)
 
 
 def no_answer(part: ProfilePart) -> Check:

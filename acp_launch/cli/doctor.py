@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from acp_launch.checks.check import Check
     from acp_launch.checks.profile import ProfilePart, StoreCheck
     from acp_launch.checks.programs import Runtime
+    from acp_launch.cli.bearers import ServerLogin
+    from acp_launch.mcp.http.wire import Bearer
     from acp_launch.profile.load import Loaded
     from acp_launch.profile.trust import TrustState
-    from acp_launch.secret.value import Outcome
+    from acp_launch.secret.value import Outcome, Store
     from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
 
@@ -65,6 +67,8 @@ class Checkup:
         self._name, self._cwd, self._trace = name, cwd, trace
         self._opens_session, self._is_waved = opens_session, is_waved
         self._answers: dict[str, list[Check]] = {}  # by part
+        self._logins: list[ServerLogin] = []
+        self._opened: Callable[[], Store] | None = None
         self._asked: list[ProfilePart] = []
 
     def run(self) -> int:
@@ -171,13 +175,38 @@ class Checkup:
         from acp_launch.cli.stores import outcomes, say_waiting
 
         names = list(dict.fromkeys(need.name for part in parts for need in part.needs))
-        if not names:
+        items = self._items(parts, settings)
+        if not names and not items:
             return {}
         is_keyring = settings.secrets.store == "keyring"
-        found = secrets(names, settings, asked, say_waiting) if is_keyring else outcomes(names, settings)
-        self._note(secret_checks(found))
+        wanted = [*names, *items]
+        found = (
+            secrets(wanted, settings, asked, say_waiting)
+            if is_keyring
+            else outcomes(wanted, settings, opening=self._opening(settings))
+        )
+        self._note(secret_checks({name: found[name] for name in names}))
         self._note(unfit_checks(parts, found))
         return found
+
+    def _opening(self, settings: "Settings") -> "Callable[[], Store]":
+        """Return what opens the store for this run, once."""
+        if self._opened is None:
+            from functools import cache, partial
+
+            from acp_launch.cli.stores import open_store
+
+            self._opened = cache(partial(open_store, settings))
+        return self._opened
+
+    def _items(self, parts: "Sequence[ProfilePart]", settings: "Settings") -> list[str]:
+        """Find the logins of remote servers; return the names of their items in the secret store."""
+        remotes = [part.remote for part in parts if part.remote is not None]
+        if remotes:
+            from acp_launch.cli.bearers import server_logins
+
+            self._logins = server_logins(remotes, settings)
+        return list(dict.fromkeys(login.item for login in self._logins if login.item))
 
     def _session(self, parts: "Sequence[ProfilePart]", settings: "Settings") -> "Record | None":
         """Find the session that a run would resume, and hold it for a moment, as a run fails if it is in use."""
@@ -211,6 +240,7 @@ class Checkup:
         from acp_launch.secret.lookup import secrets
 
         known = secrets(outcomes)
+        bearers = self._bearers(parts, outcomes, settings, loaded.found.called)
         for part in parts:
             if part.plan is not None and (lacking := _lacking(part, known)):
                 self._answers[part.label] = [
@@ -223,6 +253,7 @@ class Checkup:
             profile=loaded.found.called,
             settings=settings,
             secrets=known,
+            bearers=bearers,
             heard=self._heard,
             remotes=[part for part in parts if part.remote is not None],
             servers=[server for part in parts if (server := part.stdio or part.remote) is not None],
@@ -231,6 +262,30 @@ class Checkup:
             trace=self._trace,
         )
         probe_all(able, needs)
+
+    def _bearers(
+        self, parts: "Sequence[ProfilePart]", outcomes: "Mapping[str, Outcome]", settings: "Settings", called: str
+    ) -> "Mapping[str, Bearer]":
+        """Return the tokens of the servers that need a login, and report those to which the user is not logged in."""
+        if not self._logins:
+            return {}
+        from acp_launch.checks import answers
+        from acp_launch.cli.bearers import Wallet, lacking
+        from acp_launch.secret.lookup import secrets
+
+        lacks = {lack.server.name: lack for lack in lacking(self._logins, outcomes, called)}
+        for part in parts:
+            if part.plan is not None and (lack := lacks.get(part.server)) is not None:
+                self._answers[part.label] = [answers.without_login(part, lack.what, lack.fix)]
+        known = secrets(outcomes)
+        able = [
+            login
+            for part in parts
+            for login in self._logins
+            if login.server is part.remote and part.server not in lacks and not _lacking(part, known)
+        ]
+        wallet = Wallet(settings=settings, opening=self._opening(settings), secrets=known, called=called)
+        return wallet.bearers(able, outcomes)
 
     def _heard(self, part: "ProfilePart", check: "Check") -> None:
         """Add a result of a part. What a remote server answers does not matter if the agent does not support it."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from acp_launch.cli.run_request import RunRequest
     from acp_launch.process.program import LocalProgram
     from acp_launch.process.tree import Exit
+    from acp_launch.session.login import InFront
 
 
 def run_interactive(request: "RunRequest", plan: LaunchPlan, kept: RunContext, held: ExitStack) -> int:
@@ -64,10 +65,24 @@ async def _run(request: "RunRequest", kept: RunContext, held: ExitStack, started
             wishes=wished(plan, request.sets),
             blocks=partial(_blocks, plan),
             here=here(),
+            log_in=partial(_logged_in, request, plan, in_front),
             resume=partial(_resuming, request, plan),
             seen=kept.settings.state / "interactive",
         )
         return await run_session(plan, setup, spawned)
+
+
+async def _logged_in(request: "RunRequest", plan: LaunchPlan, in_front: "InFront", server: str) -> bool:
+    """Run `mcp login` on the terminal, as a process of its own; return whether it worked."""
+    import os
+    import sys
+
+    from acp_launch.process.program import LocalProgram
+
+    words = ("mcp", "login", plan.called, server, *(("--trust",) if request.trust else ()))
+    argv = (sys.executable, "-P", "-m", "acp_launch", *words)  # -P: nothing in this directory replaces a module
+    ended = await in_front(LocalProgram("login", argv, dict(os.environ), here()))
+    return ended.status == 0
 
 
 def _holding(plan: LaunchPlan, kept: RunContext, name: str) -> AbstractContextManager[None]:

@@ -20,7 +20,7 @@ from acp_launch.settings.model import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from acp_launch.cli.planning import Planned
+    from acp_launch.cli.planning import Ready
     from acp_launch.protocol.acp import Capabilities
     from acp_launch.session.observer import TurnEnd
     from acp_launch.session.store import Record, Registry
@@ -60,7 +60,7 @@ def _carried_out(request: RunRequest, screen: Screen) -> int:
     profile, words = _profile_and_words(request)
     if is_interactive := prompts.is_left_open(words, request.file) and request.output == "text":
         require_nothing_one_shot(request)
-    plan, secrets = _plan(profile, words, request, settings, screen)
+    plan, secrets, bearers = _plan(profile, words, request, settings, screen)
     plan = replace(plan, timeouts=replace(plan.timeouts, **request.limits))
     text = "" if is_interactive else prompts.read(words, request.file)
     _examine(request.attach)
@@ -69,7 +69,7 @@ def _carried_out(request: RunRequest, screen: Screen) -> int:
         if request.latest and (request.session or request.new):
             raise UsageError("--continue cannot be combined with --session or --new")
         registry, name, record = session_of(plan, settings, stack, held, latest=request.latest, is_new=request.new)
-        kept = RunContext(settings, secrets, registry, name, record)
+        kept = RunContext(settings, secrets, registry, name, record, bearers)
         if is_interactive:
             from acp_launch.cli.interactive_run import run_interactive
 
@@ -100,15 +100,15 @@ def _profile_and_words(request: RunRequest) -> tuple[str, tuple[str, ...]]:
     return request.words[0], request.words[1:]
 
 
-def _plan(profile: str, words: tuple[str, ...], request: RunRequest, settings: Settings, screen: Screen) -> "Planned":
-    from acp_launch.cli.planning import adhoc_plan, planned, trusted_profile
+def _plan(profile: str, words: tuple[str, ...], request: RunRequest, settings: Settings, screen: Screen) -> "Ready":
+    from acp_launch.cli.planning import Ready, adhoc_plan, ready, trusted_profile
 
     if request.agent is not None:
-        return adhoc_plan(request.agent, cwd=request.cwd, session=request.session)
+        return Ready(*adhoc_plan(request.agent, cwd=request.cwd, session=request.session), {})
     resolved = trusted_profile(profile, settings, cwd=request.cwd, session=request.session, trust=request.trust)
     if resolved.plan is not None and request.output != "text":
         prompts.require(words, request.file)
-    return planned(resolved, settings, waiting=screen.waiting)
+    return ready(resolved, settings, waiting=screen.waiting)
 
 
 def session_of(

@@ -6,17 +6,18 @@ checks that wherever something is about to start.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from acp_launch.errors import MachineError, NotTrusted, UsageError
-from acp_launch.problem import did_you_mean, ours
+from acp_launch.errors import MachineError, NotLoggedIn, NotTrusted, UsageError
+from acp_launch.problem import did_you_mean, errors, ours
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
+    from acp_launch.cli.bearers import Lack, ServerLogin, ServerTokens
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.plan.resolve import Resolved
     from acp_launch.problem import KeyPath, Problem
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
     from acp_launch.secret.value import Secret
 
     Planned = tuple[LaunchPlan, Mapping[str, Secret]]
+
+
+class Ready(NamedTuple):
+    """A plan with its secrets, and with the tokens of the servers that need a login, by the server's name."""
+
+    plan: "LaunchPlan"
+    secrets: "Mapping[str, Secret]"
+    bearers: "Mapping[str, ServerTokens]"
 
 
 def agent_plan(name: str, settings: Settings, *, cwd: Path | None, trust: bool) -> "Planned":
@@ -48,8 +57,41 @@ def planned(resolved: "Resolved", settings: Settings, *, waiting: "Waiting | Non
     Raises:
         MachineError: a command, directory, variable or secret is missing on this machine.
     """
-    if not resolved.needs:
-        return _plan(resolved), {}
+    ready = _looked_up(resolved, settings, waiting, ())
+    return ready.plan, ready.secrets
+
+
+def ready(
+    resolved: "Resolved", settings: Settings, *, waiting: "Waiting | None" = None, is_alone: bool = False
+) -> Ready:
+    """Do the same, and look up the logins of servers. Nothing asks the user to log in.
+
+    A server that is not required is left out of the plan if its login cannot be used, unless `is_alone`.
+
+    Raises:
+        MachineError: as `planned`.
+        NotLoggedIn: logins are all that is missing.
+    """
+    from acp_launch.plan.model import RemotePlan
+
+    logins: list[ServerLogin] = []
+    if resolved.plan is not None and any(isinstance(server, RemotePlan) for server in resolved.plan.servers):
+        from acp_launch.cli.bearers import server_logins
+
+        logins = server_logins(resolved.plan.servers, settings)
+    return _looked_up(resolved, settings, waiting, logins, is_alone=is_alone)
+
+
+def _looked_up(
+    resolved: "Resolved",
+    settings: Settings,
+    waiting: "Waiting | None",
+    logins: "Sequence[ServerLogin]",
+    *,
+    is_alone: bool = False,
+) -> Ready:
+    if not resolved.needs and not logins:
+        return Ready(_plan(resolved), {}, {})
     from functools import cache, partial
 
     from acp_launch.cli import supply
@@ -60,15 +102,27 @@ def planned(resolved: "Resolved", settings: Settings, *, waiting: "Waiting | Non
 
     start_guards()
     opening = cache(partial(open_store, settings))  # once, so that its passphrase is asked for once
+    items = list(dict.fromkeys(login.item for login in logins if login.item))
     names = [need.name for need in resolved.needs]
-    answers = outcomes(names, settings, waiting, opening)
+    found = outcomes([*names, *items], settings, waiting, opening)
+    answers = {name: found[name] for name in names}
     if resolved.plan is not None:
         if supply.lacks_store(answers) and (changed := supply.sealed_file(settings)) is not None:
             settings, opening = changed, cache(partial(open_store, changed))
-            answers = outcomes(names, settings, waiting, opening)
+            found = outcomes([*names, *items], settings, waiting, opening)
+            answers = {name: found[name] for name in names}
         answers = supply.supplied(resolved.needs, answers, settings, opening)
     values = secrets(answers)
-    return _plan(resolved, (*unmet(resolved.needs, answers), *unfit(resolved.plan, values))), values
+    missing = (*unmet(resolved.needs, answers), *unfit(resolved.plan, values))
+    if not logins or resolved.plan is None:
+        return Ready(_plan(resolved, missing), values, {})
+    from acp_launch.cli.bearers import Wallet, lacking
+
+    lacks = list(lacking(logins, found, resolved.plan.called))
+    plan = _plan(resolved, missing, lacks, is_alone=is_alone)
+    left = [login for login in logins if login.server in plan.servers]
+    wallet = Wallet(settings=settings, opening=opening, secrets=values, called=plan.called)
+    return Ready(plan, values, wallet.bearers(left, found))
 
 
 def trusted_profile(
@@ -170,14 +224,30 @@ def here() -> Path:
         raise UsageError("the directory you are in no longer exists", fix="cd somewhere else") from None
 
 
-def _plan(resolved: "Resolved", missing: "tuple[Problem, ...]" = ()) -> "LaunchPlan":
+def _plan(
+    resolved: "Resolved",
+    missing: "tuple[Problem, ...]" = (),
+    lacks: "Sequence[Lack]" = (),
+    *,
+    is_alone: bool = False,
+) -> "LaunchPlan":
+    """Return the plan, without the optional servers that lack a login; raise every problem, or show the warnings."""
+    logins = [lack.problem(is_fatal=is_alone or lack.server.required) for lack in lacks]
+    problems = sorted((*resolved.problems, *missing, *logins), key=lambda each: (each.file, each.line, each.column))
     if resolved.plan is None or missing:
-        raise MachineError(sorted((*resolved.problems, *missing), key=lambda each: (each.file, each.line, each.column)))
-    if resolved.problems:
-        from acp_launch.console import problems
+        raise MachineError(problems)
+    if errors(logins):
+        raise NotLoggedIn(problems)
+    if problems:
+        from acp_launch.console import problems as screen
 
-        problems.show(resolved.problems, as_json=False)
-    return resolved.plan
+        screen.show(problems, as_json=False)
+    if not lacks:
+        return resolved.plan
+    from msgspec.structs import replace
+
+    without = [lack.server for lack in lacks]
+    return replace(resolved.plan, servers=tuple(each for each in resolved.plan.servers if each not in without))
 
 
 def named(name: str | None, profile: str, servers: "Collection[str]") -> str:

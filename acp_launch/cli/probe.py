@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_launch.cli.planning import at_home, here, loaded_profile, named, planned, reduced, require, resolved_from
+from acp_launch.cli.planning import at_home, here, loaded_profile, named, ready, reduced, require, resolved_from
 from acp_launch.cli.start import StartedProgram, VerbProcesses, verb_processes
 from acp_launch.console.servers import ServerMessages, say_downloading
 from acp_launch.console.stream.text import Notices
@@ -23,6 +23,7 @@ from acp_launch.errors import ProtocolError, ServerError, WaitExpired
 from acp_launch.launch.loop import Interrupts
 from acp_launch.mcp.client import Client, Connection, connect, shake_hands
 from acp_launch.mcp.http.contact import RemoteFacts
+from acp_launch.mcp.http.wire import Bearer
 from acp_launch.mcp.message import ServerInfo
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan, Value
 from acp_launch.plan.resolve import process, resolve
@@ -43,6 +44,7 @@ class Probe(Struct, frozen=True, kw_only=True):
     secrets: Mapping[str, Secret]
     settings: Settings
     trace: Path | None = None  # the file of `--trace`
+    bearers: Mapping[str, Bearer] = field(default_factory=dict)
 
     @property
     def variables(self) -> Mapping[str, Value]:
@@ -92,11 +94,12 @@ def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool, trac
     loaded = loaded_profile(profile, settings)
     require(loaded, resolved_from(loaded, cwd=cwd).found, settings, is_waved=trust)
     alone = reduced(loaded, [named(name, profile, loaded.profile.mcp_servers)])
-    plan, secrets = planned(resolve(alone, cwd=here(), environ=os.environ, cwd_override=at_home(cwd)), settings)
+    resolved = resolve(alone, cwd=here(), environ=os.environ, cwd_override=at_home(cwd))
+    plan, secrets, bearers = ready(resolved, settings, is_alone=True)
     (server,) = plan.servers
     if isinstance(server, StdioPlan):
         plan = replace(plan, agent=process(server, os.environ))
-    return Probe(plan=plan, server=server, secrets=secrets, settings=settings, trace=trace)
+    return Probe(plan=plan, server=server, secrets=secrets, settings=settings, trace=trace, bearers=bearers)
 
 
 def with_server(how: ServerOptions, story: "Story[T]") -> T:
@@ -113,7 +116,8 @@ def with_server(how: ServerOptions, story: "Story[T]") -> T:
 
 async def _with_server(how: ServerOptions, processes: VerbProcesses, story: "Story[T]", interrupts: Interrupts) -> T:
     probe = how.probe
-    async with processes.server(probe.plan, probe.secrets, interrupts.hurry, how.telling.stderr) as program:
+    starting = processes.server(probe.plan, probe.secrets, interrupts.hurry, how.telling.stderr, bearers=probe.bearers)
+    async with starting as program:
         try:
             return await interrupts.watch(_met(how, program, story))
         except (ServerError, ProtocolError, WaitExpired) as error:

@@ -5,12 +5,13 @@ A value comes from a hidden prompt, from stdin or from a variable, but never fro
 shell's history would show it.
 """
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from acp_launch.cli.groups import Commands
-from acp_launch.errors import MachineError, SecretError, UsageError
+from acp_launch.errors import MachineError, SecretError, StateError, UsageError
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
@@ -69,11 +70,11 @@ def list_(as_json: Json = False) -> None:
     from acp_launch.cli.secretvalue import uses
     from acp_launch.console import secrets
     from acp_launch.console.stderr import DIM, say
-    from acp_launch.secret.value import is_login, variable
+    from acp_launch.oauth.records import Logins
+    from acp_launch.secret.value import variable
 
     vault = _vault()
-    names, remark, failed = vault.names()
-    kept = {name: when for name, when in names.items() if not is_login(name)}  # `mcp status` shows those
+    kept, remark, failed = vault.names()
     used = uses(vault.settings, here())
     given = [name for name in used.names if os.environ.get(variable(name))]
     rows = [secrets.Listed(name, variable(name), None, used.of(name)) for name in given]
@@ -81,6 +82,9 @@ def list_(as_json: Json = False) -> None:
     secrets.show_list(rows, remark, as_json=as_json)
     if remark or not rows:
         say(f"acp-launch: {remark or 'no secrets yet; to store one: acp-launch secret set NAME'}", style=DIM)
+    with suppress(StateError):  # this is about secrets
+        if not as_json and Logins(vault.settings.state).all():
+            say(f"acp-launch: logins to MCP servers are not listed here: {ours('mcp', 'status', 'PROFILE')}", style=DIM)
     if failed:
         raise typer.Exit(MachineError.exit_code)
 

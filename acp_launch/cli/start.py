@@ -28,6 +28,7 @@ from acp_launch.errors import (
 )
 from acp_launch.leave import deferred
 from acp_launch.plan.model import OURS, LaunchPlan, RemotePlan, ServerPlan, StdioPlan
+from acp_launch.problem import ours
 from acp_launch.process.guard import Guard
 from acp_launch.process.logs import LogFile, ServerLogs, launch_in
 from acp_launch.process.prepare import require_descriptors
@@ -40,9 +41,11 @@ from acp_launch.settings.model import Settings
 if TYPE_CHECKING:
     import asyncio
 
+    from acp_launch.cli.bearers import ServerTokens
     from acp_launch.launch.loop import Interrupts
     from acp_launch.launch.run import AgentNeeds
     from acp_launch.mcp.http.contact import RemoteFacts
+    from acp_launch.mcp.http.wire import Bearer
     from acp_launch.mcp.translation.transport import TranslatedTransport
     from acp_launch.process.program import Program, Running
     from acp_launch.process.runner import Download
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TOLD = 5  # names of files in a message
+NO_BEARERS: "Mapping[str, Bearer]" = {}
 
 
 @contextmanager
@@ -225,13 +229,17 @@ class Launched(NamedTuple):
 
 
 class RunContext(Struct, frozen=True):
-    """What a run needs besides its request. `secrets` are by name; `record` is of the session to resume."""
+    """What a run needs besides its request. `secrets` are by name; `record` is of the session to resume.
+
+    `bearers` give the tokens of servers that need a login, by the server's name.
+    """
 
     settings: Settings
     secrets: Mapping[str, Secret]
     registry: "Registry"
     name: str
     record: "Record | None"
+    bearers: "Mapping[str, ServerTokens]"
 
 
 @contextmanager
@@ -292,7 +300,9 @@ class StartedProgram(NamedTuple):
         return kind(f'the MCP server "{name}" {end.how}' + (f": {why}" if why else ""), fix=fix)
 
 
-def server_program(plan: LaunchPlan, secrets: Mapping[str, Secret], settings: Settings) -> "Program":
+def server_program(
+    plan: LaunchPlan, secrets: Mapping[str, Secret], settings: Settings, bearers: "Mapping[str, Bearer]"
+) -> "Program":
     """Return the program of the only server of a plan, with its secrets revealed. `plan.agent` is a local one's."""
     (server,), process = plan.servers, plan.agent
     if isinstance(server, RemotePlan):
@@ -311,6 +321,8 @@ def server_program(plan: LaunchPlan, secrets: Mapping[str, Secret], settings: Se
             limits=Limits(max_line=settings.max_line),
             cache=settings.cache,
             contact=Contact(),
+            bearer=bearers.get(server.name),
+            login=ours("mcp", "login", plan.called, server.name),
         )
     from acp_launch.process.program import LocalProgram
 
@@ -360,11 +372,12 @@ class VerbProcesses:
         secrets: Mapping[str, Secret],
         hurry: "asyncio.Event",
         shown: Callable[[bytes], None] | None = None,
+        bearers: "Mapping[str, Bearer]" = NO_BEARERS,
     ) -> AsyncIterator[StartedProgram]:
         """Run the only server of a plan while the block runs, in a directory of its own if it has none; then end it.
 
         A local server's process is `plan.agent`. Its stderr is logged as in a launch, and given to `shown` first,
-        because a log that cannot be written raises. `hurry` cuts its patience for the end.
+        because a log that cannot be written raises. `hurry` cuts its patience for the end; `bearers` as in a run.
 
         Raises:
             ServerError: the server cannot be started.
@@ -377,7 +390,7 @@ class VerbProcesses:
         (server,) = plan.servers
         name, log = server.name, self.server_logs.of(server.name)
         with with_workdir(self._settings, plan) as given:
-            program, begun = server_program(given, secrets, self._settings), time.monotonic()
+            program, begun = server_program(given, secrets, self._settings, bearers), time.monotonic()
             async with AsyncExitStack() as stack:
                 took = log if shown is None else partial(_both, shown, log)
                 try:

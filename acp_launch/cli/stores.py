@@ -15,7 +15,7 @@ from acp_launch.console.secrets import choices
 from acp_launch.errors import SecretError
 from acp_launch.problem import did_you_mean
 from acp_launch.secret.lookup import NameIndex, Names, Waiting, look_up, within
-from acp_launch.secret.value import Outcome, Secret, Store, StoreFault
+from acp_launch.secret.value import Outcome, Secret, Store, StoreFault, is_login
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
@@ -190,7 +190,10 @@ class Vault:
         return outcome.secret
 
     def names(self) -> tuple[Names, str, bool]:
-        """Return the names in the store, a remark for the user or "", and whether the store could not be read."""
+        """Return the names in the store, a remark for the user or "", and whether the store could not be read.
+
+        The tokens of logins are left out: `mcp status` shows those.
+        """
         try:
             actual = done(self.settings, self.store, self.store.names)
         except StoreFault as fault:
@@ -199,6 +202,7 @@ class Vault:
         before = self.index.names()
         if actual is None:
             return before, "the store cannot be listed; showing what acp-launch has set", False
+        actual = {name: when for name, when in actual.items() if not is_login(name)}
         gone = sorted(before.keys() - actual.keys())
         remark = f"no longer in the {self.store.label}: {', '.join(gone)}" if gone else ""
         return self.index.correct(actual), remark, False

@@ -338,6 +338,20 @@ async def _restart(interactive: InteractiveState, current: CurrentSession, rest:
     interactive.say(f"restarting {rest}")
 
 
+async def _login(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
+    known = list(interactive.launch.needs.bearers)
+    if not rest:
+        raise UsageError("which server?", fix=":login SERVER; :servers lists them")
+    if rest not in known:
+        which = " | ".join(known) or "(this session has no server that it is logged in to)"
+        raise UsageError(f'no login of a server "{rest}" is in use', fix=f":login {which}")
+    if not await interactive.log_in(rest):
+        interactive.say(f"the login to {rest} was not changed")
+        return
+    interactive.launch.servers.restart(rest)
+    interactive.say(f"restarting {rest}, so that it uses the login")
+
+
 async def _permissions(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
     for line in permissions(interactive.launch.needs.services.gate.policy):
         interactive.say(line)
@@ -382,6 +396,7 @@ COMMANDS = {
     ":set": Command(_set, "[OPTION VALUE]", "show or set the agent's options"),
     ":servers": Command(_servers, "", "show the state of the MCP servers"),
     ":restart": Command(_restart, "SERVER", "restart an MCP server"),
+    ":login": Command(_login, "SERVER", "log in to an MCP server again, and restart it", in_turn=False),
     ":permissions": Command(_permissions, "", "show the permission rules and your remembered answers"),
     ":context": Command(_context, "", "show what fills the context, tokens and cost, as the agent reports them"),
     ":export": Command(_export, "FILE", "write this conversation to a Markdown file"),

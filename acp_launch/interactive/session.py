@@ -8,7 +8,7 @@ Its servers are restarted with it, because a server process has one conversation
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -335,6 +335,7 @@ class SessionSetup(Struct, frozen=True, kw_only=True):
     wishes: Sequence[Setting]
     blocks: Callable[[str, Capabilities], Sequence[Block]]  # a prompt with what it mentions
     here: Path  # where the command was typed
+    log_in: Callable[[str], Awaitable[bool]]  # logs in to an MCP server on the terminal; whether that worked
     resume: Callable[[str], str]  # the command that comes back to a session, by its name
     seen: Path  # exists once the user was told what the first keys do
 
@@ -358,6 +359,7 @@ async def run_session(plan: LaunchPlan, setup: SessionSetup, spawned: Spawned) -
                 output=setup.output,
                 held_sessions=setup.held_sessions,
                 here=setup.here,
+                log_in=setup.log_in,
             )
             tasks.create_task(front.run(), name="front")
             story = _InteractiveSession(interactive, setup)

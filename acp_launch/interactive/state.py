@@ -1,7 +1,7 @@
 """The state of an interactive session: its held session, the means that `:` commands use, and the status line."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack
 from pathlib import Path
 
@@ -156,6 +156,7 @@ class InteractiveState(Struct, kw_only=True, eq=False):
     output: SessionOutput
     held_sessions: HeldSessions
     here: Path  # where the command was typed
+    log_in: Callable[[str], Awaitable[bool]]  # logs in to an MCP server on the terminal; whether that worked
     current: CurrentSession | None = None
     chosen: list[Setting] = field(default_factory=list)  # set again after a restart of the agent
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while a key changes an option
@@ -308,7 +309,9 @@ class FrontUpdates:
         return Vocabulary(
             commands=self._commands,
             slash=tuple(slash),
-            values=_values(state, interactive.launch.servers.standings(), self._sessions),
+            values=_values(
+                state, interactive.launch.servers.standings(), self._sessions, interactive.launch.needs.bearers
+            ),
             directories=(interactive.launch.plan.cwd, *interactive.launch.plan.additional_directories),
         )
 
@@ -318,11 +321,12 @@ class FrontUpdates:
 
 
 def _values(
-    state: SessionState, servers: list[Standing], sessions: tuple[Word, ...]
+    state: SessionState, servers: list[Standing], sessions: tuple[Word, ...], logins: Iterable[str]
 ) -> Mapping[tuple[str, ...], tuple[Word, ...]]:
     values: dict[tuple[str, ...], tuple[Word, ...]] = {
         (":set",): tuple(Word(option.id, f"{option.name}: {option.shown}") for option in state.options),
         (":restart",): tuple(Word(server.server, server.state) for server in servers),
+        (":login",): tuple(Word(name) for name in logins),
         (":switch",): sessions,
     }
     for option in state.options:

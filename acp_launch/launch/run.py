@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from acp_launch.bridge import offer
 from acp_launch.errors import (
@@ -56,6 +56,7 @@ from acp_launch.session.opening import Setting, Stay, configure, how_to_continue
 from acp_launch.session.store import Record, drift
 
 if TYPE_CHECKING:
+    from acp_launch.mcp.http.wire import Bearer
     from acp_launch.profile.agents import Replay
     from acp_launch.trace import Trace
 
@@ -94,6 +95,7 @@ class SessionNeeds(AgentNeeds, frozen=True, kw_only=True):
     respawn: Callable[[], Spawned]  # starts the agent again
     server_logs: ServerLogs
     cache: Path | None = None  # acp-launch's own, where it remembers what remote servers speak
+    bearers: "Mapping[str, Bearer]" = field(default_factory=dict)  # of servers that need a login, by their names
 
 
 class SessionRequest(Struct, frozen=True, kw_only=True):
@@ -186,6 +188,7 @@ async def conversation(
             logs=needs.server_logs,
             trace=needs.trace,
             cache=needs.cache,
+            bearers=needs.bearers,
         ) as servers,
     ):
         is_orderly = False

@@ -30,6 +30,7 @@ from acp_launch.waits import FIRST_WORD, awaited, next_word
 
 if TYPE_CHECKING:
     from acp_launch.bridge.servers import RunningServers, Servers
+    from acp_launch.mcp.http.wire import Bearer
     from acp_launch.trace import Trace
 
 RemoteCheck = tuple[RemotePlan, "asyncio.Task[str]"]
@@ -288,6 +289,7 @@ async def launch_servers(
     logs: ServerLogs,
     trace: "Trace | None" = None,
     cache: Path | None = None,
+    bearers: "Mapping[str, Bearer] | None" = None,
 ) -> AsyncIterator[LaunchServers]:
     """Start the servers of `plan`; leaving stops them, which must be after the agent, because its shims use them."""
     servers = LaunchServers(plan, observer, interrupts.budget, logs, trace)
@@ -307,6 +309,8 @@ async def launch_servers(
             hurry=interrupts.hurry,
             trace=trace,
             cache=cache,
+            bearers=bearers or {},
+            called=plan.called,
         )
         async with running(ours, needs, servers) as inner:
             servers.running(inner)

@@ -214,6 +214,8 @@ class Remote:
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVING):
                 await self._clients.leave(self._machine_slept)
+        if self._program.bearer is not None:
+            await self._program.bearer.leave()
 
     async def _stop(self, grace: float) -> Outcome:
         if not self.hurry.is_set() and self._machine.leave():

@@ -135,8 +135,11 @@ def variable(name: str) -> str:
 
 
 def is_login(name: str) -> bool:
-    """Whether a secret's name is that of a login's tokens, which a profile, or a verb of `secret`, may not use."""
-    return name.startswith(LOGINS)
+    """Whether a secret's name is that of a login's tokens, which a profile, or a verb of `secret`, may not use.
+
+    Names compare without case, as in the store of Windows.
+    """
+    return name.lower().startswith(LOGINS)
 
 
 def is_private(variable: str) -> bool:

@@ -10,6 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from acp_launch.oauth.grant import Login
+from acp_launch.oauth.records import Logins
+from acp_launch.secret.sealedfile import open_file
+from acp_launch.secret.value import Secret
+from acp_launch.settings.model import FileSettings
 from tests.cli.launcher import Launcher
 from tests.cli.terminal import Terminal, on_terminal, yes_or_no
 
@@ -290,6 +295,34 @@ def test_the_list_names_secrets_times_and_profiles_never_values(sealed: Launcher
         ["unused", f"sealed file ({file})", "just now"],
     ]
     assert done.err == ""
+
+
+def test_the_tokens_of_logins_are_not_among_the_secrets(sealed: Launcher) -> None:
+    """Nor in what is remembered of them: a logout is not a loss."""
+    item = "oauth/docs.example/0123456789abcdef"
+    kept(sealed)
+    config, state = (Path(sealed.env[f"ACP_LAUNCH_{each}_DIR"]) for each in ("CONFIG", "STATE"))
+    store = open_file(FileSettings(key_file="key"), config, {}, lambda prompt: None)
+    store.write(item, Secret("{}"))
+    login = Login(url="https://docs.example", client="", issuer="", resource="", client_id="us", item=item)
+    Logins(state).put(login)
+    done = sealed("secret", "list")
+    assert (done.code, "oauth/" in done.out.decode()) == (0, False)
+    assert done.err == "acp-launch: logins to MCP servers are not listed here: acp-launch mcp status PROFILE\n"
+    assert listed(sealed).keys() == {"github"}
+    store.remove(item)
+    Logins(state).drop(login)
+    assert sealed("secret", "list").err == ""
+
+
+@pytest.mark.parametrize("name", ["oauth/docs.example/0123456789abcdef", "OAuth/x"])
+@pytest.mark.parametrize("verb", [["set"], ["rm"], ["rename", "github"], ["copy-to-env"]])
+def test_no_verb_of_secrets_takes_the_tokens_of_a_login(sealed: Launcher, verb: list[str], name: str) -> None:
+    """Least of all the one that would hand them to a program."""
+    kept(sealed)
+    done = sealed("secret", *verb, name, *(["--", "env"] if verb == ["copy-to-env"] else []), stdin=b"a-value")
+    assert (done.code, done.out) == (2, b"")
+    assert f'"{name}" holds the tokens of a login' in done.err
 
 
 def test_an_empty_list_says_how_to_begin(sealed: Launcher) -> None:

@@ -27,6 +27,7 @@ class Hand:
     def __init__(self, *tokens: str | NoToken) -> None:
         self.tokens = list(tokens)
         self.refused: list[Secret | None] = []
+        self.left = 0
 
     async def token(self, refused: Secret | None = None) -> Secret:
         self.refused.append(refused)
@@ -35,6 +36,9 @@ class Hand:
         if isinstance(self.tokens[0], NoToken):
             raise self.tokens[0]
         return Secret(self.tokens[0])
+
+    async def leave(self) -> None:
+        self.left += 1
 
     @property
     def renewals(self) -> list[str]:
@@ -80,7 +84,7 @@ def test_each_request_has_the_token_of_its_moment(era: str) -> None:
             changed = tokens.index(f"Bearer {NEW}")
             assert set(tokens[:changed]) == {f"Bearer {OLD}"}
             assert set(tokens[changed:]) == {f"Bearer {NEW}"}
-        assert bearer.renewals == []
+        assert (bearer.renewals, bearer.left) == ([], 1)
 
     asyncio.run(use())
 

@@ -120,6 +120,10 @@ def test_each_form_means_what_the_design_says(text: str, parts: tuple[Part, ...]
         ("${secrets.x=${y}", 0, "a secret has no default"),
         ("x${env:A", 1, 'this "${" has no closing "}"'),
         ("${env:A:-${secret:b}}", 0, "a default cannot hold another reference"),
+        *(
+            (f"x${{secret:{name}}}", 1, f"${{secret:{name}}} holds the tokens of a login; a profile cannot use it")
+            for name in ("oauth/mcp.example/0123456789abcdef", "OAuth/x")
+        ),
     ],
 )
 def test_a_bad_reference_is_named_with_its_place_and_the_nearest_form(text: str, offset: int, message: str) -> None:

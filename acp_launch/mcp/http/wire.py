@@ -109,6 +109,9 @@ class Bearer(Protocol):
             NoToken: the user is not logged in, or the token cannot be renewed now.
         """
 
+    async def leave(self) -> None:
+        """Wait for a renewal that is under way, as its tokens would be lost with this process."""
+
 
 class Ports(Protocol):
     """What a machine wants done. They must not call the machine."""

@@ -1,0 +1,49 @@
+"""`:login` in an interactive session: the browser's way, beside a screen that is left for it."""
+
+import sys
+
+from tests.cli.launcher import Launcher
+from tests.cli.test_mcp_login import Json, browsing, home, logged_in
+from tests.cli.test_run_interactive import ENTER, leaves, sitting
+from tests.oauth.authority import Authority, authority
+
+__all__ = ["home"]  # the fixture
+DEMO = {"command": sys.executable, "args": ["-I", "-m", "acp_launch.demo.agent"]}
+
+
+def profile(launch: Launcher, server: Authority) -> None:
+    entry: Json = {"type": "http", "url": server.url, "oauth": True}
+    launch.write({"agent": DEMO, "mcp_servers": {"web": entry}})
+
+
+def test_a_user_logs_in_again_from_within_a_session(home: Launcher) -> None:
+    with authority() as server, browsing(home) as browser:
+        profile(home, server)
+        logged_in(home)
+        with sitting("p", "--trust", cwd=home.project, env=home.env) as terminal:
+            terminal.until("ready ·")
+            before = server.asked("mcp /mcp")[-1]["authorization"]
+            terminal.types(":login web" + ENTER)
+            terminal.until("web: logged in")
+            terminal.until("restarting web, so that it uses the login")
+            terminal.until_it(lambda: server.asked("mcp /mcp")[-1]["authorization"] != before, "the new token")
+            leaves(terminal)
+        assert len(browser.addresses) == 2
+        assert server.asked("mcp /mcp")[-1]["authorization"] not in ("", before)
+
+
+def test_a_login_that_fails_leaves_the_session_as_it_was(home: Launcher) -> None:
+    with authority() as server, browsing(home):
+        profile(home, server)
+        logged_in(home)
+        with sitting("p", "--trust", cwd=home.project, env=home.env | {"BROWSER": ""}) as terminal:
+            terminal.until("ready ·")
+            terminal.types(":login nothing" + ENTER)
+            terminal.until('no login of a server "nothing" is in use')
+            terminal.types(":login web" + ENTER)
+            terminal.until("Paste the address that the browser ends at")
+            terminal.types("\x03")
+            terminal.until("the login to web was not changed")
+            terminal.types("history" + ENTER)
+            terminal.until("the session had 0 turns")
+            leaves(terminal)

@@ -1,0 +1,286 @@
+"""Logins to remote servers in a run, in the verbs of `mcp` and in doctor: used, missing, and ended."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from acp_launch.secret.value import Secret
+from tests.cli.launcher import Ended, Launcher
+from tests.oauth.endpoint import Authority, access, refresh, serving
+from tests.remote.children import Tempered, tempered
+from tests.remote.logins import log_in, sealed, stored
+from tests.seat.stage import Stage
+
+Json = dict[str, Any]
+ACCESS, REFRESH = "canary-access-3f91ab77c0", "canary-refresh-8d2e44aa19"
+METADATA = 'Bearer resource_metadata="https://docs.example.com/.well-known/oauth-protected-resource"'
+NOT_LOGGED_IN = 'the MCP server "web" is not logged in'
+
+
+def remote(server: Tempered | str, **keys: Any) -> Json:
+    return {"type": "http", "url": server if isinstance(server, str) else server.url, "oauth": True, **keys}
+
+
+def sent(server: Tempered) -> set[str | None]:
+    """The `Authorization` of its requests."""
+    headers = [{name.lower(): value for name, value in each["headers"]} for each in server.requests]
+    return {each.get("authorization") for each in headers}
+
+
+def found(launch: Launcher, text: str) -> list[Path]:
+    """Every file with this text that acp-launch could have written."""
+    files = [file for root in (Path(launch.env["HOME"]), launch.project) for file in root.rglob("*") if file.is_file()]
+    return [file for file in files if text.encode() in file.read_bytes()]
+
+
+def blind(launch: Launcher, done: Ended, *tokens: str) -> None:
+    """Nothing that was printed, written, or told to the agent holds a token."""
+    for token in tokens:
+        assert token not in done.err + done.out.decode() + json.dumps(done.heard)
+        assert found(launch, token) == []
+
+
+def test_a_session_uses_the_login_and_nothing_else_sees_its_tokens(stage: Stage) -> None:
+    with tempered(bearer=ACCESS) as server:
+        log_in(stage.launch, server.url, ACCESS, REFRESH, expires=time.time() + 3600)
+        with stage.play(servers={"web": remote(server)}) as play:
+            assert play.agent.call("web", "add", a=1, b=2) == 3
+            given = json.dumps(play.agent.do("entries")) + json.dumps(play.agent.do("environment"))
+            environments = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/environ") if _is_readable(file)]
+            done = play.end()
+        assert done.code == 0, done.err
+        assert sent(server) == {f"Bearer {ACCESS}"}
+    assert not any(ACCESS.encode() in each or REFRESH.encode() in each for each in environments)
+    assert ACCESS not in given
+    blind(stage.launch, done, ACCESS, REFRESH)
+
+
+def _is_readable(file: Path) -> bool:
+    try:
+        file.read_bytes()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_trace_and_a_log_hold_no_token_even_if_the_server_tells_it(launch: Launcher) -> None:
+    told = {"on": "tools/list", "do": "status", "status": 500, "body": f"bad token {ACCESS}, not {REFRESH}"}
+    with tempered(bearer=ACCESS, faults=[told]) as server:
+        log_in(launch, server.url, ACCESS, REFRESH)
+        agent = {"command": sys.executable, "args": ["-I", "-m", "acp_launch.demo.agent"]}
+        launch.write({"agent": agent, "mcp_servers": {"web": remote(server)}})
+        done = launch("run", "p", "call web headers", "--trace", "trace.ndjson", "--verbose", "--session", "s")
+    assert done.code == 0, done.err
+    trace, log = (launch.project / "trace.ndjson").read_text(), launch("logs", "p", "web").out.decode()
+    assert '"server":"web"' in trace.replace(" ", "")
+    assert "bad token ***, not ***" in trace
+    for token in (ACCESS, REFRESH):
+        assert token not in trace + log
+    blind(launch, done, ACCESS, REFRESH)
+
+
+def test_a_login_counts_also_for_a_profile_that_does_not_say_so(stage: Stage) -> None:
+    with tempered(bearer=ACCESS) as server:
+        log_in(stage.launch, server.url, ACCESS)
+        with stage.play(servers={"web": {"type": "http", "url": server.url}}) as play:
+            assert play.agent.call("web", "add", a=1, b=2) == 3
+            assert play.end().code == 0
+
+
+def test_a_header_of_the_profile_is_sent_in_place_of_a_login_that_it_does_not_name(launch: Launcher) -> None:
+    with tempered(bearer="own") as server:
+        log_in(launch, server.url, ACCESS)
+        entry = {"type": "http", "url": server.url, "headers": {"Authorization": "Bearer ${env:OWN}"}}
+        launch.profile("polite", mcp_servers={"web": entry})
+        assert launch("run", "p", "hi", OWN="own").code == 0
+        assert sent(server) == {"Bearer own"}
+
+
+@pytest.mark.parametrize("how", ["never", "only a record", "expired", "damaged"])
+def test_a_run_without_a_login_ends_before_anything_starts(launch: Launcher, how: str) -> None:
+    with tempered(bearer=ACCESS) as server, tempered(bearer=ACCESS) as other:
+        sealed(launch)
+        if how == "only a record":
+            log_in(launch, server.url, ACCESS, is_stored=False)
+        elif how == "expired":
+            log_in(launch, server.url, ACCESS, expires=time.time() - 1)
+        elif how == "damaged":
+            login = log_in(launch, server.url, ACCESS)
+            sealed(launch).write(login.item, Secret("{}"))
+        launch.profile("polite", mcp_servers={"web": remote(server), "other": remote(other)})
+        done = launch("run", "p", "hi", "--output", "json")
+        assert (server.requests, other.requests) == ([], [])
+    assert (done.code, done.heard) == (6, [])
+    assert done.err.count("is not logged in") == 2, "all of them at once"
+    assert "acp-launch mcp login p web" in done.err
+    assert "acp-launch mcp login p other" in done.err
+    assert "nothing was started" in done.err
+    assert done.event("error")["exitCode"] == 6
+    blind(launch, done, ACCESS)
+
+
+def test_what_else_is_missing_is_told_with_it(launch: Launcher) -> None:
+    sealed(launch)
+    keyed = {"type": "http", "url": "http://127.0.0.1:9/mcp", "headers": {"X-Key": "${secret:absent}"}}
+    launch.profile("polite", mcp_servers={"web": remote("http://127.0.0.1:9/mcp"), "keyed": keyed})
+    done = launch("run", "p", "hi")
+    assert done.code == 3
+    assert 'secret "absent" is not set' in done.err
+    assert NOT_LOGGED_IN in done.err
+
+
+def test_a_store_that_cannot_be_read_is_the_reason(launch: Launcher) -> None:
+    login = log_in(launch, "http://127.0.0.1:9/mcp", ACCESS)
+    (Path(launch.env["ACP_LAUNCH_CONFIG_DIR"]) / "key").write_bytes(b"x" * 32)
+    launch.profile("polite", mcp_servers={"web": remote(login.url)})
+    done = launch("run", "p", "hi")
+    assert done.code == 6
+    assert f"{NOT_LOGGED_IN}: its login cannot be read: " in done.err
+
+
+def test_the_session_opens_without_a_server_that_is_not_required(launch: Launcher) -> None:
+    with tempered(bearer=ACCESS) as server:
+        launch.profile("polite", mcp_servers={"web": remote(server, required=False)})
+        sealed(launch)
+        done = launch("run", "p", "hi")
+        assert server.requests == []
+    assert done.code == 0, done.err
+    assert done.params("session/new")["mcpServers"] == []
+    assert f"{NOT_LOGGED_IN}; the session opens without it" in done.err
+    assert "acp-launch mcp login p web" in done.err
+
+
+def test_a_login_that_ends_fails_the_call_and_the_session_goes_on(stage: Stage) -> None:
+    with tempered(bearer=ACCESS) as server:
+        log_in(stage.launch, server.url, ACCESS)
+        with stage.play(servers={"web": remote(server)}) as play:
+            assert play.agent.call("web", "add", a=1, b=2) == 3
+            server.do("change", settings={"bearer": "another"})
+            refused = play.agent.refused("web", "add", a=1, b=2)
+            server.do("change", settings={"bearer": ACCESS})
+            assert play.agent.call("web", "add", a=2, b=2) == 4
+            done = play.end()
+    assert refused["message"].startswith('MCP server "web" is not logged in any more: ')
+    assert refused["message"].endswith("; acp-launch mcp login p web")
+    assert done.code == 0
+    states = [event["state"] for event in done.events if event["type"] == "server"]
+    assert states == ["starting", "ready"], "it was not restarted"
+    blind(stage.launch, done, ACCESS)
+
+
+@pytest.mark.parametrize("rotation", ["strict", "none"])
+def test_a_token_that_has_expired_is_renewed_before_the_first_request_and_stored(
+    stage: Stage, rotation: Literal["strict", "none"]
+) -> None:
+    with serving(Authority(rotation=rotation)) as authority, tempered(bearer=access(2)) as server:
+        client, gone = authority.client(), time.time() - 60
+        login = log_in(stage.launch, server.url, access(1), refresh(1), client=client, expires=gone)
+        with stage.play(servers={"web": remote(server)}) as play:
+            assert play.agent.call("web", "add", a=1, b=2) == 3
+            done = play.end()
+        assert done.code == 0, done.err
+        assert sent(server) == {f"Bearer {access(2)}"}
+        (posted,) = authority.posted
+        assert posted.form["resource"] == server.url
+    kept = stored(stage.launch, login)
+    assert kept is not None and kept.access == Secret(access(2))
+    assert kept.refresh == Secret(refresh(2 if rotation == "strict" else 1))
+    blind(stage.launch, done, access(1), access(2), refresh(1), refresh(2))
+
+
+def test_a_token_that_is_refused_in_a_session_is_renewed_once_and_the_call_answered(stage: Stage) -> None:
+    with serving() as authority, tempered(bearer=access(1)) as server:
+        log_in(stage.launch, server.url, access(1), refresh(1), client=authority.client())
+        with stage.play(servers={"web": remote(server)}) as play:
+            assert play.agent.call("web", "add", a=1, b=2) == 3
+            server.do("change", settings={"bearer": access(2)})
+            started = [play.agent.start("web", "add", a=number, b=1) for number in range(5)]
+            assert len(started) == 5
+            assert all("result" in answer for answer in play.agent.awaits())
+            done = play.end()
+        assert done.code == 0, done.err
+        assert len(authority.posted) == 1, "however many calls were refused"
+    blind(stage.launch, done, access(1), access(2), refresh(1), refresh(2))
+
+
+def test_a_login_that_cannot_be_renewed_fails_the_call_and_is_named(stage: Stage) -> None:
+    with serving() as authority, tempered(bearer=access(1)) as server:
+        log_in(stage.launch, server.url, access(1), refresh(1), client=authority.client())
+        with stage.play(servers={"web": remote(server)}) as play:
+            assert play.agent.call("web", "add", a=1, b=2) == 3
+            authority.authority.is_over = True
+            server.do("change", settings={"bearer": access(2)})
+            refused = play.agent.refused("web", "add", a=1, b=2)
+            done = play.end()
+    assert "is not logged in any more: " in refused["message"]
+    assert "invalid_grant" in refused["message"]
+    assert refused["message"].endswith("; acp-launch mcp login p web")
+    assert done.code == 0
+    blind(stage.launch, done, access(1), refresh(1))
+
+
+def test_a_login_that_is_done_meanwhile_serves_the_next_call(stage: Stage) -> None:
+    """Whether it has the item of the old one, or another because the client was registered anew."""
+    with serving() as authority, tempered(bearer=access(1)) as server:
+        log_in(stage.launch, server.url, access(1))
+        with stage.play(servers={"web": remote(server)}) as play:
+            assert play.agent.call("web", "add", a=1, b=2) == 3
+            for token, client_id in (("again-7f0c1d22", "acp-launch"), ("anew-99b2e4a0", "another")):
+                server.do("change", settings={"bearer": token})
+                assert "is not logged in" in play.agent.refused("web", "add", a=1, b=2)["message"]
+                log_in(stage.launch, server.url, token, client=authority.client(client_id=client_id))
+                assert play.agent.call("web", "add", a=3, b=4) == 7
+            assert play.end().code == 0
+
+
+@pytest.mark.parametrize("verb", [("tools",), ("call", "add", '{"a": 1, "b": 2}'), ("inspect",)])
+def test_the_verbs_of_mcp_use_the_login(launch: Launcher, verb: tuple[str, ...]) -> None:
+    with tempered(bearer=ACCESS) as server:
+        launch.profile("polite", mcp_servers={"web": remote(server, required=False)})
+        words = ("mcp", verb[0], "p", "web", *verb[1:])
+        sealed(launch)
+        without = launch(*words)
+        assert (without.code, server.requests) == (6, []), "whether it is required or not"
+        assert NOT_LOGGED_IN in without.err
+        assert "acp-launch mcp login p web" in without.err
+        log_in(launch, server.url, ACCESS)
+        done = launch(*words)
+        assert done.code == 0, done.err
+        assert sent(server) == {f"Bearer {ACCESS}"}
+        blind(launch, done, ACCESS)
+        server.do("change", settings={"bearer": "another"})
+        ended = launch(*words)
+        assert ended.code == 6
+        assert f"{NOT_LOGGED_IN} any more: " in ended.err
+        assert "acp-launch mcp login p web" in ended.err
+
+
+def test_a_server_that_wants_a_login_says_how_where_the_profile_does_not(launch: Launcher) -> None:
+    with tempered(bearer=ACCESS, challenge=METADATA) as server:
+        launch.profile("polite", mcp_servers={"web": {"type": "http", "url": server.url}})
+        listed, run = launch("mcp", "tools", "p", "web"), launch("run", "p", "hi")
+    assert (listed.code, run.code) == (6, 8)
+    for done in (listed, run):
+        assert "answered 401 Unauthorized: it wants a login" in done.err
+        assert "acp-launch mcp login p web" in done.err
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_doctor_says_which_servers_are_not_logged_in(launch: Launcher, required: bool) -> None:
+    with tempered(bearer=ACCESS) as server:
+        launch.profile("polite", mcp_servers={"web": remote(server, required=required)})
+        sealed(launch)
+        without = launch("doctor", "p", "--no-session")
+        assert (without.code, server.requests) == (6 if required else 0, [])
+        assert "it is not logged in" in without.out.decode()
+        assert "acp-launch mcp login p web" in without.out.decode()
+        log_in(launch, server.url, ACCESS)
+        done = launch("doctor", "p", "--no-session", "--json")
+        checks = {(each["check"], each["subject"]): each for each in json.loads(done.out)["checks"]}
+        assert checks["server", "web"]["standing"] == "ok", done.err
+        assert not any(name == "secret" for name, _ in checks), "a login is not a secret of the profile"
+        blind(launch, done, ACCESS)
