@@ -35,6 +35,7 @@ PLAIN = {
         "speaks",
         "starts",
         "supervises",
+        "there",
         "told",
         "until",
         "version",

@@ -114,6 +114,11 @@ def headers(entry: ToolEntry, key: str, value: Any) -> None:
             entry.headers[name] = written
 
 
+def oauth(entry: ToolEntry, key: str, value: Any) -> None:
+    """Leave a login to the user: a client is registered for one tool."""
+    entry.leave(key, "is a login of that tool; write oauth: true for your own")
+
+
 def _map(entry: ToolEntry, key: str, value: Any) -> dict[str, str]:
     """Read a mapping of texts; acpx writes it as a list of names and values."""
     if isinstance(value, list) and len(value) <= MOST:
@@ -230,6 +235,7 @@ _COMMON: Mapping[str, Reader] = {
     "cwd": cwd,
     "url": url,
     "headers": headers,
+    "oauth": oauth,
     "type": transport,
     "transport": transport,
     "disabled": disabled,

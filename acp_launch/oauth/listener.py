@@ -62,7 +62,7 @@ class Page(Struct, frozen=True):
 
 
 NOT_FOUND = Page("404 Not Found", "Nothing is here", "This address waits for the answer of a login of acp-launch.")
-NOT_OURS = Page("400 Bad Request", "Not our login", "This is not the answer of the login that acp-launch waits for.")
+NOT_OURS = Page("400 Bad Request", "Not our login", "This is not the answer to the login of acp-launch, which goes on.")
 TWICE = Page("400 Bad Request", "Answered already", "acp-launch has the answer of this login already.")
 UNREADABLE = Page("400 Bad Request", "Not a request", "acp-launch cannot read this request.")
 TAKEN = Page(

@@ -223,8 +223,8 @@ class OAuth(Shape, frozen=True, kw_only=True):
     scopes: Annotated[tuple[str, ...], LISTED] = ()
     """The scopes to ask for. Default: those that the server names."""
     client_id: Template | None = None
-    """The id of a client that you have registered with the authorization server. Default: acp-launch registers itself,
-    or is known by `client_metadata_url`."""
+    """The id of a client that you have registered with the authorization server. Default: one that is registered
+    for you, or known by `client_metadata_url`."""
     client_secret: Template | None = None
     """The secret of that client: `${secret:NAME}`."""
     client_metadata_url: str | None = None
@@ -243,8 +243,8 @@ class RemoteServer(Shape, frozen=True, kw_only=True):
     env: Mapping[str, Template] = field(default_factory=dict)
     """Variables for the server: each is sent with every request, as the header `X-Env-NAME`."""
     oauth: Annotated[OAuth | None, SWITCHED] = None
-    """Whether the server asks for a login (OAuth), which `acp-launch mcp login` does: `true`, or a mapping if it needs
-    to know more. Tokens are kept in your secret store."""
+    """Whether the server asks for a login (OAuth), which `acp-launch mcp login PROFILE` does: `true`, or a mapping if
+    it needs to know more. Tokens are kept in your secret store."""
     insecure: Annotated[bool, TRUTH] = False
     """Whether secrets and variables may be sent unencrypted, to an `http://` address that is not this machine's."""
     required: Annotated[bool, TRUTH] = True

@@ -233,7 +233,7 @@ def test_opencode() -> None:
     }
     assert left(found) == {
         "everything": (("env.KEY", "is read from a file"),),
-        "sentry": (("oauth", "has no counterpart in a profile"),),
+        "sentry": (("oauth", "is a login of that tool; write oauth: true for your own"),),
     }
     assert unfit(found) == {
         "empty": "it has neither a command nor a url",
