@@ -279,14 +279,16 @@ async def _login(chosen: Chosen, target: Target, before: Grant | None, browsing:
         client_metadata_url=oauth.client_metadata_url,
     )
     show = partial(logins.show_page, target.name, url, browsing.opener)
+    device = None
     if browsing.opener is None:
+        device = partial(logins.show_code, target.name, url)
         door = LoopbackDoor(show, _unsaid, pasted=partial(logins.pasted, target.name), patience=browsing.patience)
     else:
         door = LoopbackDoor(show, say_waiting, patience=browsing.patience)
     try:
         async with door.listening(oauth.callback_port or 0):
             patience = browsing.patience + GRACE
-            return await log_in(wanted, door, registered=before, waiting=say_waiting, patience=patience)
+            return await log_in(wanted, door, registered=before, device=device, waiting=say_waiting, patience=patience)
     except LoginFailed as failed:
         raise AuthRequired(f"{target.name}: {failed.how}", fix=failed.fix) from None
     except OSError as error:

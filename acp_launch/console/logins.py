@@ -116,6 +116,30 @@ def show_page(name: str, url: str, opener: Sequence[str] | None, address: str) -
         AuthRequired: the address must not be opened.
     """
     from acp_launch.console.ask import links
+
+    page = _sent(name, url, address)
+    if opener is None:
+        _say("    Open it in a browser. What the browser shows in the end may be an error; its address is the answer.")
+        return
+    if problem := links.start(list(opener), page, os.environ):
+        _say(f"    {opener[0]} did not start ({problem}). Open the address by hand.", style=YELLOW)
+    else:
+        _say(f"    Opening it with {opener[0]}. If no page appears, open the address by hand.", style=DIM)
+
+
+def show_code(name: str, url: str, address: str, code: str) -> None:
+    """Tell the user at which page to type a code, on any machine.
+
+    Raises:
+        AuthRequired: the address must not be opened.
+    """
+    _sent(name, url, address)
+    _say(f"    Open it in a browser on any machine. The code to type or to compare there: {code}")
+
+
+def _sent(name: str, url: str, address: str) -> str:
+    """Say which server sends the user where; return the address."""
+    from acp_launch.console.ask import links
     from acp_launch.errors import AuthRequired
 
     read = links.read(address)
@@ -126,13 +150,7 @@ def show_page(name: str, url: str, opener: Sequence[str] | None, address: str) -
     _say(f"    {read.url}")
     for warning in read.warnings:
         _say(f"    {warning}", style=YELLOW)
-    if opener is None:
-        _say("    Open it in a browser. What the browser shows in the end may be an error; its address is the answer.")
-        return
-    if problem := links.start(list(opener), read.url, os.environ):
-        _say(f"    {opener[0]} did not start ({problem}). Open the address by hand.", style=YELLOW)
-    else:
-        _say(f"    Opening it with {opener[0]}. If no page appears, open the address by hand.", style=DIM)
+    return read.url
 
 
 async def pasted(name: str, complaint: str) -> str:

@@ -96,7 +96,7 @@ async def ask(
         Refused: there are no tokens.
     """
     where = client.token_endpoint
-    answer = await _posted(where, client, secret, form, limit)
+    answer = await posted(where, client, secret, form, limit)
     if answer.status != 200 or "access_token" not in answer.said:
         raise refusal(where, answer, "no access token")
     return _tokens(where, answer.said, clock())
@@ -117,7 +117,7 @@ async def revoke(
     """
     if not (where := client.revocation_endpoint):
         return False
-    answer = await _posted(where, client, secret, {"token": token, "token_type_hint": hint}, limit)
+    answer = await posted(where, client, secret, {"token": token, "token_type_hint": hint}, limit)
     if not 200 <= answer.status < 300:
         raise refusal(where, answer, "nothing")
     return True
@@ -198,9 +198,14 @@ async def _exchanged(
         await response.aclose()
 
 
-async def _posted(
+async def posted(
     url: str, client: Client, secret: Secret | None, form: Mapping[str, str | Secret], limit: float
 ) -> Answer:
+    """Post a form as a client that proves who it is.
+
+    Raises:
+        Refused: there is no answer, or it is longer than `ANSWER`.
+    """
     given = [value for value in form.values() if isinstance(value, Secret)]
     redactor.register(*given, *([secret] if secret else []))
     fields = {name: value.expose() if isinstance(value, Secret) else value for name, value in form.items()}

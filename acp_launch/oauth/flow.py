@@ -23,7 +23,7 @@ from acp_launch.mcp.http.clients import Clients
 from acp_launch.mcp.http.wire import origin, phrase, printable, shown_origin
 from acp_launch.mcp.message import CLIENT_INFO, VERSIONS
 from acp_launch.oauth import metadata
-from acp_launch.oauth.exchange import Answer, Refused, ask, fetched, refusal
+from acp_launch.oauth.exchange import Answer, Refused, Tokens, ask, fetched, posted, refusal
 from acp_launch.oauth.grant import Client, Grant, Login, Method
 from acp_launch.oauth.metadata import OFFLINE, AuthorizationServer, Challenge, Resource, Unusable
 from acp_launch.profile.values import is_in_the_clear
@@ -36,11 +36,16 @@ LIMIT = 15.0  # seconds for one request
 PARTING = 2.0  # seconds for the end of a session that we opened only to see whether the token is good
 PATIENCE = 300.0  # seconds for the user
 LOGINS = 3  # that the user is asked for, one after the other, by a server that always wants more scopes
+DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
+LEAST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between two requests for the tokens of a device
+SLOWER = 5.0  # seconds that the pause grows by when the server asks for that
+LONGEST_CODE = 64  # characters that the user has to type
 REDIRECTS = 3  # that are followed, within the origin
 LONGEST = 16 * 1024  # characters of the address that the browser comes back to
 AGAIN = "log in again, and finish in the browser page that this opens"
 ASK = "do not log in again before the server's operator has explained that"
 
+ShowDevice = Callable[[str, str], None]  # the page, and the code to type there
 Waiting = Callable[[str, float, float], None]  # what is waited for, for how many seconds, until when
 T = TypeVar("T")
 
@@ -83,6 +88,7 @@ async def log_in(
     challenge: Challenge | None = None,
     held: tuple[str, ...] = (),
     registered: Grant | None = None,
+    device: ShowDevice | None = None,
     waiting: Waiting = lambda what, word, limit: None,
     patience: float = PATIENCE,
     now: Callable[[], float] = time.time,
@@ -91,11 +97,13 @@ async def log_in(
 
     `held` are the scopes of the present login, for a challenge that wants more. `registered` is an earlier grant of
     the server: its registration is used again if the issuer and the redirect address are still the same.
+    `device` shows a page and the code to type there; if it is given and the authorization server offers that, the
+    browser may be on any machine and does not come back to the door (RFC 8628).
 
     Raises:
         LoginFailed: there is no login; nothing is left to undo.
     """
-    flow = _Flow(wanted, door, waiting, patience)
+    flow = _Flow(wanted, door, device, waiting, patience)
     async with flow.connected():
         if challenge is None:
             challenge = await flow.challenge()
@@ -128,8 +136,10 @@ class _Ours(Struct, frozen=True):
 class _Flow:
     """The steps of one login."""
 
-    def __init__(self, wanted: Wanted, door: Door, waiting: Waiting, patience: float) -> None:
-        self._wanted, self._door, self._waiting, self._patience = wanted, door, waiting, patience
+    def __init__(
+        self, wanted: Wanted, door: Door, device: ShowDevice | None, waiting: Waiting, patience: float
+    ) -> None:
+        self._wanted, self._door, self._device, self._waiting, self._patience = wanted, door, device, waiting, patience
         self._is_near = metadata.is_near(wanted.url)
         self.server = f'the MCP server "{wanted.name}"'
 
@@ -240,7 +250,7 @@ class _Flow:
             "client_name": "acp-launch",
             "application_type": "native",
             "redirect_uris": [self._door.redirect_uri],
-            "grant_types": ["authorization_code", "refresh_token"],
+            "grant_types": ["authorization_code", "refresh_token", *([DEVICE] if self._uses_device(server) else [])],
             "response_types": ["code"],
             "token_endpoint_auth_method": method,
         }
@@ -265,7 +275,25 @@ class _Flow:
     async def granted(
         self, server: AuthorizationServer, who: _Ours, resource: str, scopes: tuple[str, ...]
     ) -> tuple[Grant, str]:
-        """Let the user log in; exchange the code. Returns the grant, and what the server calls the user."""
+        """Let the user log in. Returns the grant, and what the server calls the user."""
+        if self._uses_device(server):
+            tokens = await self._by_device(server, who, resource, scopes)
+        else:
+            tokens = await self._by_code(server, who, resource, scopes)
+        grant = Grant(
+            client=who.client,
+            resource=resource,
+            access=tokens.access,
+            refresh=tokens.refresh,
+            client_secret=who.secret if who.is_registered else None,
+            redirect_uri=self._door.redirect_uri if who.is_registered else "",
+            issued=tokens.issued,
+            expires=tokens.expires,
+            scopes=scopes if tokens.scopes is None else tokens.scopes,
+        )
+        return grant, tokens.account
+
+    async def _by_code(self, server: AuthorizationServer, who: _Ours, resource: str, scopes: tuple[str, ...]) -> Tokens:
         state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
         redirect = self._door.redirect_uri
         address = _address(server, who.client, redirect, state, verifier, resource, scopes)
@@ -283,19 +311,46 @@ class _Flow:
             "resource": resource,
         }
         work = ask(who.client, who.secret, form, limit=LIMIT)
-        tokens = await self._waited(work, f"token from {shown_origin(who.client.token_endpoint)}")
-        grant = Grant(
-            client=who.client,
-            resource=resource,
-            access=tokens.access,
-            refresh=tokens.refresh,
-            client_secret=who.secret if who.is_registered else None,
-            redirect_uri=redirect if who.is_registered else "",
-            issued=tokens.issued,
-            expires=tokens.expires,
-            scopes=scopes if tokens.scopes is None else tokens.scopes,
-        )
-        return grant, tokens.account
+        return await self._waited(work, f"token from {shown_origin(who.client.token_endpoint)}")
+
+    def _uses_device(self, server: AuthorizationServer) -> bool:
+        offers = bool(server.device_authorization_endpoint) and (server.grants is None or DEVICE in server.grants)
+        return self._device is not None and offers
+
+    async def _by_device(
+        self, server: AuthorizationServer, who: _Ours, resource: str, scopes: tuple[str, ...]
+    ) -> Tokens:
+        """Let the user type a code on another machine, and ask for the tokens until that is done (RFC 8628)."""
+        where = server.device_authorization_endpoint
+        form: dict[str, str | Secret] = {"resource": resource, **({"scope": " ".join(scopes)} if scopes else {})}
+        work = posted(where, who.client, who.secret, form, LIMIT)
+        answer = await self._waited(work, f"code from {shown_origin(where)}")
+        page = _Page.read(answer)
+        if page is None:
+            raise refusal(where, answer, "no code for the user")
+        address = page.verification_uri_complete or page.verification_uri
+        metadata.check_address(address, "has an authorization server with the login page", near=self._is_near)
+        assert self._device is not None
+        self._device(address, page.user_code)
+        limit = min(self._patience, page.expires_in)
+        try:
+            async with asyncio.timeout(limit):
+                return await self._polled(who, page, resource)
+        except TimeoutError:
+            raise LoginFailed(f"no login with the code within {seconds(limit)}", "log in again") from None
+
+    async def _polled(self, who: _Ours, page: "_Page", resource: str) -> Tokens:
+        form: dict[str, str | Secret] = {"grant_type": DEVICE, "device_code": page.secret, "resource": resource}
+        pause = page.pause
+        while True:
+            try:
+                return await ask(who.client, who.secret, form, limit=LIMIT)
+            except Refused as refused:
+                if refused.error not in ("authorization_pending", "slow_down", ""):
+                    raise
+                if refused.error != "authorization_pending":  # too often, or the connection is bad (section 3.5)
+                    pause += SLOWER
+            await asyncio.sleep(pause)
 
     async def _first_request(self, headers: Mapping[str, str] | None = None) -> Answer:
         """Make the request that every session begins with; only the head of the answer is read."""
@@ -416,6 +471,37 @@ def _address(
         wanted["prompt"] = "consent"  # without it the scope is ignored (OpenID Connect Core, section 11)
     endpoint = server.authorization_endpoint
     return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(wanted, quote_via=quote)}"
+
+
+class _Page(Struct):
+    """Where the user types which code."""
+
+    device_code: str
+    user_code: str
+    verification_uri: str
+    verification_uri_complete: str = ""
+    expires_in: float = PATIENCE
+    interval: float = 5.0
+
+    @property
+    def secret(self) -> Secret:
+        return Secret(self.device_code)
+
+    @property
+    def pause(self) -> float:
+        """The seconds between two requests for the tokens."""
+        return min(max(LEAST_PAUSE, self.interval), LONGEST_PAUSE)
+
+    @classmethod
+    def read(cls, answer: Answer) -> "_Page | None":
+        if answer.status != 200:
+            return None
+        try:
+            read = msgspec.convert(answer.said, cls)
+        except msgspec.ValidationError:
+            return None
+        code = read.user_code
+        return read if read.device_code and code.isprintable() and 0 < len(code) <= LONGEST_CODE else None
 
 
 class _Registration(Struct):

@@ -129,7 +129,7 @@ def resource_addresses(url: str, challenge: Challenge) -> list[str]:
     """
     named = []
     if challenge.resource_metadata:
-        named = [_checked(challenge.resource_metadata, "names, as the place of its metadata,", near=is_near(url))]
+        named = [check_address(challenge.resource_metadata, "names, as the place of its metadata,", near=is_near(url))]
     path = urlsplit(url).path.rstrip("/")
     places = [*named, *([_at(url, RESOURCE + path)] if path else []), _at(url, RESOURCE)]
     return list(dict.fromkeys(places))
@@ -168,7 +168,7 @@ def read_resource(body: bytes, url: str) -> Resource | None:
         raise Unusable("has protected-resource metadata that names no authorization server")
     near = is_near(url)
     issuers = (
-        _checked(each, "names, as its authorization server,", near=near) for each in read.authorization_servers[:1]
+        check_address(each, "names, as its authorization server,", near=near) for each in read.authorization_servers[:1]
     )
     return Resource(resource=read.resource, issuers=tuple(issuers), scopes=_bounded(read.scopes_supported))
 
@@ -294,6 +294,29 @@ def with_more(held: Iterable[str], challenge: Challenge) -> tuple[str, ...]:
     return _bounded((*held, *challenge.scopes))
 
 
+def check_address(address: str, what: str, *, near: bool) -> str:
+    """Return the address if secrets may go there. `what` begins the sentence that says otherwise.
+
+    Raises:
+        Unusable: it is not https, or it is on this machine though the MCP server is not (`near`).
+    """
+    fault = ""
+    try:
+        parts = urlsplit(address)
+        scheme = origin(address)[0]
+        if len(address) > LONGEST_ADDRESS or _BAD.search(address) or "@" in parts.netloc or parts.fragment:
+            fault = "which cannot be used"
+        elif is_local(address) and not near:
+            fault = "which is on this machine, though the server is not"
+        elif scheme != "https" and not is_local(address):
+            fault = "which is not https"
+    except ValueError:
+        fault = "which cannot be used"
+    if fault:
+        raise Unusable(f"{what} {_shown(address)}, {fault}")
+    return address
+
+
 def is_near(url: str) -> bool:
     """Whether the address is on this machine: only then its metadata may name others there."""
     try:
@@ -335,29 +358,10 @@ def _check_login(read: _Server, *, is_old: bool) -> None:
 def _endpoint(read: _Server, name: str, near: bool) -> str:
     address: str | None = getattr(read, name)
     if address:
-        return _checked(address, f"has an authorization server with the `{name}`", near=near)
+        return check_address(address, f"has an authorization server with the `{name}`", near=near)
     if name in REQUIRED:
         raise Unusable(f"has an authorization server whose metadata lacks `{name}`")
     return ""
-
-
-def _checked(address: str, what: str, *, near: bool) -> str:
-    """Return the address if secrets may go there."""
-    fault = ""
-    try:
-        parts = urlsplit(address)
-        scheme = origin(address)[0]
-        if len(address) > LONGEST_ADDRESS or _BAD.search(address) or "@" in parts.netloc or parts.fragment:
-            fault = "which cannot be used"
-        elif is_local(address) and not near:
-            fault = "which is on this machine, though the server is not"
-        elif scheme != "https" and not is_local(address):
-            fault = "which is not https"
-    except ValueError:
-        fault = "which cannot be used"
-    if fault:
-        raise Unusable(f"{what} {_shown(address)}, {fault}")
-    return address
 
 
 def _read(body: bytes, shape: type[T], what: str) -> T | None:

@@ -330,6 +330,19 @@ def test_over_ssh_the_address_is_pasted_and_not_shown(home: Launcher) -> None:
         assert len(records(home)) == 1
 
 
+def test_over_ssh_a_code_is_typed_elsewhere_where_the_authorization_server_offers_that(home: Launcher) -> None:
+    home.env |= {"SSH_CONNECTION": "a 1 b 2", "BROWSER": "/bin/false"}
+    with authority(device=[], server={"device_authorization_endpoint": "{as}/device"}) as server:
+        profile(home, server)
+        with on_terminal("mcp", "login", "p", cwd=home.project, env=home.env) as terminal:
+            assert terminal.ends() == 0, terminal.text
+        assert f"{server.issuer}/type" in terminal.text
+        assert "The code to type or to compare there: ABCD-EFGH" in terminal.text
+        assert "Paste" not in terminal.text
+        assert "acp-launch: docs: logged in" in terminal.text
+        assert len(records(home)) == 1
+
+
 @pytest.mark.parametrize(("key", "code"), [("\x04", 6), ("\x03", 130)])
 def test_ctrl_d_and_ctrl_c_at_the_question_leave_nothing(home: Launcher, key: str, code: int) -> None:
     with authority() as server:

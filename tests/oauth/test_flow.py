@@ -23,7 +23,11 @@ DOCUMENT = "https://us.example/client.json"
 
 
 def logged_in(site: Authority, browser: Browser | None = None, **how: Any) -> tuple[Grant, Login]:
-    login = {name: how.pop(name) for name in ("challenge", "held", "registered", "waiting", "patience") if name in how}
+    login = {
+        name: how.pop(name)
+        for name in ("challenge", "held", "registered", "waiting", "patience", "device")
+        if name in how
+    }
     wanted = Wanted(name="docs", url=how.pop("url", site.url), **how)
     return asyncio.run(log_in(wanted, browser or Browser(), now=lambda: NOW, **login))
 
@@ -508,3 +512,98 @@ def test_a_long_wait_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with authority(answers={"as /register": {"holds": True}}) as site:
         failed(site, waiting=note)
     assert f"registration at {site.issuer}" in told
+
+
+@pytest.mark.parametrize(
+    ("place", "waits_for"),
+    [("mcp /mcp", "answer of"), ("as /register", "registration at"), ("as /token", "token from")],
+)
+def test_a_login_that_is_given_up_leaves_nothing_running(
+    place: str, waits_for: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acp_launch.waits.FIRST_WORD", 0.05)
+
+    async def live(site: Authority) -> None:
+        def give_up(what: str, word: float, limit: float) -> None:
+            if what.startswith(waits_for):
+                asked.cancel()
+
+        asked = asyncio.create_task(log_in(Wanted(name="docs", url=site.url), Browser(), waiting=give_up))
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    with authority(answers={place: {"holds": True}}) as site:
+        asyncio.run(live(site))
+
+
+# A browser on another machine.
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow, "LEAST_PAUSE", 0.01)
+    monkeypatch.setattr(flow, "SLOWER", 0.01)
+
+
+def with_device(*errors: str, **temper: Any) -> dict[str, Any]:
+    server = {"device_authorization_endpoint": "{as}/device"}
+    return {"device": list(errors), "server": {**server, **temper.pop("server", {})}, **temper}
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_device_asks_until_the_user_has_typed_its_code() -> None:
+    shown: list[tuple[str, str]] = []
+    browser = Browser()
+    pending = ["authorization_pending", "slow_down", "crash", "authorization_pending"]
+    with authority(**with_device(*pending, names_scopes=["read"])) as site:
+        grant, login = logged_in(site, browser, device=lambda page, code: shown.append((page, code)))
+        assert len(site.asked("as /token")) == 5
+        (asked,) = site.asked("as /device")
+        (registered,) = site.asked("as /register")
+    assert shown == [(f"{site.issuer}/type", "ABCD-EFGH")]
+    assert browser.addresses == []
+    assert (login.scopes, login.is_renewed, grant.resource) == (("read",), True, site.url)
+    assert asked["form"] == {"client_id": "client-1", "scope": "read", "resource": site.url}
+    assert flow.DEVICE in registered["body"]["grant_types"]
+
+
+def test_the_page_may_hold_the_code() -> None:
+    shown: list[str] = []
+    whole = "{as}/type?code=ABCD-EFGH"
+    with authority(**with_device("access_denied", page={"verification_uri_complete": whole})) as site:
+        how = failed(site, device=lambda page, code: shown.append(page)).how
+    assert shown == [f"{site.issuer}/type?code=ABCD-EFGH"]
+    assert "refused: access_denied" in how
+
+
+@pytest.mark.parametrize(
+    "server", [{"device_authorization_endpoint": None}, {"grant_types_supported": ["authorization_code"]}]
+)
+def test_a_server_that_offers_devices_nothing_is_logged_in_to_by_the_browser(server: dict[str, Any]) -> None:
+    browser = Browser()
+    with authority(**with_device(server=server)) as site:
+        logged_in(site, browser, device=lambda page, code: pytest.fail("there is no code"))
+    assert len(browser.addresses) == 1
+
+
+@pytest.mark.parametrize(
+    ("temper", "said"),
+    [
+        ({"page": {"verification_uri": "http://evil.example/type"}}, "http://evil.example/type, which is not https"),
+        ({"page": {"user_code": "\x1b[31mred"}}, "no code for the user"),
+        ({"page": {"user_code": None}}, "no code for the user"),
+        ({"page": {"device_code": 5}}, "no code for the user"),
+        ({"answers": {"as /device": {"status": 400, "body": '{"error": "invalid_scope"}'}}}, "refused: invalid_scope"),
+    ],
+)
+def test_a_code_that_cannot_be_trusted_is_not_shown(temper: dict[str, Any], said: str) -> None:
+    with authority(**with_device(**temper)) as site:
+        assert said in failed(site, device=lambda page, code: pytest.fail("it was shown")).how
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_code_that_is_not_typed_has_a_limit() -> None:
+    pending = ["authorization_pending"] * 1000
+    with authority(**with_device(*pending, page={"expires_in": 0.2})) as site:
+        assert failed(site, device=lambda page, code: None).how == "no login with the code within 0.2 s"

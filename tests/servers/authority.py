@@ -13,6 +13,7 @@ authorization server. The argument says how it differs from a plain one:
 - `clients`: id to secret, or to null; `documents`: ids of client id metadata documents
 - `redirect`: parameters of the browser's way back that are replaced; `redirect_to`: where it leads
 - `needs`: scopes for `initialize`; `allows`: those that any login gets at most; `always_wants`: another one each time
+- `device`: what the token endpoint answers before the user has typed the code of a device; `page`: replaced members
 - `rotation`: `strict`, `grace` or `none`; `life`: of an access token, seconds
 """
 
@@ -168,6 +169,11 @@ class Handler(BaseHTTPRequestHandler):
         to = temper.get("redirect_to", form["redirect_uri"])
         return self.write(302, b"", {"Location": f"{to}?{urlencode(back, quote_via=quote)}"})
 
+    def as_device(self, form: Json, about: Json) -> None:
+        codes["device"] = {**form, "scopes": form.get("scope", "").split()}
+        said = {"device_code": "device", "user_code": "ABCD-EFGH", "verification_uri": f"{site['as']}/type"}
+        return self.say(200, changed({**said, "expires_in": 60, "interval": 0}, temper.get("page", {})))
+
     def as_register(self, form: Json, about: Json) -> None:
         client = f"client-{len(clients) + 1}"
         method = about["token_endpoint_auth_method"]
@@ -181,6 +187,17 @@ class Handler(BaseHTTPRequestHandler):
             client, secret = map(unquote_plus, base64.b64decode(header[6:]).decode().split(":"))
         if client not in {*clients, *temper.get("documents", [])} or clients.get(client) != secret:
             return self.say(401, {"error": "invalid_client"})
+        if form["grant_type"].endswith(":device_code"):
+            return self.poll(form)
+        return self.give(form, client)
+
+    def poll(self, form: Json) -> None:
+        if not temper["device"]:
+            return self.say(200, granted(codes.pop(form["device_code"])))
+        error = temper["device"].pop(0)
+        return self.say(500, []) if error == "crash" else self.say(400, {"error": error})
+
+    def give(self, form: Json, client: str) -> None:
         if form["grant_type"] == "authorization_code":
             asked = codes.pop(form["code"], {})
             digest = hashlib.sha256(form["code_verifier"].encode()).digest()
