@@ -52,7 +52,7 @@ def list_(profile: Profile, as_json: Json = False) -> None:
     loaded = load(find(profile, start=here(), settings=settings), cache=settings.cache)
     declared = loaded.profile.mcp_servers
     logins = {}
-    if any(isinstance(server, RemoteServer) and server.oauth is not None for server in declared.values()):
+    if any(isinstance(server, RemoteServer) for server in declared.values()):
         from acp_launch.cli.mcplogin import states
 
         logins = {each.name: each for each in states(loaded, settings)}

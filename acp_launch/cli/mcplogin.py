@@ -21,7 +21,7 @@ from acp_launch.console.logins import State, is_valid
 from acp_launch.errors import AuthRequired, LaunchError, MachineError, ProfileError, StateError, UsageError
 from acp_launch.oauth.grant import Grant, Login, decoded, encoded
 from acp_launch.oauth.records import Logins
-from acp_launch.plan.model import LaunchPlan, LoginPlan, Origin, RemotePlan
+from acp_launch.plan.model import LaunchPlan, LoginPlan, Origin, RemotePlan, ServerPlan
 from acp_launch.private import locked
 from acp_launch.problem import ours
 from acp_launch.profile.load import Loaded
@@ -105,7 +105,7 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
             before = _stored(vault, each.login) if each.login and each.oauth.callback_port else None
             grant, login = processes.run(partial(_logged_in, chosen, each, before, browsing))
             _keep(vault, grant, login, each.login)
-            logins.say_logged_in(each.name, login, ours("run", profile), is_asked=each.server.oauth is not None)
+            logins.say_logged_in(each.name, login, ours("run", profile))
 
 
 def log_out(profile: str, name: str | None, *, every: bool, trust: bool) -> None:
@@ -156,6 +156,17 @@ def status(profile: str, *, as_json: bool) -> None:
             f"not logged in to {', '.join(lacking)}",
             fix=ours("mcp", "login", profile, *(["--all"] if many else lacking)),
         )
+
+
+def planned_states(plan: LaunchPlan, settings: Settings) -> dict[str, State]:
+    """Return what is known of the logins that the servers of a plan ask for, by their names."""
+    asking = replace(plan, servers=tuple(filter(_asks, plan.servers)))
+    targets = _targets(asking, Logins(settings.state))
+    return {each.name: State(each.name, each.server.url.display(), each.login, is_asked=True) for each in targets}
+
+
+def _asks(server: ServerPlan) -> bool:
+    return isinstance(server, RemotePlan) and server.oauth is not None
 
 
 def states(loaded: Loaded, settings: Settings) -> tuple[State, ...]:

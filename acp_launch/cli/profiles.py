@@ -13,6 +13,9 @@ from acp_launch.cli.verb import Argument, Option, Verb
 from acp_launch.errors import MachineError, ProblemsError, ProfileError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from acp_launch.console.logins import State
     from acp_launch.console.profiles import Entry
     from acp_launch.plan.resolve import Need, Resolved
     from acp_launch.problem import Problem
@@ -74,15 +77,28 @@ class Plan(NamedTuple):
             problems.show(error.problems, as_json=True)
             return error.exit_code
         startable = 0 if resolved.plan is not None else MachineError.exit_code
+        logins = _logins(resolved)
         if not self.secrets:
-            plans.show(resolved, as_json=self.as_json, verbose=self.verbose)
+            plans.show(resolved, as_json=self.as_json, verbose=self.verbose, logins=logins)
             return startable
         from msgspec.structs import replace
 
         outcomes, unmet = _looked_up(resolved.needs, _here()[1])
         found = replace(resolved, problems=(*resolved.problems, *unmet))
-        plans.show(found, as_json=self.as_json, verbose=self.verbose, secrets=outcomes)
+        plans.show(found, as_json=self.as_json, verbose=self.verbose, secrets=outcomes, logins=logins)
         return MachineError.exit_code if unmet else startable
+
+
+def _logins(resolved: "Resolved") -> "Mapping[str, State]":
+    """Return what is known of the logins that the servers of a plan ask for."""
+    from acp_launch.plan.model import RemotePlan
+
+    plan = resolved.draft or resolved.plan
+    if plan is None or not any(isinstance(server, RemotePlan) and server.oauth for server in plan.servers):
+        return {}
+    from acp_launch.cli.mcplogin import planned_states
+
+    return planned_states(plan, _here()[1])
 
 
 class List(NamedTuple):

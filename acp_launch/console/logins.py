@@ -83,16 +83,13 @@ def say_valid(name: str, login: Login, now: float) -> None:
     _say(f"acp-launch: {name}: {described(login, now)}; nothing was done", style=DIM)
 
 
-def say_logged_in(name: str, login: Login, use: str, *, is_asked: bool) -> None:
-    """Tell how a login ended; `use` is the command that uses it. Without `oauth` in the profile a run would not."""
+def say_logged_in(name: str, login: Login, use: str) -> None:
+    """Tell how a login ended; `use` is the command that uses it."""
     who = f" as {login.account}" if login.account else ""
     scopes = f", for {', '.join(login.scopes)}" if login.scopes else ""
     until = f", until {_moment(login.expires)}" if login.expires is not None and not login.is_renewed else ""
     _say(f"acp-launch: {name}: logged in{who}{scopes}{until}")
-    if is_asked:
-        _say(f"    to use it: {use}", style=DIM)
-    else:
-        _say(f"    to use it, write oauth: true for {name} in the profile", style=YELLOW)
+    _say(f"    to use it: {use}", style=DIM)
 
 
 def say_not_logged_in(name: str) -> None:

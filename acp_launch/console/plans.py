@@ -8,7 +8,7 @@ in place of credentials written in the profile.
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import asdict
 
@@ -33,35 +33,46 @@ from acp_launch.profile.model import Client, Match, RemoteRestart, RemoteTimeout
 from acp_launch.secret.detect import masked
 from acp_launch.secret.value import Outcome
 
+if TYPE_CHECKING:
+    from acp_launch.console.logins import State
+
 
 def show(
-    resolved: Resolved, *, as_json: bool, verbose: bool = False, secrets: Mapping[str, Outcome] | None = None
+    resolved: Resolved,
+    *,
+    as_json: bool,
+    verbose: bool = False,
+    secrets: Mapping[str, Outcome] | None = None,
+    logins: "Mapping[str, State] | None" = None,
 ) -> None:
     """
     Print the plan on stdout; the profile's problems go to stderr, or into the JSON. There must be a plan, or a draft,
     in which commands that are not installed are marked.
 
-    `secrets` are the outcomes of a lookup; None if the user did not ask for one.
+    `secrets` are the outcomes of a lookup; None if the user did not ask for one. `logins` are what is known of those
+    that servers ask for.
     """
     plan = resolved.draft or resolved.plan
     assert plan is not None
+    said = _states(logins or {})
     if as_json:
         found = [problem.as_json() for problem in resolved.problems]
         looked_up = {} if secrets is None else {"secret_states": states(secrets)}
-        stdout.put_json(json.dumps({**described(plan), **looked_up, "problems": found}))
+        stdout.put_json(json.dumps({**described(plan, logins or {}), **looked_up, "problems": found}))
         return
     problems.show(resolved.problems, as_json=False, outcome="a run would not start")
-    stdout.line(as_text(plan, verbose=verbose))
+    stdout.line(as_text(plan, verbose=verbose, logins=said))
     for index, line in enumerate(state_lines(secrets or {})):
         stdout.line(f"{'' if index else 'secrets':12} {line}")
 
 
-def as_text(plan: LaunchPlan, *, verbose: bool = False) -> str:
-    """Return the plan as text. `verbose` lists the inherited variables instead of counting them."""
-    return "\n".join(harmless(line, keep="") for line in _lines(plan, verbose))
+def as_text(plan: LaunchPlan, *, verbose: bool = False, logins: Mapping[str, str] | None = None) -> str:
+    """Return the plan as text. `verbose` lists the inherited variables instead of counting them; `logins` are the
+    states of logins, in words."""
+    return "\n".join(harmless(line, keep="") for line in _lines(plan, verbose, logins or {}))
 
 
-def described(plan: LaunchPlan) -> dict[str, Any]:
+def described(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> dict[str, Any]:
     """Return the plan as data, with all inherited variables."""
     return {
         "profile": plan.profile,
@@ -82,7 +93,7 @@ def described(plan: LaunchPlan) -> dict[str, Any]:
             "mcp": plan.mcp,
             "mcp_over": wanted_transport(plan),
         },
-        "mcp_servers": [_server(server, plan) for server in plan.servers],
+        "mcp_servers": [_server(server, plan, logins or {}) for server in plan.servers],
         "secrets": [secret.name for secret in plan.secrets],
         "origins": {masked(origin.path): str(origin) for origin in plan.origins.values() if origin.path},
     }
@@ -113,7 +124,7 @@ def _program(program: ProcessPlan | StdioPlan) -> dict[str, Any]:
     }
 
 
-def _server(server: ServerPlan, plan: LaunchPlan) -> dict[str, Any]:
+def _server(server: ServerPlan, plan: LaunchPlan, logins: "Mapping[str, State]") -> dict[str, Any]:
     if isinstance(server, StdioPlan):
         return {
             "name": server.name,
@@ -129,8 +140,30 @@ def _server(server: ServerPlan, plan: LaunchPlan) -> dict[str, Any]:
         "url": masked(server.url.display()),
         **sent,
         "oauth": None if server.oauth is None else _login(server.oauth),
+        **_state(logins, server.name),
         **_supervision(server),
     }
+
+
+def _state(logins: "Mapping[str, State]", name: str) -> dict[str, Any]:
+    if name not in logins:
+        return {}
+    import time
+
+    from acp_launch.console.logins import data
+
+    return {"login": data(logins[name], time.time())}
+
+
+def _states(logins: "Mapping[str, State]") -> dict[str, str]:
+    """Return the states of logins in words."""
+    if not logins:
+        return {}
+    import time
+
+    from acp_launch.console.logins import described as state
+
+    return {name: state(each.login, time.time()) for name, each in logins.items()}
 
 
 def _login(oauth: LoginPlan) -> dict[str, Any]:
@@ -177,7 +210,7 @@ def _origins(values: Mapping[str, Value]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _lines(plan: LaunchPlan, verbose: bool) -> Iterator[str]:
+def _lines(plan: LaunchPlan, verbose: bool, logins: Mapping[str, str]) -> Iterator[str]:
     yield f"profile      {plan.profile}" + (f"  ({plan.file})" if plan.file else "")
     if plan.description:
         yield f"             {plan.description}{_at(plan, ('description',))}"
@@ -201,7 +234,7 @@ def _lines(plan: LaunchPlan, verbose: bool) -> Iterator[str]:
         if isinstance(server, StdioPlan):
             yield from _stdio_lines(server, plan, verbose)
         else:
-            yield from _remote_lines(server, plan, verbose)
+            yield from _remote_lines(server, plan, verbose, logins.get(server.name, ""))
 
 
 def _chosen_lines(plan: LaunchPlan) -> Iterator[str]:
@@ -278,7 +311,7 @@ def _tools(tools: Tools) -> str:
     return f"{allowed}; deny {', '.join(tools.deny)}" if tools.deny else allowed
 
 
-def _remote_lines(server: RemotePlan, plan: LaunchPlan, verbose: bool) -> Iterator[str]:
+def _remote_lines(server: RemotePlan, plan: LaunchPlan, verbose: bool, login: str) -> Iterator[str]:
     path = ("mcp_servers", server.name)
     declared = _at(plan, (*path, "type"), (*path, "required"))
     yield f"mcp server {server.name} ({server.type}{'' if server.required else ', not required'}){declared}"
@@ -287,6 +320,8 @@ def _remote_lines(server: RemotePlan, plan: LaunchPlan, verbose: bool) -> Iterat
     yield from _value_lines("variables", server.env, verbose)
     if server.oauth is not None:
         yield f"  login      {_wanted(server.oauth)}{_at(plan, (*path, 'oauth'))}"
+        if login:
+            yield f"             {login}"
     if server.insecure:
         yield f"  insecure   headers and variables may be sent unencrypted{_at(plan, (*path, 'insecure'))}"
     if server.bridge:

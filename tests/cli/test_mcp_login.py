@@ -119,6 +119,7 @@ def test_a_login_in_the_browser_is_kept_shown_and_taken_back(home: Launcher) -> 
     with authority(tokens={"id_token": ID_TOKEN}) as server, browsing(home) as browser:
         profile(home, server, scopes=["read", "write"])
         assert state(home)["state"] == "not logged in"
+        assert "\n             not logged in\n" in home("plan", "p").out.decode()
         said = logged_in(home)
         assert f"acp-launch: docs ({server.mcp}) sends you to {server.issuer} to log in:" in said
         assert browser.addresses[0] in said, "the address is always told"
@@ -128,6 +129,11 @@ def test_a_login_in_the_browser_is_kept_shown_and_taken_back(home: Launcher) -> 
         found = state(home)
         assert (found["state"], found["account"], found["scopes"]) == ("logged in", "ada", ["read", "write"])
         assert (found["issuer"], found["renewed"]) == (server.issuer, True)
+        planned = home("plan", "p").out.decode()
+        assert (
+            "\n  login      OAuth, for the scopes read, write" in planned and "\n             as ada, until " in planned
+        )
+        assert json.loads(home("plan", "p", "--json").out)["mcp_servers"][0]["login"]["account"] == "ada"
         listed = home("mcp", "list", "p")
         assert "LOGIN" in listed.out.decode() and "as ada, until " in listed.out.decode()
         assert json.loads(home("mcp", "list", "p", "--json").out)["servers"][0]["login"]["account"] == "ada"
@@ -437,5 +443,6 @@ def test_a_server_without_the_key_can_be_logged_in_to_and_is_told_what_to_write(
             {"agent": {"command": "no-such-agent"}, "mcp_servers": {"docs": {"type": "http", "url": server.url}}}
         )
         said = logged_in(home, "docs")
-        assert "to use it, write oauth: true for docs in the profile" in said
+        assert "to use it: acp-launch run p" in said
         assert state(home)["state"] == "logged in"
+        assert "logged in, until " in home("mcp", "list", "p").out.decode()

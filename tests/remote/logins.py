@@ -26,7 +26,7 @@ def sealed(launch: Launcher) -> SealedFile:
     key = config / "key"
     if not key.exists():
         key.touch(0o600)
-        key.write_bytes(os.urandom(32))
+        key.write_text(os.urandom(32).hex())  # bytes could end in a line end, which does not count
     store = open_file(FileSettings(key_file="key"), config, {}, lambda _: None)
     store.prepare(writing=True)
     return store

@@ -216,8 +216,9 @@ def test_a_call_that_needs_more_scopes_names_them() -> None:
         with tempered(bearer=OLD, faults=[{"on": "tools/call", **few}]) as server:
             async with connected(remote(server.url, bearer=Hand(OLD), login=LOGIN)) as peer:
                 await peer.shake_hands()
-                how = f"answered 403 Forbidden: it wants the scopes files:read files:write; {LOGIN}"
-                assert error(await peer.tool("echo", text="hi")) == f'MCP server "docs" {how}'
+                how = "answered 403 Forbidden: it wants the scopes files:read files:write"
+                fix = f"add them to its oauth.scopes in the profile, then {LOGIN}"
+                assert error(await peer.tool("echo", text="hi")) == f'MCP server "docs" {how}; {fix}'
                 assert "result" in await peer.tool("echo", text="hi")
 
     asyncio.run(use())

@@ -392,7 +392,9 @@ class Machine(Streams):
         if status == 403 and not self.is_met:
             self._denied(stream)
         elif status == 403 and (scopes := lacking_scopes(stream.challenge)) is not None:
-            self._refuse(stream, "; ".join(filter(None, (_too_few(scopes), self._fix(stream)))))
+            fix = self._fix(stream)
+            fix = f"add them to its oauth.scopes in the profile, then {fix}" if fix and scopes else fix
+            self._refuse(stream, "; ".join(filter(None, (_too_few(scopes), fix))))
             self._over(stream)
         elif error is not None and stream.open:
             self._pass_on(stream, error, body)

@@ -1,0 +1,126 @@
+"""What the machine of a remote connection makes of requests for which there is no token, whatever they were for."""
+
+from typing import Any
+
+import pytest
+
+from acp_launch.mcp.http.wire import Failure, lacking_scopes, wants_login
+
+from .test_http import JSON, STREAM, Wire, opened
+
+LOGIN = "acp-launch mcp login p docs"
+DENIED = Failure("is not logged in", LOGIN, was_sent=False, is_final=True, is_denied=True)
+LATER = Failure("cannot be asked now", "try again", was_sent=False, is_denied=True)
+
+
+def started(**settings: Any) -> Wire:
+    return opened(login=LOGIN, has_login=True, **settings)
+
+
+@pytest.mark.parametrize("failure", [DENIED, LATER])
+def test_a_request_without_a_token_fails_alone(failure: Failure) -> None:
+    wire = started()
+    first, second = wire.say("tools/call", 1), wire.say("tools/call", 2)
+    wire.machine.broke(first, failure)
+    wire.result(second, 2)
+    refused, answered = wire.delivered
+    assert refused["error"]["message"] == f'MCP server "docs" {failure.how}; {failure.fix}'
+    assert "result" in answered
+    assert (wire.ends, wire.machine.unsent) == ([], [])
+
+
+def test_a_notification_without_a_token_is_noted_once() -> None:
+    wire = started()
+    for _ in range(2):
+        wire.machine.broke(wire.say("notifications/roots/list_changed"), DENIED)
+    assert wire.notes == [f"is not logged in; {LOGIN}"]
+    assert (wire.delivered, wire.ends) == ([], [])
+
+
+def test_the_servers_own_messages_are_asked_for_again_later() -> None:
+    wire = Wire(login=LOGIN, has_login=True)
+    wire.result(wire.say("initialize", 0, {}), 0)
+    wire.reply(wire.say("notifications/initialized"), 202, {})
+    listening = wire.last.stream
+    assert wire.last.method == "GET"
+    wire.machine.broke(listening, DENIED)
+    wire.wake_up(listening)
+    wire.reply(listening, 401, {})
+    wire.wake_up(listening)
+    assert [request.method for request in wire.sent[-3:]] == ["GET"] * 3
+    assert wire.ends == []
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_a_sign_of_life_without_a_token_does_not_end_the_connection(is_sent: bool) -> None:
+    wire = started()
+    wire.machine.verify()
+    sign = wire.last.stream
+    if is_sent:
+        wire.reply(sign, 401, {})
+    else:
+        wire.machine.broke(sign, DENIED)
+    assert wire.ends == []
+    wire.machine.verify()
+    assert wire.last.stream != sign, "the next one is asked for"
+
+
+def test_a_stream_that_cannot_be_resumed_without_a_token_fails_its_requests() -> None:
+    wire = started()
+    call = wire.say("tools/call", 1)
+    wire.machine.answered(call, 200, STREAM)
+    wire.machine.took(call, b"id: 1\ndata:\n\n")
+    wire.machine.ended(call)
+    wire.wake_up(call)
+    wire.machine.broke(call, DENIED)
+    (failed,) = wire.delivered
+    assert failed["error"]["message"].endswith(" during tools/call, whose outcome is unknown")
+    assert wire.ends == []
+
+
+def test_a_handshake_without_a_token_is_not_tried_again_unless_that_may_help() -> None:
+    for failure, follows, fault in ((DENIED, "never", "credentials"), (LATER, "judged", "")):
+        wire = Wire(login=LOGIN, has_login=True)
+        wire.machine.broke(wire.say("initialize", 0, {}), failure)
+        (end,) = wire.ends
+        assert (end.how, end.reason, end.follows, end.fault) == (failure.how, failure.fix, follows, fault)
+        assert len(wire.machine.unsent) == 1
+
+
+def test_the_end_of_a_session_without_a_token_is_not_waited_for() -> None:
+    wire = started()
+    assert wire.machine.leave()
+    wire.machine.broke(wire.last.stream, DENIED)
+    assert not wire.machine.is_leaving
+
+
+def test_an_error_of_the_server_itself_is_passed_on_unless_scopes_are_lacking() -> None:
+    body = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"not yours"}}'
+    lacking = {**JSON, "www-authenticate": 'Bearer error="insufficient_scope", scope="b"'}
+    for headers, told in (
+        (JSON, "not yours"),
+        (lacking, 'MCP server "docs" answered 403 Forbidden: it wants the scopes b'),
+    ):
+        wire = started()
+        wire.reply(wire.say("tools/call", 1), 403, headers, body)
+        assert wire.delivered[0]["error"]["message"].startswith(told)
+        assert wire.ends == []
+
+
+@pytest.mark.parametrize(
+    ("challenge", "is_login", "scopes"),
+    [
+        ("", False, None),
+        ("Bearer", True, None),
+        ("bearer realm=x", True, None),
+        ('Basic realm="a", Bearer resource_metadata="https://a/b"', True, None),
+        ('Basic realm="Bearer insufficient_scope"', False, None),
+        ('Bearer error="insufficient_scope"', True, ""),
+        ('Bearer error=insufficient_scope, scope="a b"', True, "a b"),
+        ('Bearer scope="a\x1b[2J b", error="insufficient_scope"', True, "a [2J b"),
+        ('Bearer error="invalid_token", scope="a"', True, None),
+        (f'Bearer error="insufficient_scope", scope="{"x" * 1000}"', True, "x" * 160),
+    ],
+)
+def test_challenges_are_read_as_far_as_they_matter(challenge: str, is_login: bool, scopes: str | None) -> None:
+    assert (wants_login(challenge), lacking_scopes(challenge)) == (is_login, scopes)
