@@ -304,9 +304,18 @@ class Remote:
 
     async def _ask(self, request: Request) -> None:
         """Make one request, and tell the machine what comes of it, until it has enough."""
+        try:
+            pool = await self._clients.pool(request.url)
+        except SetUp as error:
+            self._guarded(self._machine.broke, request.stream, self._failure(error))
+            return
+        with pool as client:
+            await self._ask_by(client, request)
+
+    async def _ask_by(self, client: "httpx2.AsyncClient", request: Request) -> None:
         machine, stream = self._machine, request.stream
         try:
-            response = await self._allowed(request)
+            response = await self._allowed(client, request)
         except TimeoutError:
             self._guarded(machine.broke, stream, too_late(request.patience or 0.0))
             return
@@ -318,17 +327,17 @@ class Remote:
         finally:
             await response.aclose()
 
-    async def _allowed(self, request: Request) -> "httpx2.Response":
+    async def _allowed(self, client: "httpx2.AsyncClient", request: Request) -> "httpx2.Response":
         """Send a request with the token of the login, if there is one; once more with another if it is refused."""
         bearer = self._program.bearer
         if bearer is None or origin(request.url) != origin(self._program.url):
-            return await self._head(request)
+            return await self._head(client, request)
         token = await self._hidden(bearer.token())
-        response = await self._head(request, token)
+        response = await self._head(client, request, token)
         if response.status_code != 401:
             return response
         await response.aclose()
-        return await self._head(request, await self._hidden(bearer.token(token)))
+        return await self._head(client, request, await self._hidden(bearer.token(token)))
 
     async def _hidden(self, asking: Awaitable[Secret]) -> Secret:
         """Get a token, and hide it from now on in all that is shown."""
@@ -338,9 +347,10 @@ class Remote:
             self._token = token
         return token
 
-    async def _head(self, request: Request, token: Secret | None = None) -> "httpx2.Response":
+    async def _head(
+        self, client: "httpx2.AsyncClient", request: Request, token: Secret | None = None
+    ) -> "httpx2.Response":
         """Send a request; return its answer as soon as it begins."""
-        client = await self._clients.client(request.url)
         made = _made(request, self._program.limits.connect, self._program.contact)
         if token is not None:
             made.headers["Authorization"] = f"Bearer {token.expose()}"

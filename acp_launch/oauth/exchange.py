@@ -174,28 +174,28 @@ class _User:
 async def _exchanged(
     clients: Clients, method: str, url: str, headers: Mapping[str, str], content: bytes, wants_body: bool
 ) -> tuple[int, Mapping[str, str], bytes]:
-    client = await clients.client(url)
-    wanted = {"Accept": "application/json", "Accept-Encoding": "identity", **headers}
-    made = client.build_request(
-        method,
-        url,
-        headers=wanted,
-        content=content or None,
-        extensions={"timeout": {"connect": CONNECT, "read": None, "write": None, "pool": None}},
-    )
-    response = await client.send(made, stream=True)
-    try:
-        body = b""
-        if wants_body and "," not in response.headers.get(
-            "content-encoding", ""
-        ):  # each coding can make it a thousand times as long
-            async for chunk in response.aiter_bytes():
-                body += chunk
-                if len(body) > ANSWER:
-                    break
-        return response.status_code, response.headers, body
-    finally:
-        await response.aclose()
+    with await clients.pool(url) as client:
+        wanted = {"Accept": "application/json", "Accept-Encoding": "identity", **headers}
+        made = client.build_request(
+            method,
+            url,
+            headers=wanted,
+            content=content or None,
+            extensions={"timeout": {"connect": CONNECT, "read": None, "write": None, "pool": None}},
+        )
+        response = await client.send(made, stream=True)
+        try:
+            body = b""
+            if wants_body and "," not in response.headers.get(
+                "content-encoding", ""
+            ):  # each coding can make it a thousand times as long
+                async for chunk in response.aiter_bytes():
+                    body += chunk
+                    if len(body) > ANSWER:
+                        break
+            return response.status_code, response.headers, body
+        finally:
+            await response.aclose()
 
 
 async def posted(

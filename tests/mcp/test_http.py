@@ -298,6 +298,115 @@ def test_a_request_that_waits_to_be_sent_again_and_is_cancelled_is_never_sent() 
     assert stream not in wire.timers
 
 
+@pytest.mark.parametrize(
+    ("status", "headers", "pauses"),
+    [
+        (429, {"retry-after": "2"}, [2, 2, 2, 2]),
+        (503, {"retry-after": "0"}, [0.25] * 4),
+        (429, {}, [1, 2, 4]),
+        (429, {"retry-after": "60"}, []),
+        (503, {}, []),
+        (500, {"retry-after": "1"}, []),
+    ],
+)
+def test_a_request_that_a_busy_server_refuses_is_sent_again_a_few_times_if_it_may_be_soon(
+    status: int, headers: Mapping[str, str], pauses: list[float]
+) -> None:
+    wire = opened()
+    stream, waited = wire.say("tools/call", 1), []
+    wire.reply(stream, status, headers)
+    while stream in wire.timers:
+        assert wire.delivered == []
+        waited.append(wire.timers[stream])
+        wire.wake_up(stream)
+        wire.reply(stream, status, headers)
+    assert waited == pauses
+    (answer,) = wire.delivered
+    assert f"answered {status}" in answer["error"]["message"]
+    assert ("asked again in 60 s" in answer["error"]["message"]) == (headers.get("retry-after") == "60")
+    assert wire.ends == []
+
+
+def test_a_call_that_a_busy_server_has_refused_with_an_error_is_answered_once() -> None:
+    wire = opened()
+    stream = wire.say("tools/call", 1)
+    wire.reply(stream, 429, JSON, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"slow down"}}')
+    wire.wake_up(stream)
+    wire.result(stream, 1)
+    assert [(each["id"], "result" in each) for each in wire.delivered] == [(1, True)]
+
+
+NOW = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
+MISMATCH = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"Mcp-Param-Region is missing"}}'
+
+
+def listed(wire: Wire, stream: int, cursor: str = "", name: str = "region") -> None:
+    schema = {"type": "object", "properties": {"where": {"type": "string", "x-mcp-header": "Region"}}}
+    result = {"tools": [{"name": name, "inputSchema": schema}]} | ({"nextCursor": cursor} if cursor else {})
+    id = json.loads(wire.last.body)["id"]
+    wire.reply(stream, 200, JSON, json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode())
+
+
+def region(wire: Wire, id: int) -> int:
+    return wire.say("tools/call", id, {"name": "region", "arguments": {"where": "north"}, **NOW})
+
+
+def test_a_call_that_lacks_headers_of_its_arguments_is_sent_again_after_a_look_at_the_tools() -> None:
+    """M-31."""
+    wire = Wire(known="modern")
+    call, other = region(wire, 1), region(wire, 2)
+    wire.reply(call, 400, JSON, MISMATCH)
+    first = wire.last
+    wire.reply(other, 400, JSON, MISMATCH)
+    assert wire.last is first, "the tools are asked for once"
+    asked = json.loads(first.body)
+    assert (asked["method"], first.headers["Mcp-Method"]) == ("tools/list", "tools/list")
+    listed(wire, first.stream, cursor="more", name="another")
+    assert json.loads(wire.last.body)["params"]["cursor"] == "more"
+    listed(wire, wire.last.stream)
+    again = wire.sent[-2:]
+    assert [(each.stream, each.headers["Mcp-Param-Region"]) for each in again] == [(call, "north"), (other, "north")]
+    wire.result(call, 1)
+    wire.result(other, 2)
+    assert [each["id"] for each in wire.delivered] == [1, 2]
+    assert wire.ends == []
+
+
+@pytest.mark.parametrize("how", ["same", "again", "refused", "broken", "never"])
+def test_a_call_whose_headers_cannot_be_mended_gets_the_servers_error(how: str) -> None:
+    wire = Wire(known="modern")
+    call = region(wire, 1)
+    wire.reply(call, 400, JSON, MISMATCH)
+    lookup = wire.last.stream
+    if how == "same":
+        listed(wire, lookup, name="another")
+    elif how == "again":
+        listed(wire, lookup)
+        wire.reply(call, 400, JSON, MISMATCH)
+    elif how == "refused":
+        wire.reply(lookup, 500, {})
+    elif how == "broken":
+        wire.machine.broke(lookup, BROKEN)
+    else:
+        wire.machine.answered(lookup, 200, STREAM)
+        wire.time = 30.0
+        wire.machine.tick()
+    assert [each["error"]["message"] for each in wire.delivered] == ["Mcp-Param-Region is missing"]
+    assert wire.ends == []
+    methods = [json.loads(each.body)["method"] for each in wire.sent]
+    assert methods.count("tools/list") == 1
+
+
+def test_a_call_that_is_cancelled_while_the_tools_are_looked_at_is_not_sent_again() -> None:
+    wire = Wire(known="modern")
+    wire.reply(region(wire, 1), 400, JSON, MISMATCH)
+    lookup = wire.last.stream
+    wire.say("notifications/cancelled", None, {"requestId": 1})
+    listed(wire, lookup)
+    assert wire.last.stream == lookup
+    assert wire.delivered == []
+
+
 def test_after_the_end_nothing_is_asked_and_every_line_is_unsent() -> None:
     wire = opened()
     wire.machine.stop(Ended("was disconnected", is_clean=True))

@@ -64,6 +64,19 @@ def test_an_argument_that_a_tool_wants_as_a_header_is_sent_as_one(where: str) ->
     asyncio.run(use())
 
 
+def test_a_call_before_any_list_of_tools_has_the_headers_that_its_tool_wants() -> None:
+    """M-31."""
+
+    async def use() -> None:
+        with tempered(era="modern") as server:
+            async with connected(remote(server.url)) as peer:
+                assert "result" in await modern_tool(peer, "region", where="north")
+                assert len([each for each in peer.heard if "id" in each]) == 1
+            assert server.methods() == ["tools/call", "tools/list", "tools/call"]
+
+    asyncio.run(use())
+
+
 def test_the_end_of_the_stream_is_the_cancellation_of_a_modern_request() -> None:
     """M-40."""
 

@@ -114,8 +114,8 @@ def test_tls_towards_a_server_without_it_is_told() -> None:
     [
         ({"do": "status", "status": 500, "body": "oops"}, "answered 500 Internal Server Error: oops" + DURING),
         (
-            {"do": "status", "status": 429, "headers": {"Retry-After": "3"}},
-            "answered 429 Too Many Requests; it may be asked again in 3 s",
+            {"do": "status", "status": 429, "headers": {"Retry-After": "30"}},
+            "answered 429 Too Many Requests; it may be asked again in 30 s",
         ),
         ({"do": "status", "status": 403}, "answered 403 Forbidden"),
         ({"do": "html"}, "answered with a web page and not with MCP" + DURING),
@@ -136,6 +136,21 @@ def test_one_request_that_fails_later_fails_alone(said: dict[str, Any], text: st
                 assert error(await peer.tool("echo", text="hi")) == f'MCP server "docs" {text}'
                 assert "result" in await peer.tool("echo", text="hi")
                 assert peer.remote.end is None
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_server_is_asked_again_after_its_pause(status: int) -> None:
+    busy = {"on": "tools/call", "do": "status", "status": status, "headers": {"Retry-After": "0"}, "times": 2}
+
+    async def use() -> None:
+        with tempered(faults=[busy]) as server:
+            async with connected(remote(server.url)) as peer:
+                await peer.shake_hands()
+                assert "result" in await peer.tool("echo", text="hi")
+            assert server.methods().count("tools/call") == 3
+            assert server.state["calls"] == 1
 
     asyncio.run(use())
 

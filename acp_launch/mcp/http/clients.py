@@ -1,12 +1,16 @@
 """
 The HTTP clients of an event loop, shared by all its remote servers: connection pools, TLS, proxies, and machine sleep.
 
+Each client has a pool of connections, and with each request the library looks at every one of them. So a pool is for a
+few requests at once, and there are more of them when there are more.
+
 httpx2 is imported, and TLS set up, when the first address needs it.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
     import httpx2
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")  # reached without a proxy, whatever NO_PROXY says
+TOGETHER = 4  # requests at once that share a pool
 KEPT_ALIVE = 4.0  # seconds an unused connection is kept: many servers close them after 5
 WATCH = 5.0  # seconds between two looks at the clocks
 SLEPT = 2.0  # seconds that the machine must have slept
@@ -28,6 +33,20 @@ class SetUp(Exception):  # noqa: N818 - reads as what it is about
         self.how, self.fix = how, fix
 
 
+class Pool:
+    """A client with connections of its own, and how many requests use it. To be used as a context by each."""
+
+    def __init__(self, client: "httpx2.AsyncClient") -> None:
+        self.client, self.in_use = client, 0
+
+    def __enter__(self) -> "httpx2.AsyncClient":
+        self.in_use += 1
+        return self.client
+
+    def __exit__(self, *raised: object) -> None:
+        self.in_use -= 1
+
+
 class Clients:
     """The clients of one event loop. `join` them while they are needed; the last to `leave` closes them."""
 
@@ -36,8 +55,9 @@ class Clients:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._users: set[Callable[[], None]] = set()
-        self._clients: dict[tuple[bool, bool], httpx2.AsyncClient] = {}
-        self._old: list[httpx2.AsyncClient] = []
+        self._makers: dict[tuple[bool, bool], Callable[[], httpx2.AsyncClient]] = {}
+        self._pools: dict[tuple[bool, bool], list[Pool]] = {}
+        self._old: list[Pool] = []  # not to be used by further requests
         self._watching: asyncio.TimerHandle | None = None
         self._asleep = asleep()
 
@@ -64,29 +84,37 @@ class Clients:
         if self._watching is not None:
             self._watching.cancel()
             self._watching = None
-        clients = [*self._clients.values(), *self._old]
-        self._clients, self._old = {}, []
-        for client in clients:
-            await client.aclose()
+        pools = [*self._current(), *self._old]
+        self._makers, self._pools, self._old = {}, {}, []
+        for pool in pools:
+            await pool.client.aclose()
 
-    async def client(self, url: str) -> "httpx2.AsyncClient":
-        """Return the client for an address.
+    async def pool(self, url: str) -> Pool:
+        """Return the first pool for an address that has room: few requests then use the same few connections.
 
         Raises:
             SetUp: certificates or proxies are set up wrongly.
         """
-        while len(self._old) > 1:
-            await self._old.pop(0).aclose()
-        parts = urlsplit(url)
-        kind = parts.scheme == "https", parts.hostname in LOOPBACK
-        if (client := self._clients.get(kind)) is None:
-            client = self._clients[kind] = _client(is_secure=kind[0], is_near=kind[1])
-        return client
+        for old in [pool for pool in self._old if not pool.in_use]:
+            self._old.remove(old)
+            await old.client.aclose()
+        kind = _kind(url)
+        pools = self._pools.setdefault(kind, [])
+        for pool in pools:
+            if pool.in_use < TOGETHER:
+                return pool
+        if kind not in self._makers:
+            self._makers[kind] = _maker(is_secure=kind[0], is_near=kind[1])
+        pools.append(Pool(self._makers[kind]()))
+        return pools[-1]
+
+    def _current(self) -> Iterator[Pool]:
+        return (pool for pools in self._pools.values() for pool in pools)
 
     def woke_up(self) -> None:
         """Use new connections from now on, after the machine has slept; the present ones until their requests end."""
-        self._old += self._clients.values()
-        self._clients = {}
+        self._old += self._current()
+        self._pools = {}
         for slept in list(self._users):
             slept()
 
@@ -94,7 +122,15 @@ class Clients:
         before, self._asleep = self._asleep, asleep()
         if self._asleep - before >= SLEPT:
             self.woke_up()
+        self._retire()
         self._watching = self._loop.call_later(WATCH, self._watch)
+
+    def _retire(self) -> None:
+        """Give the pools up that many requests at once have needed, and that none uses any more."""
+        for pools in self._pools.values():
+            idle = [pool for pool in pools[1:] if not pool.in_use]
+            self._old += idle
+            pools[:] = [pool for pool in pools if pool not in idle]
 
 
 def asleep() -> float:
@@ -104,7 +140,15 @@ def asleep() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
-def _client(*, is_secure: bool, is_near: bool) -> "httpx2.AsyncClient":
+@lru_cache(maxsize=64)
+def _kind(url: str) -> tuple[bool, bool]:
+    """Return whether an address is reached with TLS, and whether it is on this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https", parts.hostname in LOOPBACK
+
+
+def _maker(*, is_secure: bool, is_near: bool) -> "Callable[[], httpx2.AsyncClient]":
+    """Return the function that makes clients, which share the TLS context."""
     import ssl
     from http.cookiejar import CookieJar, DefaultCookiePolicy
 
@@ -116,11 +160,15 @@ def _client(*, is_secure: bool, is_near: bool) -> "httpx2.AsyncClient":
         how = "could not be reached: the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read"
         raise SetUp(how, f"correct that variable, or unset it ({error})") from None
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEPT_ALIVE)
-    try:
+
+    def make() -> httpx2.AsyncClient:
         none = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # each server has its own
-        return httpx2.AsyncClient(
-            verify=context, limits=limits, timeout=None, trust_env=not is_near, cookies=none, follow_redirects=False
-        )
-    except (ValueError, ImportError, httpx2.InvalidURL):
-        how = "could not be reached: the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY cannot be used"
-        raise SetUp(how, "write it as http://host:port") from None
+        try:
+            return httpx2.AsyncClient(
+                verify=context, limits=limits, timeout=None, trust_env=not is_near, cookies=none, follow_redirects=False
+            )
+        except (ValueError, ImportError, httpx2.InvalidURL):
+            how = "could not be reached: the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY cannot be used"
+            raise SetUp(how, "write it as http://host:port") from None
+
+    return make

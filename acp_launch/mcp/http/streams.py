@@ -268,7 +268,7 @@ class Streams(ABC):
         stream = self._streams.get(number)
         if stream is None:
             return
-        if stream.role == "delete":
+        if stream.role in ("delete", "lookup"):
             self._drop(stream)
         elif failure.is_denied:
             self._unauthorized(stream, failure)
@@ -319,16 +319,18 @@ class Streams(ABC):
             silence = now - stream.heard
             if stream.finished is not None and now - stream.finished >= LINGER:
                 self._drop(stream)
-            elif stream.body and stream.events is None and silence >= self.limits.idle:
+            elif stream.body and stream.events is None and not stream.is_waiting and silence >= self.limits.idle:
                 self._ports.close(stream.number)
                 self._give_up(stream, f"stopped in the middle of its answer: nothing came for {self.limits.idle:g} s")
-            elif stream.role in ("sign", "probe") and stream.status and now - stream.begun >= self._patience(stream):
+            elif self._is_slow(stream, now):
                 self._living(stream, None)  # it has begun to answer
             elif self._awaits(stream) and now - max(stream.heard, self._checked) >= self.limits.silence:
                 self.verify()
 
-    def _patience(self, stream: Stream) -> float:
-        return QUICK if stream.role == "probe" else self.limits.sign
+    def _is_slow(self, stream: Stream, now: float) -> bool:
+        """Whether an answer of ours has begun that does not end in its time."""
+        limit = {"sign": self.limits.sign, "probe": QUICK, "lookup": QUICK}.get(stream.role)
+        return limit is not None and bool(stream.status) and now - stream.begun >= limit
 
     def _awaits(self, stream: Stream) -> bool:
         if stream.role == "endpoint":
@@ -410,8 +412,8 @@ class Streams(ABC):
         """Pass an answer on, if a request waits for it."""
         assert message.id is not UNSET
         known = key(message.id)
-        if stream.role in ("probe", "sign"):
-            self._living(stream, message)
+        if stream.role in ("probe", "sign", "lookup"):
+            self._looked_up(stream, message, line) if stream.role == "lookup" else self._living(stream, message)
             return
         if known in self._own:
             self._own.discard(known)
@@ -437,12 +439,17 @@ class Streams(ABC):
             self._introduced(message)
         elif is_modern and message.result is not UNSET:
             if asked.method == "tools/list":
-                line, reasons = self._tools.shown(line)
-                for reason in reasons:
-                    self._note_once(printable(reason)[:NOTED])
+                line = self._learned(line)
             if asked.method == "server/discover":
                 self._discovered(message)
         self._ports.deliver(line)
+
+    def _learned(self, line: bytes) -> bytes:
+        """Learn which headers tools want from a list of them; return it without those that must not be shown."""
+        line, reasons = self._tools.shown(line)
+        for reason in reasons:
+            self._note_once(printable(reason)[:NOTED])
+        return line
 
     def _introduced(self, message: Envelope) -> None:
         if message.result is UNSET:
@@ -559,6 +566,8 @@ class Streams(ABC):
         self._ports.close(stream.number)
         if stream.number == self._sign:
             self._sign = 0
+        if stream.role == "lookup":
+            self._mend()
 
     def _over(self, stream: Stream) -> None:
         """Forget a stream that has ended, and go on after it."""
@@ -610,7 +619,7 @@ class Streams(ABC):
     def _repeat(self, stream: Stream) -> None:
         if self._parting:
             return  # it goes to the next connection
-        stream.is_waiting, stream.redirects = False, 0
+        stream.is_waiting, stream.redirects, stream.retry = False, 0, None
         stream.begun = stream.heard = self._ports.now()
         self._ports.send(stream.request)
 
@@ -665,6 +674,12 @@ class Streams(ABC):
 
     @abstractmethod
     def _no_stream(self, stream: Stream, how: str) -> None: ...
+
+    @abstractmethod
+    def _looked_up(self, stream: Stream, message: Envelope, line: bytes) -> None: ...
+
+    @abstractmethod
+    def _mend(self) -> None: ...
 
     @abstractmethod
     def _living(self, stream: Stream, message: Envelope | None) -> None: ...

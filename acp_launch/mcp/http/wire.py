@@ -18,10 +18,10 @@ from acp_launch.regex import regex
 from acp_launch.secret.value import Secret
 
 Era = Literal["", "modern", "legacy", "sse"]
-Role = Literal["line", "listen", "endpoint", "probe", "sign", "delete"]
+Role = Literal["line", "listen", "endpoint", "probe", "sign", "delete", "lookup"]
 
 LOST = -32010  # as the bridge calls a lost server
-WRONG_VERSION = -32022
+WRONG_HEADERS, WRONG_VERSION = -32020, -32022
 MODERN = "2026-07-28"
 OURS = "acp-launch:"
 
@@ -36,7 +36,9 @@ HASTY = 8  # times in a row that a stream may end at once before we insist on a 
 LEAST = 0.25  # seconds of that pause
 LONGEST_ID = 4096  # characters of a value of the server's that we repeat in a header
 RESUMES = 4  # attempts in a row to resume a stream that bring nothing
-REPEATS = 4  # times that a request which had no effect is sent again, while others are being answered
+REPEATS = 4  # times that a request which had no effect is sent again
+SHORT = 5.0  # seconds that a busy server may ask us to wait for that
+PAGES = 20  # of a list of tools that we ask for
 REDIRECTS = 5
 REFUSAL = 64 * 1024  # bytes that are read of a refusal
 HELD = 1024 * 1024  # bytes that wait for the session to open before the writer has to wait
@@ -165,6 +167,7 @@ class Stream(Struct):
     repeats: int = 0  # times that it was sent again
     begun: float = 0.0
     is_waiting: bool = False  # to be sent again, as it has had no effect so far
+    is_mended: bool = False  # was refused for its headers before
     is_resuming: bool = False
     is_cancelled: bool = False
     challenge: str = ""  # how the server wants a refused request to be authorized
