@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -36,18 +37,32 @@ class Browser:
         self.addresses: list[str] = []
         self._pipe = launch.project.parent / "visited"
         os.mkfifo(self._pipe)
-        launch.env["BROWSER"] = f"/bin/sh -c 'echo \"$1\" >{self._pipe}' x %s"
+        launch.env["BROWSER"] = f"/bin/sh -c 'echo \"$$ $1\" >{self._pipe}' x %s"
         self._thread = threading.Thread(target=self._browse, daemon=True)
         self._thread.start()
 
     def _browse(self) -> None:
-        while address := self._pipe.read_text().strip():
+        while said := self._pipe.read_text().strip():
+            pid, _, address = said.partition(" ")
+            gone(int(pid))  # or the command could end before what it has started
             self.addresses.append(address)
             self.pages.append(page(address))
 
     def close(self) -> None:
         self._pipe.write_text("")
         self._thread.join(PATIENCE)
+
+
+def gone(pid: int) -> None:
+    """Wait until this process has ended."""
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([watched], [], [], PATIENCE)[0]
+    finally:
+        os.close(watched)
 
 
 def page(address: str) -> str:
