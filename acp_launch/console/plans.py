@@ -133,12 +133,14 @@ def _server(server: ServerPlan, plan: LaunchPlan, logins: "Mapping[str, State]")
             **_placed(server, plan),
             **_supervision(server),
         }
-    sent = {"headers": _origins(server.headers), "env": _origins(server.env), "insecure": server.insecure}
+    sent = {"headers": _origins(server.headers), "env": _origins(server.env)}
     return {
         "name": server.name,
         "type": server.type,
         "url": masked(server.url.display()),
         **sent,
+        "env_headers": server.env_headers,
+        "insecure": server.insecure,
         "oauth": None if server.oauth is None else _login(server.oauth),
         **_state(logins, server.name),
         **_supervision(server),
@@ -318,6 +320,9 @@ def _remote_lines(server: RemotePlan, plan: LaunchPlan, verbose: bool, login: st
     yield f"  url        {masked(server.url.display())}{_at(plan, (*path, 'url'))}"
     yield from _value_lines("headers", server.headers, verbose)
     yield from _value_lines("variables", server.env, verbose)
+    if server.env_headers != "exact":
+        spelled = "headers with - for _" if server.env_headers == "dashes" else "none is sent"
+        yield f"  sent as    {spelled}{_at(plan, (*path, 'env_headers'))}"
     if server.oauth is not None:
         yield f"  login      {_wanted(server.oauth)}{_at(plan, (*path, 'oauth'))}"
         if login:

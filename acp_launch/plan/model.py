@@ -27,7 +27,7 @@ from acp_launch.profile.model import (
     Timeouts,
     Tools,
 )
-from acp_launch.profile.values import VARIABLE_HEADER
+from acp_launch.profile.values import HeaderSpelling, variable_headers
 from acp_launch.secret.reference import EnvironmentReference, SecretReference
 from acp_launch.secret.value import Secret
 
@@ -156,6 +156,7 @@ class RemotePlan(Struct, frozen=True, kw_only=True):
     url: Value
     headers: Mapping[str, Value]
     env: Mapping[str, Value] = field(default_factory=dict)
+    env_headers: HeaderSpelling = "exact"
     oauth: LoginPlan | None = None  # if the server asks for a login
     insecure: bool = False
     bridge: bool = True
@@ -169,7 +170,8 @@ class RemotePlan(Struct, frozen=True, kw_only=True):
     @property
     def sent(self) -> Mapping[str, Value]:
         """All headers of each request, with those that carry the variables."""
-        return {**self.headers, **{f"{VARIABLE_HEADER}{name}": value for name, value in self.env.items()}}
+        named = variable_headers(self.env, self.env_headers)
+        return {**self.headers, **{header: self.env[name] for name, header in named.items()}}
 
 
 ServerPlan = StdioPlan | RemotePlan

@@ -52,6 +52,7 @@ from acp_launch.profile.values import (
     templates,
     url_fault,
     user_fault,
+    variable_headers,
 )
 from acp_launch.secret.detect import noun
 from acp_launch.secret.reference import (
@@ -355,6 +356,7 @@ def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> Remo
         url=url,
         headers=headers,
         env=env,
+        env_headers=server.env_headers,
         oauth=None if server.oauth is None else _login(substitution, (*path, "oauth"), server.oauth),
         insecure=server.insecure,
         bridge=server.bridge,
@@ -398,7 +400,10 @@ def _clear(
     """Refuse to send credentials unencrypted, if the host comes from a reference; `rules` judges all other hosts."""
     if not is_in_the_clear("".join(str(part) for part in url.parts)):
         return
-    names = [*(name for name, value in headers.items() if value.secrets or noun(name)), *env]
+    names = [
+        *(name for name, value in headers.items() if value.secrets or noun(name)),
+        *variable_headers(env, server.env_headers),
+    ]
     if names and not server.insecure:
         substitution.problem(path, CLEAR.format(", ".join(names)), CLEAR_FIX)
     if server.oauth is not None:

@@ -67,7 +67,7 @@ _USERS: Mapping[str, str] = {
     "trust": "remove it",
 }
 _PROGRAM = dict.fromkeys(("command", "args", "cwd", "inherit_env"), "command")
-_ADDRESS = dict.fromkeys(("url", "headers", "oauth", "insecure"), "url")
+_ADDRESS = dict.fromkeys(("url", "headers", "env_headers", "oauth", "insecure"), "url")
 _OTHER_KIND: Mapping[type, Mapping[str, str]] = {StdioServer: _ADDRESS, HttpServer: _PROGRAM, SseServer: _PROGRAM}
 _REMOTE: Mapping[tuple[str, ...], type[Shape]] = {
     ("restart",): RemoteRestart,

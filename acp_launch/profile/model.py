@@ -23,8 +23,9 @@ from acp_launch.profile.values import (
     SETTING,
     SWITCHED,
     TRUTH,
-    VARIABLE_HEADER,
+    HeaderSpelling,
     Template,
+    variable_headers,
 )
 
 Roots = Literal["agent", "session"]
@@ -242,6 +243,9 @@ class RemoteServer(Shape, frozen=True, kw_only=True):
     """HTTP headers sent with every request."""
     env: Mapping[str, Template] = field(default_factory=dict)
     """Variables for the server: each is sent with every request, as the header `X-Env-NAME`."""
+    env_headers: HeaderSpelling = "exact"
+    """How the names of these headers are spelled: `exact`; `dashes`, with `-` for each `_`, as many proxies drop
+    headers with `_`; or `off`, and no variable is sent."""
     oauth: Annotated[OAuth | None, SWITCHED] = None
     """Whether the server asks for a login (OAuth), which `acp-launch mcp login PROFILE` does: `true`, or a mapping if
     it needs to know more. Tokens are kept in your secret store."""
@@ -267,7 +271,8 @@ class RemoteServer(Shape, frozen=True, kw_only=True):
     @property
     def sent(self) -> Mapping[str, Template]:
         """All headers of each request, with those that carry the variables."""
-        return {**self.headers, **{f"{VARIABLE_HEADER}{name}": value for name, value in self.env.items()}}
+        named = variable_headers(self.env, self.env_headers)
+        return {**self.headers, **{header: self.env[name] for name, header in named.items()}}
 
 
 class HttpServer(RemoteServer, frozen=True, kw_only=True):

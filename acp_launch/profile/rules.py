@@ -25,6 +25,7 @@ from acp_launch.profile.values import (
     URL_FIX,
     USER_FIX,
     VARIABLE_HEADER,
+    HeaderSpelling,
     header_fault,
     header_name_fault,
     host,
@@ -33,6 +34,7 @@ from acp_launch.profile.values import (
     session_name_fault,
     url_fault,
     user_fault,
+    variable_headers,
 )
 from acp_launch.secret.detect import masked, noun
 from acp_launch.secret.reference import BadReference, SecretReference, parse, place
@@ -362,6 +364,7 @@ def _remote(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
     if "command" in server:
         return
     headers, env = _mapping(server, "headers"), _mapping(server, "env")
+    sent = variable_headers(env, _spelling(server))
     if isinstance(url := server.get("url"), str):
         yield from _exposed((*path, "url"), url, "in a url")
         if fault := url_fault(url):
@@ -369,12 +372,12 @@ def _remote(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
         elif user_fault(url):
             yield Fault((*path, "url"), user_fault(url), USER_FIX)
         elif "$" not in host(url) and is_in_the_clear(url) and server.get("insecure") is not True:
-            yield from _in_the_clear((*path, "url"), [*_credentials(headers), *env])
+            yield from _in_the_clear((*path, "url"), [*_credentials(headers), *sent])
     for name, value in headers.items():
         yield from _header((*path, "headers", name), name, value)
     for name, value in env.items():
         yield from _remote_variable((*path, "env", name), name, value)
-    yield from _twice(path, headers, env)
+    yield from _twice(path, headers, sent)
     yield from _login(server, path)
 
 
@@ -466,9 +469,23 @@ def _remote_variable(path: KeyPath, name: str, value: Plain) -> Iterator[Fault]:
         yield Fault(path, f"it is sent as a header, and {fault}", HEADER_FIX)
 
 
-def _twice(path: KeyPath, headers: Mapping[str, Plain], env: Mapping[str, Plain]) -> Iterator[Fault]:
-    """Report headers that are one for the server, because upper and lower case are the same in their names."""
-    variables = [("env", name, f"{VARIABLE_HEADER}{name}") for name in env]
+def _spelling(server: Mapping[str, Plain]) -> HeaderSpelling:
+    """Return how the headers of variables are spelled; `check` reports what else is written there."""
+    match server.get("env_headers"):
+        case "dashes":
+            return "dashes"
+        case "off":
+            return "off"
+        case _:
+            return "exact"
+
+
+def _twice(path: KeyPath, headers: Mapping[str, Plain], sent: Mapping[str, str]) -> Iterator[Fault]:
+    """Report headers that are one for the server, because upper and lower case are the same in their names.
+
+    `sent` are the headers of its variables, by their names.
+    """
+    variables = [("env", name, header) for name, header in sent.items()]
     seen: set[str] = set()
     for key, name, header in [*(("headers", name, name) for name in headers), *variables]:
         if header.lower() in seen:

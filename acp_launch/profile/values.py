@@ -8,8 +8,8 @@ references were filled in. pydantic is imported only when it asks for a schema; 
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -227,6 +227,7 @@ HEADER_NAMES |= {"last-event-id", "proxy-connection", "transfer-encoding"}
 HEADER_NAMES |= {"accept", "accept-encoding", "content-encoding", "content-type"}
 HEADER_BEGINNING = "mcp-"  # Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Param-*
 VARIABLE_HEADER = "X-Env-"  # begins the header in which a remote server gets a variable
+HeaderSpelling = Literal["exact", "dashes", "off"]
 HEADER_FIX = "write it on one line, in ASCII"
 CLEAR = "{} would be sent unencrypted: the url is http, and its host is not this machine"  # names
 CLEAR_FIX = "write https://, or reach it through a tunnel on localhost; insecure: true sends it all the same"
@@ -290,6 +291,13 @@ def scope_fault(scope: str) -> str:
     if not scope:
         return "the scope is empty"
     return "" if SCOPE.fullmatch(scope) else f'"{shorten(scope)}" is not one scope'
+
+
+def variable_headers(names: Iterable[str], spelling: HeaderSpelling) -> dict[str, str]:
+    """Return the header in which a remote server gets each of these variables; none if they are not sent."""
+    if spelling == "off":
+        return {}
+    return {name: VARIABLE_HEADER + (name.replace("_", "-") if spelling == "dashes" else name) for name in names}
 
 
 def header_name_fault(name: str) -> str:

@@ -88,6 +88,12 @@ def test_the_variables_of_a_server_that_the_agent_connects_to_are_headers_of_its
     assert entry["headers"] == [{"name": "X-Env-REGION", "value": "eu"}]
 
 
+def test_the_headers_of_variables_are_spelled_as_the_profile_says() -> None:
+    sent = replace(OLD, env={"API_KEY": REGION}, env_headers="dashes")
+    assert entries([sent], {}, None)[0]["headers"] == [{"name": "X-Env-API-KEY", "value": "eu"}]
+    assert entries([replace(sent, env_headers="off")], {}, None)[0]["headers"] == []
+
+
 def test_every_entry_is_valid_in_session_new() -> None:
     conversation = Conversation()
     conversation.initialize()

@@ -721,6 +721,11 @@ def test_the_smallest_profile_is_two_lines() -> None:
             "upper and lower case are the same\n    fix: remove one of them",
         ),
         (
+            with_server("{type: http, url: https://x, headers: {x-env-a-b: a}, env: {A_B: b}, env_headers: dashes}"),
+            "f.yaml:4:66: mcp_servers.s.env.A_B: the header X-Env-A-B would be sent twice; "
+            "upper and lower case are the same\n    fix: remove one of them",
+        ),
+        (
             with_server("{type: http, url: https://x, headers: {A: a, a: b}}"),
             "f.yaml:4:51: mcp_servers.s.headers.a: the header a would be sent twice; "
             "upper and lower case are the same\n    fix: remove one of them",
@@ -1287,3 +1292,30 @@ def test_a_login_is_true_or_a_mapping(written: str, oauth: OAuth | None) -> None
 
 def test_a_login_on_this_machine_needs_no_encryption() -> None:
     assert complaints(with_server("{type: http, url: 'http://localhost:8/mcp', oauth: true}")) == []
+
+
+SPELLINGS = [("exact", "X-Env-API_KEY"), ("dashes", "X-Env-API-KEY"), ("off", "")]
+
+
+@pytest.mark.parametrize(("spelling", "header"), SPELLINGS)
+def test_the_headers_of_a_remote_servers_variables_are_spelled_as_the_profile_says(spelling: str, header: str) -> None:
+    text = with_server(f"{{type: http, url: https://x.example/, env: {{API_KEY: a}}, env_headers: {spelling}}}")
+    assert complaints(text) == []
+    profile = checked(text).profile
+    assert profile is not None
+    server = profile.mcp_servers["s"]
+    assert isinstance(server, HttpServer)
+    assert list(server.sent) == ([header] if header else [])
+
+
+def test_variables_that_are_not_sent_may_be_those_of_a_server_without_tls() -> None:
+    entry = "{type: http, url: http://x.example/, env: {KEY: a}, env_headers: "
+    assert len(complaints(with_server(entry + "exact}"))) == 1
+    assert complaints(with_server(entry + "off}")) == []
+
+
+def test_how_headers_are_spelled_is_one_of_three_words_and_for_remote_servers_only() -> None:
+    (wrong,) = complaints(with_server("{type: http, url: https://x.example/, env_headers: upper}"))
+    assert "mcp_servers.s.env_headers" in wrong
+    (other,) = complaints(with_server("{command: x, env_headers: exact}"))
+    assert '"env_headers" is only for a server with a url' in other
