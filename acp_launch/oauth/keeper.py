@@ -1,10 +1,11 @@
 """
 The keeper of a grant: gives its access token, and renews it once for any number of tasks and processes.
 
-A token is renewed shortly before it expires, or after the server has refused it. Whoever renews holds the lock of the
-item, reads the store again, as another process may have been faster, and stores the new tokens before they are used. It
-also writes the present ones once more before it asks, because a refresh token can be used up by asking: a store that
-takes nothing is found out in time. If the answer cannot be stored nevertheless, it is used, and stored later.
+A token is renewed shortly before it expires, or after the server has refused it. The one that renews holds the lock
+of the item, reads the store again, as another process may have been faster, and stores the new tokens before they are
+used. It also writes the present ones once more before it asks, because a refresh token can be used up by asking: a
+store that takes nothing is found out in time. If the answer cannot be stored nevertheless, it is used, and stored
+later.
 
 A renewal works in a thread of its own, so that neither the store nor a cancelled call can stop it halfway. Between the
 server's answer and the write lies nothing but the encoding. A process that is killed there loses the new refresh token:

@@ -1,4 +1,4 @@
-"""Many processes at one login: one renewal for all, whoever is killed, and whatever their clocks say."""
+"""Many processes at one login: one renewal for all, whichever is killed, and whatever their clocks say."""
 
 import json
 import subprocess
