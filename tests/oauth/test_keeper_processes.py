@@ -74,7 +74,9 @@ def crowd(tmp_path: Path) -> Iterator[Crowd]:
 READY = {"at": "ready"}
 
 
-@pytest.mark.parametrize("rounds", [5, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
+@pytest.mark.parametrize(
+    "rounds", [5, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.timeout(600)])]
+)
 def test_twenty_processes_at_the_moment_of_expiry_renew_once(crowd: Crowd, rounds: int) -> None:
     """The server takes a refresh token once and ends the grant at a second use: a second request would log all out."""
     with serving(Authority("strict", LIFE)) as endpoint:
@@ -117,7 +119,9 @@ def test_twenty_processes_whose_token_is_refused_renew_once(crowd: Crowd) -> Non
         assert len(endpoint.posted) == 1
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
+@pytest.mark.parametrize(
+    "rounds", [3, pytest.param(50, marks=[pytest.mark.slow, pytest.mark.exhaustive, pytest.mark.timeout(600)])]
+)
 def test_clocks_that_are_five_minutes_apart_cost_no_renewal(crowd: Crowd, rounds: int) -> None:
     """One clock may take a token for good that has expired: the server refuses it, and the store has a new one."""
     with serving(Authority("strict", LIFE)) as endpoint:
