@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+import uuid
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,9 +46,11 @@ def blind(launch: Launcher, done: Ended, *tokens: str) -> None:
 
 
 def test_a_session_uses_the_login_and_nothing_else_sees_its_tokens(stage: Stage) -> None:
+    # Tokens of its own, as other tests may be giving theirs to a server as arguments at this moment.
+    access_token, refresh_token = (f"canary-{kind}-{uuid.uuid4().hex}" for kind in ("access", "refresh"))
     with tempered() as server:
-        server.do("change", settings={"bearer": ACCESS})  # not as an argument, as those are looked at
-        log_in(stage.launch, server.url, ACCESS, REFRESH, expires=time.time() + 3600)
+        server.do("change", settings={"bearer": access_token})  # not as an argument, as those are looked at
+        log_in(stage.launch, server.url, access_token, refresh_token, expires=time.time() + 3600)
         with stage.play(servers={"web": remote(server)}) as play:
             assert play.agent.call("web", "add", a=1, b=2) == 3
             given = json.dumps(play.agent.do("entries")) + json.dumps(play.agent.do("environment"))
@@ -55,10 +58,10 @@ def test_a_session_uses_the_login_and_nothing_else_sees_its_tokens(stage: Stage)
             processes = [text for place in places if (text := _bytes(place))]
             done = play.end()
         assert done.code == 0, done.err
-        assert sent(server) == {f"Bearer {ACCESS}"}
-    assert not any(ACCESS.encode() in each or REFRESH.encode() in each for each in processes)
-    assert ACCESS not in given
-    blind(stage.launch, done, ACCESS, REFRESH)
+        assert sent(server) == {f"Bearer {access_token}"}
+    assert not any(access_token.encode() in each or refresh_token.encode() in each for each in processes)
+    assert access_token not in given
+    blind(stage.launch, done, access_token, refresh_token)
 
 
 def _bytes(place: Path) -> bytes:
