@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from acp_launch.errors import StateError
+from acp_launch.mcp.http.wire import Failure, Headers
 from acp_launch.oauth.grant import NOT_LOGGED_IN, Grant, Login, decoded
 from acp_launch.oauth.records import Logins
 from acp_launch.plan.model import RemotePlan, ServerPlan
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from acp_launch.oauth.keeper import Keeper
 
     MakeKeeper = Callable[[Login, Grant | None, Callable[[str], None]], Keeper]
+
+AUTHORIZATION, BEARER = "Authorization", "Bearer "
+REFUSED = "answered 401 Unauthorized to a new token of its login, too"
 
 
 class ServerLogin(Struct, frozen=True):
@@ -118,25 +122,35 @@ def _grant(outcome: Outcome) -> Grant | None:
 
 
 class ServerTokens:
-    """The `Bearer` of one server. A login that the user does anew meanwhile counts from the next request on.
+    """The `Credentials` of a login: its access token (RFC 6750). One that the user does anew meanwhile counts from the
+    next request on.
 
-    `make` returns the keeper of a login; its grant may be known already. `note` shows a sentence to the user; it is
-    called in the event loop of the requests.
+    `make` returns the keeper of a login; its grant may be known already. `command` logs in. `note` shows a sentence to
+    the user; it is called in the event loop of the requests.
     """
 
-    def __init__(self, login: ServerLogin, grant: Grant | None, make: "MakeKeeper", logins: Logins) -> None:
+    is_login = True
+
+    def __init__(
+        self, login: ServerLogin, grant: Grant | None, make: "MakeKeeper", logins: Logins, command: str
+    ) -> None:
         assert login.record is not None
+        self.refusal = Failure(REFUSED, command, is_final=True)
         self.note: Callable[[str], None] = _unsaid
         self._server, self._make, self._logins = login.server, make, logins
         self._record, self._stamp = login.record, object()  # no file has that stamp, so the first use reads the record
         self._keeper = make(login.record, grant, self._noted)
         self._loop: AbstractEventLoop | None = None
 
-    async def token(self, refused: Secret | None = None) -> Secret:
+    async def headers(self, refused: Headers | None = None) -> Headers:
         import asyncio  # by now it is there
 
         self._loop = asyncio.get_running_loop()
-        return await self._keeper.token(None if self._is_another() else refused)
+        if self._is_another() or refused is None:
+            token = await self._keeper.token()
+        else:
+            token = await self._keeper.token(Secret(refused[AUTHORIZATION].expose().removeprefix(BEARER)))
+        return {AUTHORIZATION: Secret(BEARER + token.expose())}
 
     async def leave(self) -> None:
         await self._keeper.leave()
@@ -176,8 +190,12 @@ class Wallet(Struct, frozen=True, kw_only=True):
         records, made = Logins(self.settings.state), dict[str, ServerTokens]()
         for login in logins:
             make = partial(self._keeper, records, login.server)
-            made[login.server.name] = ServerTokens(login, _grant(found[login.item]), make, records)
+            command = self._command(login.server)
+            made[login.server.name] = ServerTokens(login, _grant(found[login.item]), make, records, command)
         return made
+
+    def _command(self, server: RemotePlan) -> str:
+        return ours("mcp", "login", self.called, server.name)
 
     def _keeper(
         self, records: Logins, server: RemotePlan, record: Login, grant: Grant | None, note: Callable[[str], None]
@@ -189,7 +207,7 @@ class Wallet(Struct, frozen=True, kw_only=True):
             record.item,
             self.opening,
             records,
-            command=ours("mcp", "login", self.called, server.name),
+            command=self._command(server),
             grant=grant,
             secret=written.concealed(self.secrets) if written is not None else None,
             limit=self.settings.secrets.timeout,

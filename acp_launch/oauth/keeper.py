@@ -66,7 +66,7 @@ class _Failure(Struct, frozen=True):
 
 
 class Keeper:
-    """A `Bearer` for one item of the secret store. Safe to use from the tasks of one event loop."""
+    """The access token in one item of the secret store. Safe to use from the tasks of one event loop."""
 
     def __init__(
         self,

@@ -60,6 +60,7 @@ from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.secret.redact import redactor
 
+MORE_SCOPES = "add them to its oauth.scopes in the profile"
 _META = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
     "io.modelcontextprotocol/clientInfo": CLIENT_INFO,
@@ -368,9 +369,8 @@ class Machine(Streams):
         status = stream.status
         if stream.role in ("delete", "lookup"):
             self._drop(stream)
-        elif status == 401 and self._has_login:
-            how = "answered 401 Unauthorized to a new token of its login, too"
-            self._unauthorized(stream, Failure(how, self._login, is_final=True))
+        elif status == 401 and self._renewed_refusal is not None:
+            self._unauthorized(stream, self._renewed_refusal)
         elif status == 401 and stream.role != "listen":
             self._denied(stream)
         elif status == 404 and "Mcp-Session-Id" in stream.request.headers and stream.role in ("line", "sign"):
@@ -392,7 +392,7 @@ class Machine(Streams):
             self._denied(stream)
         elif status == 403 and stream.challenge.wants_more:
             fix = self._fix(stream)
-            fix = f"add them to its oauth.scopes in the profile, then {fix}" if fix and stream.challenge.scopes else fix
+            fix = f"{MORE_SCOPES}, then {fix}" if stream.challenge.scopes and fix and fix == self._login else fix
             self._refuse(stream, "; ".join(filter(None, (_too_few(stream.challenge), fix))))
             self._over(stream)
         elif error is not None and stream.open:
@@ -526,8 +526,10 @@ class Machine(Streams):
         return not self._has_own_credentials and bool(self._login) and stream.challenge.is_bearer
 
     def _fix(self, stream: Stream) -> str:
-        """Return the command that logs in, if that may help."""
-        return self._login if self._has_login or self._is_login_wanted(stream) else ""
+        """Return what may help the user to other credentials: mostly the command that logs in."""
+        if self._renewed_refusal is not None:
+            return self._renewed_refusal.fix
+        return self._login if self._is_login_wanted(stream) else ""
 
     def _unauthorized(self, stream: Stream, failure: Failure) -> None:
         """Handle a request that had no effect for want of a token; the next may have one, as the user may log in."""

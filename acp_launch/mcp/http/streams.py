@@ -75,8 +75,8 @@ AGENT = f"{CLIENT_INFO['name']}/{CLIENT_INFO['version']}"
 class Streams(ABC):
     """The connection to one remote server. `known` is what is believed of its era; `is_proven`: it has answered before.
 
-    `pin` is the profile's `protocol`. `login` is the command that logs in to the server; `has_login`: its requests
-    carry the token of a login.
+    `pin` is the profile's `protocol`. `login` is the command that logs in to the server. `refusal` is what a 401 means
+    if requests carry credentials that were renewed because of it.
     """
 
     def __init__(
@@ -93,10 +93,10 @@ class Streams(ABC):
         tools: ToolHeaders | None = None,
         limits: Limits = Limits(),  # noqa: B008 - frozen
         login: str = "",
-        has_login: bool = False,
+        refusal: Failure | None = None,
     ) -> None:
         self.server, self.limits = server, limits
-        self._login, self._has_login = login, has_login
+        self._login, self._renewed_refusal = login, refusal
         self.era: Era = "sse" if type == "sse" else known
         self._is_assumed = type != "sse" and known == "sse"
         self.unsent: list[bytes] = []

@@ -2,7 +2,7 @@
 What the machine of a remote connection and its driver say to each other, and the words and readings both need. Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Literal, Protocol
 from urllib.parse import urlsplit
@@ -89,26 +89,44 @@ class Failure(Struct, frozen=True):
     is_denied: bool = False
 
 
+Headers = Mapping[str, Secret]  # by their names, no two of which differ only in case
+
+
 class NoToken(Exception):  # noqa: N818 - the name states the fault
-    """Raised if there is no token for a request; `how`, `fix` and `is_final` are those of a `Failure`."""
+    """Raised if there are no credentials for a request; `how`, `fix` and `is_final` are those of a `Failure`."""
 
     def __init__(self, how: str, fix: str, *, is_final: bool = True) -> None:
         super().__init__(how)
         self.how, self.fix, self.is_final = how, fix, is_final
 
 
-class Bearer(Protocol):
-    """The access tokens of a user's login to one server (RFC 6750)."""
+class Credentials(Protocol):
+    """What proves to one server who its user is, and changes while the server is in use: a login, for instance.
 
-    async def token(self, refused: Secret | None = None) -> Secret:
-        """Return the token for a request; `refused` is one that the server has just refused. It takes a bounded time.
+    `note` shows a sentence to the user; a caller may set it. `is_login`: the user can log in anew.
+    """
+
+    note: Callable[[str], None]
+
+    @property
+    def is_login(self) -> bool: ...
+
+    @property
+    def refusal(self) -> Failure:
+        """What it means if the server refuses renewed ones, too (401)."""
+
+    async def headers(self, refused: Headers | None = None) -> Headers:
+        """Return the headers for a request; `refused` are those that the server has just refused.
+
+        They take the place of others of these names. It takes a bounded time, and the redactor knows all that is secret
+        in them.
 
         Raises:
-            NoToken: the user is not logged in, or the token cannot be renewed now.
+            NoToken: there are none, or they cannot be renewed now.
         """
 
     async def leave(self) -> None:
-        """Wait for a renewal that is under way, as its tokens would be lost with this process."""
+        """Wait for a renewal that is under way, if it would be lost with this process."""
 
 
 class Ports(Protocol):
