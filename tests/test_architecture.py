@@ -58,6 +58,7 @@ PURE = [
     "oauth/grant",
     "oauth/metadata",
     "process/lifecycle",
+    "mcp/http/challenge",
     "mcp/http/eventstream",
     "mcp/http/headers",
     "mcp/http/machine",

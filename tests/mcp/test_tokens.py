@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.mcp.http.wire import Failure, lacking_scopes, wants_login
+from acp_launch.mcp.http.wire import Failure
 
 from .test_http import JSON, STREAM, Wire, opened
 
@@ -106,22 +106,3 @@ def test_an_error_of_the_server_itself_is_passed_on_unless_scopes_are_lacking() 
         wire.reply(wire.say("tools/call", 1), 403, headers, body)
         assert wire.delivered[0]["error"]["message"].startswith(told)
         assert wire.ends == []
-
-
-@pytest.mark.parametrize(
-    ("challenge", "is_login", "scopes"),
-    [
-        ("", False, None),
-        ("Bearer", True, None),
-        ("bearer realm=x", True, None),
-        ('Basic realm="a", Bearer resource_metadata="https://a/b"', True, None),
-        ('Basic realm="Bearer insufficient_scope"', False, None),
-        ('Bearer error="insufficient_scope"', True, ""),
-        ('Bearer error=insufficient_scope, scope="a b"', True, "a b"),
-        ('Bearer scope="a\x1b[2J b", error="insufficient_scope"', True, "a [2J b"),
-        ('Bearer error="invalid_token", scope="a"', True, None),
-        (f'Bearer error="insufficient_scope", scope="{"x" * 1000}"', True, "x" * 160),
-    ],
-)
-def test_challenges_are_read_as_far_as_they_matter(challenge: str, is_login: bool, scopes: str | None) -> None:
-    assert (wants_login(challenge), lacking_scopes(challenge)) == (is_login, scopes)

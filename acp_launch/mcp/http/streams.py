@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.json import Decoder
 
+from acp_launch.mcp.http.challenge import NONE, challenged
 from acp_launch.mcp.http.eventstream import EventStream, ServerEvent
 from acp_launch.mcp.http.headers import ToolHeaders
 from acp_launch.mcp.http.wire import (
     AGAIN,
     AGAIN_AT_MOST,
-    CHALLENGE,
     DELETE,
     HASTY,
     HELD,
@@ -212,7 +212,7 @@ class Streams(ABC):
             self._accepted(stream, headers)
         else:
             stream.retry = retry_after(headers) if status in (429, 503) else stream.retry
-            stream.challenge = headers.get("www-authenticate", "")[:CHALLENGE] if status in (401, 403) else ""
+            stream.challenge = challenged([headers.get("www-authenticate", "")]) if status in (401, 403) else NONE
 
     def took(self, number: int, chunk: bytes) -> None:
         """Take a part of an answer's body, decompressed."""

@@ -2,7 +2,6 @@
 What the machine of a remote connection and its driver say to each other, and the words and readings both need. Pure.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Literal, Protocol
@@ -10,11 +9,11 @@ from urllib.parse import urlsplit
 
 from msgspec import UNSET, Raw, Struct, field
 
+from acp_launch.mcp.http.challenge import NONE, Challenge
 from acp_launch.mcp.http.eventstream import EventStream
 from acp_launch.process.lifecycle import Ended
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope
-from acp_launch.regex import regex
 from acp_launch.secret.value import Secret
 
 Era = Literal["", "modern", "legacy", "sse"]
@@ -49,7 +48,6 @@ LONG_SECRET = 8  # characters of a header's word that is hidden in the name of a
 NOTED = 300  # characters of what is wrong with a tool
 JITTER = 0.25
 LONGEST_PAUSE = 3600.0
-CHALLENGE = 4096  # characters that are read of a challenge
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -188,7 +186,7 @@ class Stream(Struct):
     is_mended: bool = False  # was refused for its headers before
     is_resuming: bool = False
     is_cancelled: bool = False
-    challenge: str = ""  # how the server wants a refused request to be authorized
+    challenge: Challenge = NONE  # how the server wants a refused request to be authorized
     finished: float | None = None  # since when everything on it is answered
 
 
@@ -274,23 +272,3 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return min(max(0.0, (until - since).total_seconds()), LONGEST_PAUSE)
     except (ValueError, TypeError):
         return None
-
-
-# The challenges of a refusal (RFC 9110 11.6.1, RFC 6750 3).
-
-_BEARER = regex(r"(?:^|,)\s*Bearer(?:\s|,|$)", re.IGNORECASE)
-_SCOPES = regex(r'\bscope\s*=\s*"([^"\\]*)"', re.IGNORECASE)
-_TOO_FEW = regex(r'\berror\s*=\s*"?insufficient_scope\b', re.IGNORECASE)
-
-
-def wants_login(challenge: str) -> bool:
-    """Whether a server wants a token that a login gives."""
-    return _BEARER.search(challenge) is not None
-
-
-def lacking_scopes(challenge: str) -> str | None:
-    """Return the scopes that a request would have needed, empty if the server does not name them; None if others."""
-    if not wants_login(challenge) or _TOO_FEW.search(challenge) is None:
-        return None
-    found = _SCOPES.search(challenge)
-    return printable(found[1])[:EXCERPT] if found else ""
