@@ -30,6 +30,7 @@ from acp_launch.secret.value import Secret
 from acp_launch.waits import to_beat
 
 if TYPE_CHECKING:
+    from acp_launch.bridge.elevation import Elevations
     from acp_launch.bridge.front.server import Front
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.mcp.remote import RemoteProgram
@@ -70,6 +71,7 @@ class Servers:
         self._opened: set[str] = set()  # names of servers that the agent has ever opened
         self._proven: set[str] = set()  # names of servers of which an ended process has answered
         self._remotes: dict[str, RemoteProgram] = {}  # the connections to one server share what they learn of it
+        self._sessions: Elevations | None = None
         self._is_stopping = False
         for plan in plans:
             self._ahead(plan)
@@ -172,11 +174,22 @@ class Servers:
         else:
             relay = TracedRelay(*inputs, max_line=needs.max_line, trace=needs.trace)
         relay.knowledge = self._knowledge.setdefault(plan.name, relay.knowledge)
+        if plan.session_elevation != "off":
+            relay.elevate(self._elevations())
         self._relays.append(relay)
         life = self._tasks.create_task(self._life(relay), name=f"server {name}")
         self._lives.add(life)
         life.add_done_callback(self._lives.discard)
         return relay
+
+    def _elevations(self) -> "Elevations":
+        if self._sessions is None:
+            from secrets import token_hex  # few servers need these
+
+            from acp_launch.bridge.elevation import Elevations
+
+            self._sessions = Elevations(lambda: f"s_{token_hex(16)}")
+        return self._sessions
 
     def _program(self, plan: ServerPlan, name: str) -> Program:
         needs = self._needs

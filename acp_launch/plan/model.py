@@ -16,6 +16,7 @@ from acp_launch.problem import KeyPath, Problem
 from acp_launch.profile.model import (
     Approval,
     Client,
+    Elevation,
     Match,
     McpTransport,
     ProtocolPin,
@@ -131,6 +132,7 @@ class StdioPlan(Struct, frozen=True, kw_only=True):
     tools: Tools = field(default_factory=Tools)
     roots: Roots = "agent"
     protocol: ProtocolPin = "auto"
+    session_elevation: Elevation = "off"
     bridge: bool = True
     missing: str = ""
 
@@ -166,6 +168,7 @@ class RemotePlan(Struct, frozen=True, kw_only=True):
     tools: Tools = field(default_factory=Tools)
     roots: Roots = "agent"
     protocol: ProtocolPin = "auto"
+    session_elevation: Elevation = "off"
 
     @property
     def sent(self) -> Mapping[str, Value]:

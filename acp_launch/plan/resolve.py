@@ -284,6 +284,7 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: SessionCon
         tools=server.tools,
         roots=server.roots,
         protocol=server.protocol,
+        session_elevation=server.session_elevation,
         bridge=server.bridge,
         missing=missing,
     )
@@ -366,6 +367,7 @@ def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> Remo
         tools=server.tools,
         roots=server.roots,
         protocol=server.protocol,
+        session_elevation=server.session_elevation,
     )
 
 

@@ -31,6 +31,7 @@ from acp_launch.profile.values import (
 Roots = Literal["agent", "session"]
 McpTransport = Literal["auto", "stdio", "http"]
 Approval = Literal["ask", "allow", "deny"]
+Elevation = Literal["off", "probe", "on"]
 Globs = Annotated[tuple[str, ...], LISTED]
 Patterns = Annotated[tuple[Template, ...], LISTED]  # globs in which references are allowed
 RestartPolicy = Literal["always", "on-failure", "never"]
@@ -189,6 +190,9 @@ class StdioServer(Shape, frozen=True, kw_only=True):
     protocol: ProtocolPin = "auto"
     """The MCP version the server is spoken to in: `auto` finds out, `legacy` is the newest before 2026-07-28, `modern`
     is 2026-07-28; or a version."""
+    session_elevation: Elevation = "off"
+    """Whether a conversation with the server can be resumed after its connection was lost (`session/start`): `probe`
+    asks the server once, `on` each time, and says if it cannot. Both serve the agent, whatever the server can do."""
     bridge: Annotated[bool, TRUTH] = True
     """`false` passes the server and its secrets to the agent, which starts it; acp-launch does not supervise it."""
 
@@ -265,6 +269,9 @@ class RemoteServer(Shape, frozen=True, kw_only=True):
     protocol: ProtocolPin = "auto"
     """The MCP version the server is spoken to in: `auto` finds out, `legacy` is the newest before 2026-07-28, `modern`
     is 2026-07-28; or a version."""
+    session_elevation: Elevation = "off"
+    """Whether a conversation with the server can be resumed after its connection was lost (`session/start`): `probe`
+    asks the server once, `on` each time, and says if it cannot. Both serve the agent, whatever the server can do."""
     bridge: Annotated[bool, TRUTH] = True
     """`false` passes the address, the headers and their secrets to the agent, which connects to the server itself."""
 

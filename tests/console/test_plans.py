@@ -109,6 +109,7 @@ def test_a_plan_as_data_holds_the_same(tmp_path: Path) -> None:
         "timeouts": {"start": 120.0, "download": 600.0, "call": 0.5},
         "tools": {"allow": ["get_*", "search"], "deny": ["get_secret"]},
         "roots": "session",
+        "session_elevation": "off",
     }
     here = {"cwd": str(tmp_path), "cwd_from": "session"}
     assert servers[3] == {"name": "theirs", **command, "env": ["A"], **here, "required": True, "bridge": False}
