@@ -110,7 +110,7 @@ class Servers:
 
     def patience(self, plan: ServerPlan) -> float:
         """Return the seconds that its process still has for its first answer."""
-        relay = self._seated.get(plan.name) or self._first(plan)
+        relay = self._latest(plan) or self._first(plan)
         return relay.supervisor.patience
 
     def is_fetching(self, plan: ServerPlan) -> bool:
@@ -124,6 +124,11 @@ class Servers:
     def standings(self) -> list[Standing]:
         """Return the state of each server, in the profile's order."""
         return [self._standing(plan) for plan in self._plans.values()]
+
+    @property
+    def elevated(self) -> frozenset[str]:
+        """The names of the servers of which the agent may resume a conversation."""
+        return frozenset(name for name, plan in self._plans.items() if plan.session_elevation != "off")
 
     def restart(self, name: str) -> None:
         """Restart every process of this server, also a failed one; do nothing while the servers are being stopped.
@@ -228,13 +233,20 @@ class Servers:
     def _first(self, plan: ServerPlan) -> Relay:
         return next(self._of(plan))
 
+    def _latest(self, plan: ServerPlan) -> Relay | None:
+        """Return the relay of the agent's latest connection, which may have moved to a session that it has resumed."""
+        seated = self._seated.get(plan.name)
+        if seated is not None and not seated.left.is_set():
+            return seated
+        return next((relay for relay in self._of(plan) if relay.is_connected and not relay.left.is_set()), seated)
+
     def _free_name(self, name: str) -> str:
         taken = {relay.name for relay in self._relays}
         numbered = (f"{name}#{number}" if number > 1 else name for number in range(1, len(taken) + 2))
         return next(candidate for candidate in numbered if candidate not in taken)
 
     def _standing(self, plan: ServerPlan) -> Standing:
-        seated = self._seated.get(plan.name)
+        seated = self._latest(plan)
         relay = seated or next(self._of(plan), None)
         change = relay.standing if relay else None
         return Standing(
@@ -275,7 +287,9 @@ def _starter(
         from acp_launch.bridge.front.server import front, make_keys  # few agents need it
 
         if not started:
-            opening = front(make_keys(names), servers.seated, observer.note, max_line=needs.max_line)
+            opening = front(
+                make_keys(names), servers.seated, observer.note, max_line=needs.max_line, elevated=servers.elevated
+            )
             started.append(await fronts.enter_async_context(opening))
         return started[0]
 
