@@ -160,9 +160,10 @@ def _named(known: dict[str, str], wanted: str, secret: str) -> str:
     return name
 
 
-_COMMON = ("restart", "roots", "protocol", "session_elevation", "bridge")
-_OURS = (*_COMMON, "inherit_env")  # keys of a server that no other tool has
-_OURS_REMOTE = (*_COMMON, "timeouts", "oauth", "insecure")  # and of a remote one
+# Keys of a server that no other tool has, and of a remote one.
+_COMMON = ("restart", "roots", "protocol", "session_elevation", "start", "idle", "bridge")
+_OURS = (*_COMMON, "inherit_env")
+_OURS_REMOTE = (*_COMMON, "timeouts", "oauth", "insecure")
 _DEFAULT = StdioServer(command="")  # type: ignore[arg-type]
 _DEFAULT_REMOTE = HttpServer(type="http", url="")  # type: ignore[arg-type]
 

@@ -12,6 +12,7 @@ from typing import Self
 
 from msgspec import Struct, field
 
+from acp_launch.document.scalars import Duration
 from acp_launch.problem import KeyPath, Problem
 from acp_launch.profile.model import (
     Approval,
@@ -25,6 +26,7 @@ from acp_launch.profile.model import (
     Restart,
     Roots,
     ServerTimeouts,
+    Start,
     Timeouts,
     Tools,
 )
@@ -133,6 +135,8 @@ class StdioPlan(Struct, frozen=True, kw_only=True):
     roots: Roots = "agent"
     protocol: ProtocolPin = "auto"
     session_elevation: Elevation = "off"
+    start: Start = "eager"
+    idle: Duration | None = None
     bridge: bool = True
     missing: str = ""
 
@@ -169,6 +173,8 @@ class RemotePlan(Struct, frozen=True, kw_only=True):
     roots: Roots = "agent"
     protocol: ProtocolPin = "auto"
     session_elevation: Elevation = "off"
+    start: Start = "eager"
+    idle: Duration | None = None
 
     @property
     def sent(self) -> Mapping[str, Value]:

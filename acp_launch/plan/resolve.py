@@ -285,6 +285,8 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: SessionCon
         roots=server.roots,
         protocol=server.protocol,
         session_elevation=server.session_elevation,
+        start=server.start,
+        idle=server.idle,
         bridge=server.bridge,
         missing=missing,
     )
@@ -368,6 +370,8 @@ def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> Remo
         roots=server.roots,
         protocol=server.protocol,
         session_elevation=server.session_elevation,
+        start=server.start,
+        idle=server.idle,
     )
 
 

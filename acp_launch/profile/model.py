@@ -34,6 +34,7 @@ Approval = Literal["ask", "allow", "deny"]
 Elevation = Literal["off", "probe", "on"]
 Globs = Annotated[tuple[str, ...], LISTED]
 Patterns = Annotated[tuple[Template, ...], LISTED]  # globs in which references are allowed
+Start = Literal["eager", "lazy"]
 RestartPolicy = Literal["always", "on-failure", "never"]
 ProtocolPin = Literal[
     "auto", "legacy", "modern", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"
@@ -193,6 +194,11 @@ class StdioServer(Shape, frozen=True, kw_only=True):
     session_elevation: Elevation = "off"
     """Whether a conversation with the server can be resumed after its connection was lost (`session/start`): `probe`
     asks the server once, `on` each time, and says if it cannot. Both serve the agent, whatever the server can do."""
+    start: Start = "eager"
+    """When it is started: with the agent (`eager`), or at its first use (`lazy`). Until then its lists are those of its
+    last run; before its first run it is started with the agent."""
+    idle: Duration | None = None
+    """After how long without use a lazy server is stopped, until its next use. Default: never."""
     bridge: Annotated[bool, TRUTH] = True
     """`false` passes the server and its secrets to the agent, which starts it; acp-launch does not supervise it."""
 
@@ -272,6 +278,11 @@ class RemoteServer(Shape, frozen=True, kw_only=True):
     session_elevation: Elevation = "off"
     """Whether a conversation with the server can be resumed after its connection was lost (`session/start`): `probe`
     asks the server once, `on` each time, and says if it cannot. Both serve the agent, whatever the server can do."""
+    start: Start = "eager"
+    """When it is started: with the agent (`eager`), or at its first use (`lazy`). Until then its lists are those of its
+    last run; before its first run it is started with the agent."""
+    idle: Duration | None = None
+    """After how long without use a lazy server is stopped, until its next use. Default: never."""
     bridge: Annotated[bool, TRUTH] = True
     """`false` passes the address, the headers and their secrets to the agent, which connects to the server itself."""
 
