@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     Planned = tuple[LaunchPlan, Mapping[str, Secret]]
 
 
+NONE: Mapping[str, str] = {}
+
+
 class Ready(NamedTuple):
-    """A plan with its secrets, and with the tokens of the servers that need a login, by the server's name."""
+    """A plan with its secrets, and with the credentials of remote servers that change meanwhile, by their names."""
 
     plan: "LaunchPlan"
     secrets: "Mapping[str, Secret]"
@@ -58,40 +61,45 @@ def planned(resolved: "Resolved", settings: Settings, *, waiting: "Waiting | Non
     Raises:
         MachineError: a command, directory, variable or secret is missing on this machine.
     """
-    ready = _looked_up(resolved, settings, waiting, ())
+    ready = _looked_up(resolved, settings, waiting)
     return ready.plan, ready.secrets
 
 
 def ready(
     resolved: "Resolved", settings: Settings, *, waiting: "Waiting | None" = None, is_alone: bool = False
 ) -> Ready:
-    """Do the same, and look up the logins of servers. Nothing asks the user to log in.
+    """Do the same, look up the logins of servers, and run the commands that print headers for some. Nothing asks the
+    user to log in.
 
-    A server that is not required is left out of the plan if its login cannot be used, unless `is_alone`.
+    A server that is not required is left out of the plan if it lacks these, unless `is_alone`.
 
     Raises:
         MachineError: as `planned`.
-        NotLoggedIn: logins are all that is missing.
+        NotLoggedIn: logins or such headers are all that is missing.
     """
     from acp_launch.plan.model import RemotePlan
 
-    logins: list[ServerLogin] = []
-    if resolved.plan is not None and any(isinstance(server, RemotePlan) for server in resolved.plan.servers):
-        from acp_launch.cli.bearers import server_logins
+    if resolved.plan is None or not any(isinstance(server, RemotePlan) for server in resolved.plan.servers):
+        return _looked_up(resolved, settings, waiting)
+    from acp_launch.cli.bearers import server_logins
+    from acp_launch.cli.headerscommand import printing
 
-        logins = server_logins(resolved.plan.servers, settings)
-    return _looked_up(resolved, settings, waiting, logins, is_alone=is_alone)
+    commands = printing(resolved.plan.servers, settings)
+    logins = server_logins([server for server in resolved.plan.servers if server.name not in commands], settings)
+    return _looked_up(resolved, settings, waiting, logins, commands, is_alone=is_alone)
 
 
 def _looked_up(
     resolved: "Resolved",
     settings: Settings,
     waiting: "Waiting | None",
-    logins: "Sequence[ServerLogin]",
+    logins: "Sequence[ServerLogin]" = (),
+    commands: "Mapping[str, str]" = NONE,
     *,
     is_alone: bool = False,
 ) -> Ready:
-    if not resolved.needs and not logins:
+    """Look up what a plan needs. `commands` are those that print headers: addresses in the settings, by servers."""
+    if not resolved.needs and not logins and not commands:
         return Ready(_plan(resolved), {}, {})
     from functools import cache, partial
 
@@ -115,15 +123,17 @@ def _looked_up(
         answers = supply.supplied(resolved.needs, answers, settings, opening)
     values = secrets(answers)
     missing = (*unmet(resolved.needs, answers), *unfit(resolved.plan, values))
-    if not logins or resolved.plan is None:
+    if resolved.plan is None or not (logins or commands):
         return Ready(_plan(resolved, missing), values, {})
     from acp_launch.cli.bearers import Wallet, lacking
+    from acp_launch.cli.headerscommand import first_headers
 
-    lacks = list(lacking(logins, found, resolved.plan.called))
+    headers, without = first_headers(resolved.plan.servers, commands, settings) if commands else ({}, [])
+    lacks = [*lacking(logins, found, resolved.plan.called), *without]
     plan = _plan(resolved, missing, lacks, is_alone=is_alone)
     left = [login for login in logins if login.server in plan.servers]
     wallet = Wallet(settings=settings, opening=opening, secrets=values, called=plan.called)
-    return Ready(plan, values, wallet.bearers(left, found))
+    return Ready(plan, values, {**wallet.bearers(left, found), **headers})
 
 
 def trusted_profile(
@@ -232,7 +242,7 @@ def _plan(
     *,
     is_alone: bool = False,
 ) -> "LaunchPlan":
-    """Return the plan, without the optional servers that lack a login; raise every problem, or show the warnings."""
+    """Return the plan, without the optional servers of `lacks`; raise every problem, or show the warnings."""
     logins = [lack.problem(is_fatal=is_alone or lack.server.required) for lack in lacks]
     problems = sorted((*resolved.problems, *missing, *logins), key=lambda each: (each.file, each.line, each.column))
     if resolved.plan is None or missing:

@@ -163,9 +163,9 @@ def _states(logins: "Mapping[str, State]") -> dict[str, str]:
         return {}
     import time
 
-    from acp_launch.console.logins import described as state
+    from acp_launch.console.logins import told
 
-    return {name: state(each.login, time.time()) for name, each in logins.items()}
+    return {name: told(each, time.time()) for name, each in logins.items()}
 
 
 def _login(oauth: LoginPlan) -> dict[str, Any]:
@@ -335,6 +335,8 @@ def _remote_lines(server: RemotePlan, plan: LaunchPlan, verbose: bool, login: st
         yield f"  login      {_wanted(server.oauth)}{_at(plan, (*path, 'oauth'))}"
         if login:
             yield f"             {login}"
+    elif login:
+        yield f"  login      {login}"
     if server.insecure:
         yield f"  insecure   headers and variables may be sent unencrypted{_at(plan, (*path, 'insecure'))}"
     if server.bridge:
