@@ -53,6 +53,7 @@ from acp_launch.session.client import LATE_GRACE, Client, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate, on_command_line
 from acp_launch.session.observer import Observer, SessionReady, TurnEnd
 from acp_launch.session.opening import Setting, Stay, configure, how_to_continue, open_session
+from acp_launch.session.service import Services
 from acp_launch.session.store import Record, drift
 
 if TYPE_CHECKING:
@@ -106,6 +107,19 @@ class SessionRequest(Struct, frozen=True, kw_only=True):
     replay: bool  # whether to show its history
     wishes: Sequence[Setting]  # its mode and options
     opened: Callable[[SessionReady, Negotiated], None]  # stores its record
+    services: ServicePolicy | None = None  # the launch's own without one
+    side: "Side | None" = None  # set if the agent has several sessions at the same time
+
+
+class Side(Struct, frozen=True, kw_only=True):
+    """Our side of one of several sessions: the observer of it alone, and the services that are others' work.
+
+    `listen` takes its client, which gets only what concerns the session.
+    """
+
+    observer: Observer
+    listen: Callable[[Client], None]
+    services: Services
 
 
 class OpenSession(Struct, frozen=True):
@@ -142,16 +156,19 @@ class Launch:
         Raises:
             LaunchError: as `open_requested`.
         """
-        plan, needs = self.plan, self.needs
-        async with client_services(plan, connection, needs.services, self.interrupts.hurry) as serving:
+        plan, needs, side = self.plan, self.needs, request.side
+        policy, observer = request.services or needs.services, side.observer if side else connection.observer
+        async with client_services(plan, connection, policy, self.interrupts.hurry, observer) as serving:
             client = Client(
                 connection,
                 name=request.name,
                 title=request.continued.title if request.continued else "",
-                gate=needs.services.gate,
-                services=serving.services,
+                gate=policy.gate,
+                services={**serving.services, **(side.services if side else {})},
                 completed=serving.completed,
                 changed=changed,
+                observer=observer,
+                listen=side.listen if side else None,
             )
             ready = await open_requested(plan, request, needs.secrets, connection, client, self.servers, log_in)
             yield OpenSession(connection, client, ready)

@@ -1,0 +1,87 @@
+"""
+The window of events that a reader may have missed: numbered, bounded by count, bytes and age. Pure.
+
+A reader that lost its connection gives the id of the last event it has, and gets those after it. Of events that
+supersede each other, such as updates of one resource, it gets the last, under that event's own id; so it may ask again
+from any id it has ever had, and gets nothing twice.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from math import inf
+
+COUNT = 1000
+SIZE = 4 * 1024 * 1024  # bytes of lines
+AGE = 600.0  # seconds
+
+Missed = list[tuple[int, bytes]]  # id and line of each event, by ids
+
+
+class Window:
+    """The latest events, on the caller's clock, which must not go backwards.
+
+    What exceeds a limit leaves from the old end; so an event that is larger than the window takes all others with it.
+    """
+
+    def __init__(self, *, count: int = COUNT, size: int = SIZE, age: float = AGE) -> None:
+        """`size` is in bytes, `age` in seconds."""
+        self.newest = 0  # the id of the latest event; 0 before the first
+        self._count, self._size, self._age = count, size, age
+        self._kept = OrderedDict[int, tuple[bytes, Hashable, float]]()  # line, key and time, by id
+        self._by_key: dict[Hashable, int] = {}  # the ids of what is kept and has a key
+        self._bytes = 0
+        self._lost = 0  # the newest event that left by a limit
+        self._due = inf  # not later than when the oldest becomes too old
+
+    def append(self, line: bytes, *, key: Hashable | None, now: float) -> int:
+        """Add an event, and return its id: 1, 2, 3 ...
+
+        It supersedes the kept event of the same `key`; None is not a key. A reader must be able to do without an event
+        that is superseded.
+        """
+        kept = self._kept
+        if key is not None:
+            older = self._by_key.get(key)
+            if older is not None:
+                self._bytes -= len(kept.pop(older)[0])
+        if not kept:
+            self._due = now + self._age
+        self.newest = id = self.newest + 1
+        kept[id] = line, key, now
+        if key is not None:
+            self._by_key[key] = id
+        self._bytes += len(line)
+        if self._bytes > self._size or len(kept) > self._count or now >= self._due:
+            self._trim(now)
+        return id
+
+    def since(self, last: int | None, now: float) -> Missed | None:
+        """Return the events after the one with id `last`; 0 is before the first.
+
+        None if some of them may be lost: `last` is None, was never given to an event, or too much came since then.
+        """
+        self._trim(now)
+        if last is None or not self._lost <= last <= self.newest:
+            return None
+        missed = []
+        for id in reversed(self._kept):
+            if id <= last:
+                break
+            missed.append((id, self._kept[id][0]))
+        missed.reverse()
+        return missed
+
+    def _trim(self, now: float) -> None:
+        """Remove what exceeds the limits, the oldest first."""
+        kept = self._kept
+        while kept:
+            line, key, since = kept[oldest := next(iter(kept))]
+            if self._bytes <= self._size and len(kept) <= self._count and now < since + self._age:
+                self._due = since + self._age
+                return
+            del kept[oldest]
+            if key is not None:
+                del self._by_key[key]
+            self._bytes -= len(line)
+            self._lost = oldest
+        self._due = inf
