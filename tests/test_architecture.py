@@ -58,6 +58,7 @@ PURE = [
     "oauth/grant",
     "oauth/metadata",
     "process/lifecycle",
+    "mcp/http/challenge",
     "mcp/http/eventstream",
     "mcp/http/headers",
     "mcp/http/machine",
@@ -233,7 +234,8 @@ EXPOSED = {
     "cli/execute": "the environment of a command that was asked for by name",
     "oauth/flow": "the first request with a new token, which shows whether it is good",
     "oauth/grant": "the item of the store that holds the tokens",
-    "mcp/remote": "the header of each request to the server that a login is for",
+    "cli/bearers": "the header that carries the token of a login, and the token in it",
+    "mcp/remote": "the headers of each request that prove to a server who its user is",
     "oauth/exchange": "the form and the header of a request to a token endpoint",
 }
 KEEPERS = {"secret"}  # stores and the redactor

@@ -31,7 +31,7 @@ from acp_launch.waits import to_beat
 
 if TYPE_CHECKING:
     from acp_launch.bridge.front.server import Front
-    from acp_launch.mcp.http.wire import Bearer
+    from acp_launch.mcp.http.wire import Credentials
     from acp_launch.mcp.remote import RemoteProgram
     from acp_launch.trace import Trace
 
@@ -41,8 +41,8 @@ TICK = 1.0  # seconds between two checks of time-outs, unless a server has a sho
 class ServerNeeds(Struct, frozen=True, kw_only=True):
     """The needs of servers besides their plans. `hurry` is set when they must be killed at once.
 
-    `cache` is the directory of acp-launch's caches, if remote servers may use it. `bearers` give the tokens of servers
-    that need a login, by the server's name; `called` is the profile's name in commands.
+    `cache` is the directory of acp-launch's caches, if remote servers may use it. `credentials` are those of remote
+    servers, by name; `called` is the profile's name in commands.
     """
 
     secrets: Mapping[str, Secret]
@@ -51,7 +51,7 @@ class ServerNeeds(Struct, frozen=True, kw_only=True):
     hurry: asyncio.Event
     trace: "Trace | None" = None
     cache: Path | None = None
-    bearers: "Mapping[str, Bearer]" = field(default_factory=dict)
+    credentials: "Mapping[str, Credentials]" = field(default_factory=dict)
     called: str = ""
 
 
@@ -185,7 +185,7 @@ class Servers:
         if (known := self._remotes.get(plan.name)) is None:
             known = remote_program(plan, name, needs.secrets, max_line=needs.max_line, cache=needs.cache)
             login = ours("mcp", "login", needs.called, plan.name) if needs.called else ""
-            known = replace(known, bearer=needs.bearers.get(plan.name), login=login)
+            known = replace(known, credentials=needs.credentials.get(plan.name), login=login)
             self._remotes[plan.name] = known
         return replace(known, name=name)
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from acp_launch.errors import StateError
-from acp_launch.oauth.grant import Grant, Login, decoded
+from acp_launch.mcp.http.wire import Failure, Headers
+from acp_launch.oauth.grant import NOT_LOGGED_IN, Grant, Login, decoded
 from acp_launch.oauth.records import Logins
 from acp_launch.plan.model import RemotePlan, ServerPlan
 from acp_launch.problem import Problem, ours
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
     MakeKeeper = Callable[[Login, Grant | None, Callable[[str], None]], Keeper]
 
-NOT_LOGGED_IN = "is not logged in"
+AUTHORIZATION, BEARER = "Authorization", "Bearer "
+REFUSED = "answered 401 Unauthorized to a new token of its login, too"
 
 
 class ServerLogin(Struct, frozen=True):
@@ -69,19 +71,27 @@ def server_logins(servers: Iterable[ServerPlan], settings: Settings) -> list[Ser
     """
     records = Logins(settings.state)
     found = [
-        ServerLogin(server, _record(server, records))
+        ServerLogin(server, _used(server, records))
         for server in servers
         if isinstance(server, RemotePlan) and server.bridge
     ]
     return [login for login in found if login.server.oauth is not None or login.record is not None]
 
 
-def _record(server: RemotePlan, records: Logins) -> Login | None:
-    """Find the record of a login; a server with credentials of its own in its headers has none."""
-    if server.url.secrets or any(name.lower() == "authorization" for name in server.headers):
-        return None
-    client = server.oauth.client_id if server.oauth is not None else ""
-    return records.find(server.url.reveal({}), client)
+def record_of(server: RemotePlan, records: Logins) -> Login | None:
+    """Find the record of the login to a server."""
+    return None if server.url.secrets else records.find(*_key(server))
+
+
+def _key(server: RemotePlan) -> tuple[str, str]:
+    """Return what the record of a server's login is found by."""
+    return server.url.reveal({}), server.oauth.client_id if server.oauth is not None else ""
+
+
+def _used(server: RemotePlan, records: Logins) -> Login | None:
+    """Do the same for a run, in which credentials in the headers of the profile take the place of a login."""
+    has_own = any(name.lower() == "authorization" for name in server.headers)
+    return None if has_own else record_of(server, records)
 
 
 def lacking(logins: Iterable[ServerLogin], found: Mapping[str, Outcome], called: str) -> Iterator[Lack]:
@@ -112,25 +122,35 @@ def _grant(outcome: Outcome) -> Grant | None:
 
 
 class ServerTokens:
-    """The `Bearer` of one server. A login that the user does anew meanwhile counts from the next request on.
+    """The `Credentials` of a login: its access token (RFC 6750). One that the user does anew meanwhile counts from the
+    next request on.
 
-    `make` returns the keeper of a login; its grant may be known already. `note` shows a sentence to the user; it is
-    called in the event loop of the requests.
+    `make` returns the keeper of a login; its grant may be known already. `command` logs in. `note` shows a sentence to
+    the user; it is called in the event loop of the requests.
     """
 
-    def __init__(self, login: ServerLogin, grant: Grant | None, make: "MakeKeeper", logins: Logins) -> None:
+    is_login = True
+
+    def __init__(
+        self, login: ServerLogin, grant: Grant | None, make: "MakeKeeper", logins: Logins, command: str
+    ) -> None:
         assert login.record is not None
+        self.refusal = Failure(REFUSED, command, is_final=True)
         self.note: Callable[[str], None] = _unsaid
         self._server, self._make, self._logins = login.server, make, logins
-        self._record = login.record
+        self._record, self._stamp = login.record, object()  # no file has that stamp, so the first use reads the record
         self._keeper = make(login.record, grant, self._noted)
         self._loop: AbstractEventLoop | None = None
 
-    async def token(self, refused: Secret | None = None) -> Secret:
+    async def headers(self, refused: Headers | None = None) -> Headers:
         import asyncio  # by now it is there
 
         self._loop = asyncio.get_running_loop()
-        return await self._keeper.token(None if self._is_another() else refused)
+        if self._is_another() or refused is None:
+            token = await self._keeper.token()
+        else:
+            token = await self._keeper.token(Secret(refused[AUTHORIZATION].expose().removeprefix(BEARER)))
+        return {AUTHORIZATION: Secret(BEARER + token.expose())}
 
     async def leave(self) -> None:
         await self._keeper.leave()
@@ -138,7 +158,9 @@ class ServerTokens:
     def _is_another(self) -> bool:
         """Take a login into use that was done since, which may have other scopes, or another item of the store."""
         try:
-            record = _record(self._server, self._logins)
+            if (stamp := self._logins.stamp(*_key(self._server))) == self._stamp:
+                return False
+            record, self._stamp = record_of(self._server, self._logins), stamp
         except StateError:
             return False
         if record is None or (record.item, record.since) == (self._record.item, self._record.since):
@@ -167,19 +189,25 @@ class Wallet(Struct, frozen=True, kw_only=True):
         """Return the tokens of each server; `found` are the outcomes of the look-up."""
         records, made = Logins(self.settings.state), dict[str, ServerTokens]()
         for login in logins:
-            make = partial(self._keeper, login.server)
-            made[login.server.name] = ServerTokens(login, _grant(found[login.item]), make, records)
+            make = partial(self._keeper, records, login.server)
+            command = self._command(login.server)
+            made[login.server.name] = ServerTokens(login, _grant(found[login.item]), make, records, command)
         return made
 
-    def _keeper(self, server: RemotePlan, record: Login, grant: Grant | None, note: Callable[[str], None]) -> "Keeper":
+    def _command(self, server: RemotePlan) -> str:
+        return ours("mcp", "login", self.called, server.name)
+
+    def _keeper(
+        self, records: Logins, server: RemotePlan, record: Login, grant: Grant | None, note: Callable[[str], None]
+    ) -> "Keeper":
         from acp_launch.oauth.keeper import Keeper  # runs without a login do without it
 
         written = server.oauth.client_secret if server.oauth is not None else None
         return Keeper(
             record.item,
             self.opening,
-            Logins(self.settings.state),
-            command=ours("mcp", "login", self.called, server.name),
+            records,
+            command=self._command(server),
             grant=grant,
             secret=written.concealed(self.secrets) if written is not None else None,
             limit=self.settings.secrets.timeout,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from acp_launch.checks.profile import ProfilePart, StoreCheck
     from acp_launch.checks.programs import Runtime
     from acp_launch.cli.bearers import ServerLogin
-    from acp_launch.mcp.http.wire import Bearer
+    from acp_launch.mcp.http.wire import Credentials
     from acp_launch.profile.load import Loaded
     from acp_launch.profile.trust import TrustState
     from acp_launch.secret.value import Outcome, Store
@@ -240,7 +240,7 @@ class Checkup:
         from acp_launch.secret.lookup import secrets
 
         known = secrets(outcomes)
-        bearers = self._bearers(parts, outcomes, settings, loaded.found.called)
+        credentials = self._credentials(parts, outcomes, settings, loaded.found.called)
         for part in parts:
             if part.plan is not None and (lacking := _lacking(part, known)):
                 self._answers[part.label] = [
@@ -253,7 +253,7 @@ class Checkup:
             profile=loaded.found.called,
             settings=settings,
             secrets=known,
-            bearers=bearers,
+            credentials=credentials,
             heard=self._heard,
             remotes=[part for part in parts if part.remote is not None],
             servers=[server for part in parts if (server := part.stdio or part.remote) is not None],
@@ -263,9 +263,9 @@ class Checkup:
         )
         probe_all(able, needs)
 
-    def _bearers(
+    def _credentials(
         self, parts: "Sequence[ProfilePart]", outcomes: "Mapping[str, Outcome]", settings: "Settings", called: str
-    ) -> "Mapping[str, Bearer]":
+    ) -> "Mapping[str, Credentials]":
         """Return the tokens of the servers that need a login, and report those to which the user is not logged in."""
         if not self._logins:
             return {}

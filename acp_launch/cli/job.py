@@ -60,7 +60,7 @@ def _carried_out(request: RunRequest, screen: Screen) -> int:
     profile, words = _profile_and_words(request)
     if is_interactive := prompts.is_left_open(words, request.file) and request.output == "text":
         require_nothing_one_shot(request)
-    plan, secrets, bearers = _plan(profile, words, request, settings, screen)
+    plan, secrets, credentials = _plan(profile, words, request, settings, screen)
     plan = replace(plan, timeouts=replace(plan.timeouts, **request.limits))
     text = "" if is_interactive else prompts.read(words, request.file)
     _examine(request.attach)
@@ -69,7 +69,7 @@ def _carried_out(request: RunRequest, screen: Screen) -> int:
         if request.latest and (request.session or request.new):
             raise UsageError("--continue cannot be combined with --session or --new")
         registry, name, record = session_of(plan, settings, stack, held, latest=request.latest, is_new=request.new)
-        kept = RunContext(settings, secrets, registry, name, record, bearers)
+        kept = RunContext(settings, secrets, registry, name, record, credentials)
         if is_interactive:
             from acp_launch.cli.interactive_run import run_interactive
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_launch.cli.bearers import record_of
 from acp_launch.cli.planning import loaded_profile, named, planned, reduced, require, resolved_from
 from acp_launch.console.logins import State, is_valid
 from acp_launch.errors import AuthRequired, LaunchError, MachineError, ProfileError, StateError, UsageError
@@ -233,9 +234,7 @@ def _names(loaded: Loaded, profile: str, name: str | None, *, every: bool) -> li
 def _targets(plan: LaunchPlan, records: Logins) -> Iterator[Target]:
     for server in plan.servers:
         assert isinstance(server, RemotePlan)
-        client = server.oauth.client_id if server.oauth else ""
-        login = None if server.url.secrets else records.find(server.url.reveal({}), client)
-        yield Target(server, login)
+        yield Target(server, record_of(server, records))
 
 
 def _opener(profile: str, name: str, *, browser: bool) -> tuple[str, ...] | None:

@@ -17,7 +17,8 @@ from acp_launch.settings.model import Settings
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from acp_launch.cli.bearers import Lack, ServerLogin, ServerTokens
+    from acp_launch.cli.bearers import Lack, ServerLogin
+    from acp_launch.mcp.http.wire import Credentials
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.plan.resolve import Resolved
     from acp_launch.problem import KeyPath, Problem
@@ -33,7 +34,7 @@ class Ready(NamedTuple):
 
     plan: "LaunchPlan"
     secrets: "Mapping[str, Secret]"
-    bearers: "Mapping[str, ServerTokens]"
+    credentials: "Mapping[str, Credentials]"
 
 
 def agent_plan(name: str, settings: Settings, *, cwd: Path | None, trust: bool) -> "Planned":

@@ -23,7 +23,7 @@ from acp_launch.errors import ProtocolError, ServerError, WaitExpired
 from acp_launch.launch.loop import Interrupts
 from acp_launch.mcp.client import Client, Connection, connect, shake_hands
 from acp_launch.mcp.http.contact import RemoteFacts
-from acp_launch.mcp.http.wire import Bearer
+from acp_launch.mcp.http.wire import Credentials
 from acp_launch.mcp.message import ServerInfo
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan, Value
 from acp_launch.plan.resolve import process, resolve
@@ -44,7 +44,7 @@ class Probe(Struct, frozen=True, kw_only=True):
     secrets: Mapping[str, Secret]
     settings: Settings
     trace: Path | None = None  # the file of `--trace`
-    bearers: Mapping[str, Bearer] = field(default_factory=dict)
+    credentials: Mapping[str, Credentials] = field(default_factory=dict)
 
     @property
     def variables(self) -> Mapping[str, Value]:
@@ -95,11 +95,11 @@ def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool, trac
     require(loaded, resolved_from(loaded, cwd=cwd).found, settings, is_waved=trust)
     alone = reduced(loaded, [named(name, profile, loaded.profile.mcp_servers)])
     resolved = resolve(alone, cwd=here(), environ=os.environ, cwd_override=at_home(cwd))
-    plan, secrets, bearers = ready(resolved, settings, is_alone=True)
+    plan, secrets, credentials = ready(resolved, settings, is_alone=True)
     (server,) = plan.servers
     if isinstance(server, StdioPlan):
         plan = replace(plan, agent=process(server, os.environ))
-    return Probe(plan=plan, server=server, secrets=secrets, settings=settings, trace=trace, bearers=bearers)
+    return Probe(plan=plan, server=server, secrets=secrets, settings=settings, trace=trace, credentials=credentials)
 
 
 def with_server(how: ServerOptions, story: "Story[T]") -> T:
@@ -116,7 +116,9 @@ def with_server(how: ServerOptions, story: "Story[T]") -> T:
 
 async def _with_server(how: ServerOptions, processes: VerbProcesses, story: "Story[T]", interrupts: Interrupts) -> T:
     probe = how.probe
-    starting = processes.server(probe.plan, probe.secrets, interrupts.hurry, how.telling.stderr, bearers=probe.bearers)
+    starting = processes.server(
+        probe.plan, probe.secrets, interrupts.hurry, how.telling.stderr, credentials=probe.credentials
+    )
     async with starting as program:
         try:
             return await interrupts.watch(_met(how, program, story))

@@ -36,7 +36,7 @@ from acp_launch.mcp.client import PING, ROOTS, Survey, shake_hands, survey
 from acp_launch.mcp.client import Client as ServerClient
 from acp_launch.mcp.client import Connection as ServerConnection
 from acp_launch.mcp.client import connect as connect_server
-from acp_launch.mcp.http.wire import Bearer
+from acp_launch.mcp.http.wire import Credentials
 from acp_launch.mcp.message import ServerInfo
 from acp_launch.plan.model import LaunchPlan, ServerPlan
 from acp_launch.problem import Problem
@@ -68,7 +68,7 @@ class ProbeNeeds(Struct, frozen=True, kw_only=True):
     profile: str
     settings: Settings
     secrets: Mapping[str, Secret]
-    bearers: Mapping[str, Bearer]  # of servers that need a login, by their names
+    credentials: Mapping[str, Credentials]  # of servers that need a login, by their names
     heard: Callable[[ProfilePart, Check], None]
     remotes: Sequence[ProfilePart]
     servers: Sequence[ServerPlan]  # all of the profile that can be planned
@@ -146,7 +146,9 @@ async def _server(part: ProfilePart, needs: ProbeNeeds, interrupts: Interrupts, 
     """Do the same for a server."""
     assert part.plan is not None
     try:
-        async with processes.server(part.plan, needs.secrets, interrupts.hurry, bearers=needs.bearers) as program:
+        async with processes.server(
+            part.plan, needs.secrets, interrupts.hurry, credentials=needs.credentials
+        ) as program:
             try:
                 await _greeted(part, program, needs)
             except LaunchError as error:

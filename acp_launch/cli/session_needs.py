@@ -52,8 +52,8 @@ def session_needs(
     """
     if trace is not None:
         trace.note = note
-    for bearer in kept.bearers.values():
-        bearer.note = note
+    for each in kept.credentials.values():
+        each.note = note
     shelf = AnswerStore(kept.settings.state, str(plan.project), plan.profile, plan.called)
     home = os.environ.get("HOME", "")
     rules = policy(plan, approve=request.approve, remembered=load(shelf), home=home)
@@ -78,7 +78,7 @@ def session_needs(
             respawn=lambda: spawn_agent(plan, kept.secrets),
             server_logs=logs,
             cache=kept.settings.cache,
-            bearers=kept.bearers,
+            credentials=kept.credentials,
             trace=trace,
         )
 

@@ -41,11 +41,10 @@ from acp_launch.settings.model import Settings
 if TYPE_CHECKING:
     import asyncio
 
-    from acp_launch.cli.bearers import ServerTokens
     from acp_launch.launch.loop import Interrupts
     from acp_launch.launch.run import AgentNeeds
     from acp_launch.mcp.http.contact import RemoteFacts
-    from acp_launch.mcp.http.wire import Bearer
+    from acp_launch.mcp.http.wire import Credentials
     from acp_launch.mcp.translation.transport import TranslatedTransport
     from acp_launch.process.program import Program, Running
     from acp_launch.process.runner import Download
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TOLD = 5  # names of files in a message
-NO_BEARERS: "Mapping[str, Bearer]" = {}
+NO_CREDENTIALS: "Mapping[str, Credentials]" = {}
 
 
 @contextmanager
@@ -231,7 +230,7 @@ class Launched(NamedTuple):
 class RunContext(Struct, frozen=True):
     """What a run needs besides its request. `secrets` are by name; `record` is of the session to resume.
 
-    `bearers` give the tokens of servers that need a login, by the server's name.
+    `credentials` give the tokens of servers that need a login, by the server's name.
     """
 
     settings: Settings
@@ -239,7 +238,7 @@ class RunContext(Struct, frozen=True):
     registry: "Registry"
     name: str
     record: "Record | None"
-    bearers: "Mapping[str, ServerTokens]"
+    credentials: "Mapping[str, Credentials]"
 
 
 @contextmanager
@@ -301,7 +300,7 @@ class StartedProgram(NamedTuple):
 
 
 def server_program(
-    plan: LaunchPlan, secrets: Mapping[str, Secret], settings: Settings, bearers: "Mapping[str, Bearer]"
+    plan: LaunchPlan, secrets: Mapping[str, Secret], settings: Settings, credentials: "Mapping[str, Credentials]"
 ) -> "Program":
     """Return the program of the only server of a plan, with its secrets revealed. `plan.agent` is a local one's."""
     (server,), process = plan.servers, plan.agent
@@ -321,7 +320,7 @@ def server_program(
             limits=Limits(max_line=settings.max_line),
             cache=settings.cache,
             contact=Contact(),
-            bearer=bearers.get(server.name),
+            credentials=credentials.get(server.name),
             login=ours("mcp", "login", plan.called, server.name),
         )
     from acp_launch.process.program import LocalProgram
@@ -372,12 +371,12 @@ class VerbProcesses:
         secrets: Mapping[str, Secret],
         hurry: "asyncio.Event",
         shown: Callable[[bytes], None] | None = None,
-        bearers: "Mapping[str, Bearer]" = NO_BEARERS,
+        credentials: "Mapping[str, Credentials]" = NO_CREDENTIALS,
     ) -> AsyncIterator[StartedProgram]:
         """Run the only server of a plan while the block runs, in a directory of its own if it has none; then end it.
 
         A local server's process is `plan.agent`. Its stderr is logged as in a launch, and given to `shown` first,
-        because a log that cannot be written raises. `hurry` cuts its patience for the end; `bearers` as in a run.
+        because a log that cannot be written raises. `hurry` cuts its patience for the end; `credentials` as in a run.
 
         Raises:
             ServerError: the server cannot be started.
@@ -390,7 +389,7 @@ class VerbProcesses:
         (server,) = plan.servers
         name, log = server.name, self.server_logs.of(server.name)
         with with_workdir(self._settings, plan) as given:
-            program, begun = server_program(given, secrets, self._settings, bearers), time.monotonic()
+            program, begun = server_program(given, secrets, self._settings, credentials), time.monotonic()
             async with AsyncExitStack() as stack:
                 took = log if shown is None else partial(_both, shown, log)
                 try:

@@ -339,7 +339,7 @@ async def _restart(interactive: InteractiveState, current: CurrentSession, rest:
 
 
 async def _login(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
-    known = list(interactive.launch.needs.bearers)
+    known = [name for name, each in interactive.launch.needs.credentials.items() if each.is_login]
     if not rest:
         raise UsageError("which server?", fix=":login SERVER; :servers lists them")
     if rest not in known:

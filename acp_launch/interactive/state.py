@@ -306,12 +306,11 @@ class FrontUpdates:
         interactive, current = self._interactive, self._interactive.current
         state = current.client.state if current else SessionState()
         slash = (Word(f"/{each.name}", each.description, each.hint) for each in state.commands)
+        logins = [name for name, each in self._interactive.launch.needs.credentials.items() if each.is_login]
         return Vocabulary(
             commands=self._commands,
             slash=tuple(slash),
-            values=_values(
-                state, interactive.launch.servers.standings(), self._sessions, interactive.launch.needs.bearers
-            ),
+            values=_values(state, interactive.launch.servers.standings(), self._sessions, logins),
             directories=(interactive.launch.plan.cwd, *interactive.launch.plan.additional_directories),
         )
 

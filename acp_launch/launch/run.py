@@ -57,7 +57,7 @@ from acp_launch.session.service import Services
 from acp_launch.session.store import Record, drift
 
 if TYPE_CHECKING:
-    from acp_launch.mcp.http.wire import Bearer
+    from acp_launch.mcp.http.wire import Credentials
     from acp_launch.profile.agents import Replay
     from acp_launch.trace import Trace
 
@@ -96,7 +96,9 @@ class SessionNeeds(AgentNeeds, frozen=True, kw_only=True):
     respawn: Callable[[], Spawned]  # starts the agent again
     server_logs: ServerLogs
     cache: Path | None = None  # acp-launch's own, where it remembers what remote servers speak
-    bearers: "Mapping[str, Bearer]" = field(default_factory=dict)  # of servers that need a login, by their names
+    credentials: "Mapping[str, Credentials]" = field(
+        default_factory=dict
+    )  # of servers that need a login, by their names
 
 
 class SessionRequest(Struct, frozen=True, kw_only=True):
@@ -205,7 +207,7 @@ async def conversation(
             logs=needs.server_logs,
             trace=needs.trace,
             cache=needs.cache,
-            bearers=needs.bearers,
+            credentials=needs.credentials,
         ) as servers,
     ):
         is_orderly = False

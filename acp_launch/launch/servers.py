@@ -30,7 +30,7 @@ from acp_launch.waits import FIRST_WORD, awaited, next_word
 
 if TYPE_CHECKING:
     from acp_launch.bridge.servers import RunningServers, Servers
-    from acp_launch.mcp.http.wire import Bearer
+    from acp_launch.mcp.http.wire import Credentials
     from acp_launch.trace import Trace
 
 RemoteCheck = tuple[RemotePlan, "asyncio.Task[str]"]
@@ -289,7 +289,7 @@ async def launch_servers(
     logs: ServerLogs,
     trace: "Trace | None" = None,
     cache: Path | None = None,
-    bearers: "Mapping[str, Bearer] | None" = None,
+    credentials: "Mapping[str, Credentials] | None" = None,
 ) -> AsyncIterator[LaunchServers]:
     """Start the servers of `plan`; leaving stops them, which must be after the agent, because its shims use them."""
     servers = LaunchServers(plan, observer, interrupts.budget, logs, trace)
@@ -309,7 +309,7 @@ async def launch_servers(
             hurry=interrupts.hurry,
             trace=trace,
             cache=cache,
-            bearers=bearers or {},
+            credentials=credentials or {},
             called=plan.called,
         )
         async with running(ours, needs, servers) as inner:

@@ -8,7 +8,7 @@ used. All servers of an event loop share their connections' pools and the TLS co
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from acp_launch.mcp.http.clients import Clients, SetUp
 from acp_launch.mcp.http.failure import failure, too_late
 from acp_launch.mcp.http.headers import ToolHeaders
 from acp_launch.mcp.http.machine import Machine
-from acp_launch.mcp.http.wire import DELETE, Bearer, Era, Failure, Limits, NoToken, Request, origin
+from acp_launch.mcp.http.wire import DELETE, Credentials, Era, Failure, Headers, Limits, NoToken, Request, origin
 from acp_launch.process.child import Tail
 from acp_launch.process.flow import Inflow, Outflow
 from acp_launch.process.lifecycle import Ended
@@ -29,7 +29,6 @@ from acp_launch.process.tree import Exit, Outcome
 from acp_launch.protocol.jsonrpc import LineFramer, LineTooLong
 from acp_launch.protocol.mishap import Mishaps
 from acp_launch.secret.redact import redactor
-from acp_launch.secret.value import Secret
 
 if TYPE_CHECKING:
     import httpx2
@@ -55,8 +54,8 @@ class RemoteProgram(Struct, frozen=True, kw_only=True):
 
     `type` is `http` or `sse`, `headers` are sent with every request and to this origin only. `protocol` is the
     profile's: `auto`, `legacy`, `modern` or a version. `cache` is the directory where eras are remembered, if any.
-    `contact` watches the first request, if it is given. `bearer` gives the tokens of the user's login; `login` is the
-    command that logs in.
+    `contact` watches the first request, if it is given. `credentials` give further headers; `login` is the command that
+    logs in.
     """
 
     name: str
@@ -68,7 +67,7 @@ class RemoteProgram(Struct, frozen=True, kw_only=True):
     cache: Path | None = None
     memory: Memory = field(default_factory=Memory)
     contact: "Contact | None" = None
-    bearer: Bearer | None = None
+    credentials: Credentials | None = None
     login: str = ""
 
     @property
@@ -116,9 +115,8 @@ class Remote:
             tools=memory.tools,
             limits=program.limits,
             login=program.login,
-            has_login=program.bearer is not None,
+            refusal=program.credentials.refusal if program.credentials is not None else None,
         )
-        self._token: Secret | None = None  # the latest
         self._framer = LineFramer(limit=program.limits.max_line)
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._closed: set[asyncio.Task[None]] = set()  # cancelled, and not over yet
@@ -214,8 +212,8 @@ class Remote:
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVING):
                 await self._clients.leave(self._machine_slept)
-        if self._program.bearer is not None:
-            await self._program.bearer.leave()
+        if self._program.credentials is not None:
+            await self._program.credentials.leave()
 
     async def _stop(self, grace: float) -> Outcome:
         if not self.hurry.is_set() and self._machine.leave():
@@ -328,32 +326,22 @@ class Remote:
             await response.aclose()
 
     async def _allowed(self, client: "httpx2.AsyncClient", request: Request) -> "httpx2.Response":
-        """Send a request with the token of the login, if there is one; once more with another if it is refused."""
-        bearer = self._program.bearer
-        if bearer is None or origin(request.url) != origin(self._program.url):
-            return await self._head(client, request)
-        token = await self._hidden(bearer.token())
-        response = await self._head(client, request, token)
+        """Send a request with its credentials, if there are any; once more with others if they are refused."""
+        credentials = self._program.credentials
+        if credentials is None or origin(request.url) != origin(self._program.url):
+            return await self._head(client, request, {})
+        headers = await credentials.headers()
+        response = await self._head(client, request, headers)
         if response.status_code != 401:
             return response
         await response.aclose()
-        return await self._head(client, request, await self._hidden(bearer.token(token)))
+        return await self._head(client, request, await credentials.headers(headers))
 
-    async def _hidden(self, asking: Awaitable[Secret]) -> Secret:
-        """Get a token, and hide it from now on in all that is shown."""
-        token = await asking
-        if token != self._token:
-            redactor.register(token)
-            self._token = token
-        return token
-
-    async def _head(
-        self, client: "httpx2.AsyncClient", request: Request, token: Secret | None = None
-    ) -> "httpx2.Response":
+    async def _head(self, client: "httpx2.AsyncClient", request: Request, headers: Headers) -> "httpx2.Response":
         """Send a request; return its answer as soon as it begins."""
         made = _made(request, self._program.limits.connect, self._program.contact)
-        if token is not None:
-            made.headers["Authorization"] = f"Bearer {token.expose()}"
+        for name, value in headers.items():
+            made.headers[name] = value.expose()
         if self._cookies is not None:
             self._cookies.set_cookie_header(made)
         async with asyncio.timeout(request.patience):

@@ -19,13 +19,14 @@ from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit
 import msgspec
 from msgspec import Raw, Struct
 
+from acp_launch.mcp.http.challenge import Challenge, challenged
 from acp_launch.mcp.http.clients import Clients
 from acp_launch.mcp.http.wire import origin, phrase, printable, shown_origin
 from acp_launch.mcp.message import CLIENT_INFO, VERSIONS
 from acp_launch.oauth import metadata
 from acp_launch.oauth.exchange import Answer, Refused, Tokens, ask, fetched, posted, refusal
 from acp_launch.oauth.grant import Client, Grant, Login, Method
-from acp_launch.oauth.metadata import OFFLINE, AuthorizationServer, Challenge, Resource, Unusable
+from acp_launch.oauth.metadata import OFFLINE, AuthorizationServer, Resource, Unusable
 from acp_launch.profile.values import is_in_the_clear
 from acp_launch.protocol import jsonrpc
 from acp_launch.secret.redact import redactor
@@ -547,7 +548,7 @@ def _login(wanted: Wanted, grant: Grant, account: str, now: float) -> Login:
 
 
 def _challenge_in(answer: Answer) -> Challenge:
-    return metadata.challenged([answer.headers.get("www-authenticate", "")])
+    return challenged([answer.headers.get("www-authenticate", "")])
 
 
 def _failed(answer: Answer) -> Answer | None:

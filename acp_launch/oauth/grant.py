@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from acp_launch.secret.value import LOGINS, Secret
 
+NOT_LOGGED_IN = "is not logged in"
 LONGEST = 16 * 1024  # bytes of a token, and of a stored grant
 
 Method = Literal["none", "client_secret_basic", "client_secret_post"]

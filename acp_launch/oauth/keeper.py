@@ -30,7 +30,7 @@ from msgspec.structs import replace
 from acp_launch.errors import StateError
 from acp_launch.mcp.http.wire import NoToken
 from acp_launch.oauth.exchange import Refused, Tokens, ask
-from acp_launch.oauth.grant import Grant, decoded, encoded
+from acp_launch.oauth.grant import NOT_LOGGED_IN, Grant, decoded, encoded
 from acp_launch.oauth.records import Logins
 from acp_launch.private import locked
 from acp_launch.secret.isolate import beside_a_session
@@ -66,7 +66,7 @@ class _Failure(Struct, frozen=True):
 
 
 class Keeper:
-    """A `Bearer` for one item of the secret store. Safe to use from the tasks of one event loop."""
+    """The access token in one item of the secret store. Safe to use from the tasks of one event loop."""
 
     def __init__(
         self,
@@ -277,11 +277,11 @@ class Keeper:
     def _read(self) -> Grant:
         outcome = self._done(lambda store: store.read([self._item]))[self._item]
         if outcome.state == "missing":
-            raise NoToken("is not logged in", self._command)
+            raise NoToken(NOT_LOGGED_IN, self._command)
         if outcome.secret is None:
             raise StoreFault(outcome.state, outcome.reason, fix=outcome.fix)
         if (grant := decoded(outcome.secret)) is None:
-            raise NoToken(f"is not logged in: what the {outcome.source} holds is not its login", self._command)
+            raise NoToken(f"{NOT_LOGGED_IN}: what the {outcome.source} holds is not its login", self._command)
         redactor.register(*grant.secrets)
         return grant
 
@@ -320,7 +320,7 @@ class Keeper:
 
     def _ended(self, grant: Grant, why: str) -> NoToken:
         self._over = grant
-        return self._failed(NoToken(f"is not logged in any more: {why}", self._command))
+        return self._failed(NoToken(f"{NOT_LOGGED_IN} any more: {why}", self._command))
 
     @property
     def _in_use(self) -> Secret:

@@ -1,17 +1,18 @@
 """
-What servers say about logins: challenges, and the metadata of a protected resource and of its authorization server.
+What servers say about logins: the metadata of a protected resource and of its authorization server.
 
 Where to look for it, what of it we need, and which of it we refuse (MCP "Authorization" in its versions, RFC 6750,
 8414, 8707, 9207, 9728). Pure: `flow` makes the requests.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 from msgspec import Struct
 
+from acp_launch.mcp.http.challenge import Challenge, bounded
 from acp_launch.mcp.http.wire import origin, printable, shown_origin
 from acp_launch.oauth.grant import Method
 from acp_launch.profile.values import is_local
@@ -19,9 +20,7 @@ from acp_launch.protocol.jsonrpc import BOM
 from acp_launch.regex import regex
 
 LONGEST = 64 * 1024  # bytes of a document
-LONGEST_HEADER = 8 * 1024  # characters of all challenges of an answer
 LONGEST_ADDRESS = 2048  # characters
-SCOPES = 100  # that are asked for at most
 EXCERPT = 200  # characters of what a server says
 RESOURCE = "/.well-known/oauth-protected-resource"
 SERVER = "/.well-known/oauth-authorization-server"
@@ -32,12 +31,6 @@ BY_SECRET: Mapping[str, Method] = {
 }
 OFFLINE = "offline_access"  # the scope that asks for a refresh token
 
-_PART = regex(
-    r"(?P<name>[!#$%&'*+\-.^_`|~0-9A-Za-z]++)"
-    r'(?:[ \t]*+=[ \t]*+(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"?|(?P<plain>[^\s,"]*+)))?+'
-)
-_SCOPE = regex(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}+")  # RFC 6749, section 3.3
-_ESCAPED = regex(r"\\(.)")
 _BAD = regex(r"[\s\x00-\x20\x7f\\]")
 T = TypeVar("T", bound=Struct)
 
@@ -48,19 +41,6 @@ class Unusable(Exception):  # noqa: N818 - reads as what it is about
     def __init__(self, how: str, fix: str = "its operator has to correct the metadata") -> None:
         super().__init__(how)
         self.how, self.fix = how, fix
-
-
-class Challenge(Struct, frozen=True, kw_only=True):
-    """What a server says in `WWW-Authenticate` when it refuses a request."""
-
-    resource_metadata: str = ""
-    scopes: tuple[str, ...] = ()
-    error: str = ""
-
-    @property
-    def wants_more(self) -> bool:
-        """Whether the token is good, and lacks a scope."""
-        return self.error == "insufficient_scope"
 
 
 class Resource(Struct, frozen=True, kw_only=True):
@@ -85,34 +65,6 @@ class AuthorizationServer(Struct, frozen=True, kw_only=True):
     grants: tuple[str, ...] | None = None
     sends_issuer: bool = False  # with each answer of its authorization endpoint (RFC 9207)
     takes_documents: bool = False  # as client ids: the addresses of client id metadata documents
-
-
-def challenged(headers: Iterable[str]) -> Challenge:
-    """Read the `WWW-Authenticate` headers of an answer. What cannot be read is left out."""
-    bearer: dict[str, str] = {}
-    other: dict[str, str] = {}
-    into = other
-    text = ", ".join(headers)[:LONGEST_HEADER]
-    end = 0  # of the part before
-    for part in _PART.finditer(text):
-        name = part["name"].lower()
-        if part["quoted"] is not None:
-            into.setdefault(name, _ESCAPED.sub(r"\1", part["quoted"]))
-        elif part["plain"] is not None:
-            into.setdefault(name, part["plain"])
-        elif name == "bearer" or "," in text[end : part.start()]:
-            into = bearer if name == "bearer" else other
-        end = part.end()
-    return Challenge(
-        resource_metadata=bearer.get("resource_metadata") or other.get("resource_metadata", ""),  # RFC 9728: any scheme
-        scopes=scopes_in(bearer.get("scope", "")),
-        error=bearer.get("error", "")[:EXCERPT],
-    )
-
-
-def scopes_in(text: str) -> tuple[str, ...]:
-    """Return the scopes of a list that is separated by spaces, each once."""
-    return _bounded(text.split())
 
 
 def canonical(url: str) -> str:
@@ -170,7 +122,7 @@ def read_resource(body: bytes, url: str) -> Resource | None:
     issuers = (
         check_address(each, "names, as its authorization server,", near=near) for each in read.authorization_servers[:1]
     )
-    return Resource(resource=read.resource, issuers=tuple(issuers), scopes=_bounded(read.scopes_supported))
+    return Resource(resource=read.resource, issuers=tuple(issuers), scopes=bounded(read.scopes_supported))
 
 
 def covers(resource: str, url: str) -> bool:
@@ -286,12 +238,12 @@ def wanted_scopes(
     can_refresh = server.grants is None or "refresh_token" in server.grants
     if found and can_refresh and OFFLINE in server.scopes:
         found = (*found, OFFLINE)
-    return _bounded(found)
+    return bounded(found)
 
 
 def with_more(held: Iterable[str], challenge: Challenge) -> tuple[str, ...]:
     """Return the scopes of a login with those that a challenge wants besides."""
-    return _bounded((*held, *challenge.scopes))
+    return bounded((*held, *challenge.scopes))
 
 
 def check_address(address: str, what: str, *, near: bool) -> str:
@@ -373,11 +325,6 @@ def _read(body: bytes, shape: type[T], what: str) -> T | None:
         raise Unusable(f"has {what} that cannot be used: {_shown(str(error))}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None  # a page that a site shows for every address, for instance
-
-
-def _bounded(scopes: Iterable[Any] | None) -> tuple[str, ...]:
-    fitting = (each for each in scopes or () if _SCOPE.fullmatch(each))
-    return tuple(dict.fromkeys(fitting))[:SCOPES]
 
 
 def _at(url: str, path: str) -> str:

@@ -14,9 +14,9 @@ from typing import Any
 
 import httpx2
 
+from acp_launch.mcp.http.challenge import challenged
 from acp_launch.oauth.flow import Wanted, log_in
 from acp_launch.oauth.grant import Grant
-from acp_launch.oauth.metadata import challenged
 from acp_launch.secret.value import Secret
 
 Json = dict[str, Any]

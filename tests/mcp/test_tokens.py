@@ -4,17 +4,18 @@ from typing import Any
 
 import pytest
 
-from acp_launch.mcp.http.wire import Failure, lacking_scopes, wants_login
+from acp_launch.mcp.http.wire import Failure
 
 from .test_http import JSON, STREAM, Wire, opened
 
 LOGIN = "acp-launch mcp login p docs"
+REFUSED = Failure("answered 401 Unauthorized to a new token of its login, too", LOGIN, is_final=True)
 DENIED = Failure("is not logged in", LOGIN, was_sent=False, is_final=True, is_denied=True)
 LATER = Failure("cannot be asked now", "try again", was_sent=False, is_denied=True)
 
 
 def started(**settings: Any) -> Wire:
-    return opened(login=LOGIN, has_login=True, **settings)
+    return opened(login=LOGIN, refusal=REFUSED, **settings)
 
 
 @pytest.mark.parametrize("failure", [DENIED, LATER])
@@ -38,7 +39,7 @@ def test_a_notification_without_a_token_is_noted_once() -> None:
 
 
 def test_the_servers_own_messages_are_asked_for_again_later() -> None:
-    wire = Wire(login=LOGIN, has_login=True)
+    wire = Wire(login=LOGIN, refusal=REFUSED)
     wire.result(wire.say("initialize", 0, {}), 0)
     wire.reply(wire.say("notifications/initialized"), 202, {})
     listening = wire.last.stream
@@ -80,7 +81,7 @@ def test_a_stream_that_cannot_be_resumed_without_a_token_fails_its_requests() ->
 
 def test_a_handshake_without_a_token_is_not_tried_again_unless_that_may_help() -> None:
     for failure, follows, fault in ((DENIED, "never", "credentials"), (LATER, "judged", "")):
-        wire = Wire(login=LOGIN, has_login=True)
+        wire = Wire(login=LOGIN, refusal=REFUSED)
         wire.machine.broke(wire.say("initialize", 0, {}), failure)
         (end,) = wire.ends
         assert (end.how, end.reason, end.follows, end.fault) == (failure.how, failure.fix, follows, fault)
@@ -105,22 +106,3 @@ def test_an_error_of_the_server_itself_is_passed_on_unless_scopes_are_lacking() 
         wire.reply(wire.say("tools/call", 1), 403, headers, body)
         assert wire.delivered[0]["error"]["message"].startswith(told)
         assert wire.ends == []
-
-
-@pytest.mark.parametrize(
-    ("challenge", "is_login", "scopes"),
-    [
-        ("", False, None),
-        ("Bearer", True, None),
-        ("bearer realm=x", True, None),
-        ('Basic realm="a", Bearer resource_metadata="https://a/b"', True, None),
-        ('Basic realm="Bearer insufficient_scope"', False, None),
-        ('Bearer error="insufficient_scope"', True, ""),
-        ('Bearer error=insufficient_scope, scope="a b"', True, "a b"),
-        ('Bearer scope="a\x1b[2J b", error="insufficient_scope"', True, "a [2J b"),
-        ('Bearer error="invalid_token", scope="a"', True, None),
-        (f'Bearer error="insufficient_scope", scope="{"x" * 1000}"', True, "x" * 160),
-    ],
-)
-def test_challenges_are_read_as_far_as_they_matter(challenge: str, is_login: bool, scopes: str | None) -> None:
-    assert (wants_login(challenge), lacking_scopes(challenge)) == (is_login, scopes)

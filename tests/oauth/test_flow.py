@@ -7,11 +7,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from acp_launch.mcp.http.challenge import Challenge
 from acp_launch.oauth import flow
 from acp_launch.oauth.exchange import ask, revoke
 from acp_launch.oauth.flow import LOGINS, LoginFailed, Wanted, code_in, log_in
 from acp_launch.oauth.grant import Grant, Login
-from acp_launch.oauth.metadata import AuthorizationServer, Challenge
+from acp_launch.oauth.metadata import AuthorizationServer
 from acp_launch.secret.value import Secret
 from tests.oauth.authority import PATIENCE, Authority, Browser, authority
 

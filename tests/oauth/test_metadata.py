@@ -8,22 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_launch.mcp.http.challenge import Challenge
 from acp_launch.oauth.metadata import (
-    LONGEST_HEADER,
-    SCOPES,
     AuthorizationServer,
-    Challenge,
     Resource,
     Unusable,
     canonical,
-    challenged,
     covers,
     method_of,
     read_resource,
     read_server,
     registrable_method,
     resource_addresses,
-    scopes_in,
     server_addresses,
     wanted_scopes,
     with_more,
@@ -33,62 +29,6 @@ from acp_launch.oauth.metadata import (
 URL = "https://mcp.example/a/mcp"
 ISSUER = "https://as.example/tenant"
 WHERE = "https://mcp.example/.well-known/oauth-protected-resource"
-
-
-# Challenges.
-
-
-@pytest.mark.parametrize(
-    ("header", "found"),
-    [
-        ("Bearer", Challenge()),
-        ("", Challenge()),
-        (f'Bearer resource_metadata="{WHERE}"', Challenge(resource_metadata=WHERE)),
-        (f"bearer resource_metadata={WHERE}", Challenge(resource_metadata=WHERE)),
-        (f'BEARER realm="a, b=\\"c\\"", resource_metadata = "{WHERE}"', Challenge(resource_metadata=WHERE)),
-        ('Bearer scope="read  write read"', Challenge(scopes=("read", "write"))),
-        ('Bearer error="insufficient_scope",scope="a"', Challenge(scopes=("a",), error="insufficient_scope")),
-        ('Bearer error="invalid_token", error_description="the scope=x, Basic"', Challenge(error="invalid_token")),
-        ("Bearer error_description=Missing token, scope=read", Challenge(scopes=("read",))),
-        ('Basic realm="x", Bearer scope="a"', Challenge(scopes=("a",))),
-        ('Bearer scope="a", Basic realm="x", scope="b"', Challenge(scopes=("a",))),
-        ('Basic realm="x", scope="b"', Challenge()),
-        ('Negotiate YWJj==, Bearer scope="a"', Challenge(scopes=("a",))),
-        (f'DPoP algs="ES256", resource_metadata="{WHERE}"', Challenge(resource_metadata=WHERE)),
-        (f'DPoP resource_metadata="https://b", Bearer resource_metadata="{WHERE}"', Challenge(resource_metadata=WHERE)),
-        ('Bearer scope="a", scope="b"', Challenge(scopes=("a",))),
-        ('Bearer scope="a b', Challenge(scopes=("a", "b"))),
-        ('Bearer scope="ok \x1b[0m \\"q\\" é"', Challenge(scopes=("ok",))),
-    ],
-)
-def test_a_challenge_is_read_leniently(header: str, found: Challenge) -> None:
-    assert challenged([header]) == found
-
-
-def test_challenges_in_several_headers_are_one() -> None:
-    assert challenged(['Basic realm="x"', 'Bearer scope="a"']).scopes == ("a",)
-
-
-def test_only_a_lack_of_scopes_wants_more() -> None:
-    assert challenged(['Bearer error="insufficient_scope"']).wants_more
-    assert not challenged(['Bearer error="invalid_token"']).wants_more
-
-
-@given(st.text(max_size=300) | st.text(alphabet='Bearer scope="\\=, ', max_size=300))
-def test_any_challenge_can_be_read(text: str) -> None:
-    found = challenged([text])
-    assert all(" " not in scope and scope.isascii() for scope in found.scopes)
-
-
-@pytest.mark.parametrize("flood", ['Bearer scope="', "a=" * 50_000, '"\\' * 50_000, "Bearer " * 50_000, "," * 100_000])
-def test_a_challenge_is_read_up_to_its_bound(flood: str) -> None:
-    beyond = f'{flood:,<{LONGEST_HEADER}}, Bearer resource_metadata="{WHERE}"'
-    assert challenged([beyond]).resource_metadata == ""
-
-
-def test_scopes_are_bounded() -> None:
-    assert len(scopes_in(" ".join(f"s{number}" for number in range(10_000)))) == SCOPES
-    assert scopes_in("x" * 5000) == ()
 
 
 # Where metadata is.

@@ -95,3 +95,16 @@ def test_each_item_has_a_lock_of_its_own(tmp_path: Path) -> None:
         with pytest.raises(TimeoutError), locked(logins.lock("oauth/a/1"), 0):
             pass
     assert logins.all() == ()
+
+
+def test_a_write_of_a_record_changes_its_stamp_and_reading_it_does_not(tmp_path: Path) -> None:
+    logins, url = Logins(tmp_path), login().url
+    assert logins.stamp(url) is None
+    logins.put(login())
+    first = logins.stamp(url)
+    assert first is not None
+    assert (logins.find(url), logins.stamp(url)) == (login(), first)
+    logins.put(login())
+    assert logins.stamp(url) not in (None, first)
+    logins.drop(login())
+    assert logins.stamp(url) is None

@@ -1,11 +1,12 @@
 """The token of a login in each request: a refused one is replaced once, and without one a call fails alone."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from acp_launch.mcp.http.wire import NoToken
+from acp_launch.mcp.http.wire import Failure, Headers, NoToken
 from acp_launch.process.lifecycle import Ended
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret
@@ -22,27 +23,33 @@ SCOPES = 'Bearer error="insufficient_scope", scope="files:read files:write", err
 
 
 class Hand:
-    """A `Bearer` that gives the first of its tokens, and drops one that was refused; the last one stays."""
+    """`Credentials` that give the first of their tokens, and drop one that was refused; the last one stays."""
+
+    is_login = True
+    refusal = Failure("answered 401 Unauthorized to a new token of its login, too", LOGIN, is_final=True)
 
     def __init__(self, *tokens: str | NoToken) -> None:
         self.tokens = list(tokens)
-        self.refused: list[Secret | None] = []
+        self.refused: list[Headers | None] = []
         self.left = 0
+        self.note: Callable[[str], None] = print
 
-    async def token(self, refused: Secret | None = None) -> Secret:
+    async def headers(self, refused: Headers | None = None) -> Headers:
         self.refused.append(refused)
         if refused is not None and len(self.tokens) > 1:
             del self.tokens[0]
         if isinstance(self.tokens[0], NoToken):
             raise self.tokens[0]
-        return Secret(self.tokens[0])
+        redactor.register(Secret(self.tokens[0]))
+        return {"Authorization": Secret(f"Bearer {self.tokens[0]}")}
 
     async def leave(self) -> None:
         self.left += 1
 
     @property
     def renewals(self) -> list[str]:
-        return [each.expose() for each in self.refused if each is not None]
+        given = [each["Authorization"].expose() for each in self.refused if each is not None]
+        return [each.removeprefix("Bearer ") for each in given]
 
 
 def sent(server: Tempered) -> list[str | None]:
@@ -57,7 +64,7 @@ def first(hand: Hand | None, login: str = LOGIN, **settings: Any) -> tuple[Ended
 
     async def use() -> tuple[Ended, Peer, list[str | None]]:
         with tempered(**settings) as server:
-            async with connected(remote(server.url, bearer=hand, login=login, headers=headers)) as peer:
+            async with connected(remote(server.url, credentials=hand, login=login, headers=headers)) as peer:
                 peer.ask("initialize", HELLO)
                 end = await peer.ended()
             return end, peer, sent(server)
@@ -70,7 +77,9 @@ def test_each_request_has_the_token_of_its_moment(era: str) -> None:
     async def use() -> None:
         bearer = Hand(OLD)
         with tempered(era=era, bearer=OLD) as server:
-            async with connected(remote(server.url, bearer=bearer, type="sse" if era == "sse" else "http")) as peer:
+            async with connected(
+                remote(server.url, credentials=bearer, type="sse" if era == "sse" else "http")
+            ) as peer:
                 await peer.shake_hands()
                 assert "result" in await peer.tool("echo", text="hi")
                 if era == "legacy":
@@ -92,7 +101,7 @@ def test_each_request_has_the_token_of_its_moment(era: str) -> None:
 def test_a_modern_request_and_the_first_question_to_a_server_have_it_too() -> None:
     async def use() -> None:
         with tempered(era="modern", bearer=OLD) as server:
-            async with connected(remote(server.url, bearer=Hand(OLD))) as peer:
+            async with connected(remote(server.url, credentials=Hand(OLD))) as peer:
                 assert "result" in await peer.call("ping")
                 assert "result" in await peer.answer(peer.ask_modern("tools/list"))
             assert sent(server) == [f"Bearer {OLD}"] * 2
@@ -104,7 +113,7 @@ def test_it_replaces_an_authorization_of_the_headers() -> None:
     async def use() -> None:
         with tempered(bearer=OLD) as server:
             headers = {"authorization": "Basic abcdef", "X-Key": "value"}
-            async with connected(remote(server.url, bearer=Hand(OLD), headers=headers)) as peer:
+            async with connected(remote(server.url, credentials=Hand(OLD), headers=headers)) as peer:
                 await peer.shake_hands()
             assert set(sent(server)) == {f"Bearer {OLD}"}
             assert "Basic" not in str(server.requests)
@@ -117,7 +126,7 @@ def test_a_refused_token_is_replaced_and_the_request_repeated_once() -> None:
     async def use() -> None:
         bearer = Hand(OLD, NEW)
         with tempered(bearer=OLD) as server:
-            async with connected(remote(server.url, bearer=bearer)) as peer:
+            async with connected(remote(server.url, credentials=bearer)) as peer:
                 await peer.shake_hands()
                 await asked(server, "GET")
                 server.do("change", settings={"bearer": NEW})
@@ -135,7 +144,7 @@ def test_a_second_refusal_fails_the_call_and_the_session_goes_on() -> None:
     async def use() -> None:
         bearer = Hand(OLD, NEW, NEWEST)
         with tempered(bearer=OLD) as server:
-            async with connected(remote(server.url, bearer=bearer, login=LOGIN)) as peer:
+            async with connected(remote(server.url, credentials=bearer, login=LOGIN)) as peer:
                 await peer.shake_hands()
                 await asked(server, "GET")
                 server.do("change", settings={"bearer": "another"})
@@ -155,7 +164,7 @@ def test_a_login_that_ends_fails_each_call_until_the_user_is_logged_in_again(is_
     async def use() -> None:
         bearer = Hand(OLD)
         with tempered(bearer=OLD) as server:
-            async with connected(remote(server.url, bearer=bearer)) as peer:
+            async with connected(remote(server.url, credentials=bearer)) as peer:
                 await peer.shake_hands()
                 await asked(server, "GET")
                 bearer.tokens = [NoToken(LOGGED_OUT, LOGIN, is_final=is_final)]
@@ -214,7 +223,7 @@ def test_a_call_that_needs_more_scopes_names_them() -> None:
     async def use() -> None:
         few = {"do": "status", "status": 403, "headers": {"WWW-Authenticate": SCOPES}, "times": 1}
         with tempered(bearer=OLD, faults=[{"on": "tools/call", **few}]) as server:
-            async with connected(remote(server.url, bearer=Hand(OLD), login=LOGIN)) as peer:
+            async with connected(remote(server.url, credentials=Hand(OLD), login=LOGIN)) as peer:
                 await peer.shake_hands()
                 how = "answered 403 Forbidden: it wants the scopes files:read files:write"
                 fix = f"add them to its oauth.scopes in the profile, then {LOGIN}"
@@ -234,7 +243,7 @@ def test_so_does_a_first_contact() -> None:
 def test_the_token_goes_to_no_other_origin() -> None:
     async def use() -> None:
         with tempered() as other, tempered(faults=[{"on": "*", "do": "redirect", "to": other.url}]) as server:
-            async with connected(remote(server.url, bearer=Hand(OLD))) as peer:
+            async with connected(remote(server.url, credentials=Hand(OLD))) as peer:
                 peer.ask("initialize", HELLO)
                 end = await peer.ended()
             assert end.how.startswith("redirects to http://127.0.0.1:")
@@ -244,7 +253,7 @@ def test_the_token_goes_to_no_other_origin() -> None:
 
 
 def test_what_repeats_the_token_is_shown_without_it() -> None:
-    """Each token is known to the redactor before it is sent."""
+    """The redactor knows each token before it is sent."""
     token = "canary-token-that-is-told-back-7c"
     told = {"do": "status", "status": 418, "body": f"your token is {token}"}
     end, peer, _ = first(Hand(token), faults=[{"on": "*", **told}])

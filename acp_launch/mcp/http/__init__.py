@@ -8,6 +8,7 @@ makes the requests. Open `machine` first.
 - `streams`: the requests under way, and what comes back on each.
 - `wire`: what the machine and its driver say to each other.
 - `headers`: headers that repeat a request's body.
+- `challenge`: what a server says when it wants a login, or more scopes.
 - `eventstream`: server-sent events.
 - `failure`: why a request failed, in words.
 - `clients`: what all remote servers share of the HTTP library.

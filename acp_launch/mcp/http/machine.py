@@ -21,6 +21,7 @@ from urllib.parse import urljoin
 from msgspec import UNSET, Raw, Struct, field
 from msgspec.json import Decoder
 
+from acp_launch.mcp.http.challenge import Challenge
 from acp_launch.mcp.http.headers import VERSION, request_headers, version_of, written
 from acp_launch.mcp.http.streams import Streams
 from acp_launch.mcp.http.wire import (
@@ -47,13 +48,11 @@ from acp_launch.mcp.http.wire import (
     ended_by,
     error_in,
     key,
-    lacking_scopes,
     one_line,
     origin,
     phrase,
     printable,
     shown_origin,
-    wants_login,
 )
 from acp_launch.mcp.message import CLIENT_INFO, VERSIONS, cancelled_id
 from acp_launch.process.lifecycle import Ended, Follows
@@ -61,6 +60,7 @@ from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.secret.redact import redactor
 
+MORE_SCOPES = "add them to its oauth.scopes in the profile"
 _META = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
     "io.modelcontextprotocol/clientInfo": CLIENT_INFO,
@@ -369,9 +369,8 @@ class Machine(Streams):
         status = stream.status
         if stream.role in ("delete", "lookup"):
             self._drop(stream)
-        elif status == 401 and self._has_login:
-            how = "answered 401 Unauthorized to a new token of its login, too"
-            self._unauthorized(stream, Failure(how, self._login, is_final=True))
+        elif status == 401 and self._renewed_refusal is not None:
+            self._unauthorized(stream, self._renewed_refusal)
         elif status == 401 and stream.role != "listen":
             self._denied(stream)
         elif status == 404 and "Mcp-Session-Id" in stream.request.headers and stream.role in ("line", "sign"):
@@ -391,10 +390,10 @@ class Machine(Streams):
             return
         if status == 403 and not self.is_met:
             self._denied(stream)
-        elif status == 403 and (scopes := lacking_scopes(stream.challenge)) is not None:
+        elif status == 403 and stream.challenge.wants_more:
             fix = self._fix(stream)
-            fix = f"add them to its oauth.scopes in the profile, then {fix}" if fix and scopes else fix
-            self._refuse(stream, "; ".join(filter(None, (_too_few(scopes), fix))))
+            fix = f"{MORE_SCOPES}, then {fix}" if stream.challenge.scopes and fix and fix == self._login else fix
+            self._refuse(stream, "; ".join(filter(None, (_too_few(stream.challenge), fix))))
             self._over(stream)
         elif error is not None and stream.open:
             self._pass_on(stream, error, body)
@@ -511,9 +510,9 @@ class Machine(Streams):
         return Ended(how, reason="check its `url` and `headers`", follows="never", fault="protocol")
 
     def _denied(self, stream: Stream) -> None:
-        how, scopes = f"answered {phrase(stream.status)}", lacking_scopes(stream.challenge)
-        if scopes is not None:
-            how, what = _too_few(scopes), ""
+        how = f"answered {phrase(stream.status)}"
+        if stream.challenge.wants_more:
+            how, what = _too_few(stream.challenge), ""
         elif stream.status == 403:
             what = "our credentials do not allow this"
         elif self._is_login_wanted(stream):
@@ -524,11 +523,13 @@ class Machine(Streams):
         self._finish(Ended(how, reason=why, follows="never", fault="credentials"), also=stream)
 
     def _is_login_wanted(self, stream: Stream) -> bool:
-        return not self._has_own_credentials and bool(self._login) and wants_login(stream.challenge)
+        return not self._has_own_credentials and bool(self._login) and stream.challenge.is_bearer
 
     def _fix(self, stream: Stream) -> str:
-        """Return the command that logs in, if that may help."""
-        return self._login if self._has_login or self._is_login_wanted(stream) else ""
+        """Return what may help the user to other credentials: mostly the command that logs in."""
+        if self._renewed_refusal is not None:
+            return self._renewed_refusal.fix
+        return self._login if self._is_login_wanted(stream) else ""
 
     def _unauthorized(self, stream: Stream, failure: Failure) -> None:
         """Handle a request that had no effect for want of a token; the next may have one, as the user may log in."""
@@ -648,5 +649,6 @@ class Machine(Streams):
         return any(each.status and each is not stream for each in listening)
 
 
-def _too_few(scopes: str) -> str:
+def _too_few(challenge: Challenge) -> str:
+    scopes = " ".join(challenge.scopes)[:EXCERPT]
     return f"answered 403 Forbidden: it wants {f'the scopes {scopes}' if scopes else 'more scopes'}"

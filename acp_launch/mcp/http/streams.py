@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.json import Decoder
 
+from acp_launch.mcp.http.challenge import NONE, challenged
 from acp_launch.mcp.http.eventstream import EventStream, ServerEvent
 from acp_launch.mcp.http.headers import ToolHeaders
 from acp_launch.mcp.http.wire import (
     AGAIN,
     AGAIN_AT_MOST,
-    CHALLENGE,
     DELETE,
     HASTY,
     HELD,
@@ -75,8 +75,8 @@ AGENT = f"{CLIENT_INFO['name']}/{CLIENT_INFO['version']}"
 class Streams(ABC):
     """The connection to one remote server. `known` is what is believed of its era; `is_proven`: it has answered before.
 
-    `pin` is the profile's `protocol`. `login` is the command that logs in to the server; `has_login`: its requests
-    carry the token of a login.
+    `pin` is the profile's `protocol`. `login` is the command that logs in to the server. `refusal` is what a 401 means
+    if requests carry credentials that were renewed because of it.
     """
 
     def __init__(
@@ -93,10 +93,10 @@ class Streams(ABC):
         tools: ToolHeaders | None = None,
         limits: Limits = Limits(),  # noqa: B008 - frozen
         login: str = "",
-        has_login: bool = False,
+        refusal: Failure | None = None,
     ) -> None:
         self.server, self.limits = server, limits
-        self._login, self._has_login = login, has_login
+        self._login, self._renewed_refusal = login, refusal
         self.era: Era = "sse" if type == "sse" else known
         self._is_assumed = type != "sse" and known == "sse"
         self.unsent: list[bytes] = []
@@ -212,7 +212,7 @@ class Streams(ABC):
             self._accepted(stream, headers)
         else:
             stream.retry = retry_after(headers) if status in (429, 503) else stream.retry
-            stream.challenge = headers.get("www-authenticate", "")[:CHALLENGE] if status in (401, 403) else ""
+            stream.challenge = challenged([headers.get("www-authenticate", "")]) if status in (401, 403) else NONE
 
     def took(self, number: int, chunk: bytes) -> None:
         """Take a part of an answer's body, decompressed."""

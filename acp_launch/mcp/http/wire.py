@@ -2,19 +2,18 @@
 What the machine of a remote connection and its driver say to each other, and the words and readings both need. Pure.
 """
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Literal, Protocol
 from urllib.parse import urlsplit
 
 from msgspec import UNSET, Raw, Struct, field
 
+from acp_launch.mcp.http.challenge import NONE, Challenge
 from acp_launch.mcp.http.eventstream import EventStream
 from acp_launch.process.lifecycle import Ended
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope
-from acp_launch.regex import regex
 from acp_launch.secret.value import Secret
 
 Era = Literal["", "modern", "legacy", "sse"]
@@ -49,7 +48,6 @@ LONG_SECRET = 8  # characters of a header's word that is hidden in the name of a
 NOTED = 300  # characters of what is wrong with a tool
 JITTER = 0.25
 LONGEST_PAUSE = 3600.0
-CHALLENGE = 4096  # characters that are read of a challenge
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -91,26 +89,44 @@ class Failure(Struct, frozen=True):
     is_denied: bool = False
 
 
+Headers = Mapping[str, Secret]  # by their names, no two of which differ only in case
+
+
 class NoToken(Exception):  # noqa: N818 - the name states the fault
-    """Raised if there is no token for a request; `how`, `fix` and `is_final` are those of a `Failure`."""
+    """Raised if there are no credentials for a request; `how`, `fix` and `is_final` are those of a `Failure`."""
 
     def __init__(self, how: str, fix: str, *, is_final: bool = True) -> None:
         super().__init__(how)
         self.how, self.fix, self.is_final = how, fix, is_final
 
 
-class Bearer(Protocol):
-    """The access tokens of a user's login to one server (RFC 6750)."""
+class Credentials(Protocol):
+    """What proves to one server who its user is, and changes while the server is in use: a login, for instance.
 
-    async def token(self, refused: Secret | None = None) -> Secret:
-        """Return the token for a request; `refused` is one that the server has just refused. It takes a bounded time.
+    `note` shows a sentence to the user; a caller may set it. `is_login`: the user can log in anew.
+    """
+
+    note: Callable[[str], None]
+
+    @property
+    def is_login(self) -> bool: ...
+
+    @property
+    def refusal(self) -> Failure:
+        """What it means if the server refuses renewed ones, too (401)."""
+
+    async def headers(self, refused: Headers | None = None) -> Headers:
+        """Return the headers for a request; `refused` are those that the server has just refused.
+
+        They take the place of others of these names. It takes a bounded time, and the redactor knows all that is secret
+        in them.
 
         Raises:
-            NoToken: the user is not logged in, or the token cannot be renewed now.
+            NoToken: there are none, or they cannot be renewed now.
         """
 
     async def leave(self) -> None:
-        """Wait for a renewal that is under way, as its tokens would be lost with this process."""
+        """Wait for a renewal that is under way, if it would be lost with this process."""
 
 
 class Ports(Protocol):
@@ -170,7 +186,7 @@ class Stream(Struct):
     is_mended: bool = False  # was refused for its headers before
     is_resuming: bool = False
     is_cancelled: bool = False
-    challenge: str = ""  # how the server wants a refused request to be authorized
+    challenge: Challenge = NONE  # how the server wants a refused request to be authorized
     finished: float | None = None  # since when everything on it is answered
 
 
@@ -256,23 +272,3 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return min(max(0.0, (until - since).total_seconds()), LONGEST_PAUSE)
     except (ValueError, TypeError):
         return None
-
-
-# The challenges of a refusal (RFC 9110 11.6.1, RFC 6750 3).
-
-_BEARER = regex(r"(?:^|,)\s*Bearer(?:\s|,|$)", re.IGNORECASE)
-_SCOPES = regex(r'\bscope\s*=\s*"([^"\\]*)"', re.IGNORECASE)
-_TOO_FEW = regex(r'\berror\s*=\s*"?insufficient_scope\b', re.IGNORECASE)
-
-
-def wants_login(challenge: str) -> bool:
-    """Whether a server wants a token that a login gives."""
-    return _BEARER.search(challenge) is not None
-
-
-def lacking_scopes(challenge: str) -> str | None:
-    """Return the scopes that a request would have needed, empty if the server does not name them; None if others."""
-    if not wants_login(challenge) or _TOO_FEW.search(challenge) is None:
-        return None
-    found = _SCOPES.search(challenge)
-    return printable(found[1])[:EXCERPT] if found else ""
