@@ -13,6 +13,7 @@ from acp_launch.cli.run_request import RunRequest
 from acp_launch.cli.screen import Screen
 from acp_launch.cli.start import RunContext, launched
 from acp_launch.errors import LaunchError, Stopped, UsageError
+from acp_launch.host.place import any_host
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.settings.load import load
 from acp_launch.settings.model import Settings
@@ -51,8 +52,13 @@ def _carried_out(request: RunRequest, screen: Screen) -> int:
 
     require_platform()
     require_descriptors()
-    start_guards()
     settings = load()
+    if request.agent is None and request.words and any_host(settings.state):
+        from acp_launch.cli.fronting import hosted
+
+        if (code := hosted(request, settings, screen)) is not None:
+            return code
+    start_guards()
     if request.agent is None and (request.latest or not request.words):
         from acp_launch.cli.choice import completed
 

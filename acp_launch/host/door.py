@@ -6,6 +6,7 @@ refused in words, because what the two say to each other may have changed.
 """
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from acp_launch import __version__
 from acp_launch.bridge.seat import SOCKET, directory, peer_uid
-from acp_launch.errors import LaunchError, StateError
+from acp_launch.errors import StateError
 from acp_launch.host.place import HostNote
 from acp_launch.host.wire import GREETING, LONGEST_GREETING
 from acp_launch.problem import ours
@@ -31,50 +32,63 @@ async def listening(attach: Callable[[socket.socket], None]) -> AsyncIterator[Pa
     Raises:
         StateError: there is no place for the socket.
     """
-    import os
-
-    loop = asyncio.get_running_loop()
-    waiting: set[asyncio.Task[None]] = set()
-
-    async def met(line: socket.socket) -> None:
-        try:
-            async with asyncio.timeout(PATIENCE):
-                is_welcome = await _is_welcome(line)
-        except (TimeoutError, OSError):
-            is_welcome = False
-        except BaseException:
-            line.close()
-            raise
-        if is_welcome:
-            attach(line)
-        else:
-            line.close()
-
-    def accept() -> None:
-        try:
-            line, _ = listener.accept()
-        except OSError:  # it has gone, or descriptors run out: the next one is tried then
-            return
-        line.setblocking(False)
-        if peer_uid(line) not in (None, os.geteuid()) or len(waiting) >= MOST:
-            line.close()
-            return
-        task = loop.create_task(met(line))
-        waiting.add(task)
-        task.add_done_callback(waiting.discard)
-
+    acceptor = _Acceptor(attach)
     with directory() as place, socket.socket(socket.AF_UNIX) as listener:
         listener.setblocking(False)
         listener.bind(str(place / SOCKET))
         (place / SOCKET).chmod(0o600)  # whatever the umask takes away
         listener.listen(BACKLOG)
-        loop.add_reader(listener, accept)
+        acceptor.open(listener)
         try:
             yield place / SOCKET
         finally:
-            loop.remove_reader(listener)
-            for task in waiting:
-                task.cancel()
+            acceptor.close()
+
+
+class _Acceptor:
+    """Accepts lines, and holds them until they have greeted."""
+
+    def __init__(self, attach: Callable[[socket.socket], None]) -> None:
+        self._attach = attach
+        self._loop = asyncio.get_running_loop()
+        self._waiting: set[asyncio.Task[None]] = set()
+        self._listener: socket.socket | None = None
+
+    def open(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._loop.add_reader(listener, self._accept)
+
+    def close(self) -> None:
+        if self._listener is not None:
+            self._loop.remove_reader(self._listener)
+        for task in self._waiting:
+            task.cancel()
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        try:
+            line, _ = self._listener.accept()
+        except OSError:  # it has gone, or descriptors run out: the next one is tried then
+            return
+        line.setblocking(False)
+        if peer_uid(line) not in (None, os.geteuid()) or len(self._waiting) >= MOST:
+            line.close()
+            return
+        task = self._loop.create_task(self._greeted(line))
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    async def _greeted(self, line: socket.socket) -> None:
+        is_welcome = False
+        try:
+            async with asyncio.timeout(PATIENCE):
+                is_welcome = await _is_welcome(line)
+        except (TimeoutError, OSError):
+            return
+        finally:
+            if not is_welcome:
+                line.close()
+        self._attach(line)
 
 
 async def _is_welcome(line: socket.socket) -> bool:
@@ -129,9 +143,3 @@ def knock(note: HostNote) -> socket.socket:
 
 def _stuck(note: HostNote) -> str:
     return f"it may be stopped: kill -CONT {note.pid}; or end it: {ours('down', note.called)}"
-
-
-class NoHost(LaunchError):
-    """Raised when a host is needed and none is up."""
-
-    exit_code = 3

@@ -32,12 +32,13 @@ from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Extension
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection, connect, in_profile, negotiate
-from acp_launch.session.observer import Observer, Permission
+from acp_launch.session.observer import Observer, Permission, When
 from acp_launch.session.person import Ask, ToolQuestion
 from acp_launch.session.service import FileServed, TerminalServed
 
 T = TypeVar("T")
 ENDED = "is gone, because its host has ended"
+MISSED = "some of what happened is not shown: more came than is kept"
 
 
 class Told(Struct, frozen=True):
@@ -91,9 +92,7 @@ class Attached:
     def __init__(self, connection: Connection, observer: Observer) -> None:
         self.connection, self._observer = connection, observer
         self.client: Client | None = None
-        self.missed: Callable[[], None] = lambda: observer.note(
-            "some of what happened is not shown: too much came at once"
-        )
+        self.missed: Callable[[], None] = lambda: observer.note(MISSED)
         self.others: Callable[[str, Raw], None] = lambda name, value: None  # takes what only a session shows
         connection.understood = understood
         connection.extension = self._took
@@ -116,30 +115,36 @@ class Attached:
         if extension.method != EVENT:
             return
         told = msgspec.json.decode(extension.params, type=Told)
-        observer, value = self._observer, told.value
-        match told.name:
-            case "permission":
-                observer.permission(msgspec.json.decode(value, type=Permission))
-            case "unasked":
-                call, by = acp.decoded(value)
-                observer.unasked(call, by)
-            case "file":
-                observer.served(msgspec.json.decode(value, type=FileServed))
-            case "terminal":
-                observer.served(msgspec.json.decode(value, type=TerminalServed))
-            case "note":
-                observer.note(msgspec.json.decode(value, type=str))
-            case "server":
-                observer.server(msgspec.json.decode(value, type=Change))
-            case "standing":
-                servers, when = msgspec.json.decode(value, type=tuple[list[Standing], str])
-                observer.standing(servers, "opened" if when == "opened" else "turn")
-            case "denied" if self.client is not None:
-                self.client.denied = msgspec.json.decode(value, type=str)
-            case "missed":
-                self.missed()
-            case name:
-                self.others(name, value)
+        value = told.value
+        if told.name == "denied" and self.client is not None:
+            self.client.denied = msgspec.json.decode(value, type=str)
+        elif told.name == "missed":
+            self.missed()
+        elif show := _SHOWN.get(told.name):
+            show(self._observer, value)
+        else:
+            self.others(told.name, value)
+
+
+def _unasked(observer: Observer, value: Raw) -> None:
+    call, by = acp.decoded(value)
+    observer.unasked(call, by)
+
+
+def _standing(observer: Observer, value: Raw) -> None:
+    servers, when = msgspec.json.decode(value, type=tuple[list[Standing], When])
+    observer.standing(servers, when)
+
+
+_SHOWN: Mapping[str, Callable[[Observer, Raw], None]] = {
+    "permission": lambda observer, value: observer.permission(msgspec.json.decode(value, type=Permission)),
+    "unasked": _unasked,
+    "file": lambda observer, value: observer.served(msgspec.json.decode(value, type=FileServed)),
+    "terminal": lambda observer, value: observer.served(msgspec.json.decode(value, type=TerminalServed)),
+    "note": lambda observer, value: observer.note(msgspec.json.decode(value, type=str)),
+    "server": lambda observer, value: observer.server(msgspec.json.decode(value, type=Change)),
+    "standing": _standing,
+}
 
 
 def entering(entrance: Entrance) -> dict[str, object]:

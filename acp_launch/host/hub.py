@@ -71,6 +71,7 @@ from acp_launch.session.connection import Connection
 from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd, When
 from acp_launch.session.opening import how_to_continue
 from acp_launch.session.permission.gate import Gate
+from acp_launch.session.permission.policy import Approve
 from acp_launch.session.person import Answer, ToolQuestion
 from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.session.store import Registry, SessionKeeper, continued
@@ -102,7 +103,7 @@ class HostNeeds(Struct, frozen=True, kw_only=True):
 
     needs: SessionNeeds
     registry: Registry
-    gate: Callable[[str | None], Gate]
+    gate: Callable[[Approve | None], Gate]
     hold: Callable[[str], AbstractContextManager[None]]
     redacted: "Callable[[Feed], Observer]"
     ready: Callable[[float], None]
@@ -334,6 +335,8 @@ class HostSession:
                 return await self._turn(blocks, said, front)
         except LaunchError as error:
             self.failed = error
+            if isinstance(error, WaitExpired):  # the agent hangs
+                self._hub.renew()
             return error
         finally:
             self.current = None
@@ -672,6 +675,11 @@ class Hub:
             servers=tuple(self.launch.servers.standings()),
         )
 
+    def close(self) -> None:
+        """End all fronts."""
+        for front in self.fronts:
+            front.close()
+
     # Fronts.
 
     def attach(self, line: socket.socket) -> None:
@@ -741,6 +749,11 @@ class Front:
         finally:
             self._hub.gone(self)
             self._line.close()
+
+    def close(self) -> None:
+        """End it: its line is read to the end."""
+        with suppress(OSError):
+            self._line.shutdown(socket.SHUT_RDWR)
 
     # What is written to it.
 

@@ -22,7 +22,7 @@ Then the front is a client of ACP. What ACP has no words for has methods that be
 import asyncio
 import socket
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -53,7 +53,7 @@ class Entrance(Struct, frozen=True, kw_only=True):
 
     name: str
     can_ask: bool
-    approve: str | None = None
+    approve: Literal["all", "reads", "none"] | None = None
     after: int | None = None
     watches: bool = False
 
@@ -125,7 +125,7 @@ def understood(fault: Fault) -> LaunchError | None:
         return None
     kind = getattr(errors, told.kind, None)
     is_plain = isinstance(kind, type) and issubclass(kind, LaunchError) and kind.__init__ is LaunchError.__init__
-    made: type[LaunchError] = kind if is_plain else errors.AgentError
+    made: type[LaunchError] = kind if is_plain and kind else errors.AgentError
     return made(told.message, fix=told.fix, detail=told.detail)
 
 

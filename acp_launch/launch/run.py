@@ -80,7 +80,7 @@ class RestartAgent(Exception):  # noqa: N818 - a request, not an error
 class AgentNeeds(Struct, frozen=True, kw_only=True):
     """The needs of a connection to an agent, besides its plan."""
 
-    guard: Guard
+    guard: Guard | None  # None for a front of a host, which starts nothing
     secrets: Mapping[str, Secret]
     max_line: int  # bytes
     log: Callable[[bytes], None]  # takes the agent's stderr
@@ -109,6 +109,7 @@ class SessionRequest(Struct, frozen=True, kw_only=True):
     replay: bool  # whether to show its history
     wishes: Sequence[Setting]  # its mode and options
     opened: Callable[[SessionReady, Negotiated], None]  # stores its record
+    meta: Mapping[str, object] | None = None  # `_meta` of the request that opens it
     services: ServicePolicy | None = None  # the launch's own without one
     side: "Side | None" = None  # set if the agent has several sessions at the same time
 
@@ -196,6 +197,7 @@ async def conversation(
     Raises:
         LaunchError: see the tree in `errors`; `Stopped` after a signal.
     """
+    assert needs.guard is not None, "servers are about to start"
     async with (
         supervised(needs.guard, on_interrupt, budget=budget) as interrupts,
         launch_servers(
@@ -306,7 +308,7 @@ async def run_prompt(
                 launch.servers.stopping(is_orderly=error is None and interrupts.signal_number is None)
 
         async def met(spawned: Spawned, log_in: LogIn) -> TurnEnd:
-            story = partial(_prompted, launch, prompt, log_in)
+            story = partial(prompted, launch, prompt, log_in)
             return await with_agent(plan, needs, spawned, observer, story, interrupts, ending)
 
         try:
@@ -320,7 +322,12 @@ async def run_prompt(
             raise Stopped(f"cancelled; {error.message}", signal_number=number, detail=error.detail) from None
 
 
-async def _prompted(launch: Launch, prompt: Prompt, log_in: LogIn, connection: Connection) -> TurnEnd:
+async def prompted(launch: Launch, prompt: Prompt, log_in: LogIn, connection: Connection) -> TurnEnd:
+    """Open the session, and run the turn.
+
+    Raises:
+        LaunchError: as `run_prompt`.
+    """
     blocks, interrupts = prompt.blocks(connection.agent.capabilities), launch.interrupts
     async with launch.session(connection, prompt.request, log_in) as session:
 
@@ -397,7 +404,7 @@ async def open_requested(
     await servers.up()
     taken = [server for server in taken if server.name not in servers.absent]
     way = await servers.way(offer.transport(plan, agent.capabilities))
-    stay = _stay(plan, agent, connection.observer, offer.entries(taken, secrets, way))
+    stay = _stay(plan, agent, connection.observer, offer.entries(taken, secrets, way), request.meta)
 
     async def tried() -> SessionReady:
         session_id = request.continued.session_id if request.continued else ""
@@ -478,14 +485,20 @@ def _taken(plan: LaunchPlan, negotiated: Negotiated, observer: Observer) -> list
     return [server for server in plan.servers if server not in refused]
 
 
-def _stay(plan: LaunchPlan, negotiated: Negotiated, observer: Observer, entries: list[dict[str, Any]]) -> Stay:
+def _stay(
+    plan: LaunchPlan,
+    negotiated: Negotiated,
+    observer: Observer,
+    entries: list[dict[str, Any]],
+    meta: Mapping[str, object] | None,
+) -> Stay:
     """Build the session's directories and servers; report additional directories that the agent does not support."""
     able = negotiated.capabilities
     agent = negotiated.title or plan.agent.name
     if plan.additional_directories and not able.additional_directories:
         names = ", ".join(map(str, plan.additional_directories))
         observer.note(f"{agent} does not support additional directories; it is not told of {names}")
-    return Stay(plan.cwd, plan.additional_directories, entries)
+    return Stay(plan.cwd, plan.additional_directories, entries, meta)
 
 
 def _replay(agent: ProcessPlan) -> "Replay":

@@ -101,7 +101,7 @@ class Settled(Struct, frozen=True):
 
 
 class Client:
-    """One session's side of a connection. A connection has one at a time, the latest, unless `listen` says otherwise."""
+    """One session's side of a connection. A connection has one at a time, the latest, unless `listen` takes several."""
 
     def __init__(
         self,

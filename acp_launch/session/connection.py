@@ -283,12 +283,16 @@ class Connection:
     def take(
         self, event: Updated | Opened | PermissionAsked | ServiceAsked | Completed | Withdrawn | Extension
     ) -> None:
-        listener = self._listener
-        if listener is None:
+        if isinstance(event, Extension):
+            self.extension(event)
+        elif (listener := self._listener) is None:
             return
-        if isinstance(event, Updated):
+        elif isinstance(event, Updated):
             listener.updated(event)
-            return
+        else:
+            self._take(event, listener)
+
+    def _take(self, event: Opened | PermissionAsked | ServiceAsked | Completed | Withdrawn, listener: Listener) -> None:
         match event:
             case Opened():
                 listener.opened(event)
@@ -300,8 +304,6 @@ class Connection:
                 listener.completed(elicitation_id)
             case Withdrawn():
                 listener.withdrawn(event)
-            case Extension():
-                self.extension(event)
 
     def note(self, text: str) -> None:
         self.observer.note(text)
