@@ -29,11 +29,10 @@ def hosted(request: "RunRequest", settings: "Settings", screen: "Screen") -> int
         LaunchError: as `run`; `StateError` if the host cannot be reached.
     """
     from acp_launch.cli.hosting import content_of, present
-    from acp_launch.cli.planning import loaded_profile, trusted
+    from acp_launch.cli.planning import loaded_profile, resolved_from
 
     loaded = loaded_profile(request.words[0], settings)
-    resolved = trusted(loaded, settings, cwd=request.cwd, session=request.session, trust=request.trust)
-    plan = resolved.plan
+    plan = resolved_from(loaded, cwd=request.cwd, session=request.session).plan
     if plan is None or (note := present(settings, plan)) is None or not note.socket:
         return None
     content = content_of(loaded)

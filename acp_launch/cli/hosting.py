@@ -115,7 +115,7 @@ def _now() -> float:
 def _is_up(note: HostNote | None, profile: str) -> LaunchError:
     who = f" (pid {note.pid})" if note else ""
     return UsageError(
-        f"{profile} is up{who}", fix=f"{ours('up', profile, '--replace')} starts it again; {ours('down', profile)}"
+        f"{profile} is up{who}", fix=f"to start it again: {ours('up', profile, '--replace')}"
     )
 
 
