@@ -65,7 +65,7 @@ def _run(
     from msgspec.structs import replace
 
     from acp_launch.cli import run_request as prompts
-    from acp_launch.cli.job import _blocks, _examine, exit_code
+    from acp_launch.cli.session_needs import blocks, exit_code
     from acp_launch.errors import UsageError
     from acp_launch.host.door import knock
     from acp_launch.session import store
@@ -76,7 +76,7 @@ def _run(
     share()
     plan = replace(plan, timeouts=replace(plan.timeouts, **request.limits), servers=())
     text = prompts.read(words, request.file)
-    _examine(request.attach)
+    prompts.examine(request.attach)
     if request.latest and (request.session or request.new):
         raise UsageError("--continue cannot be combined with --session or --new")
     with ExitStack() as stack:
@@ -88,7 +88,7 @@ def _run(
     line = knock(note)
     screen.roots = (plan.cwd, *plan.additional_directories)
     person = screen.person()
-    prompt = _Prompt(request, plan, text, name, record, _blocks(request, plan, text))
+    prompt = _Prompt(request, plan, text, name, record, blocks(request, plan, text))
     with closing(line):
         return exit_code(asyncio.run(_prompted(prompt, settings, line, screen, person)))
 

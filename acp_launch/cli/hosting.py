@@ -17,7 +17,7 @@ from acp_launch.settings.load import load
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.host.hub import HostNeeds
+    from acp_launch.host.sessions import HostNeeds
     from acp_launch.profile.load import Loaded
     from acp_launch.session.connection import Connection
     from acp_launch.session.permission.gate import Gate
@@ -114,9 +114,7 @@ def _now() -> float:
 
 def _is_up(note: HostNote | None, profile: str) -> LaunchError:
     who = f" (pid {note.pid})" if note else ""
-    return UsageError(
-        f"{profile} is up{who}", fix=f"to start it again: {ours('up', profile, '--replace')}"
-    )
+    return UsageError(f"{profile} is up{who}", fix=f"to start it again: {ours('up', profile, '--replace')}")
 
 
 async def _host(
@@ -167,8 +165,8 @@ def _needs(
 ) -> "Iterator[HostNeeds]":
     from acp_launch.cli.permission_record import PermissionRecord
     from acp_launch.console.stream.redacted import RedactedOutput
-    from acp_launch.host.hub import HostNeeds, Unattended
     from acp_launch.host.notices import HostNotices
+    from acp_launch.host.sessions import HostNeeds, Unattended
     from acp_launch.launch.run import SessionNeeds
     from acp_launch.launch.services import ServicePolicy, offers
     from acp_launch.session.hold import hold

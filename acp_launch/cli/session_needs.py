@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from acp_launch.cli.permission_record import PermissionRecord
 from acp_launch.cli.planning import here
@@ -29,9 +29,13 @@ from acp_launch.session.store import SessionKeeper
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
     from acp_launch.cli.run_request import RunRequest
+    from acp_launch.protocol.acp import Capabilities
     from acp_launch.session.elicitation.request import Elicitation
     from acp_launch.session.login import InFront
+    from acp_launch.session.observer import TurnEnd
     from acp_launch.trace import Trace
+
+ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # docs/scripting.md
 
 
 @contextmanager
@@ -150,3 +154,25 @@ def wished(plan: LaunchPlan, sets: Sequence[str] = ()) -> list[Setting]:
         return f"{origin} {origin.path}"
 
     return wishes(plan.mode, plan.config, sets, place=place)
+
+
+def blocks(request: "RunRequest", plan: LaunchPlan, text: str) -> "Callable[[Capabilities], list[dict[str, Any]]]":
+    """Return a function that makes the prompt's blocks, one for each `--attach`, in a form that the agent supports."""
+
+    def made(able: "Capabilities") -> "list[dict[str, Any]]":
+        said: dict[str, Any] = {"type": "text", "text": text}
+        if not request.attach:
+            return [said]
+        from acp_launch.session.attachments import attach
+
+        roots = (plan.cwd, *plan.additional_directories)
+        return [said, *(attach(path, able, roots=roots) for path in request.attach)]
+
+    return made
+
+
+def exit_code(end: "TurnEnd") -> int:
+    """Return the exit code for a turn's end."""
+    if end.denied:
+        return DENIED
+    return ENDED_WELL if end.stop_reason == "end_turn" else ENDED_SHORT

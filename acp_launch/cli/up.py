@@ -102,13 +102,17 @@ def _watched(child: int, reading: int, profile: str, *, is_quiet: bool) -> int:
 
 def _tell(profile: str, pid: int, took: float) -> None:
     from acp_launch.cli.fronting import asked
-    from acp_launch.console.hosts import came_up
+    from acp_launch.console.stream.text import stands
+    from acp_launch.waits import seconds
 
     _, note = _present(profile)
     if note is None or note.pid != pid:
         raise StateError(f"{profile} was up after {took:.1f} s, and has ended since", fix=ours("logs", profile))
-    for line in came_up(note, asked(note), took):
-        say(line)
+    status = asked(note)
+    say(harmless(f"acp-launch: {note.called} is up after {seconds(round(took, 1))} (pid {note.pid})", keep=""))
+    say(harmless(f"  agent: {status.agent}", keep=""))
+    for server in status.servers:
+        say(f"  mcp server: {stands(server)}")
 
 
 def _replaced(profile: str) -> None:
@@ -147,14 +151,21 @@ def down(
 
 def end(note: "HostNote", settings: "Settings") -> None:
     """End a host, and wait until it has ended; one that does not is killed, and its guards end the rest."""
-    from acp_launch.host.place import wait_until_gone
+    from acp_launch.host.place import find
+    from acp_launch.process import prepare
+    from acp_launch.process.pidfd import block_until_gone
+    from acp_launch.process.tree import send
 
+    host = prepare.table().read(note.pid)
+    present = find(settings.state, note.project, note.profile)
+    if host is None or present is None or present.pid != note.pid:
+        return
     for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.kill(note.pid, number)
-        except ProcessLookupError:
-            return
-        if wait_until_gone(note, settings.state, ENDING):
+        send(host, number)
+        send(host, signal.SIGCONT)  # a stopped process cannot act on it
+        block_until_gone([host], within=ENDING)
+        left = prepare.table().read(note.pid)
+        if left is None or left != host or left.is_dead:  # where init does not fetch its status it stays in the table
             return
     raise StateError(f"the host of {note.called} (pid {note.pid}) does not end")
 

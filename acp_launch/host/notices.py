@@ -9,7 +9,8 @@ from acp_launch.secret.redact import redactor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from acp_launch.host.hub import HostSession, Hub
+    from acp_launch.host.hub import Hub
+    from acp_launch.host.sessions import HostSession
     from acp_launch.process.logs import LogFile
     from acp_launch.session.observer import When
 

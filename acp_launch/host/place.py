@@ -6,7 +6,6 @@ an unlocked file is of a host that is gone. Opening it takes no longer without a
 """
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -101,16 +100,6 @@ def hosts(state: Path) -> list[HostNote]:
     """Return the notes of all living hosts, the oldest first."""
     found = (_note(path) for path in sorted((state / FOLDER).glob("*.host")))
     return sorted((note for note in found if note is not None), key=lambda note: note.since)
-
-
-def wait_until_gone(note: HostNote, state: Path, within: float) -> bool:
-    """Return whether the host has left its place within so many seconds."""
-    deadline = time.monotonic() + within
-    while (present := find(state, note.project, note.profile)) is not None and present.pid == note.pid:
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def _note(path: Path) -> HostNote | None:

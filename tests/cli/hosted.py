@@ -46,7 +46,7 @@ class Host:
         assert done.heard == [], "an agent was started beside that of the host"
         return done
 
-    def alive(self) -> list[int]:
+    def alive(self) -> list[str]:
         return alive(self.mark)
 
 
