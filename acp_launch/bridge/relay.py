@@ -36,6 +36,7 @@ from acp_launch.secret.value import Secret
 
 if TYPE_CHECKING:
     from acp_launch.bridge.toolpolicy import ToolPolicy
+    from acp_launch.mcp.http.wire import Credentials
     from acp_launch.mcp.remote import RemoteProgram
     from acp_launch.trace import Side, Trace
 
@@ -279,6 +280,7 @@ class Relay:
         self._begun = self._first = 0.0  # when the latest process was started, and first said anything
         self._messages = 0  # of it, up to two
         self._was_stopped = False
+        self.credentials: Credentials | None = None  # of a remote server
         self.knowledge = pinned(plan.protocol)  # of the server's era; may be shared with other relays of it
         self._adapter: Adapter | None = None  # until it is known that both sides are of one era
         self._adapter_timer: asyncio.TimerHandle | None = None
@@ -454,6 +456,8 @@ class Relay:
         held = agent.held
         if self._asked is None:
             self._asked = self._time()
+        if self._server is None and self._has_hope:
+            self.supervisor.renew()
         self.exchange.from_agent(line)
         if agent.held > held and agent.is_full:
             agent.pause()
@@ -462,6 +466,11 @@ class Relay:
         if not self._is_expected and self.exchange.is_introduced:
             self._is_expected = True
             self.supervisor.expect()  # from the handshake on, the agent waits for the process
+
+    @property
+    def _has_hope(self) -> bool:
+        """Whether a remote server that has failed may be of use now, as the user has logged in to it since."""
+        return self.credentials is not None and self.supervisor.state == "failed" and self.credentials.has_news
 
     def _server_says(self, line: bytes) -> None:
         server = self._server

@@ -171,6 +171,7 @@ class Servers:
             relay = Relay(*inputs, max_line=needs.max_line)
         else:
             relay = TracedRelay(*inputs, max_line=needs.max_line, trace=needs.trace)
+        relay.credentials = needs.credentials.get(plan.name)
         relay.knowledge = self._knowledge.setdefault(plan.name, relay.knowledge)
         self._relays.append(relay)
         life = self._tasks.create_task(self._life(relay), name=f"server {name}")

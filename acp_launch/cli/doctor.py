@@ -205,7 +205,7 @@ class Checkup:
         if remotes:
             from acp_launch.cli.bearers import server_logins
 
-            self._logins = server_logins(remotes, settings)
+            self._logins = [login for login in server_logins(remotes, settings) if login.is_needed]
         return list(dict.fromkeys(login.item for login in self._logins if login.item))
 
     def _session(self, parts: "Sequence[ProfilePart]", settings: "Settings") -> "Record | None":

@@ -91,8 +91,10 @@ def _looked_up(
     *,
     is_alone: bool = False,
 ) -> Ready:
-    if not resolved.needs and not logins:
-        return Ready(_plan(resolved), {}, {})
+    needed = [login for login in logins if login.is_needed]
+    if not resolved.needs and not needed:
+        plan = _plan(resolved)
+        return Ready(plan, {}, _later(logins, plan, settings, {}))
     from functools import cache, partial
 
     from acp_launch.cli import supply
@@ -103,7 +105,7 @@ def _looked_up(
 
     start_guards()
     opening = cache(partial(open_store, settings))  # once, so that its passphrase is asked for once
-    items = list(dict.fromkeys(login.item for login in logins if login.item))
+    items = list(dict.fromkeys(login.item for login in needed if login.item))
     names = [need.name for need in resolved.needs]
     found = outcomes([*names, *items], settings, waiting, opening)
     answers = {name: found[name] for name in names}
@@ -115,15 +117,31 @@ def _looked_up(
         answers = supply.supplied(resolved.needs, answers, settings, opening)
     values = secrets(answers)
     missing = (*unmet(resolved.needs, answers), *unfit(resolved.plan, values))
-    if not logins or resolved.plan is None:
-        return Ready(_plan(resolved, missing), values, {})
+    if not needed or resolved.plan is None:
+        plan = _plan(resolved, missing)
+        return Ready(plan, values, _later(logins, plan, settings, values))
     from acp_launch.cli.bearers import Wallet, lacking
 
-    lacks = list(lacking(logins, found, resolved.plan.called))
+    lacks = list(lacking(needed, found, resolved.plan.called))
     plan = _plan(resolved, missing, lacks, is_alone=is_alone)
-    left = [login for login in logins if login.server in plan.servers]
     wallet = Wallet(settings=settings, opening=opening, secrets=values, called=plan.called)
-    return Ready(plan, values, wallet.bearers(left, found))
+    return Ready(plan, values, wallet.bearers(logins, found))
+
+
+def _later(
+    logins: "Sequence[ServerLogin]", plan: "LaunchPlan", settings: Settings, secrets: "Mapping[str, Secret]"
+) -> "Mapping[str, Credentials]":
+    """Return the credentials of servers that the user may log in to once they have turned out to want it."""
+    if not logins:
+        return {}
+    from functools import cache
+
+    from acp_launch.cli.bearers import Wallet
+    from acp_launch.cli.stores import open_unasked, protect_secrets
+
+    protect_secrets()
+    opening = cache(lambda: open_unasked(settings))
+    return Wallet(settings=settings, opening=opening, secrets=secrets, called=plan.called).bearers(logins, {})
 
 
 def trusted_profile(

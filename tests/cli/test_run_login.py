@@ -39,7 +39,7 @@ def test_a_login_that_fails_leaves_the_session_as_it_was(home: Launcher) -> None
         with sitting("p", "--trust", cwd=home.project, env=home.env | {"BROWSER": ""}) as terminal:
             terminal.until("ready ·")
             terminal.types(":login nothing" + ENTER)
-            terminal.until('no login of a server "nothing" is in use')
+            terminal.until('no server "nothing" wants a login')
             terminal.types(":login web" + ENTER)
             terminal.until("Paste the address that the browser ends at")
             terminal.types("\x03")
