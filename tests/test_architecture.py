@@ -89,6 +89,7 @@ PURE = [
     "mcp/translation/legacyagent",
     "mcp/translation/listeners",
     "mcp/translation/modernagent",
+    "settings/address",
     "settings/check",
     "document/yaml",
     "document/nodes",
@@ -241,6 +242,7 @@ EXPOSED = {
 KEEPERS = {"secret"}  # stores and the redactor
 REVEALED = {
     "cli/bearers",
+    "cli/headerscommand",  # the address of a server, without its secrets
     "cli/mcplogin",  # the address of a server to log in to
     "cli/start",
     "bridge/offer",

@@ -14,13 +14,14 @@ from msgspec import UNSET, Raw, Struct
 
 from acp_launch.bridge.health import Health
 from acp_launch.bridge.ledger import Ledger, Numbers, OpenRequest, Questions, Queue, Waiting
-from acp_launch.bridge.messages import Lost
+from acp_launch.bridge.messages import PRESENTING, Lost, offers_tools
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.protocol.mishap import Mishaps
 
 if TYPE_CHECKING:
+    from acp_launch.bridge.presentation import Presentations
     from acp_launch.bridge.toolpolicy import ToolPolicy
 
 # Digests of a server's lists as the agent has seen them. They tell whether a new process has the same lists, and how
@@ -99,6 +100,12 @@ class _Cursor(Struct):
 _uri, _cursor = msgspec.json.Decoder(_Uri), msgspec.json.Decoder(_Cursor)
 
 
+def _page(params: Raw) -> str:
+    """Return the cursor of the page that a request asks for, empty for the first."""
+    asked = jsonrpc.read(_cursor, params)
+    return (asked.cursor if asked else None) or ""
+
+
 class Memory:
     """The state that a restart of the server must not lose: handshake, logging level, subscriptions, seen lists.
 
@@ -120,6 +127,10 @@ class Memory:
             self._level = params
         else:
             self._subscribed(method, params)
+
+    @property
+    def is_subscribed(self) -> bool:
+        return bool(self._subscriptions)
 
     def wishes(self) -> Iterator[tuple[str, Raw]]:
         """Yield the requests for a new process after the handshake: methods and parameters."""
@@ -146,7 +157,8 @@ class Memory:
             self._subscriptions.pop(resource.uri, None)
 
 
-Phase = Literal["absent", "replaying", "open", "final"]
+Phase = Literal["absent", "asleep", "replaying", "open", "final"]
+TOOLS, CALL = "tools/list", "tools/call"
 CANCELLED, PROGRESS, PING = "notifications/cancelled", "notifications/progress", "ping"
 
 
@@ -201,7 +213,7 @@ class ConversationState:
 
     `policy` is None if every tool is allowed. `directories` are the session's, for `roots/list`. `process` is the name
     of the server's process, such as `github#2`. `call` is `timeouts.call` in seconds. With `gives_roots` the server is
-    told that it may ask for roots.
+    told that it may ask for roots. `presentations` are those of a lazy server.
     """
 
     def __init__(
@@ -216,7 +228,10 @@ class ConversationState:
         health: Health,
         gives_roots: bool,
         process: str = "",
+        presentations: "Presentations | None" = None,
     ) -> None:
+        self.presentations = presentations
+        self.client = ""  # the agent's name among them, once it has begun its handshake
         self.server, self.process, self.policy, self.directories = server, process or server, policy, directories
         self.ports, self.observer = ports, observer
         self.call, self.health, self.gives_roots = call, health, gives_roots
@@ -235,6 +250,67 @@ class ConversationState:
         self.is_modern = False  # the agent does no handshake (messages.py), so no ping may precede its first request
         self.was_pinged = False  # we pinged the present process before the agent's first request
         self.opening: Waiting | None = None  # the first request of a modern agent, until it is answered
+
+    def introduce(self, params: Raw) -> None:
+        """Note whose conversation this is, from the agent's `initialize`."""
+        if self.presentations is not None:
+            from acp_launch.bridge.presentation import client
+
+            self.client = client(params)
+
+    def recalls(self, asked: OpenRequest) -> bool:
+        """Answer a request in place of a server that is asleep; False if that is not possible."""
+        if self.phase != "asleep" or self.presentations is None or not self.memory.initialize:
+            return False
+        if asked.method == SET_LEVEL:
+            found = Raw(b"{}") if self.presentations.takes_level(self.client) else None
+        elif asked.method == INITIALIZE:
+            found = self.presentations.find(self.client, INITIALIZE)
+        elif asked.method in LISTS:
+            found = self.presentations.find(self.client, asked.method, _page(asked.params))
+        else:
+            return False
+        if found is None:
+            return False
+        line = jsonrpc.result(asked.id, found)
+        answer = jsonrpc.decode(line)
+        assert answer is not None
+        self.ports.to_agent(self.done(asked, answer, line))
+        return True
+
+    def done(self, asked: OpenRequest, message: Envelope, line: bytes) -> bytes:
+        """Note a result; return the line for the agent."""
+        assert message.result is not UNSET
+        if self.presentations is not None:
+            self.learn(asked.method, message.result, _page(asked.params))
+        if asked.method in PRESENTING:
+            self.offers_tools = offers_tools(message.result)
+        if self.phase != "asleep" and (asked.method == INITIALIZE or not self.memory.initialize):
+            self.become_ready()  # since 2026-07-28 there is no handshake
+        if asked.method == TOOLS and self.policy:
+            line, _ = self.policy.filtered(line)
+            message = jsonrpc.decode(line) or message
+        if asked.method in REMEMBERED:
+            assert message.result is not UNSET
+            self.memory.answered(asked.method, asked.params, message.result)
+        if asked.method in (TOOLS, CALL):
+            self.knows_tools = True
+        if asked.method == TOOLS:
+            self.observer.listed()
+        return line
+
+    def learn(self, method: str, result: Raw, cursor: str = "") -> None:
+        """Keep an answer of the server for the time when it is asleep."""
+        if self.presentations is None or self.phase == "asleep" or not self.memory.initialize:
+            return
+        if method == INITIALIZE or method in LISTS:
+            self.presentations.learn(self.client, method, result, cursor)
+
+    def unlearn(self, notification: str) -> None:
+        """Drop the lists that the server says have changed."""
+        if self.presentations is not None:
+            changed = (method for method, (_, told) in LISTS.items() if told == notification)
+            self.presentations.forget(self.client, *changed)
 
     def forward(self, asked: OpenRequest, line: bytes) -> bytes | None:
         """Take a request for the server; return the line to send now, or None if it must wait or is refused."""
@@ -331,7 +407,9 @@ class Restorer:
 
         def take(message: Envelope, line: bytes) -> None:
             if message.result is UNSET or self._state.memory.lists.get(method) is not known:
+                self._state.unlearn(LISTS[method][1])
                 return
+            self._state.learn(method, message.result, cursor or "")
             following = listing.add(self._visible(method, message, line))
             if following is not None:
                 self._list(method, known, listing, following)

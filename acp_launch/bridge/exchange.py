@@ -6,6 +6,8 @@ One MCP conversation between an agent and a server that may die and come back. S
        │       └───────▶ replaying ──▶ open      the agent's `initialize` is sent again; the answer is not passed on
        └──lost── open, replaying ──lost, for good──▶ final ──lost, but not for good──▶ absent
 
+    asleep ──attached──▶ open or replaying         a lazy server: handshake and lists are answered from its last process
+
 Messages pass as the bytes they came in. The exchange reads `id` and `method`, remembers what a new process must be
 told, and answers requests that would never get an answer. While absent, requests wait for the next process, within
 bounds. No request is sent twice, because it is unknown what a dead process did with it; unless it is certain that it
@@ -29,6 +31,7 @@ from acp_launch.bridge.conversation import (
     PING,
     PROGRESS,
     REMEMBERED,
+    TOOLS,
     ConversationState,
     Phase,
     Ports,
@@ -48,6 +51,7 @@ from acp_launch.secret.redact import excerpt
 from acp_launch.waits import next_word
 
 if TYPE_CHECKING:
+    from acp_launch.bridge.presentation import Presentations
     from acp_launch.bridge.toolpolicy import ToolPolicy
 
 PARSE_ERROR = -32700
@@ -152,6 +156,8 @@ class AgentSide:
             state.memory.initialized = line
         if state.phase == "open":
             return line
+        if state.phase == "asleep" and message.method == messages.CHANGED and state.memory.initialize:
+            return None  # it asks for the roots when it is started
         if message.method not in REPLAYED:
             state.queue.put(Waiting(line, None, state.ports.now()))
         return None
@@ -175,6 +181,8 @@ class AgentSide:
             return None
         if asked.method == INITIALIZE and self._state.phase != "final":
             return self._introduces(asked, message, line)
+        if self._state.recalls(asked):
+            return None
         return self._state.forward(asked, line)
 
     def _opens(self, asked: OpenRequest, params: Raw, line: bytes) -> None:
@@ -211,6 +219,9 @@ class AgentSide:
         state.memory.initialize, state.handshake = line, key(asked.id)
         state.is_modern, state.opening = False, None
         state.agent_has_roots = not state.gives_roots and messages.are_declared(message.params)
+        state.introduce(message.params)
+        if state.recalls(asked):
+            return None
         asked.silent_since = state.ports.now()
         state.ledger.ask(asked)
         return line if state.phase in ("open", "replaying") else None
@@ -220,7 +231,6 @@ EXCERPT = 120  # characters of a line that is not a message
 FLOOD = 1024 * 1024  # bytes on stdout without a message among them
 STARTS = (b"{", b"[", b"\xef")  # first bytes of a message; the last one is of a byte order mark
 NOT_YET = -32600
-TOOLS, CALL = "tools/list", "tools/call"
 
 
 class ServerSide:
@@ -314,17 +324,18 @@ class ServerSide:
         assert message.id is not UNSET
         if self._restorer.answered(message, line):
             return None
-        asked = self._settled = self._state.ledger.settle(message.id)
-        if self._state.phase == "replaying" and key(message.id) == self._state.handshake:
+        state = self._state
+        asked = self._settled = state.ledger.settle(message.id)
+        if state.phase == "replaying" and key(message.id) == state.handshake:
             return self._replayed(message, line, is_owed=asked is not None)
-        opening, self._state.opening = self._state.opening, None
+        opening, state.opening = state.opening, None
         if opening is not None and self._is_wronged(opening, asked, message):
             return None
         if asked is None:  # no open request; only an error about an unreadable line has the id null
             return line if bytes(message.id) == NULL else None
         if message.result is UNSET:
             return self._refused(asked, line)
-        return self._done(asked, message, line)
+        return state.done(asked, message, line)
 
     def _is_wronged(self, opening: Waiting, asked: OpenRequest | None, message: Envelope) -> bool:
         """Tell whether our ping made this process refuse a modern agent; a new process then gets the request first."""
@@ -338,25 +349,6 @@ class ServerSide:
         state.ports.wedged(messages.WRONGED)
         return True
 
-    def _done(self, asked: OpenRequest, message: Envelope, line: bytes) -> bytes:
-        state = self._state
-        if asked.method in messages.PRESENTING:
-            assert message.result is not UNSET
-            state.offers_tools = messages.offers_tools(message.result)
-        if asked.method == INITIALIZE or not state.memory.initialize:  # since 2026-07-28 there is no handshake
-            state.become_ready()
-        if asked.method == TOOLS and state.policy:
-            line, _ = state.policy.filtered(line)
-            message = jsonrpc.decode(line) or message
-        if asked.method in REMEMBERED:
-            assert message.result is not UNSET
-            state.memory.answered(asked.method, asked.params, message.result)
-        if asked.method in (TOOLS, CALL):
-            state.knows_tools = True
-        if asked.method == TOOLS:
-            state.observer.listed()
-        return line
-
     def _refused(self, asked: OpenRequest, line: bytes) -> bytes:
         if asked.method == INITIALIZE:
             self._state.memory.initialize = b""  # not replayed; the agent may try again
@@ -366,6 +358,7 @@ class ServerSide:
         """Take the answer to the repeated `initialize`; the agent gets it only if it never got one."""
         state = self._state
         if message.result is not UNSET:
+            state.learn(INITIALIZE, message.result)
             if state.memory.initialized:
                 state.ports.to_server(state.memory.initialized)
             self._restorer.begin()
@@ -384,6 +377,7 @@ class ServerSide:
             self._progressed(message.params)
         if message.method == CANCELLED:
             return self._withdraws(message.params, line)
+        self._state.unlearn(str(message.method))
         return line
 
     def _progressed(self, params: Raw) -> None:
@@ -443,6 +437,7 @@ class Exchange:
         health: Health | None = None,
         gives_roots: bool = False,
         process: str = "",
+        presentations: "Presentations | None" = None,
     ) -> None:
         self._state = ConversationState(
             server,
@@ -454,6 +449,7 @@ class Exchange:
             health=health or Health(),
             gives_roots=gives_roots,
             process=process,
+            presentations=presentations,
         )
         self._start = start
         self._restorer = Restorer(self._state)
@@ -500,6 +496,15 @@ class Exchange:
     def is_waiting(self) -> bool:
         """Whether a request is open at the server, or queued for it."""
         return bool(self._state.ledger.wanted() or self._state.queue)
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether the agent would miss the process: it waits for something, or has subscribed to it."""
+        return self.is_waiting or bool(self._state.questions.open) or self._state.memory.is_subscribed
+
+    def fall_asleep(self) -> None:
+        """Answer in place of the server, as far as its last process allows; the caller starts one for the rest."""
+        self._state.phase = "asleep"
 
     def attached(self, *, probe: bool = False) -> None:
         """Begin to use a new process; `probe` pings it, unless the agent does no handshake."""
@@ -566,13 +571,13 @@ class Exchange:
         for asked in state.ledger.open.values():
             asked.silent_since = now
 
-    def tick(self, *, is_stopped: bool = False) -> None:
+    def tick(self, *, is_stopped: bool = False, is_fetching: bool = False) -> None:
         """Check the clock: answer requests that waited too long; ping a silent server, or give it up.
 
-        `is_stopped` tells that its process is stopped (SIGSTOP).
+        `is_stopped` tells that its process is stopped (SIGSTOP), `is_fetching` that it is being downloaded.
         """
         state, now = self._state, self._state.ports.now()
-        for asked in state.queue.expired(now - self._start):
+        for asked in () if is_fetching else state.queue.expired(now - self._start):
             self._late(asked)
         if state.phase != "open":
             self._expire_handshake(now)

@@ -35,6 +35,7 @@ from acp_launch.protocol.jsonrpc import LineFramer, LineTooLong
 from acp_launch.secret.value import Secret
 
 if TYPE_CHECKING:
+    from acp_launch.bridge.presentation import Presentations
     from acp_launch.bridge.toolpolicy import ToolPolicy
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.mcp.remote import RemoteProgram
@@ -248,7 +249,10 @@ class AdapterPorts(Struct, frozen=True):
 
 
 class Relay:
-    """One conversation at work. `name` is the server's, or `github#2`; `left` is set when the agent has gone."""
+    """One conversation at work. `name` is the server's, or `github#2`; `left` is set when the agent has gone.
+
+    `presentations` are those of a lazy server, which is asleep until it is needed if they are known.
+    """
 
     def __init__(
         self,
@@ -258,6 +262,7 @@ class Relay:
         observer: ServerObserver,
         *,
         max_line: int,
+        presentations: "Presentations | None" = None,
     ) -> None:
         self.name = program.name
         self.plan = plan
@@ -281,6 +286,10 @@ class Relay:
         self._messages = 0  # of it, up to two
         self._was_stopped = False
         self.credentials: Credentials | None = None  # of a remote server
+        self._presentations = presentations
+        self._is_used = True  # since the last look
+        self._used = self._time()  # when it was in use, as far as the looks have seen
+        is_known = presentations is not None and presentations.is_known
         self.knowledge = pinned(plan.protocol)  # of the server's era; may be shared with other relays of it
         self._adapter: Adapter | None = None  # until it is known that both sides are of one era
         self._adapter_timer: asyncio.TimerHandle | None = None
@@ -295,6 +304,7 @@ class Relay:
             watcher=self,
             emit=self._changed,
             log=observer.log(self.name),
+            begins_asleep=is_known,
         )
         self.exchange = Exchange(
             plan.name,
@@ -306,7 +316,10 @@ class Relay:
             call=plan.timeouts.call,
             gives_roots=plan.roots == "session",
             process=self.name,
+            presentations=presentations,
         )
+        if is_known:
+            self.exchange.fall_asleep()
         self._is_careful = self.exchange.is_careful
         self._adapter_ports = AdapterPorts(
             self.exchange.from_server, self._write, self.exchange.heard, self.exchange.mishaps.add, self._time
@@ -351,7 +364,8 @@ class Relay:
         if is_stopped and not self._was_stopped:
             self._observer.note(f"{self.name} is stopped (SIGSTOP); calls to it wait")
         self._was_stopped = is_stopped
-        self.exchange.tick(is_stopped=is_stopped)
+        self.exchange.tick(is_stopped=is_stopped, is_fetching=self.supervisor.life.is_fetching)
+        self._doze()
 
     # Events of the server's process, from the supervisor.
 
@@ -390,7 +404,7 @@ class Relay:
         self._take_kept()
         unsent = self._latest.unsent if self._latest else ()
         self._latest = None
-        for_good = change.state != "resting"
+        for_good = change.state not in ("resting", "asleep")
         if self._adapter is not None:
             adapter, self._adapter = self._adapter, None
             unsent = adapter.ended(unsent)
@@ -398,6 +412,12 @@ class Relay:
         if isinstance(self.plan, RemotePlan):
             change = replace(change, reason="", detail=())  # they name its address, which is not for the agent
         self.exchange.lost(lost(change, self.plan.name), for_good=for_good, unsent=unsent)
+        if change.state == "asleep":
+            self.exchange.fall_asleep()
+            self._loop.call_soon(self._wake)  # a request may have come while it was ended
+        self._follow_up()
+
+    def _follow_up(self) -> None:
         if self._is_expected and not self.exchange.is_introduced:
             self._is_expected = False
             self.supervisor.unexpect()  # its handshake was refused, and may be tried again
@@ -407,6 +427,7 @@ class Relay:
     # Ports of the exchange.
 
     def to_agent(self, line: bytes) -> None:
+        self._is_used = True
         if self._agent is None:
             if not self.left.is_set():
                 self._keep(line)
@@ -453,7 +474,7 @@ class Relay:
         """Handle a line of the agent; pause an agent that sends requests but does not read our own answers."""
         agent = self._agent
         assert agent is not None
-        held = agent.held
+        held, self._is_used = agent.held, True
         if self._asked is None:
             self._asked = self._time()
         if self._server is None and self._has_hope:
@@ -461,8 +482,7 @@ class Relay:
         self.exchange.from_agent(line)
         if agent.held > held and agent.is_full:
             agent.pause()
-        if self._server is None and isinstance(self.plan, RemotePlan) and self.exchange.is_waiting:
-            self.supervisor.need()
+        self._wake()
         if not self._is_expected and self.exchange.is_introduced:
             self._is_expected = True
             self.supervisor.expect()  # from the handshake on, the agent waits for the process
@@ -471,6 +491,20 @@ class Relay:
     def _has_hope(self) -> bool:
         """Whether a remote server that has failed may be of use now, as the user has logged in to it since."""
         return self.credentials is not None and self.supervisor.state == "failed" and self.credentials.has_news
+
+    def _wake(self) -> None:
+        """Have a process started, or a connection made, because a request waits for it."""
+        is_lazy = isinstance(self.plan, RemotePlan) or self.exchange.phase == "asleep"
+        if is_lazy and self._server is None and self.exchange.is_waiting:
+            self.supervisor.need()
+
+    def _doze(self) -> None:
+        """Send a server to sleep that was not used for its `idle`."""
+        now, idle = self._time(), self.plan.idle
+        if self._is_used or self.exchange.is_in_use or not self.supervisor.life.is_up:
+            self._is_used, self._used = False, now
+        elif idle is not None and now - self._used >= idle:
+            self.supervisor.sleep()
 
     def _server_says(self, line: bytes) -> None:
         server = self._server
@@ -541,6 +575,8 @@ class Relay:
         self.standing = change
         if change.state == "ready":
             self.took = change.after
+        if change.state == "asleep" and self._presentations is not None:
+            self._presentations.save()
         self._observer.changed(change)
 
     def _agent_over(self, over: LinkEnd) -> None:
@@ -607,10 +643,11 @@ class TracedRelay(Relay):
         *,
         max_line: int,
         trace: "Trace",
+        presentations: "Presentations | None" = None,
     ) -> None:
         self._trace = trace
         self._crossing: tuple[Side, bytes] | None = None  # the message in hand and its sender, until it is written
-        super().__init__(plan, program, directories, observer, max_line=max_line)
+        super().__init__(plan, program, directories, observer, max_line=max_line, presentations=presentations)
         self.exchange.is_careful = self._is_careful = True
 
     def to_agent(self, line: bytes) -> None:

@@ -3,7 +3,8 @@ The bridged servers of a launch, started while the agent starts, and stopped wit
 
 One process serves one conversation (docs/mcp.md), so each connection of the agent has its own relay. For each server
 one process is started ahead of the agent's first connection. A second connection at the same time gets a new process.
-After a connection has ended, a process is started ahead again for the next one.
+After a connection has ended, a process is started ahead again for the next one. A lazy server whose answers to a
+handshake are known is not started ahead, but is asleep until it is needed (presentation.py).
 """
 
 import asyncio
@@ -31,6 +32,7 @@ from acp_launch.waits import to_beat
 
 if TYPE_CHECKING:
     from acp_launch.bridge.front.server import Front
+    from acp_launch.bridge.presentation import Presentations
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.mcp.remote import RemoteProgram
     from acp_launch.trace import Trace
@@ -41,8 +43,8 @@ TICK = 1.0  # seconds between two checks of time-outs, unless a server has a sho
 class ServerNeeds(Struct, frozen=True, kw_only=True):
     """The needs of servers besides their plans. `hurry` is set when they must be killed at once.
 
-    `cache` is the directory of acp-launch's caches, if remote servers may use it. `credentials` are those of remote
-    servers, by name; `called` is the profile's name in commands.
+    `cache` is the directory of acp-launch's caches, if remote and lazy servers may use it. `credentials` are those of
+    remote servers, by name; `called` is the profile's name in commands.
     """
 
     secrets: Mapping[str, Secret]
@@ -70,6 +72,7 @@ class Servers:
         self._opened: set[str] = set()  # names of servers that the agent has ever opened
         self._proven: set[str] = set()  # names of servers of which an ended process has answered
         self._remotes: dict[str, RemoteProgram] = {}  # the connections to one server share what they learn of it
+        self._presentations = {plan.name: _presentations(plan, needs.cache) for plan in plans if plan.start == "lazy"}
         self._is_stopping = False
         for plan in plans:
             self._ahead(plan)
@@ -103,8 +106,9 @@ class Servers:
         return self._tasks.create_task(self._first(plan).supervisor.up())
 
     def has_answered(self, plan: ServerPlan) -> bool:
-        """Tell whether any process of this server has ever sent a valid message."""
-        return plan.name in self._proven or any(relay.supervisor.has_answered for relay in self._of(plan))
+        """Tell whether any process of this server has ever sent a valid message, or none was needed."""
+        is_fine = (each.supervisor.has_answered or each.supervisor.state == "asleep" for each in self._of(plan))
+        return plan.name in self._proven or any(is_fine)
 
     def patience(self, plan: ServerPlan) -> float:
         """Return the seconds that its process still has for its first answer."""
@@ -154,8 +158,8 @@ class Servers:
             await asyncio.wait(self._lives)
 
     async def tick(self) -> None:
-        limits = [plan.timeouts.call for plan in self._plans.values() if plan.timeouts.call is not None]
-        every = max(0.02, min([TICK, *(limit / 4 for limit in limits)]))
+        limits = [limit for plan in self._plans.values() for limit in (plan.timeouts.call, plan.idle)]
+        every = max(0.02, min([TICK, *(limit / 4 for limit in limits if limit is not None)]))
         now = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(to_beat(now(), every))
@@ -166,11 +170,12 @@ class Servers:
         name = self._free_name(plan.name)
         needs, running = self._needs, self._program(plan, name)
         inputs = plan, running, needs.directories, self._observer
+        known = self._presentations.get(plan.name)
         relay: Relay
         if needs.trace is None:
-            relay = Relay(*inputs, max_line=needs.max_line)
+            relay = Relay(*inputs, max_line=needs.max_line, presentations=known)
         else:
-            relay = TracedRelay(*inputs, max_line=needs.max_line, trace=needs.trace)
+            relay = TracedRelay(*inputs, max_line=needs.max_line, trace=needs.trace, presentations=known)
         relay.credentials = needs.credentials.get(plan.name)
         relay.knowledge = self._knowledge.setdefault(plan.name, relay.knowledge)
         self._relays.append(relay)
@@ -199,6 +204,8 @@ class Servers:
         finally:
             relay.close()
             self._relays.remove(relay)
+            if (known := self._presentations.get(relay.plan.name)) is not None:
+                known.save()
             if relay.supervisor.has_answered:
                 self._proven.add(relay.plan.name)
             if self._seated.get(relay.plan.name) is relay:
@@ -238,6 +245,12 @@ class Servers:
             reason="; ".join(filter(None, (change.exit, change.reason))) if change else "",
             retry=relay.supervisor.retry if relay else None,
         )
+
+
+def _presentations(plan: ServerPlan, cache: Path | None) -> "Presentations":
+    from acp_launch.bridge.presentation import Presentations  # most servers are started with the agent
+
+    return Presentations(plan, cache)
 
 
 class RunningServers(Struct, frozen=True):

@@ -55,7 +55,7 @@ class ServerLogin(Struct, frozen=True):
 
 
 class Lack(Struct, frozen=True):
-    """A server whose login cannot be used, and why: `what` completes "the MCP server …"."""
+    """A server that the user cannot prove to who they are, and why: `what` completes "the MCP server …"."""
 
     server: RemotePlan
     what: str

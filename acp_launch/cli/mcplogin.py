@@ -23,7 +23,7 @@ from acp_launch.errors import AuthRequired, LaunchError, MachineError, ProfileEr
 from acp_launch.mcp.http.challenge import TOO_FEW, Challenge
 from acp_launch.oauth.grant import Grant, Login, decoded, encoded
 from acp_launch.oauth.records import Logins
-from acp_launch.plan.model import LaunchPlan, LoginPlan, Origin, RemotePlan, ServerPlan
+from acp_launch.plan.model import LaunchPlan, LoginPlan, Origin, RemotePlan
 from acp_launch.private import locked
 from acp_launch.problem import ours
 from acp_launch.profile.load import Loaded
@@ -151,7 +151,7 @@ def status(profile: str, *, as_json: bool) -> None:
     logins.show(found, now, as_json=as_json)
     if not found and not as_json:
         logins.say_none(loaded.found.name)
-    lacking = [each.name for each in found if each.is_asked and not is_valid(each.login, now)]
+    lacking = [each.name for each in found if each.is_lacking(now)]
     if lacking:
         many = len(lacking) > 1
         raise AuthRequired(
@@ -161,22 +161,29 @@ def status(profile: str, *, as_json: bool) -> None:
 
 
 def planned_states(plan: LaunchPlan, settings: Settings) -> dict[str, State]:
-    """Return what is known of the logins that the servers of a plan ask for, by their names."""
-    asking = replace(plan, servers=tuple(filter(_asks, plan.servers)))
-    targets = _targets(asking, Logins(settings.state))
-    return {each.name: State(each.name, each.server.url.display(), each.login, is_asked=True) for each in targets}
-
-
-def _asks(server: ServerPlan) -> bool:
-    return isinstance(server, RemotePlan) and server.oauth is not None
+    """Return what is known of the logins that the servers of a plan ask for, and of what takes their place, by the
+    servers' names."""
+    remotes = replace(plan, servers=tuple(server for server in plan.servers if isinstance(server, RemotePlan)))
+    found = [_state(each, settings) for each in _targets(remotes, Logins(settings.state))]
+    return {each.name: each for each in found if each.is_asked or each.program}
 
 
 def states(loaded: Loaded, settings: Settings) -> tuple[State, ...]:
-    """Return what is known of the login to each remote server that asks for one, or has one."""
-    return tuple(_states(loaded, Logins(settings.state)))
+    """Return what is known of the login to each remote server that asks for one, or has one, or needs none as a command
+    of the user prints headers for it."""
+    return tuple(_states(loaded, settings))
 
 
-def _states(loaded: Loaded, records: Logins) -> Iterator[State]:
+def _state(target: Target, settings: Settings) -> State:
+    from acp_launch.cli.headerscommand import printing, program
+
+    server, addresses = target.server, printing([target.server], settings)
+    printer = program(addresses[server.name], settings) if addresses else ""
+    return State(server.name, server.url.display(), target.login, is_asked=server.oauth is not None, program=printer)
+
+
+def _states(loaded: Loaded, settings: Settings) -> Iterator[State]:
+    records = Logins(settings.state)
     for name, server in loaded.profile.mcp_servers.items():
         if not isinstance(server, RemoteServer):
             continue
@@ -186,8 +193,9 @@ def _states(loaded: Loaded, records: Logins) -> Iterator[State]:
                 yield State(name, "", None, is_asked=True)
             continue
         (target,) = _targets(plan, records)
-        if target.login is not None or server.oauth is not None:
-            yield State(name, target.server.url.display(), target.login, is_asked=server.oauth is not None)
+        state = _state(target, settings)
+        if state.login is not None or state.is_asked or state.program:
+            yield state
 
 
 def _chosen(profile: str, name: str | None, *, every: bool, trust: bool) -> Chosen:

@@ -89,7 +89,7 @@ def open_store(settings: Settings, *, asks: bool = True) -> Store:
     if chosen.store == "command":
         from acp_launch.secret.command import open_command
 
-        return open_command(chosen.command, limit=chosen.timeout, run=_captured)
+        return open_command(chosen.command, limit=chosen.timeout, run=captured)
     from acp_launch.secret.keyring import open_keyring
 
     return open_keyring(chosen.keyring, os.environ, interactive=interactive())
@@ -121,8 +121,11 @@ def say_waiting(what: str, waited: float, limit: float) -> None:
     Notices().waiting(what, waited, limit)
 
 
-def _captured(argv: Sequence[str], limit: float) -> "Captured":
-    """Run a store command in the home directory: the project must not replace its program or settings."""
+def captured(argv: Sequence[str], limit: float) -> "Captured":
+    """Run a command of the user's settings in the home directory: the project must not replace its program or settings.
+
+    Not while an event loop runs.
+    """
     from acp_launch.plan.environment import inherited
     from acp_launch.process.capture import capture
 

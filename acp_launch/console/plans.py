@@ -163,9 +163,9 @@ def _states(logins: "Mapping[str, State]") -> dict[str, str]:
         return {}
     import time
 
-    from acp_launch.console.logins import described as state
+    from acp_launch.console.logins import told
 
-    return {name: state(each.login, time.time()) for name, each in logins.items()}
+    return {name: told(each, time.time()) for name, each in logins.items()}
 
 
 def _login(oauth: LoginPlan) -> dict[str, Any]:
@@ -195,6 +195,8 @@ def _supervision(server: ServerPlan) -> dict[str, Any]:
         "timeouts": asdict(server.timeouts),
         "tools": asdict(server.tools),
         "roots": server.roots,
+        "start": server.start,
+        "idle": server.idle,
     }
 
 
@@ -282,6 +284,9 @@ def _bridged_lines(server: ServerPlan, plan: LaunchPlan) -> Iterator[str]:
     download = "" if isinstance(limits, RemoteTimeouts) else f"download {limits.download}, "
     timeouts = f"start {limits.start}, {download}call {limits.call or 'none'}"
     yield f"  timeouts   {timeouts}{_at(plan, (*path, 'timeouts'))}"
+    if server.start == "lazy":
+        then = f"; stopped after {server.idle} without use" if server.idle else ""
+        yield f"  lazy       started at its first use{then}{_at(plan, (*path, 'start'), (*path, 'idle'))}"
     if server.tools != Tools():
         yield f"  tools      {_tools(server.tools)}{_at(plan, (*path, 'tools'))}"
     if server.roots == "session":
@@ -327,6 +332,8 @@ def _remote_lines(server: RemotePlan, plan: LaunchPlan, verbose: bool, login: st
         yield f"  login      {_wanted(server.oauth)}{_at(plan, (*path, 'oauth'))}"
         if login:
             yield f"             {login}"
+    elif login:
+        yield f"  login      {login}"
     if server.insecure:
         yield f"  insecure   headers and variables may be sent unencrypted{_at(plan, (*path, 'insecure'))}"
     if server.bridge:

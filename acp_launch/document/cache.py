@@ -58,6 +58,13 @@ class JsonCache(Struct, frozen=True):
             finally:
                 fresh.unlink(missing_ok=True)
 
+    def prune(self, most: int) -> None:
+        """Remove the entries that were written longest ago, until there are so many."""
+        with suppress(OSError):  # another process may be removing them too
+            entries = sorted(self.folder.glob("*.json"), key=lambda entry: entry.stat().st_mtime_ns)
+            for entry in entries[: max(0, len(entries) - most)]:
+                entry.unlink(missing_ok=True)
+
     def _entry(self, file: Path) -> Path:
         return self.folder / f"{file.stem[:60]}-{zlib.crc32(os.fsencode(file)):08x}.json"
 

@@ -297,7 +297,7 @@ class FrontUpdates:
             used=usage.used,
             size=usage.size,
             cost=str(usage.cost) if usage.cost else "",
-            servers_up=sum(server.state in ("ready", "starting") for server in servers),
+            servers_up=sum(server.state in ("ready", "starting", "asleep") for server in servers),
             servers_down=sum(server.state in DOWN for server in servers),
             mood=self._mood,
         )

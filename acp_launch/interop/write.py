@@ -160,8 +160,9 @@ def _named(known: dict[str, str], wanted: str, secret: str) -> str:
     return name
 
 
-_OURS = ("restart", "roots", "protocol", "bridge", "inherit_env")  # keys of a server that no other tool has
-_OURS_REMOTE = ("restart", "timeouts", "roots", "protocol", "oauth", "insecure", "bridge")  # and of a remote one
+# Keys of a server that no other tool has, and of a remote one.
+_OURS = ("restart", "roots", "protocol", "start", "idle", "bridge", "inherit_env")
+_OURS_REMOTE = ("restart", "timeouts", "roots", "protocol", "start", "idle", "oauth", "insecure", "bridge")
 _DEFAULT = StdioServer(command="")  # type: ignore[arg-type]
 _DEFAULT_REMOTE = HttpServer(type="http", url="")  # type: ignore[arg-type]
 

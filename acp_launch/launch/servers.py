@@ -362,7 +362,7 @@ def _traced(trace: "Trace", change: Change) -> None:
     has_begun = change.pid is not None or change.is_remote
     if change.state == "starting" and has_begun and not change.reason:  # else it was started before
         trace.started(change.pid, change.server)
-    elif change.state in ("resting", *OVER):
+    elif change.state in ("resting", "asleep", *OVER):
         trace.ended("; ".join(filter(None, (change.exit, change.reason))) or change.state, change.server)
 
 
@@ -384,11 +384,13 @@ def _unproven(called: str, plan: ServerPlan, last: Change | None) -> LaunchError
 
 
 def _is_settled(standing: Standing) -> bool:
-    """Tell whether the state of a server is final, or ready with its tools listed. One that the agent has closed may be
-    opened again."""
+    """Tell whether the state of a server is final, or ready or asleep with its tools listed.
+
+    One that the agent has closed may be opened again.
+    """
     if standing.state == "stopped":
         return not standing.closed
-    return standing.state in OVER or (standing.state == "ready" and standing.tools is not None)
+    return standing.state in OVER or (standing.state in ("ready", "asleep") and standing.tools is not None)
 
 
 def _failed(called: str, change: Change | None, plan: ServerPlan) -> LaunchError:

@@ -12,6 +12,7 @@ from typing import Self
 
 from msgspec import Struct, field
 
+from acp_launch.document.scalars import Duration
 from acp_launch.problem import KeyPath, Problem
 from acp_launch.profile.model import (
     Approval,
@@ -24,6 +25,7 @@ from acp_launch.profile.model import (
     Restart,
     Roots,
     ServerTimeouts,
+    Start,
     Timeouts,
     Tools,
 )
@@ -131,6 +133,8 @@ class StdioPlan(Struct, frozen=True, kw_only=True):
     tools: Tools = field(default_factory=Tools)
     roots: Roots = "agent"
     protocol: ProtocolPin = "auto"
+    start: Start = "eager"
+    idle: Duration | None = None
     bridge: bool = True
     missing: str = ""
 
@@ -166,6 +170,8 @@ class RemotePlan(Struct, frozen=True, kw_only=True):
     tools: Tools = field(default_factory=Tools)
     roots: Roots = "agent"
     protocol: ProtocolPin = "auto"
+    start: Start = "eager"
+    idle: Duration | None = None
 
     @property
     def sent(self) -> Mapping[str, Value]:

@@ -284,6 +284,8 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: SessionCon
         tools=server.tools,
         roots=server.roots,
         protocol=server.protocol,
+        start=server.start,
+        idle=server.idle,
         bridge=server.bridge,
         missing=missing,
     )
@@ -366,6 +368,8 @@ def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> Remo
         tools=server.tools,
         roots=server.roots,
         protocol=server.protocol,
+        start=server.start,
+        idle=server.idle,
     )
 
 

@@ -10,8 +10,10 @@ The life of one supervised server, as a pure function: state and event → new s
       stop     DECLARED, RESTING ─▶ STOPPED       STARTING, READY ─▶ STOPPING ─ ended ─▶ STOPPED
       stuck    RESTING ─▶ FAILED
       needed   RESTING, with a shorter pause (remote servers only)
-      renewed  RESTING, FAILED, STOPPED ─▶ RESTING, without a pause
+      renewed  RESTING, FAILED, STOPPED, ASLEEP ─▶ RESTING, without a pause
                STARTING, READY: the end of its process leads there, however it would be judged otherwise
+      unused   STARTING, READY: its process is ended, and that leads to ASLEEP (`start: lazy`, where it may also begin)
+      needed   ASLEEP ─▶ RESTING, without a pause
 
 FAILED and STOPPED are final until the server is renewed. After `stop`, also of a FAILED or STOPPED server, nothing
 renews it. A renewal gives the restarts back. How the end of a process is judged:
@@ -45,7 +47,7 @@ from acp_launch.profile.model import RemoteRestart, Restart
 
 Fault = Literal["", "credentials", "protocol"]  # it refuses ours, or lacks them; it does not speak MCP
 # The states drawn in this module's docstring.
-State = Literal["declared", "starting", "ready", "resting", "failed", "stopping", "stopped"]
+State = Literal["declared", "starting", "ready", "resting", "asleep", "failed", "stopping", "stopped"]
 OVERDUE = "did not answer within"  # begins the `exit` of a process that was killed for its silence
 FETCHING = "downloading"  # the `reason` while STARTING, if its package runner is still at that
 FETCHED = "downloaded"  # and after that
@@ -131,6 +133,7 @@ class Life(Struct, frozen=True, kw_only=True):
     verdict: str = ""  # why its process was condemned
     wish: Literal["", "pending", "granted"] = ""  # the user's request for a process: not started yet, or the latest
     is_wanted: bool = True  # False once it was stopped
+    is_unused: bool = False  # its process is being ended for that
     starts: int = 0  # all processes so far
     used: int = 0  # restarts since a process last held
     took: float | None = None  # seconds its process itself needed to be READY
@@ -153,7 +156,7 @@ class Life(Struct, frozen=True, kw_only=True):
     @property
     def is_doomed(self) -> bool:
         """Whether its process is about to be ended, and another may follow."""
-        return bool(self.verdict) or self.wish == "pending"
+        return bool(self.verdict) or self.wish == "pending" or self.is_unused
 
     @property
     def is_up(self) -> bool:
@@ -273,14 +276,19 @@ class Renewed(Struct, frozen=True):
 
 
 class Needed(Struct, frozen=True):
-    """The agent waits for a remote server, which need not wait for the end of its pause, unless it asked for one."""
+    """The agent waits for a server that is asleep, or for a remote one, which need not wait for the end of its pause,
+    unless it asked for one."""
+
+
+class Unused(Struct, frozen=True):
+    """The agent has not used the server for a while; its process is ended until the server is needed."""
 
 
 class Stop(Struct, frozen=True):
     """The server is no longer needed."""
 
 
-Event = Started | Awaited | Fetching | Answered | Ready | Condemned | Ended | Stuck | Renewed | Needed | Stop
+Event = Started | Awaited | Fetching | Answered | Ready | Condemned | Ended | Stuck | Renewed | Needed | Unused | Stop
 
 Then = State | Literal["same", "judged", "renewed", ""]
 
@@ -288,7 +296,7 @@ BY_HAND = "was restarted by the user"  # for readers other than that user
 
 # The result of an event: a state; "same": it is noted; "judged", "renewed": see above; "": it came too late, or changes
 # nothing. A missing pair cannot happen.
-_LATE: dict[type[Event], Then] = {Answered: "", Fetching: "", Ready: "", Condemned: ""}
+_LATE: dict[type[Event], Then] = {Answered: "", Fetching: "", Ready: "", Condemned: "", Unused: ""}
 NEXT: dict[State, dict[type[Event], Then]] = {
     "declared": {Started: "starting", Awaited: "same", Condemned: "", Renewed: "", Stop: "stopped"},
     "starting": {
@@ -299,6 +307,7 @@ NEXT: dict[State, dict[type[Event], Then]] = {
         Condemned: "same",
         Ended: "judged",
         Renewed: "same",
+        Unused: "same",
         Stop: "stopping",
     },
     "ready": {
@@ -309,7 +318,16 @@ NEXT: dict[State, dict[type[Event], Then]] = {
         Condemned: "same",
         Ended: "judged",
         Renewed: "same",
+        Unused: "same",
         Stop: "stopping",
+    },
+    "asleep": {
+        **_LATE,
+        Awaited: "same",
+        Stuck: "failed",
+        Renewed: "renewed",
+        Needed: "renewed",
+        Stop: "stopped",
     },
     "resting": {
         **_LATE,
@@ -363,7 +381,7 @@ def _noted(life: Life, event: Event, now: float) -> Life:
             return _over(life, event, now)
         case Stuck(reason):
             return replace(life, reason=reason, wish="")
-        case Awaited() | Renewed() | Needed() | Stop():
+        case Awaited() | Renewed() | Needed() | Unused() | Stop():
             return _asked(life, event, now)
 
 
@@ -374,7 +392,7 @@ def _seen(life: Life, event: Answered | Fetching, now: float) -> Life:
     return replace(life, is_fetching=event.is_so, fetched=now if event.is_so else life.fetched)
 
 
-def _asked(life: Life, event: Awaited | Renewed | Needed | Stop, now: float) -> Life:
+def _asked(life: Life, event: Awaited | Renewed | Needed | Unused | Stop, now: float) -> Life:
     """Record what is wanted of the server, as opposed to what its process does."""
     match event:
         case Awaited(is_so):
@@ -383,6 +401,8 @@ def _asked(life: Life, event: Awaited | Renewed | Needed | Stop, now: float) -> 
             return _wished(life)
         case Needed():
             return _sooner(life, now)
+        case Unused():
+            return replace(life, is_unused=True)
         case Stop():
             return replace(life, is_wanted=False, wish="") if life.is_wanted else life
 
@@ -393,7 +413,7 @@ def _awaited(life: Life, now: float) -> float:
 
 def _begun(life: Life, now: float) -> Life:
     again = replace(life, begun=now, starts=life.starts + 1, wish="granted" if life.wish == "pending" else "")
-    again = replace(again, is_fetching=False, fetched=None)
+    again = replace(again, is_fetching=False, fetched=None, is_unused=False)
     return replace(again, answered=None, verdict="", took=None, lived=None, exit="", reason="", fault="")
 
 
@@ -435,6 +455,8 @@ def _held(life: Life, now: float) -> bool:
 
 
 def _judged(life: Life, end: Ended, now: float) -> Life:
+    if life.is_unused and not life.verdict:
+        return replace(life, state="asleep", since=now, pause=None, exit="", is_unused=False)
     policy, is_clean = life.restart.policy, end.is_clean and not life.verdict
     if end.follows == "never":
         return replace(life, state="failed", since=now)

@@ -13,6 +13,8 @@ The calls to others, all made in the event loop:
     it is condemned            watcher.ending, and the same when it has ended
     it is renewed              the same if there is a process, `ending` at once; else emit(resting)   then
                                watcher.lost
+    it begins asleep           emit(asleep)
+    it is sent to sleep        watcher.ending at once, and the same when it has ended
     `stop`                     emit(stopping)   then watcher.ending, if there is a process, and the same when it has
                                ended; else emit(stopped)   then watcher.lost
     `run` is cancelled         emit(stopped)   then watcher.lost; then the whole tree is killed
@@ -48,8 +50,8 @@ class Watcher(Protocol):
         """Stop using its pipes, which are about to be closed. Not called for a process that has died."""
 
     def lost(self, change: Change) -> None:
-        """Note that there is no process any more. `change.state`: resting if another will follow, else failed or
-        stopped.
+        """Note that there is no process any more. `change.state`: resting if another will follow, asleep if one will
+        when it is needed, else failed or stopped.
 
         The rest of its output can be read from its pipe, now and not later. It is called once more, and resting, for a
         server that had no process and will get one.
@@ -101,7 +103,7 @@ LOOP_CLOCK = LoopClock()
 class Supervisor:
     """Supervises one server. `start` and `download` are the `timeouts`, `grace` the ladder's, all in seconds.
 
-    `log` gets every process's stderr, redacted.
+    `log` gets every process's stderr, redacted. One that begins asleep is started when it is needed.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class Supervisor:
         grace: float = GRACE,
         clock: Clock = LOOP_CLOCK,
         download: float = DOWNLOAD,
+        begins_asleep: bool = False,
     ) -> None:
         self.child: Running | None = None  # the current process
         self._program, self._required, self.grace = program, required, grace
@@ -125,7 +128,8 @@ class Supervisor:
         self._overdue = Alarm(clock, self._is_overdue)
         self._looking = Alarm(clock, self._look)
         self._may_fetch = program.may_fetch
-        self._life = Life(restart=restart, start=start, download=download)
+        state: State = "asleep" if begins_asleep else "declared"
+        self._life = Life(restart=restart, start=start, download=download, state=state)
         self._attached: Running | None = None  # `child`, also while the rest of its tree is ended
         self._called = asyncio.Event()  # set: `run` must look at the state again
         self._settled = asyncio.Event()  # up, or final
@@ -186,6 +190,9 @@ class Supervisor:
         """
         self._is_running = True
         try:
+            if self._life.state == "asleep":
+                self._tell()
+                await self._rest()
             while not self._life.is_over:
                 await self._live()
                 await self._rest()
@@ -196,10 +203,15 @@ class Supervisor:
             self._over.set()
 
     async def up(self) -> bool:
-        """Wait until a process of it has answered; False if none will. The caller sets the time limit."""
-        while not (self._life.is_up or self._life.is_final):
+        """Wait until a process of it has answered, or it is asleep; False if none will answer. The caller sets the
+        time limit."""
+        while not self._is_settled:
             await self._settled.wait()
-        return self._life.is_up
+        return not self._life.is_final
+
+    @property
+    def _is_settled(self) -> bool:
+        return self._life.is_up or self._life.is_final or self._life.state == "asleep"
 
     async def stop(self, hurry: asyncio.Event | None = None) -> Outcome:
         """End it by the ladder, once however often this is called, in any state. `hurry` cuts the grace.
@@ -230,9 +242,16 @@ class Supervisor:
             self._let_go(self.child)  # now: from here on, messages are for the next process
 
     def need(self) -> None:
-        """Start the next process sooner, because a request waits for it. Only for remote servers."""
-        if self._life.state == "resting" and self._step(lifecycle.Needed()):
-            self._set_rest()
+        """Start the next process sooner, because a request waits for it. Only for remote servers, and if asleep."""
+        was_asleep = self._life.state == "asleep"
+        if (was_asleep or self._life.state == "resting") and self._step(lifecycle.Needed()):
+            self._called.set() if was_asleep else self._set_rest()
+
+    def sleep(self) -> None:
+        """End its process, by the ladder, until it is needed; this is not a restart."""
+        if self.child is not None and self._step(lifecycle.Unused()):
+            self._called.set()
+            self._let_go(self.child)
 
     # What the watcher learned from the process.
 
@@ -302,7 +321,8 @@ class Supervisor:
 
     def _is_polite(self) -> bool:
         """Whether to ask its process to end: it has done nothing wrong."""
-        return (self._life.state == "stopping" or self._life.wish == "pending") and not self._life.verdict
+        life = self._life
+        return (life.state == "stopping" or life.wish == "pending" or life.is_unused) and not life.verdict
 
     async def _rest(self) -> None:
         """Wait until the next start, or until called. A server without a next start is only ever called."""
@@ -333,7 +353,7 @@ class Supervisor:
         if self._life is before:
             return False
         self._overdue.set(self._life.deadline)
-        if self._life.is_up or self._life.is_final:
+        if self._is_settled:
             self._settled.set()
         else:
             self._settled.clear()

@@ -164,6 +164,7 @@ NULLABLE = frozenset(
         ("session", "mode"),
         ("mcp_servers", "*", "cwd"),
         ("mcp_servers", "*", "timeouts", "call"),
+        ("mcp_servers", "*", "idle"),
         ("mcp_servers", "*", "restart", "max"),  # of a remote server
         ("mcp_servers", "*", "oauth"),
         *(

@@ -33,6 +33,7 @@ McpTransport = Literal["auto", "stdio", "http"]
 Approval = Literal["ask", "allow", "deny"]
 Globs = Annotated[tuple[str, ...], LISTED]
 Patterns = Annotated[tuple[Template, ...], LISTED]  # globs in which references are allowed
+Start = Literal["eager", "lazy"]
 RestartPolicy = Literal["always", "on-failure", "never"]
 ProtocolPin = Literal[
     "auto", "legacy", "modern", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"
@@ -189,6 +190,11 @@ class StdioServer(Shape, frozen=True, kw_only=True):
     protocol: ProtocolPin = "auto"
     """The MCP version the server is spoken to in: `auto` finds out, `legacy` is the newest before 2026-07-28, `modern`
     is 2026-07-28; or a version."""
+    start: Start = "eager"
+    """When it is started: with the agent (`eager`), or at its first use (`lazy`). Until then its lists are those of its
+    last run; before its first run it is started with the agent."""
+    idle: Duration | None = None
+    """After how long without use a lazy server is stopped, until its next use. Default: never."""
     bridge: Annotated[bool, TRUTH] = True
     """`false` passes the server and its secrets to the agent, which starts it; acp-launch does not supervise it."""
 
@@ -265,6 +271,11 @@ class RemoteServer(Shape, frozen=True, kw_only=True):
     protocol: ProtocolPin = "auto"
     """The MCP version the server is spoken to in: `auto` finds out, `legacy` is the newest before 2026-07-28, `modern`
     is 2026-07-28; or a version."""
+    start: Start = "eager"
+    """When it is started: with the agent (`eager`), or at its first use (`lazy`). Until then its lists are those of its
+    last run; before its first run it is started with the agent."""
+    idle: Duration | None = None
+    """After how long without use a lazy server is stopped, until its next use. Default: never."""
     bridge: Annotated[bool, TRUTH] = True
     """`false` passes the address, the headers and their secrets to the agent, which connects to the server itself."""
 

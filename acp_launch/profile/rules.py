@@ -139,7 +139,7 @@ SERVER_NAME = r"^[A-Za-z0-9_.-]+$"
 HEADER_NAME = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"  # RFC 9110 "token"
 ENVIRONMENT_NAME = r"^[^=\s\x00-\x1f\x7f]+$"
 # Keys without effect for a server that the agent starts or connects to itself.
-SUPERVISION = ("cwd", "inherit_env", "restart", "timeouts", "tools", "roots", "protocol")
+SUPERVISION = ("cwd", "inherit_env", "restart", "timeouts", "tools", "roots", "protocol", "start", "idle")
 KINDS = ("stdio", "http", "sse")
 MAX_FIX = 80  # characters of a command line that a fix repeats
 INHERITED_NAME = r"^[^=*\s\x00-\x1f\x7f]+\*?$"
@@ -224,6 +224,9 @@ def _supervised(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
         for index, glob in _listed(tools, key):
             if not glob.strip():
                 yield Fault((*path, "tools", key, index), "the tool's name is empty", "write a name, or a glob: get_*")
+    if "idle" in server and server.get("start") != "lazy":
+        what = "idle is how long a lazy server may be without use, and this one is not lazy"
+        yield Fault((*path, "idle"), what, "add: start: lazy", at_key=True)
     if server.get("bridge") is False:
         yield from _unsupervised(server, path)
 

@@ -9,6 +9,7 @@ from typing import Any
 from acp_launch.bridge.exchange import AgentSide, Exchange, ServerSide
 from acp_launch.bridge.health import Health
 from acp_launch.bridge.messages import Lost
+from acp_launch.bridge.presentation import Presentations
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.profile.model import Tools
 from tests.bridge.observing import Silent
@@ -36,6 +37,7 @@ class Talker(Silent):
     call: float | None = None
     directories: Sequence[PurePosixPath] = (PurePosixPath("/project/a b"), PurePosixPath("/lib/é%"))
     gives_roots: bool = False
+    presentations: Presentations | None = None
     is_quick: bool = False  # offers each line to `passes` first, as a link does
     clock: float = 1000.0
     agent_heard: list[bytes] = field(default_factory=list)
@@ -55,7 +57,10 @@ class Talker(Silent):
             gives_roots=self.gives_roots,
             call=self.call,
             health=health,
+            presentations=self.presentations,
         )
+        if self.presentations is not None and self.presentations.is_known:
+            self.exchange.fall_asleep()
 
     def to_agent(self, line: bytes) -> None:
         self.agent_heard.append(line)

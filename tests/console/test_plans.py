@@ -26,6 +26,8 @@ mcp_servers:
     tools: {allow: ["get_*", search], deny: [get_secret]}
     roots: session
     protocol: 2025-06-18
+    start: lazy
+    idle: 10m
   once: {command: "${python}", restart: {max: 0}, tools: {allow: []}}
   theirs: {command: "${python}", bridge: false, env: {A: b}}
 """
@@ -58,21 +60,22 @@ def test_a_plan_says_how_each_server_is_kept_alive_and_what_it_may_do(tmp_path: 
         "  directory  sub  p.yaml:7:10",
         "  restart    always, 3 in a row, after 1s to 1m (x1.5); the count resets after 1h  p.yaml:10",
         "  timeouts   start 2m, download 10m, call 500ms  p.yaml:11",
+        "  lazy       started at its first use; stopped after 10m without use  p.yaml:15,16",
         "  tools      allow get_*, search; deny get_secret  p.yaml:12",
         "  roots      the session's directories, whatever the agent declares  p.yaml:13:12",
         "  protocol   2025-06-18  p.yaml:14:15",
         "mcp server once (stdio)",
-        "  command    python  p.yaml:15:19",
+        "  command    python  p.yaml:17:19",
         "  variables  2 inherited",
         "  directory  ROOT  (the session's)",
-        "  restart    never  p.yaml:15:47",
+        "  restart    never  p.yaml:17:47",
         "  timeouts   start 30s, download 10m, call none",
-        "  tools      allow none  p.yaml:15:66",
+        "  tools      allow none  p.yaml:17:66",
         "mcp server theirs (stdio)",
-        "  command    python  p.yaml:16:21",
-        "  variables  A  p.yaml:16:58",
+        "  command    python  p.yaml:18:21",
+        "  variables  A  p.yaml:18:58",
         "  directory  ROOT  (the session's)",
-        "  bridge     none: the agent starts this server and gets its secrets  p.yaml:16:42",
+        "  bridge     none: the agent starts this server and gets its secrets  p.yaml:18:42",
     ]
 
 
@@ -109,6 +112,8 @@ def test_a_plan_as_data_holds_the_same(tmp_path: Path) -> None:
         "timeouts": {"start": 120.0, "download": 600.0, "call": 0.5},
         "tools": {"allow": ["get_*", "search"], "deny": ["get_secret"]},
         "roots": "session",
+        "start": "lazy",
+        "idle": 600.0,
     }
     here = {"cwd": str(tmp_path), "cwd_from": "session"}
     assert servers[3] == {"name": "theirs", **command, "env": ["A"], **here, "required": True, "bridge": False}

@@ -28,6 +28,7 @@ from acp_launch.process.lifecycle import (
     State,
     Stop,
     Stuck,
+    Unused,
     step,
 )
 from acp_launch.profile.model import Backoff, RemoteRestart, Restart, RestartPolicy
@@ -58,6 +59,7 @@ SAMPLES: dict[State, Life] = {
     "failed": after([(0, Started()), (1, CRASH)], Restart(policy="never")),
     "stopping": after([(0, Started()), (1, Stop())]),
     "stopped": after([(0, Started()), (1, CLEAN)]),
+    "asleep": after([(0, Started()), (1, Unused()), (1, CLEAN)]),
 }
 EVENTS: dict[str, Event] = {
     "started": Started(),
@@ -71,17 +73,19 @@ EVENTS: dict[str, Event] = {
     "renewed": Renewed(),
     "stop": Stop(),
     "needed": Needed(),
+    "unused": Unused(),
 }
 # "=": the state stays and it is noted; "-": nothing changes at all; "!": a bug of ours, refused.
 TABLE = """
-            started   awaited  fetching  answered  ready  condemned  ended    stuck   renewed  stop            needed
-declared    starting  =        !         !         !      -          !        !       -        stopped         !
-starting    !         =        =         =         ready  =          resting  !       =        stopping        !
-ready       !         =        -         -         -      =          resting  !       =        stopping        !
-resting     starting  =        -         -         -      -          !        failed  resting  stopped         -
-failed      !         =        -         -         -      -          !        -       resting  =               !
-stopping    !         -        -         -         -      -          stopped  !       -        -               !
-stopped     !         =        -         -         -      -          !        -       resting  =               !
+            started   awaited  fetching  answered  ready  condemned  ended    stuck   renewed  stop      needed   unused
+declared    starting  =        !         !         !      -          !        !       -        stopped   !        !
+starting    !         =        =         =         ready  =          resting  !       =        stopping  !        =
+ready       !         =        -         -         -      =          resting  !       =        stopping  !        =
+asleep      !         =        -         -         -      -          !        failed  resting  stopped   resting  -
+resting     starting  =        -         -         -      -          !        failed  resting  stopped   -        -
+failed      !         =        -         -         -      -          !        -       resting  =         !        -
+stopping    !         -        -         -         -      -          stopped  !       -        -         !        -
+stopped     !         =        -         -         -      -          !        -       resting  =         !        -
 """
 
 
@@ -111,6 +115,34 @@ def test_what_comes_of_each_event_in_each_state(state: State, event: str, then: 
         assert (following.state, following.since) == (state, sample.since)
     else:
         assert (following.state, following.since) == (then, 2)
+
+
+# It is not used.
+
+
+@pytest.mark.parametrize("end", [CRASH, CLEAN])
+@pytest.mark.parametrize("policy", ["always", "on-failure", "never"])
+def test_however_an_unused_process_ends_it_is_asleep_until_it_is_needed_and_that_is_no_restart(
+    policy: RestartPolicy, end: Ended
+) -> None:
+    events: list[tuple[float, Event]] = [(0, Started()), (1, Ready()), (2, Unused()), (3, end)]
+    asleep = after(events, Restart(policy=policy))
+    assert (asleep.state, asleep.pause, asleep.exit, asleep.lived) == ("asleep", None, "", 3)
+    assert not after(events[:3]).is_up, "nothing is sent to a process that is being ended"
+    again = step(step(asleep, Needed(), 4), Started(), 4)
+    assert (again.state, again.used, again.is_doomed) == ("starting", 0, False)
+    assert step(again, CRASH, 5).state == ("failed" if policy == "never" else "resting")
+
+
+def test_an_unused_process_that_is_wedged_is_judged_as_that() -> None:
+    now = after([(0, Started()), (1, Unused()), (2, Condemned("is wedged")), (3, CRASH)])
+    assert (now.state, now.exit) == ("resting", "is wedged")
+
+
+def test_a_person_and_a_stop_count_more_than_that_it_is_unused() -> None:
+    unused = after([(0, Started()), (1, Unused())])
+    assert step(step(unused, Renewed(), 2), CLEAN, 3).state == "resting"
+    assert step(step(unused, Stop(), 2), CLEAN, 3).state == "stopped"
 
 
 # A person has it started anew.

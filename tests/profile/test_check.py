@@ -120,6 +120,38 @@ def test_a_good_profile_becomes_typed_values() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("start: lazy", []),
+        ("start: lazy, idle: 10m", []),
+        (
+            "idle: 10m",
+            [
+                "f.yaml:4:19: mcp_servers.s.idle: idle is how long a lazy server may be without use, "
+                "and this one is not lazy\n    fix: add: start: lazy"
+            ],
+        ),
+        (
+            "start: late",
+            [
+                'f.yaml:4:26: mcp_servers.s.start: expected eager or lazy, found the text "late"'
+                "\n    fix: write one of them: eager"
+            ],
+        ),
+        (
+            "start: lazy, bridge: false",
+            [
+                "f.yaml:4:19: mcp_servers.s.start: warning: the agent starts this server itself (bridge: false), "
+                'so "start" has no effect\n    fix: remove it'
+            ],
+        ),
+    ],
+)
+def test_a_server_may_be_lazy(keys: str, expected: list[str]) -> None:
+    assert complaints(with_server(f"{{command: x, {keys}}}")) == expected
+
+
 def test_a_server_of_one_word_has_the_documented_defaults() -> None:
     """docs/profiles.md "Keys of a profile"."""
     profile = checked(with_server("{command: x, timeouts: {call: null}}")).profile
@@ -219,7 +251,7 @@ def test_the_smallest_profile_is_two_lines() -> None:
         (
             with_server("{command: x, disabled: true}"),
             'f.yaml:4:19: mcp_servers.s.disabled: unknown key "disabled"\n    fix: use one of command, type, args, env,'
-            " cwd, inherit_env, required, restart, timeouts, tools, roots, protocol, bridge",
+            " cwd, inherit_env, required, restart, timeouts, tools, roots, protocol, start, idle, bridge",
         ),
         (
             with_server("{type: http, ulr: https://x}"),

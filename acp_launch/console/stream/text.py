@@ -145,6 +145,8 @@ def _is_untouched(server: Standing) -> bool:
 def _standing(server: Standing) -> str:
     if server.state == "ready":
         return f"ready{_took(server.after)}{_tools(server.tools)}{_restarts(server.restarts)}"
+    if server.state == "asleep":
+        return f"asleep until it is used{_tools(server.tools)}{_restarts(server.restarts)}"
     if _is_untouched(server):
         return f"not opened yet{_restarts(server.restarts)}"
     if server.state == "starting":
