@@ -72,6 +72,7 @@ PURE = [
     "session/permission/subject",
     "checks/check",
     "bridge/conversation",
+    "bridge/elevation",
     "bridge/exchange",
     "bridge/front/gate",
     "bridge/health",
