@@ -77,9 +77,10 @@ class Browsing(Struct, frozen=True):
 
 
 def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser: bool, patience: float | None) -> None:
-    """Log in to one server of a profile, or with `every` to those that have no valid login.
+    """Log in to one server of a profile, or with `every` to those that have no valid login and need one.
 
     Raises:
+        UsageError: the one server needs no login, as a command of the user prints headers for it.
         AuthRequired: a login failed, or there is neither a browser nor a terminal.
         WaitExpired: the browser did not come back in time.
     """
@@ -93,10 +94,14 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
     require_platform()
     chosen = _chosen(profile, name, every=every, trust=trust)
     now = time.time()
-    due = [each for each in chosen.targets if not every or not is_valid(each.login, now)]
-    for each in chosen.targets:
-        if each not in due and each.login is not None:
-            logins.say_valid(each.name, each.login, now)
+    known = [(each, _state(each, chosen.settings)) for each in chosen.targets]
+    if not every and (program := known[0][1].program):
+        what = f"{known[0][0].name} needs no login: {program} prints headers for it, as your settings say"
+        raise UsageError(what, fix=f"to log in, remove its headers_command: {ours('config', 'edit')}")
+    due = [each for each, state in known if not every or not (state.program or is_valid(state.login, now))]
+    for each, state in known:
+        if each not in due:
+            logins.say_valid(state, now)
     if not due:
         return
     browsing = Browsing(_opener(profile, due[0].name, browser=browser), PATIENCE if patience is None else patience)

@@ -93,8 +93,8 @@ def say_none(profile: str) -> None:
     _say(f"acp-launch: no MCP server of {profile} asks for a login", style=DIM)
 
 
-def say_valid(name: str, login: Login, now: float) -> None:
-    _say(f"acp-launch: {name}: {described(login, now)}; nothing was done", style=DIM)
+def say_valid(state: State, now: float) -> None:
+    _say(f"acp-launch: {state.name}: {told(state, now)}; nothing was done", style=DIM)
 
 
 def say_logged_in(name: str, login: Login, use: str) -> None:
