@@ -73,6 +73,7 @@ PURE = [
     "session/permission/subject",
     "checks/check",
     "bridge/conversation",
+    "bridge/elevation",
     "bridge/exchange",
     "bridge/front/gate",
     "bridge/health",
@@ -90,6 +91,7 @@ PURE = [
     "mcp/translation/legacyagent",
     "mcp/translation/listeners",
     "mcp/translation/modernagent",
+    "settings/address",
     "settings/check",
     "document/yaml",
     "document/nodes",
@@ -242,6 +244,7 @@ EXPOSED = {
 KEEPERS = {"secret"}  # stores and the redactor
 REVEALED = {
     "cli/bearers",
+    "cli/headerscommand",  # the address of a server, without its secrets
     "cli/mcplogin",  # the address of a server to log in to
     "cli/start",
     "bridge/offer",

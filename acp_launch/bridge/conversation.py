@@ -139,6 +139,11 @@ class Memory:
         for params in self._subscriptions.values():
             yield SUBSCRIBE, params
 
+    def unsubscribed(self) -> list[Raw]:
+        """Forget the subscriptions; return their parameters."""
+        left, self._subscriptions = self._subscriptions, {}
+        return list(left.values())
+
     def _shown(self, method: str, params: Raw, result: Raw) -> None:
         asked = jsonrpc.read(_cursor, params)
         if asked is None:
@@ -250,6 +255,12 @@ class ConversationState:
         self.is_modern = False  # the agent does no handshake (messages.py), so no ping may precede its first request
         self.was_pinged = False  # we pinged the present process before the agent's first request
         self.opening: Waiting | None = None  # the first request of a modern agent, until it is answered
+
+    def take_over(self, other: "ConversationState") -> None:
+        """Serve the agent of another conversation, which has done its handshake there."""
+        if other.memory.initialize and self.phase != "replaying":
+            self.memory.initialize, self.memory.initialized = other.memory.initialize, other.memory.initialized
+            self.handshake, self.agent_has_roots = other.handshake, other.agent_has_roots
 
     def introduce(self, params: Raw) -> None:
         """Note whose conversation this is, from the agent's `initialize`."""
@@ -385,6 +396,12 @@ class Restorer:
             self._ask(method, params, self._noted(method))
         for method, known in self._state.memory.lists.items():
             self._list(method, known, Listing(method), None)
+
+    def unsubscribe(self) -> None:
+        """End the subscriptions at the server."""
+        for params in self._state.memory.unsubscribed():
+            if self._state.phase == "open":
+                self._ask(UNSUBSCRIBE, params, lambda message, line: None)
 
     def _ask(self, method: str, params: object, take: Answered) -> None:
         id = self._numbers.fresh({**self._open, **self._state.ledger.open})

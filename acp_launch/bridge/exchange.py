@@ -559,6 +559,14 @@ class Exchange:
         if state.phase == "open" and state.memory.initialized and not state.agent_has_roots:
             state.ports.to_server(jsonrpc.notification(messages.CHANGED))
 
+    def take_over(self, other: "Exchange") -> None:
+        """Serve the agent of another conversation from now on."""
+        self._state.take_over(other._state)
+
+    def unsubscribe(self) -> None:
+        """End the agent's subscriptions."""
+        self._restorer.unsubscribe()
+
     def heard(self) -> None:
         """Note a sign of life that was not for the agent."""
         self._state.health.heard(self._state.ports.now())

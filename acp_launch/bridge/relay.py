@@ -10,7 +10,6 @@ requests.
 """
 
 import asyncio
-import select
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -20,161 +19,26 @@ from msgspec.structs import replace
 
 from acp_launch.bridge.conversation import ServerObserver
 from acp_launch.bridge.exchange import Exchange
-from acp_launch.bridge.messages import lost
+from acp_launch.bridge.link import Hears, Link, LinkEnd
+from acp_launch.bridge.messages import Lost, lost
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.mcp.era import pinned
 from acp_launch.mcp.translation.adapter import Adapter
 from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan
 from acp_launch.process import prepare
-from acp_launch.process.flow import CHUNK, Inflow, Lent, Outflow
 from acp_launch.process.lifecycle import DOWNLOAD, Change
 from acp_launch.process.program import LocalProgram, Program, Running
 from acp_launch.process.supervisor import Supervisor
 from acp_launch.profile.model import ServerTimeouts, Tools
-from acp_launch.protocol.jsonrpc import LineFramer, LineTooLong
 from acp_launch.secret.value import Secret
 
 if TYPE_CHECKING:
+    from acp_launch.bridge.elevation import Elevation, Elevations
     from acp_launch.bridge.presentation import Presentations
     from acp_launch.bridge.toolpolicy import ToolPolicy
+    from acp_launch.mcp.http.wire import Credentials
     from acp_launch.mcp.remote import RemoteProgram
     from acp_launch.trace import Side, Trace
-
-
-class LinkEnd(Struct, frozen=True):
-    """The reason why a link ended. `why` is a verb phrase: "has closed its output"."""
-
-    why: str
-    is_fault: bool = False  # the peer broke the protocol, and is not read any further
-
-
-class Link:
-    """Both directions of one side of a conversation: lines in, lines out, without blocking.
-
-    It reads `source` and writes `sink`, which may be one descriptor; both stay open when the link is closed. `line`
-    gets each line without its end. `over` is called once, when nothing more can come or go. `room` is called when a
-    slow reader has taken the held bytes. `burst` is called with True before several lines that came in one chunk, and
-    with False after them. If `line` raises, `broke` gets the error, and the other lines still come.
-
-    `passes` sees each line first. Those that it lets pass are not given to `line`, but joined, as they came, to `on`.
-    """
-
-    def __init__(
-        self,
-        source: int | Lent,
-        sink: int | Lent,
-        line: Callable[[bytes], None],
-        over: Callable[[LinkEnd], None],
-        room: Callable[[], None],
-        burst: Callable[[bool], None],
-        broke: Callable[[Exception], None],
-        passes: Callable[[bytes], bool],
-        on: Callable[[bytes], None],
-        *,
-        max_line: int,
-    ) -> None:
-        self._source, self._line, self._over, self._burst, self._broke = source, line, over, burst, broke
-        self._passes, self._on = passes, on
-        self._framer = LineFramer(limit=max_line)
-        self._max_line = max_line
-        self._is_closed = self._is_told = self._is_paused = False
-        self._out = Outflow(sink, room, lambda: self._end(LinkEnd("does not read any more")))
-        self._in = Inflow(source, self._took, lambda: self._end(LinkEnd("has closed its output")))
-
-    @property
-    def is_full(self) -> bool:
-        """Whether too many bytes are held for it; their sender should wait for `room`."""
-        return self._out.is_full
-
-    @property
-    def held(self) -> int:
-        """The bytes that the peer has not taken yet."""
-        return self._out.held
-
-    @property
-    def is_paused(self) -> bool:
-        return self._is_paused
-
-    @property
-    def has_hung_up(self) -> bool:
-        """Whether the peer has closed the connection; checked now and then, as a paused link gets no event for that."""
-        poll = select.poll()
-        poll.register(self._source, 0)
-        return bool(poll.poll(0))
-
-    def send(self, line: bytes) -> None:
-        if len(line) < CHUNK:
-            self._out.send(line + b"\n")
-            return
-        self._out.send(line)  # a long line is not copied just to append its end
-        self._out.send(b"\n")
-
-    def gather(self) -> None:
-        """Collect what is sent until `release`, and write it at once."""
-        self._out.gather()
-
-    def release(self) -> None:
-        self._out.release()
-
-    def pause(self) -> None:
-        self._is_paused = True
-        self._in.pause()
-
-    def resume(self) -> None:
-        self._is_paused = False
-        self._in.resume()
-
-    def drain(self) -> None:
-        """Read what the peer had written before it ended."""
-        self._in.drain()
-
-    def close(self) -> None:
-        self._is_closed = True
-        self._in.close()
-        self._out.close()
-
-    def _took(self, chunk: bytes) -> None:
-        if chunk.count(b"\n") < 2:
-            self._cut(chunk)
-            return
-        self._burst(True)
-        try:
-            self._cut(chunk)
-        finally:
-            self._burst(False)
-
-    def _cut(self, chunk: bytes) -> None:
-        passing: list[bytes] = []
-        try:
-            for line in self._framer.feed(chunk):
-                if self._is_closed:
-                    return
-                if self._passes(line):
-                    passing.append(line)
-                    continue
-                self._send_on(passing)
-                self._handle(line)
-            self._send_on(passing)
-        except LineTooLong:
-            self._send_on(passing)
-            self._in.close()  # the rest of that line may look like a message
-            self._end(LinkEnd(f"has sent a line of more than {self._max_line:,} bytes", is_fault=True))
-
-    def _send_on(self, passing: list[bytes]) -> None:
-        if passing:
-            self._on(b"\n".join(passing))
-            passing.clear()
-
-    def _handle(self, line: bytes) -> None:
-        try:
-            self._line(line)
-        except Exception as error:
-            self._broke(error)
-
-    def _end(self, over: LinkEnd) -> None:
-        if not (self._is_told or self._is_closed):
-            self._is_told = True
-            self._over(over)
 
 
 def program(plan: StdioPlan, name: str, secrets: Mapping[str, Secret]) -> LocalProgram:
@@ -221,6 +85,7 @@ def policy(plan: ServerPlan) -> "ToolPolicy | None":
 
 KEPT = 1024 * 1024  # bytes held for an agent that has not connected yet; the server waits with the rest
 LINGER = 0.5  # seconds for answers to an agent that has closed its side
+AWAY = 120.0  # seconds in which an elevated session without a connection can be resumed
 DYING = 0.5  # seconds for a process to exit after its output has ended, before it is stopped
 
 
@@ -270,6 +135,8 @@ class Relay:
         self.left = asyncio.Event()
         self.is_claimed = False
         self._observer, self._max_line = observer, max_line
+        self.elevation: Elevation | None = None  # if an agent may resume its session on another connection
+        self._away: asyncio.TimerHandle | None = None
         self._agent: Link | None = None
         self._shim: ShimConnection | None = None
         self._server: Link | None = None
@@ -284,6 +151,7 @@ class Relay:
         self._begun = self._first = 0.0  # when the latest process was started, and first said anything
         self._messages = 0  # of it, up to two
         self._was_stopped = False
+        self.credentials: Credentials | None = None  # of a remote server
         self._presentations = presentations
         self._is_used = True  # since the last look
         self._used = self._time()  # when it was in use, as far as the looks have seen
@@ -328,29 +196,27 @@ class Relay:
     def seat(self, shim: ShimConnection) -> None:
         """Connect the agent; the relay owns the descriptors from now on."""
         self.is_claimed = True
-        self._shim = shim
-        hears = (self._agent_says, self._agent_over, self._agent_has_room, self._burst, self._agent_broke)
-        passing = self.exchange.from_agent.passes, self.to_server
-        self._agent = Link(shim.source, shim.sink, *hears, *passing, max_line=self._max_line)
-        for kept in self._take_kept():
-            self._agent.send(kept)
-        if self._server is not None and not self._agent.is_full:
-            self._server.resume()
-        if shim.lent:
-            self._loop.add_reader(shim.line, self.close)  # readable only at its end, when the shim has ended
+        self._connect(Link(shim.source, shim.sink, *self._hears_agent(), max_line=self._max_line), shim)
 
     def close(self) -> None:
-        """Close the agent's connection."""
+        """Close the agent's connection. The process of an elevated session goes on until another one resumes it."""
         if self._agent is not None:
             self._agent.close()
-        if self._shim is not None:
-            if self._shim.lent:
-                self._loop.remove_reader(self._shim.line)
-            self._shim.close()
-        if self._parting is not None:
-            self._parting.cancel()
-        self._agent = self._shim = None
-        self.left.set()
+        if (shim := self._disconnect()) is not None:
+            shim.close()
+        if self.elevation is not None and self.elevation.lost() and not self.left.is_set():
+            self._away = self._away or self._loop.call_later(AWAY, self._expire)
+            if self._server is not None:
+                self._server.resume()  # it may have waited for the connection to take more
+        else:
+            self._expire()
+
+    def elevate(self, sessions: "Elevations") -> None:
+        """Let the agent open elevated sessions."""
+        from acp_launch.bridge.elevation import Elevation  # rarely needed, and takes time to import
+
+        self.elevation = Elevation(self.plan.name, self, sessions, self.exchange.mishaps)
+        self.exchange.is_careful = self._is_careful = True
 
     def tick(self) -> None:
         """Check time-outs, stopped processes, and agents that left while they were not read; called now and then."""
@@ -422,10 +288,45 @@ class Relay:
         if self._agent is not None:
             self._agent.resume()  # it was paused for a server that has ended
 
+    # Ports of the elevated session.
+
+    @property
+    def is_connected(self) -> bool:
+        return self._agent is not None
+
+    def take(self, line: bytes) -> None:
+        self.exchange.from_agent(line)
+
+    def unsubscribe(self) -> None:
+        self.exchange.unsubscribe()
+
+    def move(self, elevation: "Elevation") -> None:
+        other, agent = elevation.conversation, self._agent
+        assert isinstance(other, Relay)
+        assert agent is not None
+        self.exchange.lost(Lost(server=self.plan.name, why="was left for another session"), for_good=True)
+        shim = self._disconnect()
+        assert shim is not None
+        other.close()
+        other.exchange.take_over(self.exchange)
+        agent.hear(*other._hears_agent())
+        other._connect(agent, shim)
+        self.close()
+
+    def release(self) -> None:
+        if self._agent is None:
+            self._expire()
+
     # Ports of the exchange.
 
     def to_agent(self, line: bytes) -> None:
         self._is_used = True
+        if self.elevation is None:
+            self.deliver(line)
+        else:
+            self.elevation.to_agent(line)
+
+    def deliver(self, line: bytes) -> None:
         if self._agent is None:
             if not self.left.is_set():
                 self._keep(line)
@@ -468,6 +369,40 @@ class Relay:
 
     # Private.
 
+    def _hears_agent(self) -> Hears:
+        hears = (self._agent_says, self._agent_over, self._agent_has_room, self._burst, self._agent_broke)
+        return *hears, self.exchange.from_agent.passes, self.to_server
+
+    def _connect(self, agent: Link, shim: ShimConnection) -> None:
+        self._agent, self._shim = agent, shim
+        if self._away is not None:
+            self._away.cancel()
+            self._away = None
+        for kept in self._take_kept():
+            agent.send(kept)
+        if self._server is not None and not agent.is_full:
+            self._server.resume()
+        if shim.lent:
+            self._loop.add_reader(shim.line, self.close)  # readable only at its end, when the shim has ended
+
+    def _disconnect(self) -> ShimConnection | None:
+        """Forget the agent's connection, and return it."""
+        shim, self._agent, self._shim = self._shim, None, None
+        if shim is not None and shim.lent:
+            self._loop.remove_reader(shim.line)
+        if self._parting is not None:
+            self._parting.cancel()
+            self._parting = None
+        return shim
+
+    def _expire(self) -> None:
+        """End the conversation."""
+        if self._away is not None:
+            self._away.cancel()
+        self.left.set()
+        if self.elevation is not None:
+            self.elevation.end()
+
     def _agent_says(self, line: bytes) -> None:
         """Handle a line of the agent; pause an agent that sends requests but does not read our own answers."""
         agent = self._agent
@@ -475,13 +410,23 @@ class Relay:
         held, self._is_used = agent.held, True
         if self._asked is None:
             self._asked = self._time()
-        self.exchange.from_agent(line)
+        if self._server is None and self._has_hope:
+            self.supervisor.renew()
+        if self.elevation is None:
+            self.exchange.from_agent(line)
+        else:
+            self.elevation.from_agent(line)
         if agent.held > held and agent.is_full:
             agent.pause()
         self._wake()
         if not self._is_expected and self.exchange.is_introduced:
             self._is_expected = True
             self.supervisor.expect()  # from the handshake on, the agent waits for the process
+
+    @property
+    def _has_hope(self) -> bool:
+        """Whether a remote server that has failed may be of use now, as the user has logged in to it since."""
+        return self.credentials is not None and self.supervisor.state == "failed" and self.credentials.has_news
 
     def _wake(self) -> None:
         """Have a process started, or a connection made, because a request waits for it."""
@@ -641,10 +586,10 @@ class TracedRelay(Relay):
         super().__init__(plan, program, directories, observer, max_line=max_line, presentations=presentations)
         self.exchange.is_careful = self._is_careful = True
 
-    def to_agent(self, line: bytes) -> None:
+    def deliver(self, line: bytes) -> None:
         if self._agent is not None or not self.left.is_set():
             self._passes("server", "agent", line)
-        super().to_agent(line)
+        super().deliver(line)
 
     def _write(self, line: bytes) -> None:
         if self._server is not None:

@@ -31,6 +31,7 @@ from acp_launch.secret.value import Secret
 from acp_launch.waits import to_beat
 
 if TYPE_CHECKING:
+    from acp_launch.bridge.elevation import Elevations
     from acp_launch.bridge.front.server import Front
     from acp_launch.bridge.presentation import Presentations
     from acp_launch.mcp.http.wire import Credentials
@@ -72,6 +73,7 @@ class Servers:
         self._opened: set[str] = set()  # names of servers that the agent has ever opened
         self._proven: set[str] = set()  # names of servers of which an ended process has answered
         self._remotes: dict[str, RemoteProgram] = {}  # the connections to one server share what they learn of it
+        self._sessions: Elevations | None = None
         self._presentations = {plan.name: _presentations(plan, needs.cache) for plan in plans if plan.start == "lazy"}
         self._is_stopping = False
         for plan in plans:
@@ -112,7 +114,7 @@ class Servers:
 
     def patience(self, plan: ServerPlan) -> float:
         """Return the seconds that its process still has for its first answer."""
-        relay = self._seated.get(plan.name) or self._first(plan)
+        relay = self._latest(plan) or self._first(plan)
         return relay.supervisor.patience
 
     def is_fetching(self, plan: ServerPlan) -> bool:
@@ -126,6 +128,11 @@ class Servers:
     def standings(self) -> list[Standing]:
         """Return the state of each server, in the profile's order."""
         return [self._standing(plan) for plan in self._plans.values()]
+
+    @property
+    def elevated(self) -> frozenset[str]:
+        """The names of the servers of which the agent may resume a conversation."""
+        return frozenset(name for name, plan in self._plans.items() if plan.session_elevation != "off")
 
     def restart(self, name: str) -> None:
         """Restart every process of this server, also a failed one; do nothing while the servers are being stopped.
@@ -176,12 +183,24 @@ class Servers:
             relay = Relay(*inputs, max_line=needs.max_line, presentations=known)
         else:
             relay = TracedRelay(*inputs, max_line=needs.max_line, trace=needs.trace, presentations=known)
+        relay.credentials = needs.credentials.get(plan.name)
         relay.knowledge = self._knowledge.setdefault(plan.name, relay.knowledge)
+        if plan.session_elevation != "off":
+            relay.elevate(self._elevations())
         self._relays.append(relay)
         life = self._tasks.create_task(self._life(relay), name=f"server {name}")
         self._lives.add(life)
         life.add_done_callback(self._lives.discard)
         return relay
+
+    def _elevations(self) -> "Elevations":
+        if self._sessions is None:
+            from secrets import token_hex  # few servers need these
+
+            from acp_launch.bridge.elevation import Elevations
+
+            self._sessions = Elevations(lambda: f"s_{token_hex(16)}")
+        return self._sessions
 
     def _program(self, plan: ServerPlan, name: str) -> Program:
         needs = self._needs
@@ -222,13 +241,20 @@ class Servers:
     def _first(self, plan: ServerPlan) -> Relay:
         return next(self._of(plan))
 
+    def _latest(self, plan: ServerPlan) -> Relay | None:
+        """Return the relay of the agent's latest connection, which may have moved to a session that it has resumed."""
+        seated = self._seated.get(plan.name)
+        if seated is not None and not seated.left.is_set():
+            return seated
+        return next((relay for relay in self._of(plan) if relay.is_connected and not relay.left.is_set()), seated)
+
     def _free_name(self, name: str) -> str:
         taken = {relay.name for relay in self._relays}
         numbered = (f"{name}#{number}" if number > 1 else name for number in range(1, len(taken) + 2))
         return next(candidate for candidate in numbered if candidate not in taken)
 
     def _standing(self, plan: ServerPlan) -> Standing:
-        seated = self._seated.get(plan.name)
+        seated = self._latest(plan)
         relay = seated or next(self._of(plan), None)
         change = relay.standing if relay else None
         return Standing(
@@ -275,7 +301,9 @@ def _starter(
         from acp_launch.bridge.front.server import front, make_keys  # few agents need it
 
         if not started:
-            opening = front(make_keys(names), servers.seated, observer.note, max_line=needs.max_line)
+            opening = front(
+                make_keys(names), servers.seated, observer.note, max_line=needs.max_line, elevated=servers.elevated
+            )
             started.append(await fronts.enter_async_context(opening))
         return started[0]
 

@@ -68,6 +68,7 @@ class Checkup:
         self._opens_session, self._is_waved = opens_session, is_waved
         self._answers: dict[str, list[Check]] = {}  # by part
         self._logins: list[ServerLogin] = []
+        self._commands: Mapping[str, str] = {}  # by servers: addresses in the settings, whose commands print headers
         self._opened: Callable[[], Store] | None = None
         self._asked: list[ProfilePart] = []
 
@@ -204,8 +205,11 @@ class Checkup:
         remotes = [part.remote for part in parts if part.remote is not None]
         if remotes:
             from acp_launch.cli.bearers import server_logins
+            from acp_launch.cli.headerscommand import printing
 
-            self._logins = server_logins(remotes, settings)
+            self._commands = printing(remotes, settings)
+            found = server_logins([each for each in remotes if each.name not in self._commands], settings)
+            self._logins = [login for login in found if login.is_needed]
         return list(dict.fromkeys(login.item for login in self._logins if login.item))
 
     def _session(self, parts: "Sequence[ProfilePart]", settings: "Settings") -> "Record | None":
@@ -266,14 +270,17 @@ class Checkup:
     def _credentials(
         self, parts: "Sequence[ProfilePart]", outcomes: "Mapping[str, Outcome]", settings: "Settings", called: str
     ) -> "Mapping[str, Credentials]":
-        """Return the tokens of the servers that need a login, and report those to which the user is not logged in."""
-        if not self._logins:
+        """Return the credentials of remote servers, and report the servers that lack them."""
+        if not (self._logins or self._commands):
             return {}
         from acp_launch.checks import answers
         from acp_launch.cli.bearers import Wallet, lacking
+        from acp_launch.cli.headerscommand import first_headers
         from acp_launch.secret.lookup import secrets
 
-        lacks = {lack.server.name: lack for lack in lacking(self._logins, outcomes, called)}
+        remotes = [part.remote for part in parts if part.remote is not None]
+        headers, without = first_headers(remotes, self._commands, settings) if self._commands else ({}, [])
+        lacks = {lack.server.name: lack for lack in (*lacking(self._logins, outcomes, called), *without)}
         for part in parts:
             if part.plan is not None and (lack := lacks.get(part.server)) is not None:
                 self._answers[part.label] = [answers.without_login(part, lack.what, lack.fix)]
@@ -285,7 +292,7 @@ class Checkup:
             if login.server is part.remote and part.server not in lacks and not _lacking(part, known)
         ]
         wallet = Wallet(settings=settings, opening=self._opening(settings), secrets=known, called=called)
-        return wallet.bearers(able, outcomes)
+        return {**wallet.bearers(able, outcomes), **headers}
 
     def _heard(self, part: "ProfilePart", check: "Check") -> None:
         """Add a result of a part. What a remote server answers does not matter if the agent does not support it."""

@@ -20,9 +20,10 @@ from acp_launch.cli.bearers import record_of
 from acp_launch.cli.planning import loaded_profile, named, planned, reduced, require, resolved_from
 from acp_launch.console.logins import State, is_valid
 from acp_launch.errors import AuthRequired, LaunchError, MachineError, ProfileError, StateError, UsageError
+from acp_launch.mcp.http.challenge import TOO_FEW, Challenge
 from acp_launch.oauth.grant import Grant, Login, decoded, encoded
 from acp_launch.oauth.records import Logins
-from acp_launch.plan.model import LaunchPlan, LoginPlan, Origin, RemotePlan, ServerPlan
+from acp_launch.plan.model import LaunchPlan, LoginPlan, Origin, RemotePlan
 from acp_launch.private import locked
 from acp_launch.problem import ours
 from acp_launch.profile.load import Loaded
@@ -76,9 +77,10 @@ class Browsing(Struct, frozen=True):
 
 
 def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser: bool, patience: float | None) -> None:
-    """Log in to one server of a profile, or with `every` to those that have no valid login.
+    """Log in to one server of a profile, or with `every` to those that have no valid login and need one.
 
     Raises:
+        UsageError: the one server needs no login, as a command of the user prints headers for it.
         AuthRequired: a login failed, or there is neither a browser nor a terminal.
         WaitExpired: the browser did not come back in time.
     """
@@ -92,10 +94,14 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
     require_platform()
     chosen = _chosen(profile, name, every=every, trust=trust)
     now = time.time()
-    due = [each for each in chosen.targets if not every or not is_valid(each.login, now)]
-    for each in chosen.targets:
-        if each not in due and each.login is not None:
-            logins.say_valid(each.name, each.login, now)
+    known = [(each, _state(each, chosen.settings)) for each in chosen.targets]
+    if not every and (program := known[0][1].program):
+        what = f"{known[0][0].name} needs no login: {program} prints headers for it, as your settings say"
+        raise UsageError(what, fix=f"to log in, remove its headers_command: {ours('config', 'edit')}")
+    due = [each for each, state in known if not every or not (state.program or is_valid(state.login, now))]
+    for each, state in known:
+        if each not in due:
+            logins.say_valid(state, now)
     if not due:
         return
     browsing = Browsing(_opener(profile, due[0].name, browser=browser), PATIENCE if patience is None else patience)
@@ -150,7 +156,7 @@ def status(profile: str, *, as_json: bool) -> None:
     logins.show(found, now, as_json=as_json)
     if not found and not as_json:
         logins.say_none(loaded.found.name)
-    lacking = [each.name for each in found if each.is_asked and not is_valid(each.login, now)]
+    lacking = [each.name for each in found if each.is_lacking(now)]
     if lacking:
         many = len(lacking) > 1
         raise AuthRequired(
@@ -160,22 +166,29 @@ def status(profile: str, *, as_json: bool) -> None:
 
 
 def planned_states(plan: LaunchPlan, settings: Settings) -> dict[str, State]:
-    """Return what is known of the logins that the servers of a plan ask for, by their names."""
-    asking = replace(plan, servers=tuple(filter(_asks, plan.servers)))
-    targets = _targets(asking, Logins(settings.state))
-    return {each.name: State(each.name, each.server.url.display(), each.login, is_asked=True) for each in targets}
-
-
-def _asks(server: ServerPlan) -> bool:
-    return isinstance(server, RemotePlan) and server.oauth is not None
+    """Return what is known of the logins that the servers of a plan ask for, and of what takes their place, by the
+    servers' names."""
+    remotes = replace(plan, servers=tuple(server for server in plan.servers if isinstance(server, RemotePlan)))
+    found = [_state(each, settings) for each in _targets(remotes, Logins(settings.state))]
+    return {each.name: each for each in found if each.is_asked or each.program}
 
 
 def states(loaded: Loaded, settings: Settings) -> tuple[State, ...]:
-    """Return what is known of the login to each remote server that asks for one, or has one."""
-    return tuple(_states(loaded, Logins(settings.state)))
+    """Return what is known of the login to each remote server that asks for one, or has one, or needs none as a command
+    of the user prints headers for it."""
+    return tuple(_states(loaded, settings))
 
 
-def _states(loaded: Loaded, records: Logins) -> Iterator[State]:
+def _state(target: Target, settings: Settings) -> State:
+    from acp_launch.cli.headerscommand import printing, program
+
+    server, addresses = target.server, printing([target.server], settings)
+    printer = program(addresses[server.name], settings) if addresses else ""
+    return State(server.name, server.url.display(), target.login, is_asked=server.oauth is not None, program=printer)
+
+
+def _states(loaded: Loaded, settings: Settings) -> Iterator[State]:
+    records = Logins(settings.state)
     for name, server in loaded.profile.mcp_servers.items():
         if not isinstance(server, RemoteServer):
             continue
@@ -185,8 +198,9 @@ def _states(loaded: Loaded, records: Logins) -> Iterator[State]:
                 yield State(name, "", None, is_asked=True)
             continue
         (target,) = _targets(plan, records)
-        if target.login is not None or server.oauth is not None:
-            yield State(name, target.server.url.display(), target.login, is_asked=server.oauth is not None)
+        state = _state(target, settings)
+        if state.login is not None or state.is_asked or state.program:
+            yield state
 
 
 def _chosen(profile: str, name: str | None, *, every: bool, trust: bool) -> Chosen:
@@ -284,14 +298,34 @@ async def _login(chosen: Chosen, target: Target, before: Grant | None, browsing:
         door = LoopbackDoor(show, _unsaid, pasted=partial(logins.pasted, target.name), patience=browsing.patience)
     else:
         door = LoopbackDoor(show, say_waiting, patience=browsing.patience)
+    known = target.login
+    challenge, held = (None, ()) if known is None else (_demanded(known), known.scopes)
     try:
         async with door.listening(oauth.callback_port or 0):
-            patience = browsing.patience + GRACE
-            return await log_in(wanted, door, registered=before, device=device, waiting=say_waiting, patience=patience)
+            grant, login = await log_in(
+                wanted,
+                door,
+                challenge=challenge,
+                held=held,
+                registered=before,
+                device=device,
+                waiting=say_waiting,
+                patience=browsing.patience + GRACE,
+            )
     except LoginFailed as failed:
         raise AuthRequired(f"{target.name}: {failed.how}", fix=failed.fix) from None
     except OSError as error:
         raise _no_door(chosen.plan, target, error) from None
+    if known is not None and known.is_hopeless:
+        logins.say_not_asked(target.name, known.demanded)
+    return grant, login
+
+
+def _demanded(login: Login) -> Challenge | None:
+    """Return what the server has demanded in runs; None if that is nothing, or if logins do not bring it."""
+    if not login.demanded or login.is_hopeless:
+        return None
+    return Challenge(scopes=login.demanded, error=TOO_FEW)
 
 
 def _unsaid(what: str, waited: float, limit: float) -> None:
@@ -329,7 +363,7 @@ def _keep(vault: "Vault", grant: Grant, login: Login, before: Login | None) -> N
     with _held(records, login.item):
         write = partial(vault.store.write, login.item, _encoded(grant))
         vault.do(f"cannot store the login to {login.url}", write, writing=login.item)
-        records.put(login)
+        records.put(login.after(records.find(login.url, login.client)))  # a run may have written it meanwhile
     if before is not None and before.item != login.item and not records.of(before.item):
         with _held(records, before.item):
             if vault.states(before.item)[before.item].state != "missing":

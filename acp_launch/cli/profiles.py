@@ -90,15 +90,19 @@ class Plan(NamedTuple):
 
 
 def _logins(resolved: "Resolved") -> "Mapping[str, State]":
-    """Return what is known of the logins that the servers of a plan ask for."""
+    """Return what is known of the logins that the servers of a plan ask for, and of what takes their place."""
     from acp_launch.plan.model import RemotePlan
 
     plan = resolved.draft or resolved.plan
-    if plan is None or not any(isinstance(server, RemotePlan) and server.oauth for server in plan.servers):
+    remotes = [server for server in plan.servers if isinstance(server, RemotePlan)] if plan is not None else []
+    if plan is None or not remotes:
+        return {}
+    settings = _here()[1]
+    if not settings.headers_command and not any(server.oauth for server in remotes):
         return {}
     from acp_launch.cli.mcplogin import planned_states
 
-    return planned_states(plan, _here()[1])
+    return planned_states(plan, settings)
 
 
 class List(NamedTuple):

@@ -15,24 +15,37 @@ from msgspec import Struct
 from acp_launch.console import stdout
 from acp_launch.console.columns import columns
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say
-from acp_launch.oauth.grant import Login
+from acp_launch.oauth.grant import STEP_UPS, Login
 from acp_launch.secret.detect import masked
 
 NOT_LOGGED_IN = "not logged in"
 
 
 class State(Struct, frozen=True):
-    """What is known of the login to a server. `url` is empty if it cannot be told; `is_asked`: by the profile."""
+    """What is known of the login to a server. `url` is empty if it cannot be told; `is_asked`: by the profile.
+
+    `program` is the one that prints headers for it, as the user's settings say; then it needs no login.
+    """
 
     name: str
     url: str
     login: Login | None
     is_asked: bool
+    program: str = ""
+
+    def is_lacking(self, now: float) -> bool:
+        """Whether the server asks for a login that the user does not have."""
+        return self.is_asked and not self.program and not is_valid(self.login, now)
 
 
 def is_valid(login: Login | None, now: float) -> bool:
     """Whether a login can be used, as far as its record tells."""
     return login is not None and (login.is_renewed or login.expires is None or login.expires > now)
+
+
+def told(state: State, now: float) -> str:
+    """Describe what proves to a server who its user is."""
+    return f"headers from {state.program}" if state.program else described(state.login, now)
 
 
 def described(login: Login | None, now: float) -> str:
@@ -51,10 +64,11 @@ def described(login: Login | None, now: float) -> str:
 
 def data(state: State, now: float) -> dict[str, Any]:
     """Return a login as data; times are Unix seconds."""
-    login = state.login
+    login = None if state.program else state.login
     word = "not logged in" if login is None else "logged in" if is_valid(login, now) else "expired"
     return {
-        "state": word,
+        "state": "headers" if state.program else word,
+        "program": state.program or None,
         "account": login.account or None if login else None,
         "issuer": login.issuer if login else None,
         "scopes": list(login.scopes) if login else [],
@@ -70,7 +84,7 @@ def show(states: Sequence[State], now: float, *, as_json: bool) -> None:
         servers = [{"name": each.name, "url": masked(each.url) or None, **data(each, now)} for each in states]
         stdout.put_json(json.dumps({"servers": servers}))
         return
-    rows = [(each.name, masked(each.url) or "?", described(each.login, now), _scopes(each.login)) for each in states]
+    rows = [(each.name, masked(each.url) or "?", told(each, now), _scopes(each)) for each in states]
     for line in columns([("NAME", "URL", "LOGIN", "SCOPES"), *rows] if rows else []):
         stdout.line(harmless(line, keep=""))
 
@@ -79,8 +93,8 @@ def say_none(profile: str) -> None:
     _say(f"acp-launch: no MCP server of {profile} asks for a login", style=DIM)
 
 
-def say_valid(name: str, login: Login, now: float) -> None:
-    _say(f"acp-launch: {name}: {described(login, now)}; nothing was done", style=DIM)
+def say_valid(state: State, now: float) -> None:
+    _say(f"acp-launch: {state.name}: {told(state, now)}; nothing was done", style=DIM)
 
 
 def say_logged_in(name: str, login: Login, use: str) -> None:
@@ -90,6 +104,13 @@ def say_logged_in(name: str, login: Login, use: str) -> None:
     until = f", until {_moment(login.expires)}" if login.expires is not None and not login.is_renewed else ""
     _say(f"acp-launch: {name}: logged in{who}{scopes}{until}")
     _say(f"    to use it: {use}", style=DIM)
+
+
+def say_not_asked(name: str, scopes: Sequence[str]) -> None:
+    """Tell that scopes are not asked for any more, as logins do not bring them."""
+    asked = f"it wants {', '.join(scopes)}, which {STEP_UPS} logins in a row have not brought; this one has not asked"
+    _say(f"acp-launch: {name}: {asked}", style=YELLOW)
+    _say("    ask its operator which scopes your account may have; a logout forgets what it wanted", style=YELLOW)
 
 
 def say_not_logged_in(name: str) -> None:
@@ -177,8 +198,8 @@ def _host(url: str) -> str:
     return shown_origin(url)
 
 
-def _scopes(login: Login | None) -> str:
-    return " ".join(login.scopes) if login else ""
+def _scopes(state: State) -> str:
+    return " ".join(state.login.scopes) if state.login and not state.program else ""
 
 
 def _moment(when: float | None) -> str:

@@ -163,9 +163,9 @@ def _states(logins: "Mapping[str, State]") -> dict[str, str]:
         return {}
     import time
 
-    from acp_launch.console.logins import described as state
+    from acp_launch.console.logins import told
 
-    return {name: state(each.login, time.time()) for name, each in logins.items()}
+    return {name: told(each, time.time()) for name, each in logins.items()}
 
 
 def _login(oauth: LoginPlan) -> dict[str, Any]:
@@ -195,6 +195,7 @@ def _supervision(server: ServerPlan) -> dict[str, Any]:
         "timeouts": asdict(server.timeouts),
         "tools": asdict(server.tools),
         "roots": server.roots,
+        "session_elevation": server.session_elevation,
         "start": server.start,
         "idle": server.idle,
     }
@@ -293,6 +294,8 @@ def _bridged_lines(server: ServerPlan, plan: LaunchPlan) -> Iterator[str]:
         yield f"  roots      the session's directories, whatever the agent declares{_at(plan, (*path, 'roots'))}"
     if server.protocol != "auto":
         yield f"  protocol   {server.protocol}{_at(plan, (*path, 'protocol'))}"
+    if server.session_elevation != "off":
+        yield f"  elevation  {server.session_elevation}{_at(plan, (*path, 'session_elevation'))}"
 
 
 def _directory(server: StdioPlan, plan: LaunchPlan) -> str:
@@ -332,6 +335,8 @@ def _remote_lines(server: RemotePlan, plan: LaunchPlan, verbose: bool, login: st
         yield f"  login      {_wanted(server.oauth)}{_at(plan, (*path, 'oauth'))}"
         if login:
             yield f"             {login}"
+    elif login:
+        yield f"  login      {login}"
     if server.insecure:
         yield f"  insecure   headers and variables may be sent unencrypted{_at(plan, (*path, 'insecure'))}"
     if server.bridge:

@@ -45,15 +45,23 @@ def show(
 def _text(value: Any) -> str:
     if value is None:
         return UNSET
+    if isinstance(value, dict):
+        return "; ".join(f"{key}: {_entry(item)}" for key, item in value.items())
     if isinstance(value, list):
         return shlex.join(map(str, value))
     return json.dumps(value) if isinstance(value, bool) else str(value)
+
+
+def _entry(value: Any) -> str:
+    return ", ".join(f"{key} {_text(item)}" for key, item in value.items()) if isinstance(value, dict) else _text(value)
 
 
 def _json(file: Path, settings: Sequence[SettingOrigin], directories: Sequence[DirectoryOrigin]) -> str:
     def shown(value: Any) -> Any:
         if isinstance(value, list):
             return [shown(item) for item in value]
+        if isinstance(value, dict):
+            return {key: shown(item) for key, item in value.items()}
         return masked(value) if isinstance(value, str) else value
 
     listed = [{**asdict(each), "value": shown(each.value)} for each in settings]

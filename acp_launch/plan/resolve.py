@@ -284,6 +284,7 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: SessionCon
         tools=server.tools,
         roots=server.roots,
         protocol=server.protocol,
+        session_elevation=server.session_elevation,
         start=server.start,
         idle=server.idle,
         bridge=server.bridge,
@@ -368,6 +369,7 @@ def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> Remo
         tools=server.tools,
         roots=server.roots,
         protocol=server.protocol,
+        session_elevation=server.session_elevation,
         start=server.start,
         idle=server.idle,
     )

@@ -1,11 +1,13 @@
 """
-One program run to its end, with its output, without an event loop and from any thread.
+One program run to its end, with its output: by `capture` without an event loop and from any thread, by `captured` in
+the event loop, which must not share its processes with threads.
 
 It is over when the program has exited, even if a descendant holds its pipes open; at the deadline; or when it printed
 more than `MOST` bytes. Then its whole tree is killed, so that nothing survives, daemons included. The same happens when
 this process exits while an abandoned thread is still here.
 """
 
+import asyncio
 import os
 import select
 import sys
@@ -20,7 +22,7 @@ from msgspec import Struct
 from acp_launch import leave
 from acp_launch.errors import LaunchError
 from acp_launch.plan.executable import CannotRun, find
-from acp_launch.process.child import Tail
+from acp_launch.process.child import Tail, attach
 from acp_launch.process.pidfd import LOOK_EVERY, NO_PIDFD, open_process
 from acp_launch.process.spawn import STATUS_LOST, Spawned, spawn
 from acp_launch.process.tree import Exit, end_now, from_wait_status
@@ -69,6 +71,27 @@ def capture(argv: Sequence[str], limit: float, *, env: Mapping[str, str], cwd: P
         _end(spawned)
     status = STATUS_LOST if spawned.status is None else spawned.status
     return Captured(from_wait_status(status), heard.out, tuple(heard.err.lines()), timed_out)
+
+
+async def captured(argv: Sequence[str], limit: float, *, env: Mapping[str, str], cwd: Path) -> Captured:
+    """Do the same in the running event loop. Cancelling it kills the program.
+
+    Raises:
+        LaunchError: it could not be started.
+    """
+    spawned = spawn([str(_program(argv, env, cwd)), *argv[1:]], env=env, cwd=cwd)
+    out, timed_out = b"", False
+    async with attach(spawned) as child:
+        child.close_stdin()
+        try:
+            async with asyncio.timeout(limit):
+                while len(out) < MOST and (chunk := await child.read()):
+                    out += chunk[: MOST - len(out)]
+                if len(out) < MOST:
+                    await child.wait()
+        except TimeoutError:
+            timed_out = True
+    return Captured(child.exit or from_wait_status(STATUS_LOST), out, tuple(child.stderr_tail()), timed_out)
 
 
 def _begin(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> Spawned:

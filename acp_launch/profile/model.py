@@ -31,6 +31,7 @@ from acp_launch.profile.values import (
 Roots = Literal["agent", "session"]
 McpTransport = Literal["auto", "stdio", "http"]
 Approval = Literal["ask", "allow", "deny"]
+Elevation = Literal["off", "probe", "on"]
 Globs = Annotated[tuple[str, ...], LISTED]
 Patterns = Annotated[tuple[Template, ...], LISTED]  # globs in which references are allowed
 Start = Literal["eager", "lazy"]
@@ -190,6 +191,9 @@ class StdioServer(Shape, frozen=True, kw_only=True):
     protocol: ProtocolPin = "auto"
     """The MCP version the server is spoken to in: `auto` finds out, `legacy` is the newest before 2026-07-28, `modern`
     is 2026-07-28; or a version."""
+    session_elevation: Elevation = "off"
+    """Whether a conversation with the server can be resumed after its connection was lost (`session/start`): `probe`
+    asks the server once, `on` each time, and says if it cannot. Both serve the agent, whatever the server can do."""
     start: Start = "eager"
     """When it is started: with the agent (`eager`), or at its first use (`lazy`). Until then its lists are those of its
     last run; before its first run it is started with the agent."""
@@ -271,6 +275,9 @@ class RemoteServer(Shape, frozen=True, kw_only=True):
     protocol: ProtocolPin = "auto"
     """The MCP version the server is spoken to in: `auto` finds out, `legacy` is the newest before 2026-07-28, `modern`
     is 2026-07-28; or a version."""
+    session_elevation: Elevation = "off"
+    """Whether a conversation with the server can be resumed after its connection was lost (`session/start`): `probe`
+    asks the server once, `on` each time, and says if it cannot. Both serve the agent, whatever the server can do."""
     start: Start = "eager"
     """When it is started: with the agent (`eager`), or at its first use (`lazy`). Until then its lists are those of its
     last run; before its first run it is started with the agent."""

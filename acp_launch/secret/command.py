@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 from threading import Thread
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, TypeVar
 
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.regex import regex
@@ -19,6 +19,7 @@ from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, State, StoreFaul
 
 PLACEHOLDER = "{name}"
 AT_ONCE = 8  # programs at a time: each may load a runtime of a hundred megabytes
+T = TypeVar("T")
 LINES, LINE_LENGTH = 3, 200  # of stderr in a reason; characters
 
 
@@ -68,7 +69,7 @@ class CommandStore:
 
     def read(self, names: Sequence[str]) -> Mapping[str, Outcome]:
         self._require_placeholder()
-        outcomes = _in_parallel(self._outcome, names)
+        outcomes = in_parallel(self._outcome, names)
         return {name: outcomes[name] for name in names}
 
     def write(self, name: str, secret: Secret) -> NoReturn:
@@ -96,20 +97,16 @@ class CommandStore:
         try:
             captured = self._run([argument.replace(PLACEHOLDER, name) for argument in self._argv], self._limit)
         except LaunchError as error:
-            return self._failed(
-                "unavailable", _sentence(error), "install it, or correct secrets.command in config.yaml"
-            )
+            return self._failed("unavailable", sentence(error), "install it, or correct secrets.command in config.yaml")
         return self._judged(name, captured)
 
     def _judged(self, name: str, captured: Captured) -> Outcome:
         if len(captured.out) > MAX_VALUE + len("\r\n"):
             return self._too_large()
-        if captured.timed_out:
-            reason = f"{self._program} did not answer within {self._limit:g} s{_last(captured.err)}"
-            return self._failed("unavailable", reason, "run it once yourself: it may be waiting for you to sign in")
-        if captured.ending.status != 0:
-            reason = f"{self._program} {captured.ending}{_last(captured.err)}"
-            return self._failed("unavailable", reason, f'run it yourself for "{name}", and correct what it reports')
+        if reason := failure(self._program, captured, self._limit):
+            signing_in = "run it once yourself: it may be waiting for you to sign in"
+            fix = signing_in if captured.timed_out else f'run it yourself for "{name}", and correct what it reports'
+            return self._failed("unavailable", reason, fix)
         return self._answered(captured.out)
 
     def _answered(self, out: bytes) -> Outcome:
@@ -137,10 +134,18 @@ class CommandStore:
         return StoreFault("denied", "the store is a command, which is read-only", fix=fix)
 
 
-def _in_parallel(work: Callable[[str], Outcome], names: Sequence[str]) -> dict[str, Outcome]:
+def failure(program: str, captured: Captured, limit: float) -> str:
+    """Return how a call failed, with the end of its stderr: `op exited with status 1: not signed in`; empty if it did
+    not fail."""
+    if captured.timed_out:
+        return f"{program} did not answer within {limit:g} s{_last(captured.err)}"
+    return f"{program} {captured.ending}{_last(captured.err)}" if captured.ending.status != 0 else ""
+
+
+def in_parallel(work: Callable[[str], T], names: Sequence[str]) -> dict[str, T]:
     """Run the work for each name in threads, and wait for all. Daemons, so that Ctrl-C need not wait for them."""
     waiting = deque(names)
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, T] = {}
     failures: list[BaseException] = []
 
     def ask() -> None:
@@ -218,5 +223,5 @@ def _visible(text: str) -> str:
     return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text)
 
 
-def _sentence(error: LaunchError) -> str:
+def sentence(error: LaunchError) -> str:
     return error.problems[0].message if isinstance(error, ProblemsError) else error.message

@@ -5,6 +5,7 @@ In: `config.yaml` in the configuration directory, and `ACP_LAUNCH_*` variables. 
 once. Open `model` first.
 
     model       the settings as frozen values
+    address     which servers a command that prints headers is for
     variables   the environment variables that are settings
     load        find and read everything; also `grounds`, the projects around a directory
     origin      each setting and where it comes from, for `config`

@@ -15,10 +15,18 @@ from acp_launch.document.nodes import SETTINGS, Plain, found
 from acp_launch.document.scalars import Duration
 from acp_launch.document.shape import Shape, build
 from acp_launch.document.yaml import Document, parse
-from acp_launch.problem import Problem, likeliest
+from acp_launch.problem import KeyPath, Problem, likeliest
 from acp_launch.regex import regex
 from acp_launch.settings import variables as environment
-from acp_launch.settings.model import AttentionSettings, Choices, FileSettings, KeyringSettings, SecretSettings
+from acp_launch.settings.address import Address, read
+from acp_launch.settings.model import (
+    AttentionSettings,
+    Choices,
+    FileSettings,
+    HeadersCommand,
+    KeyringSettings,
+    SecretSettings,
+)
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -26,14 +34,18 @@ if TYPE_CHECKING:
 # Rules look at raw values and skip those of the wrong type, which the shapes report. So all rules run even when half
 # of the settings are wrong.
 SHORTEST, LONGEST = Duration(1), Duration(600)  # seconds; a store needs time, and a user does not wait for longer
+# Seconds: every printed value stays hidden for the rest of a session, which costs memory; no token lives for longer.
+SHORTEST_TTL, LONGEST_TTL = Duration(30), Duration(24 * 3600)
 _PLACEHOLDER = regex(r"(\$?)\{\s*([A-Za-z_][A-Za-z0-9_.:/-]*)?\s*\}")
+_HEADERS = "headers_command"
+_PRINTS = "[my-token-tool, --headers]"
 _COMMAND, _EXAMPLE = ("secrets", "command"), '[op, read, "op://dev/{name}/credential"]'
 
 
 def broken(root: Mapping[str, Plain]) -> Iterator[Fault]:
     """Yield a fault for every broken rule; `root` is what the file and the variables say together."""
     secrets = _mapping(root, "secrets")
-    yield from _timeout(secrets.get("timeout"))
+    yield from _between(("secrets", "timeout"), secrets.get("timeout"), SHORTEST, LONGEST)
     yield from _backend(_mapping(secrets, "keyring").get("backend"))
     for key in ("path", "key_file"):
         if _mapping(secrets, "file").get(key) == "":
@@ -43,6 +55,7 @@ def broken(root: Mapping[str, Plain]) -> Iterator[Fault]:
     elif secrets.get("store") == "command" and "command" not in secrets:
         what = "the store is a command, but secrets.command is not set"
         yield Fault(("secrets", "store"), what, f"add secrets.command: {_EXAMPLE}")
+    yield from _headers_commands(_mapping(root, _HEADERS))
 
 
 def _mapping(owner: Mapping[str, Plain], key: str) -> Mapping[str, Plain]:
@@ -50,15 +63,15 @@ def _mapping(owner: Mapping[str, Plain], key: str) -> Mapping[str, Plain]:
     return value if isinstance(value, dict) else {}
 
 
-def _timeout(written: Plain) -> Iterator[Fault]:
+def _between(path: KeyPath, written: Plain, shortest: Duration, longest: Duration) -> Iterator[Fault]:
     try:
-        seconds = Duration.parse(written) if isinstance(written, str) else SHORTEST
+        seconds = Duration.parse(written) if isinstance(written, str) else shortest
     except ValueError:  # the shapes report it
         return
-    if not SHORTEST <= seconds <= LONGEST:
-        nearest = min(max(seconds, SHORTEST), LONGEST)
-        what = f"expected a duration from {SHORTEST} to {LONGEST}, found {found(written)}"
-        yield Fault(("secrets", "timeout"), what, f"write {nearest}")
+    if not shortest <= seconds <= longest:
+        nearest = min(max(seconds, shortest), longest)
+        what = f"expected a duration from {shortest} to {longest}, found {found(written)}"
+        yield Fault(path, what, f"write {nearest}")
 
 
 def _backend(written: Plain) -> Iterator[Fault]:
@@ -80,10 +93,49 @@ def _command(words: Sequence[Plain]) -> Iterator[Fault]:
         yield Fault(_COMMAND, what, "put {name} where the secret's name belongs")
 
 
-def _word(path: tuple[str | int, ...], word: str) -> Iterator[Fault]:
+def _headers_commands(entries: Mapping[str, Plain]) -> Iterator[Fault]:
+    known: dict[Address, str] = {}
+    for text, entry in entries.items():
+        path = (_HEADERS, text)
+        try:
+            address = read(text)
+        except ValueError as unfit:
+            fix = "write the address of a server as its profile does, or its beginning: https://mcp.example.com"
+            yield Fault(path, str(unfit), fix, at_key=True)
+        else:
+            if address.is_in_the_clear:
+                what = "the headers would be sent unencrypted: the address is http, and its host is not this machine"
+                yield Fault(path, what, "write https://, or reach it through a tunnel on localhost", at_key=True)
+            if address in known:
+                yield Fault(path, f"this is the same address as {known[address]}", "remove one of them", at_key=True)
+            known[address] = text
+        if isinstance(entry, dict):
+            yield from _between((*path, "ttl"), entry.get("ttl"), SHORTEST_TTL, LONGEST_TTL)
+            if isinstance(command := entry.get("command"), list):
+                yield from _printing((*path, "command"), command)
+
+
+def _printing(path: KeyPath, words: Sequence[Plain]) -> Iterator[Fault]:
+    if not words:
+        yield Fault(path, "the command is empty", f"write a program and its arguments: {_PRINTS}")
+    for index, word in enumerate(words):
+        if not isinstance(word, str):
+            continue
+        yield from _filled((*path, index), word)
+        for written in _PLACEHOLDER.finditer(word):
+            if ":" in (written[2] or ""):
+                what = f"{written[0]} means nothing here: the command gets its arguments as they are written"
+                yield Fault((*path, index), what, "remove it; the program may look it up", offset=written.start())
+
+
+def _filled(path: KeyPath, word: str) -> Iterator[Fault]:
     if not word.strip():
         what, fix = ("the program", "write the program to start") if path[-1] == 0 else ("this argument", "remove it")
         yield Fault(path, f"{what} is empty", fix)
+
+
+def _word(path: KeyPath, word: str) -> Iterator[Fault]:
+    yield from _filled(path, word)
     if path[-1] == 0 and "{name}" in word:
         # A profile chooses the names of its secrets; with a name such as ../x it would choose the program too.
         what = "the program must not depend on the secret's name, because profiles choose the names"
@@ -199,7 +251,8 @@ def _fault(error: "ErrorDetails") -> Fault:
     if home := next((home for home in homes if home[-1] == path[-1]), None):  # `store` at the top
         meant = ".".join(map(str, home))
         return Fault(path, f'unknown key "{path[-1]}"; did you mean {meant}?', f"move it to {meant}", at_key=True)
-    return unknown_key(path, _SHAPES[path[:-1]].__struct_fields__)
+    shape = HeadersCommand if path[0] == _HEADERS else _SHAPES[path[:-1]]
+    return unknown_key(path, shape.__struct_fields__)
 
 
 def _located(faults: Iterable[Fault], document: Document | None, variables: Mapping[str, str]) -> Iterator[Problem]:

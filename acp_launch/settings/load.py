@@ -79,6 +79,7 @@ def load() -> Settings:
         max_line=chosen.max_line,
         secrets=chosen.secrets,
         attention=chosen.attention,
+        headers_command=chosen.headers_command,
     )
 
 

@@ -4,6 +4,7 @@ Settings that only the user can choose, not a project (docs/settings.md "Setting
 `check` says what is wrong with the file and the variables; it is imported only if there are any.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +17,7 @@ from acp_launch.document.shape import Shape
 MAX_LINE = Size(64 * 1024 * 1024)  # bytes
 _PATIENCE = Duration(10)  # seconds
 _LONG = Duration(10)  # seconds
+_TTL = Duration(300)  # seconds
 
 
 class KeyringSettings(Shape, frozen=True, kw_only=True):
@@ -56,6 +58,15 @@ class AttentionSettings(Shape, frozen=True, kw_only=True):
     """Whether the taskbar shows progress; `auto`: if the terminal is known to do so."""
 
 
+class HeadersCommand(Shape, frozen=True, kw_only=True):
+    """A command that prints headers for a remote MCP server."""
+
+    command: tuple[str, ...]
+    """A program and its arguments that print the headers as a JSON object."""
+    ttl: Duration = _TTL
+    """How long the printed headers are used."""
+
+
 class Choices(Shape, frozen=True, kw_only=True):
     """All choices of `config.yaml` and the variables."""
 
@@ -65,6 +76,8 @@ class Choices(Shape, frozen=True, kw_only=True):
     """Where secrets are stored."""
     attention: AttentionSettings = field(default_factory=AttentionSettings)
     """How the user's attention is called in an interactive session."""
+    headers_command: Mapping[str, HeadersCommand] = field(default_factory=dict)
+    """Which commands print headers for remote MCP servers, by the servers' addresses (`address`)."""
 
 
 class Settings(Choices, frozen=True, kw_only=True):

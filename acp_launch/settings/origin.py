@@ -104,4 +104,8 @@ def _plain(value: Any) -> Any:
     """Return a value as JSON; durations and sizes are texts, as the user writes them."""
     if isinstance(value, tuple):
         return [_plain(item) for item in value] or None
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()} or None
+    if isinstance(value, Shape):
+        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
     return value if value is None or type(value) in (str, bool, int, float) else str(value)

@@ -1,5 +1,6 @@
 """One program run to its end from any thread: what is heard of it, when it is over, and that nothing survives."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -13,7 +14,7 @@ from rich.pretty import pretty_repr
 
 from acp_launch.errors import AgentError, LaunchError
 from acp_launch.process import capture as module
-from acp_launch.process.capture import MOST, Captured, capture
+from acp_launch.process.capture import MOST, Captured, capture, captured
 from acp_launch.process.pidfd import NO_PIDFD
 from acp_launch.process.tree import Exit
 from acp_launch.secret.value import MAX_VALUE
@@ -208,3 +209,42 @@ def test_on_windows_it_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         "commands cannot be run on Windows yet",
         "run acp-launch inside WSL",
     )
+
+
+# In an event loop.
+
+
+def shell_in_loop(script: str, limit: float = PATIENCE) -> Captured:
+    return asyncio.run(captured(["sh", "-c", script], limit, env=ENV, cwd=Path("/")))
+
+
+def test_in_an_event_loop_the_same_is_heard() -> None:
+    heard = shell_in_loop("printf out; echo one >&2; echo two >&2; cat; exit 3")
+    assert (heard.out, heard.err, heard.ending, heard.timed_out) == (b"out", ("one", "two"), Exit(3, None), False)
+    assert shell_in_loop("exec >&- 2>&-; exit 5").ending == Exit(5, None)
+    assert shell_in_loop("sleep 1000 & printf out").out == b"out"
+    late = shell_in_loop("echo out; sleep 1000", 5 * BRIEF)
+    assert (late.timed_out, str(late.ending)) == (True, "was killed by SIGKILL")
+    assert len(shell_in_loop("exec yes").out) == MOST
+    with pytest.raises(LaunchError):
+        asyncio.run(captured(["/no/such/program"], PATIENCE, env=ENV, cwd=Path("/")))
+
+
+@pytest.mark.parametrize("temper", ["setsid", "daemon", "hold"])
+def test_in_an_event_loop_nothing_survives_either(temper: str, alive: Liveness) -> None:
+    heard = asyncio.run(captured(program("forker", temper), PATIENCE, env=alive.env, cwd=Path("/")))
+    assert (heard.ending, heard.timed_out) == (Exit(0, None), False)
+    alive.hear("forker")
+    alive.assert_all_dead()
+
+
+def test_who_stops_waiting_in_an_event_loop_ends_the_program(alive: Liveness) -> None:
+    async def give_up() -> None:
+        task = asyncio.create_task(captured(program("deaf", "stubborn"), 1000.0, env=alive.env, cwd=Path("/")))
+        await asyncio.to_thread(alive.hear, "stubborn")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(give_up())
+    alive.assert_all_dead()

@@ -1,0 +1,253 @@
+"""The headers that a command prints: what counts as headers, and when the command is called again."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+from msgspec import Struct
+
+from acp_launch.document.scalars import Duration
+from acp_launch.errors import LaunchError
+from acp_launch.mcp import headerscommand as module
+from acp_launch.mcp.headerscommand import NEW, REST, PrintedHeaders, Unusable, printed
+from acp_launch.mcp.http.wire import Headers, NoToken
+from acp_launch.process.capture import Captured
+from acp_launch.process.tree import Exit
+from acp_launch.secret.redact import redactor
+from acp_launch.settings.model import HeadersCommand
+from tests.clock import Clock
+
+CANARY = "canary-minted-5a8e01"
+URL, PATIENCE, TTL = "https://mcp.example.com", 20.0, 60.0
+
+
+class Said(Struct):
+    """What a call of the command gives."""
+
+    out: bytes = b""
+    err: tuple[str, ...] = ()
+    ending: Exit = Exit(0, None)
+    timed_out: bool = False
+
+
+def headers(token: str) -> Said:
+    return Said(json.dumps({"Authorization": f"Bearer {token}"}).encode())
+
+
+class Mint:
+    """A command whose answers are given in order; the last one stays. `gate` holds each call back."""
+
+    def __init__(self, *answers: Said | LaunchError) -> None:
+        self.answers, self.calls = list(answers), 0
+        self.gate: asyncio.Event | None = None
+
+    def __call__(self, argv: Sequence[str], limit: float) -> Captured:
+        assert (tuple(argv), limit) == (("mint", "--all"), 10.0)
+        self.calls += 1
+        said = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(said, LaunchError):
+            raise said
+        return Captured(said.ending, said.out, said.err, said.timed_out)
+
+    async def later(self, argv: Sequence[str], limit: float) -> Captured:
+        if self.gate is not None:
+            await self.gate.wait()
+        return self(argv, limit)
+
+
+def made(mint: Mint, clock: Clock | None = None) -> PrintedHeaders:
+    """Headers whose command has been called once."""
+    entry = HeadersCommand(command=("mint", "--all"), ttl=Duration(TTL))
+    credentials = PrintedHeaders(URL, entry, limit=10.0, run=mint.later, clock=clock or Clock())
+    credentials.first(mint)
+    return credentials
+
+
+def token(found: Headers) -> str:
+    return found["Authorization"].expose().removeprefix("Bearer ")
+
+
+def played(story: Callable[[], Awaitable[None]]) -> None:
+    async def play() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await story()
+
+    asyncio.run(play())
+
+
+@pytest.fixture
+def monotonic(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "monotonic", clock)
+    return clock
+
+
+# What is printed.
+
+
+def test_a_value_and_the_credentials_in_it_are_hidden_from_now_on() -> None:
+    found = printed(b' {"Authorization": "Bearer %b", "X-Tenant": "tenant-%b"}\n' % ((CANARY.encode(),) * 2))
+    assert {name: value.expose() for name, value in found.items()} == {
+        "Authorization": f"Bearer {CANARY}",
+        "X-Tenant": f"tenant-{CANARY}",
+    }
+    assert CANARY not in repr(found)
+    assert redactor.text(f"{CANARY} tenant-{CANARY}") == "*** ***"
+
+
+@pytest.mark.parametrize(
+    ("out", "fault"),
+    [
+        (b"", "printed nothing"),
+        (b" \n", "printed nothing"),
+        (CANARY.encode(), "printed something else than a JSON object"),
+        (f'["{CANARY}"]'.encode(), "printed something else than a JSON object"),
+        (f'{{"Authorization": "Bearer {CANARY}"'.encode(), "printed something else than a JSON object"),
+        (f'{{"A": "{CANARY}"}} {{}}'.encode(), "printed something else than a JSON object"),
+        (b'{"A": "\xff' + CANARY.encode() + b'"}', "printed something else than a JSON object"),
+        (b"{" * 10_000, "printed something else than a JSON object"),
+        (b"{}", "printed 0 headers; from 1 to 32 are allowed"),
+        (json.dumps({f"X-{number}": CANARY for number in range(33)}).encode(), "printed 33 headers"),
+        (f'{{"{CANARY} x": "y"}}'.encode(), "its name holds other characters than letters, digits and -"),
+        (f'{{"A": "{CANARY}\\r\\nHost: x"}}'.encode(), "in A, a header cannot hold the character U+000D"),
+        (f'{{"A": "{CANARY}\\u20ac"}}'.encode(), "in A, a header cannot hold the character U+20AC"),
+        (f'{{"A": "{CANARY} "}}'.encode(), "the value of A begins or ends with a space"),
+        (f'{{"A": "{CANARY}", "B": 1}}'.encode(), "the value of B is not a text"),
+        (f'{{"A": ["{CANARY}"]}}'.encode(), "the value of A is not a text"),
+        (b'{"A": ""}', "the value of A is empty"),
+        (f'{{"A": "{CANARY}", "a": "x"}}'.encode(), "printed the header a twice; upper and lower case are the same"),
+        (f'{{"hOST": "{CANARY}"}}'.encode(), 'the connection itself sets "hOST", for each request'),
+        (f'{{"Mcp-Session-Id": "{CANARY}"}}'.encode(), 'the connection itself sets "Mcp-Session-Id"'),
+        (f'{{"A": "{CANARY}{"x" * 70_000}"}}'.encode(), "printed more than 64 KiB"),
+    ],
+)
+def test_anything_else_is_refused_and_never_quoted(out: bytes, fault: str) -> None:
+    with pytest.raises(Unusable) as raised:
+        printed(out)
+    assert fault in str(raised.value)
+    assert CANARY not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "how"),
+    [
+        (LaunchError('"mint" is not on PATH'), '"mint" is not on PATH'),
+        (Said(ending=Exit(3, None), err=("not signed in",)), "mint exited with status 3: not signed in"),
+        (Said(ending=Exit(None, 9), timed_out=True), "mint did not answer within 10 s"),
+        (Said(out=b"x" * 70_000, ending=Exit(None, 9)), "mint printed more than 64 KiB; it must print one JSON object"),
+        (Said(out=b"oops"), "mint printed something else than a JSON object; it must print one JSON object"),
+    ],
+)
+def test_a_command_that_fails_is_named_with_the_way_to_try_it(said: Said | LaunchError, how: str) -> None:
+    with pytest.raises(NoToken) as raised:
+        made(Mint(said))
+    assert raised.value.how.startswith(f"has no headers from its command: {how}")
+    assert "run mint --all yourself" in raised.value.fix
+    assert not raised.value.is_final
+
+
+# When it is called.
+
+
+def test_it_is_called_again_before_the_first_request_after_its_time_to_live() -> None:
+    clock, mint = Clock(), Mint(headers("first-token"), headers("second-token"))
+    credentials = made(mint, clock)
+
+    async def story() -> None:
+        clock.now += TTL - 1
+        assert (token(await credentials.headers()), mint.calls) == ("first-token", 1)
+        clock.now += 1
+        assert (token(await credentials.headers()), mint.calls) == ("second-token", 2)
+        clock.now -= 2  # a clock that was set back says nothing of the age
+        assert (token(await credentials.headers()), mint.calls) == ("second-token", 3)
+
+    played(story)
+
+
+def test_many_requests_at_that_moment_call_it_once() -> None:
+    clock, mint = Clock(), Mint(headers("first-token"), headers("second-token"), headers("third-token"))
+    credentials = made(mint, clock)
+
+    async def story() -> None:
+        clock.now += TTL
+        mint.gate = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(credentials.headers()) for _ in range(20)]
+            await asyncio.sleep(0)
+            asked[0].cancel()  # the one that calls it
+            mint.gate.set()
+        assert {token(task.result()) for task in asked[1:]} == {"second-token"}
+        assert mint.calls == 2
+
+    played(story)
+
+
+def test_headers_that_are_refused_are_printed_anew_once_for_all_who_were_refused() -> None:
+    mint = Mint(headers("first-token"), headers("second-token"), headers("third-token"))
+    credentials = made(mint)
+
+    async def story() -> None:
+        refused = await credentials.headers()
+        renewed = await asyncio.gather(*(credentials.headers(refused) for _ in range(5)))
+        assert ({token(each) for each in renewed}, mint.calls) == ({"second-token"}, 2)
+
+    played(story)
+
+
+def test_those_that_are_refused_again_are_not_printed_anew_for_a_while() -> None:
+    clock, mint = Clock(), Mint(headers("first-token"), headers("second-token"), headers("third-token"))
+    credentials = made(mint, clock)
+
+    async def story() -> None:
+        second = await credentials.headers(await credentials.headers())
+        with pytest.raises(NoToken) as raised:
+            await credentials.headers(second)
+        assert (raised.value.how, raised.value.is_final) == (
+            "does not accept the headers that mint has just printed",
+            True,
+        )
+        assert mint.calls == 2
+        clock.now += NEW
+        assert token(await credentials.headers(second)) == "third-token"
+
+    played(story)
+
+
+def test_the_same_headers_again_are_not_sent_again() -> None:
+    mint = Mint(headers("first-token"))
+    credentials = made(mint)
+
+    async def story() -> None:
+        with pytest.raises(NoToken) as raised:
+            await credentials.headers(await credentials.headers())
+        assert raised.value.how.endswith("mint, which has printed the same ones again")
+        assert mint.calls == 2
+
+    played(story)
+
+
+def test_while_it_fails_the_present_headers_stay_in_use_and_the_user_is_told_once(monotonic: Clock) -> None:
+    clock, notes = Clock(), list[str]()
+    mint = Mint(headers("first-token"), Said(ending=Exit(1, None), err=("no network",)))
+    credentials = made(mint, clock)
+    credentials.note = notes.append
+
+    async def story() -> None:
+        clock.now += TTL
+        for _ in range(3):
+            assert token(await credentials.headers()) == "first-token"
+        assert mint.calls == 2, "it rests after a failure"
+        monotonic.now += REST
+        first = await credentials.headers()
+        assert mint.calls == 3
+        why = "mint exited with status 1: no network"
+        assert notes == [f"the headers for {URL} cannot be renewed, so those in use stay: {why}"]
+        with pytest.raises(NoToken) as raised:
+            await credentials.headers(first)
+        assert raised.value.how == f"has no headers from its command: {why}"
+        monotonic.now += REST
+        mint.answers = [headers("second-token")]
+        assert token(await credentials.headers(first)) == "second-token"
+
+    played(story)

@@ -1,0 +1,114 @@
+"""`headers_command` of the settings: which servers a command is for, and what is refused there."""
+
+import re
+
+import pytest
+
+from acp_launch.document.scalars import Duration
+from acp_launch.settings.address import nearest, read
+from acp_launch.settings.check import choices
+from acp_launch.settings.model import HeadersCommand
+
+ORIGIN, BELOW, LOOPBACK = "https://mcp.example.com", "https://mcp.example.com/tools", "http://127.0.0.1:8931"
+PLAIN = "expected an address that begins with https:// or http://"
+PATH = "the path of the address holds . or .. or a slash in disguise"
+
+
+def test_a_command_is_read_with_the_time_its_headers_live() -> None:
+    text = f"headers_command:\n  {ORIGIN}: {{command: [mint, a b]}}\n  {LOOPBACK}/: {{command: [mint], ttl: 10m}}\n"
+    chosen, problems = choices(text, "config.yaml", {})
+    assert (problems, chosen and chosen.headers_command) == (
+        [],
+        {
+            ORIGIN: HeadersCommand(command=("mint", "a b"), ttl=Duration(300)),
+            f"{LOOPBACK}/": HeadersCommand(command=("mint",), ttl=Duration(600)),
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "covering"),
+    [
+        (ORIGIN, ORIGIN),
+        ("HTTPS://MCP.Example.com:443/other?tenant=a#b", ORIGIN),
+        ("https://mcp.example.com/tools", BELOW),
+        ("https://mcp.example.com/tools/mcp", BELOW),
+        ("https://mcp.example.com/toolsmith", ORIGIN),
+        ("https://mcp.example.com/tools/../other", ORIGIN),
+        ("https://mcp.example.com/tools/%2e%2E/other", ORIGIN),
+        ("https://mcp.example.com/tools/..%2fother", ORIGIN),
+        ("https://mcp.example.com/tools/..\\other", ORIGIN),
+        ("https://mcp.example.com//tools", ORIGIN),
+        ("http://127.0.0.1:8931/mcp", LOOPBACK),
+        ("http://127.0.0.1:8932/mcp", None),
+        ("http://localhost:8931/mcp", None),
+        ("http://mcp.example.com", None),
+        ("https://mcp.example.com:444", None),
+        ("https://mcp.example.com.evil.example", None),
+        ("https://mcp.example.com.", None),
+        ("https://mcp.example.com@evil.example", None),
+        ("https://evil.example\\@mcp.example.com/", None),
+        ("https://mcp.example.com\\.evil.example", None),
+        ("https://mcp.example.com%2eevil.example", None),
+        ("https://mcp.example.com:99999", None),
+        ("https://[mcp.example.com", None),
+        ("https:mcp.example.com", None),
+        ("", None),
+    ],
+)
+def test_a_server_gets_the_command_of_the_longest_address_that_it_is_at(url: str, covering: str | None) -> None:
+    assert nearest((ORIGIN, BELOW, LOOPBACK), url) == covering
+
+
+@pytest.mark.parametrize(
+    ("address", "fault"),
+    [
+        ("mcp.example.com", PLAIN),
+        ("ftp://mcp.example.com", PLAIN),
+        ("https://user@mcp.example.com", PLAIN),
+        ("https://mcp.example.com:99999", PLAIN),
+        ("https://[::1", PLAIN),
+        (" https://mcp.example.com", PLAIN),
+        ("${env:SERVER}", PLAIN),
+        ("https://mcp.example.com/a/../b", PATH),
+        ("https://mcp.example.com/a%2Fb", PATH),
+        ("https://mcp.example.com/a//b", PATH),
+        ("https://mcp.example.com/?", "the address ends with a query or a fragment"),
+    ],
+)
+def test_an_address_that_does_not_say_what_it_covers_is_refused(address: str, fault: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(fault)}"):
+        read(address)
+
+
+@pytest.mark.parametrize(
+    ("entry", "fault"),
+    [
+        ("{}", "command: this key is required"),
+        ("{command: []}", "command: the command is empty"),
+        ("{command: mint --all}", "command: expected a list"),
+        ('{command: [" "]}', "command[0]: the program is empty"),
+        ('{command: [mint, ""]}', "command[1]: this argument is empty"),
+        ('{command: [mint, "${secret:key}"]}', "command[1]: ${secret:key} means nothing here"),
+        ("{command: [mint], ttl: 25h}", 'ttl: expected a duration from 30s to 24h, found the text "25h"'),
+        ("{command: [mint], ttl: 29s}", 'ttl: expected a duration from 30s to 24h, found the text "29s"'),
+        ("{command: [mint], ttl: 5}", "ttl: expected a duration, found the number 5"),
+        ("{comand: [mint]}", 'comand: unknown key "comand"; did you mean "command"?'),
+    ],
+)
+def test_a_wrong_entry_has_its_place_and_a_fix(entry: str, fault: str) -> None:
+    chosen, problems = choices(f"headers_command:\n  {ORIGIN}: {entry}\n", "config.yaml", {})
+    assert chosen is None
+    told = [str(problem) for problem in problems]
+    assert [text for text in told if f'headers_command."{ORIGIN}".{fault}' in text], told
+    assert all(problem.line == 2 and problem.fix for problem in problems)
+
+
+def test_two_entries_for_one_address_and_one_that_is_not_encrypted_are_refused() -> None:
+    entry = "{command: [mint]}"
+    text = f"headers_command:\n  {ORIGIN}: {entry}\n  {ORIGIN}:443/: {entry}\n  http://intern/: {entry}\n"
+    _, problems = choices(text, "config.yaml", {})
+    assert [(problem.line, problem.message.partition(":")[0]) for problem in problems] == [
+        (3, "this is the same address as https"),
+        (4, "the headers would be sent unencrypted"),
+    ]
