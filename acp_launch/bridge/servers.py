@@ -183,6 +183,7 @@ class Servers:
             relay = Relay(*inputs, max_line=needs.max_line, presentations=known)
         else:
             relay = TracedRelay(*inputs, max_line=needs.max_line, trace=needs.trace, presentations=known)
+        relay.credentials = needs.credentials.get(plan.name)
         relay.knowledge = self._knowledge.setdefault(plan.name, relay.knowledge)
         if plan.session_elevation != "off":
             relay.elevate(self._elevations())

@@ -20,6 +20,7 @@ from acp_launch.cli.bearers import record_of
 from acp_launch.cli.planning import loaded_profile, named, planned, reduced, require, resolved_from
 from acp_launch.console.logins import State, is_valid
 from acp_launch.errors import AuthRequired, LaunchError, MachineError, ProfileError, StateError, UsageError
+from acp_launch.mcp.http.challenge import TOO_FEW, Challenge
 from acp_launch.oauth.grant import Grant, Login, decoded, encoded
 from acp_launch.oauth.records import Logins
 from acp_launch.plan.model import LaunchPlan, LoginPlan, Origin, RemotePlan
@@ -297,14 +298,34 @@ async def _login(chosen: Chosen, target: Target, before: Grant | None, browsing:
         door = LoopbackDoor(show, _unsaid, pasted=partial(logins.pasted, target.name), patience=browsing.patience)
     else:
         door = LoopbackDoor(show, say_waiting, patience=browsing.patience)
+    known = target.login
+    challenge, held = (None, ()) if known is None else (_demanded(known), known.scopes)
     try:
         async with door.listening(oauth.callback_port or 0):
-            patience = browsing.patience + GRACE
-            return await log_in(wanted, door, registered=before, device=device, waiting=say_waiting, patience=patience)
+            grant, login = await log_in(
+                wanted,
+                door,
+                challenge=challenge,
+                held=held,
+                registered=before,
+                device=device,
+                waiting=say_waiting,
+                patience=browsing.patience + GRACE,
+            )
     except LoginFailed as failed:
         raise AuthRequired(f"{target.name}: {failed.how}", fix=failed.fix) from None
     except OSError as error:
         raise _no_door(chosen.plan, target, error) from None
+    if known is not None and known.is_hopeless:
+        logins.say_not_asked(target.name, known.demanded)
+    return grant, login
+
+
+def _demanded(login: Login) -> Challenge | None:
+    """Return what the server has demanded in runs; None if that is nothing, or if logins do not bring it."""
+    if not login.demanded or login.is_hopeless:
+        return None
+    return Challenge(scopes=login.demanded, error=TOO_FEW)
 
 
 def _unsaid(what: str, waited: float, limit: float) -> None:
@@ -342,7 +363,7 @@ def _keep(vault: "Vault", grant: Grant, login: Login, before: Login | None) -> N
     with _held(records, login.item):
         write = partial(vault.store.write, login.item, _encoded(grant))
         vault.do(f"cannot store the login to {login.url}", write, writing=login.item)
-        records.put(login)
+        records.put(login.after(records.find(login.url, login.client)))  # a run may have written it meanwhile
     if before is not None and before.item != login.item and not records.of(before.item):
         with _held(records, before.item):
             if vault.states(before.item)[before.item].state != "missing":

@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.json import Decoder
 
 from acp_launch.errors import LaunchError
+from acp_launch.mcp.http.challenge import Challenge
 from acp_launch.mcp.http.wire import Failure, Headers, NoToken
 from acp_launch.profile.values import header_fault, header_name_fault
 from acp_launch.regex import regex
@@ -97,7 +98,7 @@ class _Failed(Struct, frozen=True):
 class PrintedHeaders:
     """The `Credentials` that a command prints, for all servers of one address. They belong to one event loop."""
 
-    is_login = False
+    is_login = has_news = False
 
     def __init__(
         self,
@@ -161,6 +162,10 @@ class PrintedHeaders:
                     raise
                 self._tell(error)
                 return self._headers
+
+    async def challenged(self, challenge: Challenge) -> str:
+        """Know nothing better than the machine."""
+        return ""
 
     async def leave(self) -> None:
         """Return at once: a command that is killed loses nothing."""
