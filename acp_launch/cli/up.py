@@ -38,7 +38,7 @@ def up(
     from acp_launch.cli.hosting import UpRequest
     from acp_launch.cli.run_request import seconds
 
-    request = UpRequest(profile, keep=seconds(keep) if keep else None, trust=trust, trace=trace)
+    request = UpRequest(profile, keep=seconds(keep, "--keep") if keep else None, trust=trust, trace=trace)
     if replace:
         _replaced(profile)
     if foreground:

@@ -8,8 +8,9 @@ nor others, and holds no memory of its own. An answer to it stands after the eve
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 
 from msgspec import Raw
@@ -19,7 +20,7 @@ from acp_launch.host.wire import SocketTransport, as_fault, event
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.jsonrpc import Called, Notified, Peer, as_line, notification
 from acp_launch.protocol.window import Window
-from acp_launch.rpc import Pump
+from acp_launch.rpc import Pump, TransportClosed
 from acp_launch.secret.redact import redactor
 
 PIECE = 256 * 1024  # bytes of events in one write
@@ -75,6 +76,7 @@ class FrontLine:
         self._stream: Stream | None = None
         self._said: deque[tuple[int, bytes]] = deque()  # what stands after the event of an id
         self._at = 0  # the last event of the stream that was written
+        self._then: Callable[[], None] | None = None  # what follows the answer to a request
         self._news = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._pump = Pump(
@@ -87,8 +89,8 @@ class FrontLine:
                 self._tasks.create_task(self._write())
                 await self._pump.over()
                 raise FrontGone
-        except (FrontGone, LaunchError):
-            pass  # it left, or broke the protocol: it concerns no one else
+        except (FrontGone, TransportClosed, LaunchError):
+            pass  # it left, also while we wrote to it, or broke the protocol: it concerns no one else
         finally:
             self._house.gone(self)
             self._line.close()
@@ -110,7 +112,14 @@ class FrontLine:
 
     def follow(self, stream: Stream | None, at: int) -> None:
         """Write the events of a session from now on, those after the one with the id `at`."""
+        self._said = deque((0, line) for _, line in self._said)  # it stands after events of what was followed before
         self._stream, self._at = stream, at
+        self.news()
+
+    def follow_after_answer(self, stream: Stream, at: int) -> None:
+        """Do the same after the answer to the request that is being served."""
+        self.follow(None, 0)
+        self._then = partial(self.follow, stream, at)
 
     def show(self, line: bytes) -> None:
         """Write a line now, before the events that were not written yet."""
@@ -208,3 +217,6 @@ class FrontLine:
             self.say(self._peer.refuse(called.id, jsonrpc.INTERNAL_ERROR, jsonrpc.BROKEN))
         else:
             self.say(self._peer.respond(called.id, result))
+            then, self._then = self._then, None
+            if then is not None:
+                then()

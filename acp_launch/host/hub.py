@@ -183,6 +183,7 @@ class Hub:
         await self.launch.servers.up()
         connection.listen(Router(self, connection))
         self._connection = connection
+        self._idle_since = self.now()
         self._is_wanted.clear()
         self._is_up.set()
         if not self._took:
@@ -392,7 +393,7 @@ class Hub:
             for id, line in session.window.since(0, self.now()) or []:
                 if id <= start and b'"session/update"' in line[:50]:
                     front.show(line)
-        front.follow(session, start)
+        front.follow_after_answer(session, start)
 
     async def _prompt(self, front: FrontLine, params: dict[str, Any]) -> object:
         session = self._entered(front)
@@ -402,9 +403,10 @@ class Hub:
         return end.result
 
     async def _join(self, front: FrontLine, params: dict[str, Any]) -> object:
-        end = await self._entered(front).join()
+        session = self._followed(front)
+        end = await session.join()
         if end is None:
-            raise SessionError(f'session "{self._entered(front).name}" has had no turn since the host is up')
+            raise SessionError(f'session "{session.name}" has had no turn since the host is up')
         if end.denied:
             front.say(event("denied", redactor.text(end.denied)))
         return end.result
@@ -438,10 +440,14 @@ class Hub:
         self.down()
         return NOTHING
 
-    def _entered(self, front: FrontLine) -> HostSession:
+    def _followed(self, front: FrontLine) -> HostSession:
         session = self.fronts.get(front)
         if session is None:
             raise SessionError("no session was entered")
+        return session
+
+    def _entered(self, front: FrontLine) -> HostSession:
+        session = self._followed(front)
         if session.gone.is_set():
             raise AgentError("the agent has ended")
         return session

@@ -283,6 +283,15 @@ class Conversation:
         session.prompt, session.cancelling, session.replaying = call.number, False, False
         return call
 
+    def join(self, session_id: str, method: str) -> Call:
+        """Return a request of our own that is answered when the turn ends that a host runs already.
+
+        What comes from now on belongs to that turn.
+        """
+        call = self._peer.call(method, {"sessionId": session_id})
+        self._sessions[session_id].prompt = call.number
+        return call
+
     def cancel(self, session_id: str) -> list[bytes]:
         """Return `session/cancel`, and `cancelled` for every permission question of the session (C-61)."""
         session = self._sessions[session_id]

@@ -25,7 +25,7 @@ from acp_launch.protocol.conversation import (
     Updated,
     Withdrawn,
 )
-from acp_launch.protocol.jsonrpc import BROKEN
+from acp_launch.protocol.jsonrpc import BROKEN, Call
 from acp_launch.session.connection import AGENT, Connection
 from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd
 from acp_launch.session.permission.gate import Decision, Gate
@@ -406,8 +406,11 @@ class Turn:
             AgentError, AuthRequired: as `Connection.call`.
             WaitExpired: the agent was silent too long, or continued after being cancelled.
         """
+        return await self.follow(self._connection.conversation.prompt(self._session_id, blocks))
+
+    async def follow(self, call: Call) -> TurnEnd:
+        """Send a request that is answered when the turn ends, and wait for that, as `run`."""
         self._client.new_turn()
-        call = self._connection.conversation.prompt(self._session_id, blocks)
         try:
             async with self._patience:
                 self.is_running = True
