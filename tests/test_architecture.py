@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "acp_launch"
 ROWS = [
     {"cli", "__main__"},
     {"interactive"},
+    {"host"},  # a launch that outlives its terminal
     {"launch", "console"},
     {"checks"},  # what `doctor` looks at
     {"session", "bridge"},

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from acp_launch.bridge.presentation import Presentations
     from acp_launch.bridge.toolpolicy import ToolPolicy
     from acp_launch.bridge.upstream import Sessions, Upstream
+    from acp_launch.mcp.http.wire import Credentials
     from acp_launch.mcp.remote import RemoteProgram
     from acp_launch.trace import Side, Trace
 
@@ -152,6 +153,7 @@ class Relay:
         self._begun = self._first = 0.0  # when the latest process was started, and first said anything
         self._messages = 0  # of it, up to two
         self._was_stopped = False
+        self.credentials: Credentials | None = None  # of a remote server
         self._presentations = presentations
         self._is_used = True  # since the last look
         self._used = self._time()  # when it was in use, as far as the looks have seen
@@ -413,6 +415,8 @@ class Relay:
         held, self._is_used = agent.held, True
         if self._asked is None:
             self._asked = self._time()
+        if self._server is None and self._has_hope:
+            self.supervisor.renew()
         if self.elevation is None:
             self.exchange.from_agent(line)
         else:
@@ -423,6 +427,11 @@ class Relay:
         if not self._is_expected and self.exchange.is_introduced:
             self._is_expected = True
             self.supervisor.expect()  # from the handshake on, the agent waits for the process
+
+    @property
+    def _has_hope(self) -> bool:
+        """Whether a remote server that has failed may be of use now, as the user has logged in to it since."""
+        return self.credentials is not None and self.supervisor.state == "failed" and self.credentials.has_news
 
     def _wake(self) -> None:
         """Have a process started, or a connection made, because a request waits for it."""

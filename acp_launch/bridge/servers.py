@@ -185,6 +185,7 @@ class Servers:
             relay = Relay(*inputs, max_line=needs.max_line, presentations=known)
         else:
             relay = TracedRelay(*inputs, max_line=needs.max_line, trace=needs.trace, presentations=known)
+        relay.credentials = needs.credentials.get(plan.name)
         relay.knowledge = self._knowledge.setdefault(plan.name, relay.knowledge)
         if plan.session_elevation != "off":
             self._elevate(relay, plan.session_elevation)
