@@ -178,7 +178,11 @@ def trusted_profile(
         NotTrusted: it belongs to a project, and the user does not trust its present content.
         UsageError, ProfileError: as `resolved_profile`.
     """
-    loaded = loaded_profile(name, settings)
+    return trusted(loaded_profile(name, settings), settings, cwd=cwd, session=session, trust=trust)
+
+
+def trusted(loaded: "Loaded", settings: Settings, *, cwd: Path | None, session: str | None, trust: bool) -> "Resolved":
+    """Do the same with a profile that is loaded."""
     resolved = resolved_from(loaded, cwd=cwd, session=session)
     require(loaded, resolved.found, settings, is_waved=trust)
     if resolved.plan is not None:
