@@ -10,7 +10,6 @@ requests.
 """
 
 import asyncio
-import select
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -20,161 +19,25 @@ from msgspec.structs import replace
 
 from acp_launch.bridge.conversation import ServerObserver
 from acp_launch.bridge.exchange import Exchange
+from acp_launch.bridge.link import Link, LinkEnd
 from acp_launch.bridge.messages import lost
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.mcp.era import pinned
 from acp_launch.mcp.translation.adapter import Adapter
 from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan
 from acp_launch.process import prepare
-from acp_launch.process.flow import CHUNK, Inflow, Lent, Outflow
 from acp_launch.process.lifecycle import DOWNLOAD, Change
 from acp_launch.process.program import LocalProgram, Program, Running
 from acp_launch.process.supervisor import Supervisor
 from acp_launch.profile.model import ServerTimeouts, Tools
-from acp_launch.protocol.jsonrpc import LineFramer, LineTooLong
 from acp_launch.secret.value import Secret
 
 if TYPE_CHECKING:
     from acp_launch.bridge.presentation import Presentations
+    from acp_launch.bridge.sessions import Sessions
     from acp_launch.bridge.toolpolicy import ToolPolicy
     from acp_launch.mcp.remote import RemoteProgram
     from acp_launch.trace import Side, Trace
-
-
-class LinkEnd(Struct, frozen=True):
-    """The reason why a link ended. `why` is a verb phrase: "has closed its output"."""
-
-    why: str
-    is_fault: bool = False  # the peer broke the protocol, and is not read any further
-
-
-class Link:
-    """Both directions of one side of a conversation: lines in, lines out, without blocking.
-
-    It reads `source` and writes `sink`, which may be one descriptor; both stay open when the link is closed. `line`
-    gets each line without its end. `over` is called once, when nothing more can come or go. `room` is called when a
-    slow reader has taken the held bytes. `burst` is called with True before several lines that came in one chunk, and
-    with False after them. If `line` raises, `broke` gets the error, and the other lines still come.
-
-    `passes` sees each line first. Those that it lets pass are not given to `line`, but joined, as they came, to `on`.
-    """
-
-    def __init__(
-        self,
-        source: int | Lent,
-        sink: int | Lent,
-        line: Callable[[bytes], None],
-        over: Callable[[LinkEnd], None],
-        room: Callable[[], None],
-        burst: Callable[[bool], None],
-        broke: Callable[[Exception], None],
-        passes: Callable[[bytes], bool],
-        on: Callable[[bytes], None],
-        *,
-        max_line: int,
-    ) -> None:
-        self._source, self._line, self._over, self._burst, self._broke = source, line, over, burst, broke
-        self._passes, self._on = passes, on
-        self._framer = LineFramer(limit=max_line)
-        self._max_line = max_line
-        self._is_closed = self._is_told = self._is_paused = False
-        self._out = Outflow(sink, room, lambda: self._end(LinkEnd("does not read any more")))
-        self._in = Inflow(source, self._took, lambda: self._end(LinkEnd("has closed its output")))
-
-    @property
-    def is_full(self) -> bool:
-        """Whether too many bytes are held for it; their sender should wait for `room`."""
-        return self._out.is_full
-
-    @property
-    def held(self) -> int:
-        """The bytes that the peer has not taken yet."""
-        return self._out.held
-
-    @property
-    def is_paused(self) -> bool:
-        return self._is_paused
-
-    @property
-    def has_hung_up(self) -> bool:
-        """Whether the peer has closed the connection; checked now and then, as a paused link gets no event for that."""
-        poll = select.poll()
-        poll.register(self._source, 0)
-        return bool(poll.poll(0))
-
-    def send(self, line: bytes) -> None:
-        if len(line) < CHUNK:
-            self._out.send(line + b"\n")
-            return
-        self._out.send(line)  # a long line is not copied just to append its end
-        self._out.send(b"\n")
-
-    def gather(self) -> None:
-        """Collect what is sent until `release`, and write it at once."""
-        self._out.gather()
-
-    def release(self) -> None:
-        self._out.release()
-
-    def pause(self) -> None:
-        self._is_paused = True
-        self._in.pause()
-
-    def resume(self) -> None:
-        self._is_paused = False
-        self._in.resume()
-
-    def drain(self) -> None:
-        """Read what the peer had written before it ended."""
-        self._in.drain()
-
-    def close(self) -> None:
-        self._is_closed = True
-        self._in.close()
-        self._out.close()
-
-    def _took(self, chunk: bytes) -> None:
-        if chunk.count(b"\n") < 2:
-            self._cut(chunk)
-            return
-        self._burst(True)
-        try:
-            self._cut(chunk)
-        finally:
-            self._burst(False)
-
-    def _cut(self, chunk: bytes) -> None:
-        passing: list[bytes] = []
-        try:
-            for line in self._framer.feed(chunk):
-                if self._is_closed:
-                    return
-                if self._passes(line):
-                    passing.append(line)
-                    continue
-                self._send_on(passing)
-                self._handle(line)
-            self._send_on(passing)
-        except LineTooLong:
-            self._send_on(passing)
-            self._in.close()  # the rest of that line may look like a message
-            self._end(LinkEnd(f"has sent a line of more than {self._max_line:,} bytes", is_fault=True))
-
-    def _send_on(self, passing: list[bytes]) -> None:
-        if passing:
-            self._on(b"\n".join(passing))
-            passing.clear()
-
-    def _handle(self, line: bytes) -> None:
-        try:
-            self._line(line)
-        except Exception as error:
-            self._broke(error)
-
-    def _end(self, over: LinkEnd) -> None:
-        if not (self._is_told or self._is_closed):
-            self._is_told = True
-            self._over(over)
 
 
 def program(plan: StdioPlan, name: str, secrets: Mapping[str, Secret]) -> LocalProgram:
@@ -250,7 +113,8 @@ class AdapterPorts(Struct, frozen=True):
 class Relay:
     """One conversation at work. `name` is the server's, or `github#2`; `left` is set when the agent has gone.
 
-    `presentations` are those of a lazy server, which is asleep until it is needed if they are known.
+    `presentations` are those of a lazy server, which is asleep until it is needed if they are known. Of a shared server
+    the agent's side is `Sessions`, and the last of them has gone when `left` is set.
     """
 
     def __init__(
@@ -268,9 +132,11 @@ class Relay:
         self.standing: Change | None = None  # the last
         self.took: float | None = None  # seconds its latest process needed itself to be READY
         self.left = asyncio.Event()
-        self.is_claimed = False
+        self.is_claimed = False  # a shared server never is
+        self.is_last = False  # the agent opens no further session
         self._observer, self._max_line = observer, max_line
-        self._agent: Link | None = None
+        self._agent: Link | Sessions | None = None
+        self._sessions: Sessions | None = None
         self._shim: ShimConnection | None = None
         self._server: Link | None = None
         self._latest: Running | None = None  # its process, or that which has ended last
@@ -327,17 +193,40 @@ class Relay:
 
     def seat(self, shim: ShimConnection) -> None:
         """Connect the agent; the relay owns the descriptors from now on."""
+        if self.plan.share:
+            self._share(shim)
+            return
         self.is_claimed = True
         self._shim = shim
         hears = (self._agent_says, self._agent_over, self._agent_has_room, self._burst, self._agent_broke)
         passing = self.exchange.from_agent.passes, self.to_server
-        self._agent = Link(shim.source, shim.sink, *hears, *passing, max_line=self._max_line)
-        for kept in self._take_kept():
-            self._agent.send(kept)
-        if self._server is not None and not self._agent.is_full:
-            self._server.resume()
+        self._connect(Link(shim.source, shim.sink, *hears, *passing, max_line=self._max_line))
         if shim.lent:
             self._loop.add_reader(shim.line, self.close)  # readable only at its end, when the shim has ended
+
+    def _connect(self, agent: "Link | Sessions") -> None:
+        self._agent = agent
+        for kept in self._take_kept():
+            agent.send(kept)
+        if self._server is not None and not agent.is_full:
+            self._server.resume()
+
+    def _share(self, shim: ShimConnection) -> None:
+        """Begin another session of a shared server."""
+        from acp_launch.bridge.sessions import Hooks, Sessions  # most servers are not shared
+
+        is_first = self._sessions is None
+        if self._sessions is None:
+            tells = self._session_says, self._emptied, self._agent_has_room, self._burst, self._agent_broke
+            self._sessions = Sessions(self.name, Hooks(*tells, self._observer.note), max_line=self._max_line)
+        self._sessions.join(shim)
+        if is_first:
+            self._connect(self._sessions)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the agent has closed its connection, or every session of a shared server."""
+        return self.left.is_set() or (self._sessions is not None and not self._sessions.is_open)
 
     def close(self) -> None:
         """Close the agent's connection."""
@@ -356,6 +245,8 @@ class Relay:
         """Check time-outs, stopped processes, and agents that left while they were not read; called now and then."""
         if self._agent is not None and self._agent.is_paused and self._agent.has_hung_up:
             self.close()
+        if self._sessions is not None:
+            self._sessions.tick()
         if self._server is not None and self._server.is_paused:
             self.exchange.excuse()
         is_stopped = self.exchange.is_waiting and self._is_stopped()
@@ -483,6 +374,18 @@ class Relay:
             self._is_expected = True
             self.supervisor.expect()  # from the handshake on, the agent waits for the process
 
+    def _session_says(self, line: bytes) -> None:
+        if self._agent is None:  # the relay is closed
+            return
+        if self.exchange.from_agent.passes(line):
+            self.to_server(line)
+        else:
+            self._agent_says(line)
+
+    def _emptied(self) -> None:
+        if self.is_last:
+            self.close()
+
     def _wake(self) -> None:
         """Have a process started, or a connection made, because a request waits for it."""
         is_lazy = isinstance(self.plan, RemotePlan) or self.exchange.phase == "asleep"
@@ -547,8 +450,9 @@ class Relay:
 
     def _burst(self, is_on: bool) -> None:
         """Write lines that came in one chunk in one chunk."""
-        for link in filter(None, (self._agent, self._server)):
-            link.gather() if is_on else link.release()
+        for link in (self._agent, self._server):
+            if link is not None:
+                link.gather() if is_on else link.release()
         if not is_on:
             self._see_off()
 
@@ -593,7 +497,7 @@ class Relay:
     def _server_has_room(self) -> None:
         self._resume(self._agent, self._server)
 
-    def _resume(self, writer: Link | None, reader: Link | None) -> None:
+    def _resume(self, writer: "Link | Sessions | None", reader: "Link | Sessions | None") -> None:
         """Resume both sides after `reader` has taken its held bytes, which came from its peer and from us."""
         if writer is not None:
             writer.resume()

@@ -135,6 +135,7 @@ class StdioPlan(Struct, frozen=True, kw_only=True):
     protocol: ProtocolPin = "auto"
     start: Start = "eager"
     idle: Duration | None = None
+    share: bool = False
     bridge: bool = True
     missing: str = ""
 
@@ -172,6 +173,7 @@ class RemotePlan(Struct, frozen=True, kw_only=True):
     protocol: ProtocolPin = "auto"
     start: Start = "eager"
     idle: Duration | None = None
+    share: bool = False
 
     @property
     def sent(self) -> Mapping[str, Value]:

@@ -286,6 +286,7 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: SessionCon
         protocol=server.protocol,
         start=server.start,
         idle=server.idle,
+        share=server.share,
         bridge=server.bridge,
         missing=missing,
     )
@@ -370,6 +371,7 @@ def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> Remo
         protocol=server.protocol,
         start=server.start,
         idle=server.idle,
+        share=server.share,
     )
 
 

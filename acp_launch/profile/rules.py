@@ -139,7 +139,7 @@ SERVER_NAME = r"^[A-Za-z0-9_.-]+$"
 HEADER_NAME = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"  # RFC 9110 "token"
 ENVIRONMENT_NAME = r"^[^=\s\x00-\x1f\x7f]+$"
 # Keys without effect for a server that the agent starts or connects to itself.
-SUPERVISION = ("cwd", "inherit_env", "restart", "timeouts", "tools", "roots", "protocol", "start", "idle")
+SUPERVISION = ("cwd", "inherit_env", "restart", "timeouts", "tools", "roots", "protocol", "start", "idle", "share")
 KINDS = ("stdio", "http", "sse")
 MAX_FIX = 80  # characters of a command line that a fix repeats
 INHERITED_NAME = r"^[^=*\s\x00-\x1f\x7f]+\*?$"

@@ -3,7 +3,7 @@
 import asyncio
 import os
 
-from acp_launch.bridge.relay import Link, LinkEnd
+from acp_launch.bridge.link import Link, LinkEnd
 
 
 def test_a_line_that_breaks_its_receiver_costs_no_other_line() -> None:

@@ -251,7 +251,7 @@ def test_the_smallest_profile_is_two_lines() -> None:
         (
             with_server("{command: x, disabled: true}"),
             'f.yaml:4:19: mcp_servers.s.disabled: unknown key "disabled"\n    fix: use one of command, type, args, env,'
-            " cwd, inherit_env, required, restart, timeouts, tools, roots, protocol, start, idle, bridge",
+            " cwd, inherit_env, required, restart, timeouts, tools, roots, protocol, start, idle, share, bridge",
         ),
         (
             with_server("{type: http, ulr: https://x}"),

@@ -26,7 +26,7 @@ from acp_launch.bridge.front.gate import EVENTS, JSON, Gate, Head, Key, Refused,
 from acp_launch.bridge.front.replies import INVALID_REQUEST, NULL, Reply, refuse
 from acp_launch.bridge.front.session import INITIALIZE, HttpSession
 from acp_launch.bridge.front.stateless import VERSION_HEADER, Stateless
-from acp_launch.bridge.relay import Link, LinkEnd
+from acp_launch.bridge.link import Link, LinkEnd
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.mcp.http.headers import version_of
 from acp_launch.mcp.message import VERSIONS

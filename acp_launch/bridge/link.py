@@ -1,0 +1,145 @@
+"""One side of a conversation as lines, over descriptors; both directions, without blocking."""
+
+import select
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from acp_launch.process.flow import CHUNK, Inflow, Lent, Outflow
+from acp_launch.protocol.jsonrpc import LineFramer, LineTooLong
+
+
+class LinkEnd(Struct, frozen=True):
+    """The reason why a link ended. `why` is a verb phrase: "has closed its output"."""
+
+    why: str
+    is_fault: bool = False  # the peer broke the protocol, and is not read any further
+
+
+class Link:
+    """Both directions of one side of a conversation: lines in, lines out, without blocking.
+
+    It reads `source` and writes `sink`, which may be one descriptor; both stay open when the link is closed. `line`
+    gets each line without its end. `over` is called once, when nothing more can come or go. `room` is called when a
+    slow reader has taken the held bytes. `burst` is called with True before several lines that came in one chunk, and
+    with False after them. If `line` raises, `broke` gets the error, and the other lines still come.
+
+    `passes` sees each line first. Those that it lets pass are not given to `line`, but joined, as they came, to `on`.
+    """
+
+    def __init__(
+        self,
+        source: int | Lent,
+        sink: int | Lent,
+        line: Callable[[bytes], None],
+        over: Callable[[LinkEnd], None],
+        room: Callable[[], None],
+        burst: Callable[[bool], None],
+        broke: Callable[[Exception], None],
+        passes: Callable[[bytes], bool],
+        on: Callable[[bytes], None],
+        *,
+        max_line: int,
+    ) -> None:
+        self._source, self._line, self._over, self._burst, self._broke = source, line, over, burst, broke
+        self._passes, self._on = passes, on
+        self._framer = LineFramer(limit=max_line)
+        self._max_line = max_line
+        self._is_closed = self._is_told = self._is_paused = False
+        self._out = Outflow(sink, room, lambda: self._end(LinkEnd("does not read any more")))
+        self._in = Inflow(source, self._took, lambda: self._end(LinkEnd("has closed its output")))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether too many bytes are held for it; their sender should wait for `room`."""
+        return self._out.is_full
+
+    @property
+    def held(self) -> int:
+        """The bytes that the peer has not taken yet."""
+        return self._out.held
+
+    @property
+    def is_paused(self) -> bool:
+        return self._is_paused
+
+    @property
+    def has_hung_up(self) -> bool:
+        """Whether the peer has closed the connection; checked now and then, as a paused link gets no event for that."""
+        poll = select.poll()
+        poll.register(self._source, 0)
+        return bool(poll.poll(0))
+
+    def send(self, line: bytes) -> None:
+        if len(line) < CHUNK:
+            self._out.send(line + b"\n")
+            return
+        self._out.send(line)  # a long line is not copied just to append its end
+        self._out.send(b"\n")
+
+    def gather(self) -> None:
+        """Collect what is sent until `release`, and write it at once."""
+        self._out.gather()
+
+    def release(self) -> None:
+        self._out.release()
+
+    def pause(self) -> None:
+        self._is_paused = True
+        self._in.pause()
+
+    def resume(self) -> None:
+        self._is_paused = False
+        self._in.resume()
+
+    def drain(self) -> None:
+        """Read what the peer had written before it ended."""
+        self._in.drain()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._in.close()
+        self._out.close()
+
+    def _took(self, chunk: bytes) -> None:
+        if chunk.count(b"\n") < 2:
+            self._cut(chunk)
+            return
+        self._burst(True)
+        try:
+            self._cut(chunk)
+        finally:
+            self._burst(False)
+
+    def _cut(self, chunk: bytes) -> None:
+        passing: list[bytes] = []
+        try:
+            for line in self._framer.feed(chunk):
+                if self._is_closed:
+                    return
+                if self._passes(line):
+                    passing.append(line)
+                    continue
+                self._send_on(passing)
+                self._handle(line)
+            self._send_on(passing)
+        except LineTooLong:
+            self._send_on(passing)
+            self._in.close()  # the rest of that line may look like a message
+            self._end(LinkEnd(f"has sent a line of more than {self._max_line:,} bytes", is_fault=True))
+
+    def _send_on(self, passing: list[bytes]) -> None:
+        if passing:
+            self._on(b"\n".join(passing))
+            passing.clear()
+
+    def _handle(self, line: bytes) -> None:
+        try:
+            self._line(line)
+        except Exception as error:
+            self._broke(error)
+
+    def _end(self, over: LinkEnd) -> None:
+        if not (self._is_told or self._is_closed):
+            self._is_told = True
+            self._over(over)
