@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "acp_launch"
 ROWS = [
     {"cli", "__main__"},
     {"interactive"},
+    {"host"},  # a launch that outlives its terminal
     {"launch", "console"},
     {"checks"},  # what `doctor` looks at
     {"session", "bridge"},
@@ -72,6 +73,7 @@ PURE = [
     "session/permission/subject",
     "checks/check",
     "bridge/conversation",
+    "bridge/elevation",
     "bridge/exchange",
     "bridge/front/gate",
     "bridge/health",
@@ -83,6 +85,7 @@ PURE = [
     "bridge/front/replies",
     "bridge/front/stateless",
     "bridge/toolpolicy",
+    "bridge/upstream",
     "mcp/era",
     "mcp/translation/adapter",
     "mcp/translation/calls",

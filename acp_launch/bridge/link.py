@@ -1,4 +1,4 @@
-"""One side of a conversation as lines, over descriptors; both directions, without blocking."""
+"""One side of a conversation at work: lines in and out of a pipe or a socket."""
 
 import select
 from collections.abc import Callable
@@ -14,6 +14,17 @@ class LinkEnd(Struct, frozen=True):
 
     why: str
     is_fault: bool = False  # the peer broke the protocol, and is not read any further
+
+
+Hears = tuple[
+    Callable[[bytes], None],
+    Callable[[LinkEnd], None],
+    Callable[[], None],
+    Callable[[bool], None],
+    Callable[[Exception], None],
+    Callable[[bytes], bool],
+    Callable[[bytes], None],
+]  # what a `Link` calls, in the order of its parameters
 
 
 class Link:
@@ -41,13 +52,27 @@ class Link:
         *,
         max_line: int,
     ) -> None:
-        self._source, self._line, self._over, self._burst, self._broke = source, line, over, burst, broke
-        self._passes, self._on = passes, on
+        self._source = source
+        self.hear(line, over, room, burst, broke, passes, on)
         self._framer = LineFramer(limit=max_line)
         self._max_line = max_line
         self._is_closed = self._is_told = self._is_paused = False
-        self._out = Outflow(sink, room, lambda: self._end(LinkEnd("does not read any more")))
+        self._out = Outflow(sink, lambda: self._room(), lambda: self._end(LinkEnd("does not read any more")))
         self._in = Inflow(source, self._took, lambda: self._end(LinkEnd("has closed its output")))
+
+    def hear(
+        self,
+        line: Callable[[bytes], None],
+        over: Callable[[LinkEnd], None],
+        room: Callable[[], None],
+        burst: Callable[[bool], None],
+        broke: Callable[[Exception], None],
+        passes: Callable[[bytes], bool],
+        on: Callable[[bytes], None],
+    ) -> None:
+        """Give what comes from now on, also what has come in the same chunk, to others."""
+        self._line, self._over, self._room, self._burst, self._broke = line, over, room, burst, broke
+        self._passes, self._on = passes, on
 
     @property
     def is_full(self) -> bool:

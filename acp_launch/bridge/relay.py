@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from acp_launch.bridge.conversation import ServerObserver
 from acp_launch.bridge.exchange import Exchange
-from acp_launch.bridge.link import Link, LinkEnd
-from acp_launch.bridge.messages import lost
+from acp_launch.bridge.link import Hears, Link, LinkEnd
+from acp_launch.bridge.messages import Lost, lost
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.mcp.era import pinned
 from acp_launch.mcp.translation.adapter import Adapter
@@ -33,9 +33,12 @@ from acp_launch.profile.model import ServerTimeouts, Tools
 from acp_launch.secret.value import Secret
 
 if TYPE_CHECKING:
+    from acp_launch.bridge.elevation import Elevation, Elevations
     from acp_launch.bridge.presentation import Presentations
-    from acp_launch.bridge.sessions import Sessions
+    from acp_launch.bridge.sharedlink import SharedLink
     from acp_launch.bridge.toolpolicy import ToolPolicy
+    from acp_launch.bridge.upstream import Sessions, Upstream
+    from acp_launch.mcp.http.wire import Credentials
     from acp_launch.mcp.remote import RemoteProgram
     from acp_launch.trace import Side, Trace
 
@@ -84,6 +87,7 @@ def policy(plan: ServerPlan) -> "ToolPolicy | None":
 
 KEPT = 1024 * 1024  # bytes held for an agent that has not connected yet; the server waits with the rest
 LINGER = 0.5  # seconds for answers to an agent that has closed its side
+AWAY = 120.0  # seconds in which an elevated session without a connection can be resumed
 DYING = 0.5  # seconds for a process to exit after its output has ended, before it is stopped
 
 
@@ -113,8 +117,8 @@ class AdapterPorts(Struct, frozen=True):
 class Relay:
     """One conversation at work. `name` is the server's, or `github#2`; `left` is set when the agent has gone.
 
-    `presentations` are those of a lazy server, which is asleep until it is needed if they are known. Of a shared server
-    the agent's side is `Sessions`, and the last of them has gone when `left` is set.
+    `presentations` are those of a lazy server, which is asleep until it is needed if they are known. A shared server
+    has one relay for all sessions of the agent.
     """
 
     def __init__(
@@ -135,8 +139,11 @@ class Relay:
         self.is_claimed = False  # a shared server never is
         self.is_last = False  # the agent opens no further session
         self._observer, self._max_line = observer, max_line
-        self._agent: Link | Sessions | None = None
-        self._sessions: Sessions | None = None
+        self.elevation: Elevation | None = None  # if an agent may resume its session on another connection
+        self.upstream: Upstream | None = None  # the session with a server that has such
+        self._away: asyncio.TimerHandle | None = None
+        self._agent: Link | SharedLink | None = None
+        self._shared: SharedLink | None = None
         self._shim: ShimConnection | None = None
         self._server: Link | None = None
         self._latest: Running | None = None  # its process, or that which has ended last
@@ -150,6 +157,7 @@ class Relay:
         self._begun = self._first = 0.0  # when the latest process was started, and first said anything
         self._messages = 0  # of it, up to two
         self._was_stopped = False
+        self.credentials: Credentials | None = None  # of a remote server
         self._presentations = presentations
         self._is_used = True  # since the last look
         self._used = self._time()  # when it was in use, as far as the looks have seen
@@ -197,56 +205,50 @@ class Relay:
             self._share(shim)
             return
         self.is_claimed = True
-        self._shim = shim
-        hears = (self._agent_says, self._agent_over, self._agent_has_room, self._burst, self._agent_broke)
-        passing = self.exchange.from_agent.passes, self.to_server
-        self._connect(Link(shim.source, shim.sink, *hears, *passing, max_line=self._max_line))
-        if shim.lent:
-            self._loop.add_reader(shim.line, self.close)  # readable only at its end, when the shim has ended
-
-    def _connect(self, agent: "Link | Sessions") -> None:
-        self._agent = agent
-        for kept in self._take_kept():
-            agent.send(kept)
-        if self._server is not None and not agent.is_full:
-            self._server.resume()
+        self._connect(Link(shim.source, shim.sink, *self._hears_agent(), max_line=self._max_line), shim)
 
     def _share(self, shim: ShimConnection) -> None:
         """Begin another session of a shared server."""
-        from acp_launch.bridge.sessions import Hooks, Sessions  # most servers are not shared
+        from acp_launch.bridge.sharedlink import Hooks, SharedLink  # most servers are not shared
 
-        is_first = self._sessions is None
-        if self._sessions is None:
+        if self._shared is None:
             tells = self._session_says, self._emptied, self._agent_has_room, self._burst, self._agent_broke
-            self._sessions = Sessions(self.name, Hooks(*tells, self._observer.note), max_line=self._max_line)
-        self._sessions.join(shim)
-        if is_first:
-            self._connect(self._sessions)
+            self._shared = SharedLink(self.name, Hooks(*tells, self._observer.note), max_line=self._max_line)
+            self._connect(self._shared, None)
+        self._shared.join(shim)
 
     @property
     def is_left(self) -> bool:
         """Whether the agent has closed its connection, or every session of a shared server."""
-        return self.left.is_set() or (self._sessions is not None and not self._sessions.is_open)
+        return self.left.is_set() or (self._shared is not None and not self._shared.is_open)
 
     def close(self) -> None:
-        """Close the agent's connection."""
+        """Close the agent's connection. The process of an elevated session goes on until another one resumes it."""
         if self._agent is not None:
             self._agent.close()
-        if self._shim is not None:
-            if self._shim.lent:
-                self._loop.remove_reader(self._shim.line)
-            self._shim.close()
-        if self._parting is not None:
-            self._parting.cancel()
-        self._agent = self._shim = None
-        self.left.set()
+        if (shim := self._disconnect()) is not None:
+            shim.close()
+        if self.elevation is not None and self.elevation.lost() and not self.left.is_set():
+            self._away = self._away or self._loop.call_later(AWAY, self._expire)
+            if self._server is not None:
+                self._server.resume()  # it may have waited for the connection to take more
+        else:
+            self._expire()
+
+    def elevate(self, sessions: "Elevations", of_server: "Sessions") -> None:
+        """Let the agent open elevated sessions, and ask the server for one."""
+        from acp_launch.bridge.elevation import Elevation  # rarely needed, and takes time to import
+
+        self.elevation = Elevation(self.plan.name, self, sessions, self.exchange.mishaps)
+        self.exchange.is_careful = self._is_careful = True
+        self.upstream = self.exchange.seek(of_server)
 
     def tick(self) -> None:
         """Check time-outs, stopped processes, and agents that left while they were not read; called now and then."""
         if self._agent is not None and self._agent.is_paused and self._agent.has_hung_up:
             self.close()
-        if self._sessions is not None:
-            self._sessions.tick()
+        if self._shared is not None:
+            self._shared.tick()
         if self._server is not None and self._server.is_paused:
             self.exchange.excuse()
         is_stopped = self.exchange.is_waiting and self._is_stopped()
@@ -300,6 +302,8 @@ class Relay:
             for_good = for_good and not self._is_followed(adapter)
         if isinstance(self.plan, RemotePlan):
             change = replace(change, reason="", detail=())  # they name its address, which is not for the agent
+        if change.by_hand and self.upstream is not None:
+            self.upstream.end()
         self.exchange.lost(lost(change, self.plan.name), for_good=for_good, unsent=unsent)
         if change.state == "asleep":
             self.exchange.fall_asleep()
@@ -313,10 +317,45 @@ class Relay:
         if self._agent is not None:
             self._agent.resume()  # it was paused for a server that has ended
 
+    # Ports of the elevated session.
+
+    @property
+    def is_connected(self) -> bool:
+        return self._agent is not None
+
+    def take(self, line: bytes) -> None:
+        self.exchange.from_agent(line)
+
+    def unsubscribe(self) -> None:
+        self.exchange.unsubscribe()
+
+    def move(self, elevation: "Elevation") -> None:
+        other, agent = elevation.conversation, self._agent
+        assert isinstance(other, Relay)
+        assert isinstance(agent, Link)
+        self.exchange.lost(Lost(server=self.plan.name, why="was left for another session"), for_good=True)
+        shim = self._disconnect()
+        assert shim is not None
+        other.close()
+        other.exchange.take_over(self.exchange)
+        agent.hear(*other._hears_agent())
+        other._connect(agent, shim)
+        self.close()
+
+    def release(self) -> None:
+        if self._agent is None:
+            self._expire()
+
     # Ports of the exchange.
 
     def to_agent(self, line: bytes) -> None:
         self._is_used = True
+        if self.elevation is None:
+            self.deliver(line)
+        else:
+            self.elevation.to_agent(line)
+
+    def deliver(self, line: bytes) -> None:
         if self._agent is None:
             if not self.left.is_set():
                 self._keep(line)
@@ -359,6 +398,40 @@ class Relay:
 
     # Private.
 
+    def _hears_agent(self) -> Hears:
+        hears = (self._agent_says, self._agent_over, self._agent_has_room, self._burst, self._agent_broke)
+        return *hears, self.exchange.from_agent.passes, self.to_server
+
+    def _connect(self, agent: "Link | SharedLink", shim: ShimConnection | None) -> None:
+        self._agent, self._shim = agent, shim
+        if self._away is not None:
+            self._away.cancel()
+            self._away = None
+        for kept in self._take_kept():
+            agent.send(kept)
+        if self._server is not None and not agent.is_full:
+            self._server.resume()
+        if shim is not None and shim.lent:
+            self._loop.add_reader(shim.line, self.close)  # readable only at its end, when the shim has ended
+
+    def _disconnect(self) -> ShimConnection | None:
+        """Forget the agent's connection, and return it."""
+        shim, self._agent, self._shim = self._shim, None, None
+        if shim is not None and shim.lent:
+            self._loop.remove_reader(shim.line)
+        if self._parting is not None:
+            self._parting.cancel()
+            self._parting = None
+        return shim
+
+    def _expire(self) -> None:
+        """End the conversation."""
+        if self._away is not None:
+            self._away.cancel()
+        self.left.set()
+        if self.elevation is not None:
+            self.elevation.end()
+
     def _agent_says(self, line: bytes) -> None:
         """Handle a line of the agent; pause an agent that sends requests but does not read our own answers."""
         agent = self._agent
@@ -366,7 +439,12 @@ class Relay:
         held, self._is_used = agent.held, True
         if self._asked is None:
             self._asked = self._time()
-        self.exchange.from_agent(line)
+        if self._server is None and self._has_hope:
+            self.supervisor.renew()
+        if self.elevation is None:
+            self.exchange.from_agent(line)
+        else:
+            self.elevation.from_agent(line)
         if agent.held > held and agent.is_full:
             agent.pause()
         self._wake()
@@ -385,6 +463,11 @@ class Relay:
     def _emptied(self) -> None:
         if self.is_last:
             self.close()
+
+    @property
+    def _has_hope(self) -> bool:
+        """Whether a remote server that has failed may be of use now, as the user has logged in to it since."""
+        return self.credentials is not None and self.supervisor.state == "failed" and self.credentials.has_news
 
     def _wake(self) -> None:
         """Have a process started, or a connection made, because a request waits for it."""
@@ -497,7 +580,7 @@ class Relay:
     def _server_has_room(self) -> None:
         self._resume(self._agent, self._server)
 
-    def _resume(self, writer: "Link | Sessions | None", reader: "Link | Sessions | None") -> None:
+    def _resume(self, writer: "Link | SharedLink | None", reader: "Link | SharedLink | None") -> None:
         """Resume both sides after `reader` has taken its held bytes, which came from its peer and from us."""
         if writer is not None:
             writer.resume()
@@ -545,10 +628,10 @@ class TracedRelay(Relay):
         super().__init__(plan, program, directories, observer, max_line=max_line, presentations=presentations)
         self.exchange.is_careful = self._is_careful = True
 
-    def to_agent(self, line: bytes) -> None:
+    def deliver(self, line: bytes) -> None:
         if self._agent is not None or not self.left.is_set():
             self._passes("server", "agent", line)
-        super().to_agent(line)
+        super().deliver(line)
 
     def _write(self, line: bytes) -> None:
         if self._server is not None:

@@ -5,7 +5,7 @@ One process serves one conversation (docs/mcp.md), so each connection of the age
 one process is started ahead of the agent's first connection. A second connection at the same time gets a new process.
 After a connection has ended, a process is started ahead again for the next one. A lazy server whose answers to a
 handshake are known is not started ahead, but is asleep until it is needed (presentation.py). A shared server has one
-process for all connections of the agent, also after they have ended (sessions.py).
+process for all connections of the agent, also after they have ended (sharedlink.py).
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -32,8 +32,10 @@ from acp_launch.secret.value import Secret
 from acp_launch.waits import to_beat
 
 if TYPE_CHECKING:
+    from acp_launch.bridge.elevation import Elevations
     from acp_launch.bridge.front.server import Front
     from acp_launch.bridge.presentation import Presentations
+    from acp_launch.bridge.upstream import Sessions
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.mcp.remote import RemoteProgram
     from acp_launch.trace import Trace
@@ -73,6 +75,8 @@ class Servers:
         self._opened: set[str] = set()  # names of servers that the agent has ever opened
         self._proven: set[str] = set()  # names of servers of which an ended process has answered
         self._remotes: dict[str, RemoteProgram] = {}  # the connections to one server share what they learn of it
+        self._elevations: Elevations | None = None  # the sessions that the agent has opened
+        self._sessions: dict[str, Sessions] = {}  # what is known of those of a server, by its name
         self._presentations = {plan.name: _presentations(plan, needs.cache) for plan in plans if plan.start == "lazy"}
         self._is_stopping = False
         for plan in plans:
@@ -113,7 +117,7 @@ class Servers:
 
     def patience(self, plan: ServerPlan) -> float:
         """Return the seconds that its process still has for its first answer."""
-        relay = self._seated.get(plan.name) or self._first(plan)
+        relay = self._latest(plan) or self._first(plan)
         return relay.supervisor.patience
 
     def is_fetching(self, plan: ServerPlan) -> bool:
@@ -127,6 +131,11 @@ class Servers:
     def standings(self) -> list[Standing]:
         """Return the state of each server, in the profile's order."""
         return [self._standing(plan) for plan in self._plans.values()]
+
+    @property
+    def elevated(self) -> frozenset[str]:
+        """The names of the servers of which the agent may resume a conversation."""
+        return frozenset(name for name, plan in self._plans.items() if plan.session_elevation != "off")
 
     def restart(self, name: str) -> None:
         """Restart every process of this server, also a failed one; do nothing while the servers are being stopped.
@@ -179,12 +188,25 @@ class Servers:
             relay = Relay(*inputs, max_line=needs.max_line, presentations=known)
         else:
             relay = TracedRelay(*inputs, max_line=needs.max_line, trace=needs.trace, presentations=known)
+        relay.credentials = needs.credentials.get(plan.name)
         relay.knowledge = self._knowledge.setdefault(plan.name, relay.knowledge)
+        if plan.session_elevation != "off":
+            self._elevate(relay, plan.session_elevation)
         self._relays.append(relay)
         life = self._tasks.create_task(self._life(relay), name=f"server {name}")
         self._lives.add(life)
         life.add_done_callback(self._lives.discard)
         return relay
+
+    def _elevate(self, relay: Relay, mode: Literal["probe", "on"]) -> None:
+        from secrets import token_hex  # few servers need these
+
+        from acp_launch.bridge.elevation import Elevations
+        from acp_launch.bridge.upstream import Sessions
+
+        if self._elevations is None:
+            self._elevations = Elevations(lambda: f"s_{token_hex(16)}")
+        relay.elevate(self._elevations, self._sessions.setdefault(relay.plan.name, Sessions(mode)))
 
     def _program(self, plan: ServerPlan, name: str) -> Program:
         needs = self._needs
@@ -202,6 +224,8 @@ class Servers:
             async with asyncio.TaskGroup() as both:
                 both.create_task(relay.supervisor.run())
                 await relay.left.wait()
+                if relay.upstream is not None:
+                    relay.upstream.end()
                 await relay.supervisor.stop(self._needs.hurry)
         finally:
             relay.close()
@@ -225,13 +249,20 @@ class Servers:
     def _first(self, plan: ServerPlan) -> Relay:
         return next(self._of(plan))
 
+    def _latest(self, plan: ServerPlan) -> Relay | None:
+        """Return the relay of the agent's latest connection, which may have moved to a session that it has resumed."""
+        seated = self._seated.get(plan.name)
+        if seated is not None and not seated.left.is_set():
+            return seated
+        return next((relay for relay in self._of(plan) if relay.is_connected and not relay.left.is_set()), seated)
+
     def _free_name(self, name: str) -> str:
         taken = {relay.name for relay in self._relays}
         numbered = (f"{name}#{number}" if number > 1 else name for number in range(1, len(taken) + 2))
         return next(candidate for candidate in numbered if candidate not in taken)
 
     def _standing(self, plan: ServerPlan) -> Standing:
-        seated = self._seated.get(plan.name)
+        seated = self._latest(plan)
         relay = seated or next(self._of(plan), None)
         change = relay.standing if relay else None
         return Standing(
@@ -278,7 +309,9 @@ def _starter(
         from acp_launch.bridge.front.server import front, make_keys  # few agents need it
 
         if not started:
-            opening = front(make_keys(names), servers.seated, observer.note, max_line=needs.max_line)
+            opening = front(
+                make_keys(names), servers.seated, observer.note, max_line=needs.max_line, elevated=servers.elevated
+            )
             started.append(await fronts.enter_async_context(opening))
         return started[0]
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from acp_launch.errors import StateError
+from acp_launch.mcp.http.challenge import Challenge
 from acp_launch.mcp.http.wire import Failure, Headers
-from acp_launch.oauth.grant import NOT_LOGGED_IN, Grant, Login, decoded
-from acp_launch.oauth.records import Logins
+from acp_launch.oauth.grant import NOT_LOGGED_IN, STEP_UPS, Grant, Login, decoded
+from acp_launch.oauth.records import PATIENCE, Logins
 from acp_launch.plan.model import RemotePlan, ServerPlan
 from acp_launch.problem import Problem, ours
 from acp_launch.secret.redact import redactor
@@ -33,11 +34,19 @@ AUTHORIZATION, BEARER = "Authorization", "Bearer "
 REFUSED = "answered 401 Unauthorized to a new token of its login, too"
 
 
+HOPELESS = f"{STEP_UPS} logins in a row have not brought them: ask its operator which scopes your account may have"
+
+
 class ServerLogin(Struct, frozen=True):
-    """A server that needs a login, with the record of the login, None if there is none."""
+    """A server that may want a login, with the record of the login, None if there is none."""
 
     server: RemotePlan
     record: Login | None
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the profile asks for it, or the user has logged in before."""
+        return self.server.oauth is not None or self.record is not None
 
     @property
     def item(self) -> str:
@@ -64,18 +73,21 @@ class Lack(Struct, frozen=True):
 
 
 def server_logins(servers: Iterable[ServerPlan], settings: Settings) -> list[ServerLogin]:
-    """List the servers that need a login.
+    """List the servers that may want a login; those with credentials of their own in their headers do not.
 
     Raises:
         StateError: the records cannot be read.
     """
     records = Logins(settings.state)
-    found = [
-        ServerLogin(server, _used(server, records))
+    return [
+        ServerLogin(server, record_of(server, records))
         for server in servers
-        if isinstance(server, RemotePlan) and server.bridge
+        if isinstance(server, RemotePlan) and server.bridge and not _has_own_credentials(server)
     ]
-    return [login for login in found if login.server.oauth is not None or login.record is not None]
+
+
+def _has_own_credentials(server: RemotePlan) -> bool:
+    return bool(server.url.secrets) or any(name.lower() == "authorization" for name in server.headers)
 
 
 def record_of(server: RemotePlan, records: Logins) -> Login | None:
@@ -86,12 +98,6 @@ def record_of(server: RemotePlan, records: Logins) -> Login | None:
 def _key(server: RemotePlan) -> tuple[str, str]:
     """Return what the record of a server's login is found by."""
     return server.url.reveal({}), server.oauth.client_id if server.oauth is not None else ""
-
-
-def _used(server: RemotePlan, records: Logins) -> Login | None:
-    """Do the same for a run, in which credentials in the headers of the profile take the place of a login."""
-    has_own = any(name.lower() == "authorization" for name in server.headers)
-    return None if has_own else record_of(server, records)
 
 
 def lacking(logins: Iterable[ServerLogin], found: Mapping[str, Outcome], called: str) -> Iterator[Lack]:
@@ -113,6 +119,10 @@ def lacking(logins: Iterable[ServerLogin], found: Mapping[str, Outcome], called:
             yield Lack(login.server, f"{NOT_LOGGED_IN}: the login has expired", fix)
 
 
+def _known(login: ServerLogin, found: Mapping[str, Outcome]) -> Grant | None:
+    return _grant(found[login.item]) if login.item in found else None
+
+
 def _grant(outcome: Outcome) -> Grant | None:
     """Read the grant that was found; its tokens are hidden from now on in all that is shown."""
     grant = decoded(outcome.secret) if outcome.secret is not None else None
@@ -122,51 +132,85 @@ def _grant(outcome: Outcome) -> Grant | None:
 
 
 class ServerTokens:
-    """The `Credentials` of a login: its access token (RFC 6750). One that the user does anew meanwhile counts from the
-    next request on.
+    """The `Credentials` of a login: its access token (RFC 6750), none as long as there is no login. One that the user
+    does meanwhile counts from the next request on.
 
     `make` returns the keeper of a login; its grant may be known already. `command` logs in. `note` shows a sentence to
     the user; it is called in the event loop of the requests.
     """
 
-    is_login = True
-
     def __init__(
         self, login: ServerLogin, grant: Grant | None, make: "MakeKeeper", logins: Logins, command: str
     ) -> None:
-        assert login.record is not None
-        self.refusal = Failure(REFUSED, command, is_final=True)
         self.note: Callable[[str], None] = _unsaid
-        self._server, self._make, self._logins = login.server, make, logins
-        self._record, self._stamp = login.record, object()  # no file has that stamp, so the first use reads the record
-        self._keeper = make(login.record, grant, self._noted)
+        self._server, self._make, self._logins, self._command = login.server, make, logins, command
+        self._record = login.record
+        self._next: Login | None = None  # done since
+        self._stamp: object = object()  # no file has that one, so the first use reads the record
+        self._keeper = make(login.record, grant, self._noted) if login.record is not None else None
+        self._is_wanted = login.is_needed
         self._loop: AbstractEventLoop | None = None
+
+    @property
+    def is_login(self) -> bool:
+        return self._is_wanted
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the user has logged in since, which may have brought other scopes, or another item of the store."""
+        if self._next is None:
+            self._next = self._other()
+        return self._next is not None
+
+    @property
+    def refusal(self) -> Failure | None:
+        return None if self._keeper is None else Failure(REFUSED, self._command, is_final=True)
 
     async def headers(self, refused: Headers | None = None) -> Headers:
         import asyncio  # by now it is there
 
         self._loop = asyncio.get_running_loop()
-        if self._is_another() or refused is None:
-            token = await self._keeper.token()
-        else:
+        if self.has_news and self._next is not None:
+            self._record, self._next, refused = self._next, None, None
+            self._keeper = self._make(self._record, None, self._noted)
+        if self._keeper is None:
+            return {}
+        if refused:
             token = await self._keeper.token(Secret(refused[AUTHORIZATION].expose().removeprefix(BEARER)))
+        else:
+            token = await self._keeper.token()
         return {AUTHORIZATION: Secret(BEARER + token.expose())}
 
-    async def leave(self) -> None:
-        await self._keeper.leave()
+    async def challenged(self, challenge: Challenge) -> str:
+        """Keep the scopes that the server wants, so that the next login asks for them."""
+        if self._record is None or not challenge.wants_more:
+            self._is_wanted |= challenge.is_bearer
+            return ""
+        from acp_launch.session.files import run_in_thread
 
-    def _is_another(self) -> bool:
-        """Take a login into use that was done since, which may have other scopes, or another item of the store."""
+        note = partial(self._logins.lacking, self._record, challenge.scopes)
+        try:
+            record = await run_in_thread(note, name="login", limit=PATIENCE + 1)
+        except (StateError, TimeoutError, OSError):
+            return ""  # the user has to write them into the profile
+        return HOPELESS if record is not None and record.is_hopeless else self._command
+
+    async def leave(self) -> None:
+        if self._keeper is not None:
+            await self._keeper.leave()
+
+    def _other(self) -> Login | None:
+        """Return the record of a login that was done since; None if there is none."""
         try:
             if (stamp := self._logins.stamp(*_key(self._server))) == self._stamp:
-                return False
+                return None
             record, self._stamp = record_of(self._server, self._logins), stamp
         except StateError:
-            return False
-        if record is None or (record.item, record.since) == (self._record.item, self._record.since):
-            return False
-        self._record, self._keeper = record, self._make(record, None, self._noted)
-        return True
+            return None
+        is_same = record is None or (
+            self._record is not None and (record.item, record.since) == (self._record.item, self._record.since)
+        )
+        return None if is_same else record
 
     def _noted(self, text: str) -> None:
         if self._loop is not None and not self._loop.is_closed():
@@ -186,12 +230,12 @@ class Wallet(Struct, frozen=True, kw_only=True):
     called: str
 
     def bearers(self, logins: Iterable[ServerLogin], found: Mapping[str, Outcome]) -> dict[str, ServerTokens]:
-        """Return the tokens of each server; `found` are the outcomes of the look-up."""
+        """Return the tokens of each server; `found` are the outcomes of the look-up, as far as there was one."""
         records, made = Logins(self.settings.state), dict[str, ServerTokens]()
         for login in logins:
             make = partial(self._keeper, records, login.server)
             command = self._command(login.server)
-            made[login.server.name] = ServerTokens(login, _grant(found[login.item]), make, records, command)
+            made[login.server.name] = ServerTokens(login, _known(login, found), make, records, command)
         return made
 
     def _command(self, server: RemotePlan) -> str:

@@ -208,7 +208,8 @@ class Checkup:
             from acp_launch.cli.headerscommand import printing
 
             self._commands = printing(remotes, settings)
-            self._logins = server_logins([each for each in remotes if each.name not in self._commands], settings)
+            found = server_logins([each for each in remotes if each.name not in self._commands], settings)
+            self._logins = [login for login in found if login.is_needed]
         return list(dict.fromkeys(login.item for login in self._logins if login.item))
 
     def _session(self, parts: "Sequence[ProfilePart]", settings: "Settings") -> "Record | None":

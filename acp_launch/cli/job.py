@@ -2,8 +2,7 @@
 
 import os
 from contextlib import ExitStack
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -13,19 +12,14 @@ from acp_launch.cli.run_request import RunRequest
 from acp_launch.cli.screen import Screen
 from acp_launch.cli.start import RunContext, launched
 from acp_launch.errors import LaunchError, Stopped, UsageError
+from acp_launch.host.place import any_host
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.settings.load import load
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from acp_launch.cli.planning import Ready
-    from acp_launch.protocol.acp import Capabilities
-    from acp_launch.session.observer import TurnEnd
     from acp_launch.session.store import Record, Registry
-
-ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # docs/scripting.md
 
 
 def carry_out(request: RunRequest) -> int:
@@ -51,8 +45,13 @@ def _carried_out(request: RunRequest, screen: Screen) -> int:
 
     require_platform()
     require_descriptors()
-    start_guards()
     settings = load()
+    if request.agent is None and request.words and any_host(settings.state):
+        from acp_launch.cli.fronting import hosted
+
+        if (code := hosted(request, settings, screen)) is not None:
+            return code
+    start_guards()
     if request.agent is None and (request.latest or not request.words):
         from acp_launch.cli.choice import completed
 
@@ -63,7 +62,7 @@ def _carried_out(request: RunRequest, screen: Screen) -> int:
     plan, secrets, credentials = _plan(profile, words, request, settings, screen)
     plan = replace(plan, timeouts=replace(plan.timeouts, **request.limits))
     text = "" if is_interactive else prompts.read(words, request.file)
-    _examine(request.attach)
+    prompts.examine(request.attach)
     with ExitStack() as stack:
         held = stack.enter_context(ExitStack())
         if request.latest and (request.session or request.new):
@@ -83,14 +82,6 @@ def require_nothing_one_shot(request: RunRequest) -> None:
         raise UsageError("--timeout needs a prompt", fix=prompts.WAYS)
     if request.attach:
         raise UsageError("--attach needs a prompt", fix=f"{prompts.WAYS}; or type @FILE in it")
-
-
-def _examine(files: tuple[Path, ...]) -> None:
-    if files:
-        from acp_launch.session.attachments import examine
-
-        for file in files:
-            examine(file)
 
 
 def _profile_and_words(request: RunRequest) -> tuple[str, tuple[str, ...]]:
@@ -146,38 +137,16 @@ def _turn(request: RunRequest, plan: LaunchPlan, text: str, screen: Screen, kept
     with launched(kept.settings, plan, kept.secrets, request.trace) as (guard, plan, spawned, trace):
         import asyncio
 
-        from acp_launch.cli.session_needs import session_needs, session_request
+        from acp_launch.cli.session_needs import blocks, exit_code, session_needs, session_request
         from acp_launch.launch.run import Prompt, run_prompt
         from acp_launch.session.store import SessionKeeper
 
         keeper = SessionKeeper(kept.registry, plan, kept.record, text)
         prompt = Prompt(
             request=session_request(request, plan, kept, keeper),
-            blocks=_blocks(request, plan, text),
+            blocks=blocks(request, plan, text),
             timeout=request.timeout,
             over=lambda end: keeper.ended(end.title),
         )
         with session_needs(request, plan, kept, guard, screen.person(), screen.observer.note, trace=trace) as needs:
             return exit_code(asyncio.run(run_prompt(plan, needs, prompt, spawned, screen.observer)))
-
-
-def _blocks(request: RunRequest, plan: LaunchPlan, text: str) -> "Callable[[Capabilities], list[dict[str, Any]]]":
-    """Return a function that makes the prompt's blocks, one for each `--attach`, in a form that the agent supports."""
-
-    def blocks(able: "Capabilities") -> "list[dict[str, Any]]":
-        said: dict[str, Any] = {"type": "text", "text": text}
-        if not request.attach:
-            return [said]
-        from acp_launch.session.attachments import attach
-
-        roots = (plan.cwd, *plan.additional_directories)
-        return [said, *(attach(path, able, roots=roots) for path in request.attach)]
-
-    return blocks
-
-
-def exit_code(end: "TurnEnd") -> int:
-    """Return the exit code for a turn's end."""
-    if end.denied:
-        return DENIED
-    return ENDED_WELL if end.stop_reason == "end_turn" else ENDED_SHORT

@@ -20,6 +20,7 @@ from acp_launch.cli.bearers import record_of
 from acp_launch.cli.planning import loaded_profile, named, planned, reduced, require, resolved_from
 from acp_launch.console.logins import State, is_valid
 from acp_launch.errors import AuthRequired, LaunchError, MachineError, ProfileError, StateError, UsageError
+from acp_launch.mcp.http.challenge import TOO_FEW, Challenge
 from acp_launch.oauth.grant import Grant, Login, decoded, encoded
 from acp_launch.oauth.records import Logins
 from acp_launch.plan.model import LaunchPlan, LoginPlan, Origin, RemotePlan
@@ -76,9 +77,10 @@ class Browsing(Struct, frozen=True):
 
 
 def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser: bool, patience: float | None) -> None:
-    """Log in to one server of a profile, or with `every` to those that have no valid login.
+    """Log in to one server of a profile, or with `every` to those that have no valid login and need one.
 
     Raises:
+        UsageError: the one server needs no login, as a command of the user prints headers for it.
         AuthRequired: a login failed, or there is neither a browser nor a terminal.
         WaitExpired: the browser did not come back in time.
     """
@@ -92,10 +94,14 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
     require_platform()
     chosen = _chosen(profile, name, every=every, trust=trust)
     now = time.time()
-    due = [each for each in chosen.targets if not every or not is_valid(each.login, now)]
-    for each in chosen.targets:
-        if each not in due and each.login is not None:
-            logins.say_valid(each.name, each.login, now)
+    known = [(each, _state(each, chosen.settings)) for each in chosen.targets]
+    if not every and (program := known[0][1].program):
+        what = f"{known[0][0].name} needs no login: {program} prints headers for it, as your settings say"
+        raise UsageError(what, fix=f"to log in, remove its headers_command: {ours('config', 'edit')}")
+    due = [each for each, state in known if not every or not (state.program or is_valid(state.login, now))]
+    for each, state in known:
+        if each not in due:
+            logins.say_valid(state, now)
     if not due:
         return
     browsing = Browsing(_opener(profile, due[0].name, browser=browser), PATIENCE if patience is None else patience)
@@ -292,14 +298,34 @@ async def _login(chosen: Chosen, target: Target, before: Grant | None, browsing:
         door = LoopbackDoor(show, _unsaid, pasted=partial(logins.pasted, target.name), patience=browsing.patience)
     else:
         door = LoopbackDoor(show, say_waiting, patience=browsing.patience)
+    known = target.login
+    challenge, held = (None, ()) if known is None else (_demanded(known), known.scopes)
     try:
         async with door.listening(oauth.callback_port or 0):
-            patience = browsing.patience + GRACE
-            return await log_in(wanted, door, registered=before, device=device, waiting=say_waiting, patience=patience)
+            grant, login = await log_in(
+                wanted,
+                door,
+                challenge=challenge,
+                held=held,
+                registered=before,
+                device=device,
+                waiting=say_waiting,
+                patience=browsing.patience + GRACE,
+            )
     except LoginFailed as failed:
         raise AuthRequired(f"{target.name}: {failed.how}", fix=failed.fix) from None
     except OSError as error:
         raise _no_door(chosen.plan, target, error) from None
+    if known is not None and known.is_hopeless:
+        logins.say_not_asked(target.name, known.demanded)
+    return grant, login
+
+
+def _demanded(login: Login) -> Challenge | None:
+    """Return what the server has demanded in runs; None if that is nothing, or if logins do not bring it."""
+    if not login.demanded or login.is_hopeless:
+        return None
+    return Challenge(scopes=login.demanded, error=TOO_FEW)
 
 
 def _unsaid(what: str, waited: float, limit: float) -> None:
@@ -337,7 +363,7 @@ def _keep(vault: "Vault", grant: Grant, login: Login, before: Login | None) -> N
     with _held(records, login.item):
         write = partial(vault.store.write, login.item, _encoded(grant))
         vault.do(f"cannot store the login to {login.url}", write, writing=login.item)
-        records.put(login)
+        records.put(login.after(records.find(login.url, login.client)))  # a run may have written it meanwhile
     if before is not None and before.item != login.item and not records.of(before.item):
         with _held(records, before.item):
             if vault.states(before.item)[before.item].state != "missing":

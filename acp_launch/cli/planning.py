@@ -15,7 +15,7 @@ from acp_launch.problem import did_you_mean, errors, ours
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from acp_launch.cli.bearers import Lack, ServerLogin
     from acp_launch.mcp.http.wire import Credentials
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from acp_launch.problem import KeyPath, Problem
     from acp_launch.profile.load import Loaded
     from acp_launch.secret.lookup import Waiting
-    from acp_launch.secret.value import Secret
+    from acp_launch.secret.value import Secret, Store
 
     Planned = tuple[LaunchPlan, Mapping[str, Secret]]
 
@@ -86,7 +86,9 @@ def ready(
 
     commands = printing(resolved.plan.servers, settings)
     logins = server_logins([server for server in resolved.plan.servers if server.name not in commands], settings)
-    return _looked_up(resolved, settings, waiting, logins, commands, is_alone=is_alone)
+    others = [login for login in logins if not login.is_needed]
+    logins = [login for login in logins if login.is_needed]
+    return _looked_up(resolved, settings, waiting, logins, commands, others, is_alone=is_alone)
 
 
 def _looked_up(
@@ -95,12 +97,17 @@ def _looked_up(
     waiting: "Waiting | None",
     logins: "Sequence[ServerLogin]" = (),
     commands: "Mapping[str, str]" = NONE,
+    others: "Sequence[ServerLogin]" = (),
     *,
     is_alone: bool = False,
 ) -> Ready:
-    """Look up what a plan needs. `commands` are those that print headers: addresses in the settings, by servers."""
+    """Look up what a plan needs. `commands` are those that print headers: addresses in the settings, by servers.
+
+    `others` are servers that may turn out to want a login.
+    """
     if not resolved.needs and not logins and not commands:
-        return Ready(_plan(resolved), {}, {})
+        plan = _plan(resolved)
+        return Ready(plan, {}, _later(others, plan, settings, {}))
     from functools import cache, partial
 
     from acp_launch.cli import supply
@@ -124,16 +131,40 @@ def _looked_up(
     values = secrets(answers)
     missing = (*unmet(resolved.needs, answers), *unfit(resolved.plan, values))
     if resolved.plan is None or not (logins or commands):
-        return Ready(_plan(resolved, missing), values, {})
+        plan = _plan(resolved, missing)
+        return Ready(plan, values, _later(others, plan, settings, values))
     from acp_launch.cli.bearers import Wallet, lacking
     from acp_launch.cli.headerscommand import first_headers
 
     headers, without = first_headers(resolved.plan.servers, commands, settings) if commands else ({}, [])
     lacks = [*lacking(logins, found, resolved.plan.called), *without]
     plan = _plan(resolved, missing, lacks, is_alone=is_alone)
-    left = [login for login in logins if login.server in plan.servers]
     wallet = Wallet(settings=settings, opening=opening, secrets=values, called=plan.called)
-    return Ready(plan, values, {**wallet.bearers(left, found), **headers})
+    later = _later(others, plan, settings, values, opening if logins else None)
+    return Ready(plan, values, {**wallet.bearers(logins, found), **later, **headers})
+
+
+def _later(
+    others: "Sequence[ServerLogin]",
+    plan: "LaunchPlan",
+    settings: Settings,
+    secrets: "Mapping[str, Secret]",
+    opening: "Callable[[], Store] | None" = None,
+) -> "Mapping[str, Credentials]":
+    """Return the credentials of servers that the user may log in to once they have turned out to want it.
+
+    `opening` opens the store, if it was opened before.
+    """
+    if not others:
+        return {}
+    from functools import cache, partial
+
+    from acp_launch.cli.bearers import Wallet
+    from acp_launch.cli.stores import open_unasked, protect_secrets
+
+    protect_secrets()
+    opening = opening or cache(partial(open_unasked, settings))
+    return Wallet(settings=settings, opening=opening, secrets=secrets, called=plan.called).bearers(others, {})
 
 
 def trusted_profile(
@@ -147,7 +178,11 @@ def trusted_profile(
         NotTrusted: it belongs to a project, and the user does not trust its present content.
         UsageError, ProfileError: as `resolved_profile`.
     """
-    loaded = loaded_profile(name, settings)
+    return trusted(loaded_profile(name, settings), settings, cwd=cwd, session=session, trust=trust)
+
+
+def trusted(loaded: "Loaded", settings: Settings, *, cwd: Path | None, session: str | None, trust: bool) -> "Resolved":
+    """Do the same with a profile that is loaded."""
     resolved = resolved_from(loaded, cwd=cwd, session=session)
     require(loaded, resolved.found, settings, is_waved=trust)
     if resolved.plan is not None:

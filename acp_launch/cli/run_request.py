@@ -123,6 +123,15 @@ def read(words: Sequence[str], file: Path | None) -> str:
     return text
 
 
+def examine(files: tuple[Path, ...]) -> None:
+    """Raise UsageError for a file that cannot be attached."""
+    if files:
+        from acp_launch.session.attachments import examine
+
+        for file in files:
+            examine(file)
+
+
 def is_left_open(words: Sequence[str], file: Path | None) -> bool:
     """Tell whether the session is interactive: there is no prompt, and stdin is a terminal."""
     return not words and not file and _is_terminal() and sys.stdin is not None

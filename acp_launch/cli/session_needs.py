@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from acp_launch.cli.permission_record import PermissionRecord
 from acp_launch.cli.planning import here
@@ -29,9 +29,13 @@ from acp_launch.session.store import SessionKeeper
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
     from acp_launch.cli.run_request import RunRequest
+    from acp_launch.protocol.acp import Capabilities
     from acp_launch.session.elicitation.request import Elicitation
     from acp_launch.session.login import InFront
+    from acp_launch.session.observer import TurnEnd
     from acp_launch.trace import Trace
+
+ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # docs/scripting.md
 
 
 @contextmanager
@@ -63,7 +67,7 @@ def session_needs(
         closing(PermissionRecord(plan, shelf, home, note)) as record,
     ):
         offered = offers(plan, has_person=person is not None)
-        gate = Gate(rules, _permitting(person, _listing(request, plan)) if person else None, record)
+        gate = Gate(rules, asking(person, request, plan) if person else None, record)
         aloud = AgentStderr(log_file, sys.stderr)
         yield SessionNeeds(
             guard=guard,
@@ -72,9 +76,9 @@ def session_needs(
             log=log_file if request.verbose else aloud,
             offers=offered,
             services=ServicePolicy(
-                offers=offered, gate=gate, env=open_env(plan), elicit=_eliciting(person) if person else None
+                offers=offered, gate=gate, env=open_env(plan), elicit=eliciting(person) if person else None
             ),
-            log_in=_logging_in((plan, kept.secrets), person, None if request.verbose else aloud, in_front),
+            log_in=logging_in((plan, kept.secrets), person, None if request.verbose else aloud, in_front),
             respawn=lambda: spawn_agent(plan, kept.secrets),
             server_logs=logs,
             cache=kept.settings.cache,
@@ -92,7 +96,10 @@ def _listing(request: "RunRequest", plan: LaunchPlan) -> str:
     return listing if plan.project == project_of(here()) else f"cd {shlex.quote(str(plan.project))}; {listing}"
 
 
-def _permitting(person: Person, where: str) -> Ask:
+def asking(person: Person, request: "RunRequest", plan: LaunchPlan) -> Ask:
+    """Return what asks the user about a tool call."""
+    where = _listing(request, plan)
+
     async def ask(question: ToolQuestion) -> Answer:
         from acp_launch.console.ask.permission import permitting  # most runs ask nothing
 
@@ -101,7 +108,9 @@ def _permitting(person: Person, where: str) -> Ask:
     return ask
 
 
-def _eliciting(person: Person) -> Elicit:
+def eliciting(person: Person) -> Elicit:
+    """Return what makes the forms and links of an agent."""
+
     def made(agent: str, note: Callable[[str], None]) -> "Elicitation":
         from acp_launch.console.ask.forms import Forms
         from acp_launch.console.ask.links import Links
@@ -113,13 +122,15 @@ def _eliciting(person: Person) -> Elicit:
     return made
 
 
-def _logging_in(
+def logging_in(
     planned: "Planned", person: Person | None, aloud: AgentStderr | None, in_front: "InFront | None"
 ) -> LogIn:
-    async def logged_in(connection: Connection, wanted: AuthRequired, *, is_second: bool) -> None:
-        from acp_launch.cli.login import logging_in  # most runs need no login
+    """Return what logs in when the agent wants it."""
 
-        await logging_in(planned, person, aloud, in_front)(connection, wanted, is_second=is_second)
+    async def logged_in(connection: Connection, wanted: AuthRequired, *, is_second: bool) -> None:
+        from acp_launch.cli import login  # most runs need no login
+
+        await login.logging_in(planned, person, aloud, in_front)(connection, wanted, is_second=is_second)
 
     return logged_in
 
@@ -143,3 +154,25 @@ def wished(plan: LaunchPlan, sets: Sequence[str] = ()) -> list[Setting]:
         return f"{origin} {origin.path}"
 
     return wishes(plan.mode, plan.config, sets, place=place)
+
+
+def blocks(request: "RunRequest", plan: LaunchPlan, text: str) -> "Callable[[Capabilities], list[dict[str, Any]]]":
+    """Return a function that makes the prompt's blocks, one for each `--attach`, in a form that the agent supports."""
+
+    def made(able: "Capabilities") -> "list[dict[str, Any]]":
+        said: dict[str, Any] = {"type": "text", "text": text}
+        if not request.attach:
+            return [said]
+        from acp_launch.session.attachments import attach
+
+        roots = (plan.cwd, *plan.additional_directories)
+        return [said, *(attach(path, able, roots=roots) for path in request.attach)]
+
+    return made
+
+
+def exit_code(end: "TurnEnd") -> int:
+    """Return the exit code for a turn's end."""
+    if end.denied:
+        return DENIED
+    return ENDED_WELL if end.stop_reason == "end_turn" else ENDED_SHORT

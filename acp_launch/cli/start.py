@@ -243,12 +243,15 @@ class RunContext(Struct, frozen=True):
 
 @contextmanager
 def launched(
-    settings: Settings, plan: LaunchPlan, secrets: Mapping[str, Secret], trace: Path | None = None
+    settings: Settings, plan: LaunchPlan, secrets: Mapping[str, Secret], trace: Path | None = None, verb: str = "run"
 ) -> Iterator[Launched]:
-    """Start the agent of a run before the modules that talk to it are imported; leaving kills what is left."""
+    """Start the agent of a run before the modules that talk to it are imported; leaving kills what is left.
+
+    `verb` is the name in `ps`.
+    """
     with (
-        guard(settings, plan, "run") as watching,
-        traced(trace, plan, "run") as tracing,
+        guard(settings, plan, verb) as watching,
+        traced(trace, plan, verb) as tracing,
         with_workdirs(settings, plan) as given,
         agent_process(given, secrets) as spawned,
     ):

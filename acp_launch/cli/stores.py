@@ -64,8 +64,19 @@ def done(settings: Settings, store: Store, work: Callable[[], T], *, patient: bo
     return within(store, work, limit=limit, waiting=say_waiting)
 
 
-def open_store(settings: Settings) -> Store:
-    """Open the store without reading anything yet."""
+def open_unasked(settings: Settings) -> Store:
+    """Open and prepare the store in the midst of a session, when its passphrase cannot be asked for.
+
+    Raises:
+        StoreFault: it cannot be prepared.
+    """
+    store = open_store(settings, asks=False)
+    store.prepare()
+    return store
+
+
+def open_store(settings: Settings, *, asks: bool = True) -> Store:
+    """Open the store without reading anything yet. Without `asks`, it does without a passphrase that it needs."""
     chosen = settings.secrets
     if chosen.store == "file":
         from functools import partial
@@ -74,7 +85,7 @@ def open_store(settings: Settings) -> Store:
         from acp_launch.secret.sealedfile import open_file
 
         ask = partial(ask_hidden, fix="type it, or export ACP_LAUNCH_PASSPHRASE=...")
-        return open_file(chosen.file, settings.config, os.environ, ask)
+        return open_file(chosen.file, settings.config, os.environ, ask if asks else lambda prompt: None)
     if chosen.store == "command":
         from acp_launch.secret.command import open_command
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from acp_launch.console import stdout
 from acp_launch.console.columns import columns
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say
-from acp_launch.oauth.grant import Login
+from acp_launch.oauth.grant import STEP_UPS, Login
 from acp_launch.secret.detect import masked
 
 NOT_LOGGED_IN = "not logged in"
@@ -93,8 +93,8 @@ def say_none(profile: str) -> None:
     _say(f"acp-launch: no MCP server of {profile} asks for a login", style=DIM)
 
 
-def say_valid(name: str, login: Login, now: float) -> None:
-    _say(f"acp-launch: {name}: {described(login, now)}; nothing was done", style=DIM)
+def say_valid(state: State, now: float) -> None:
+    _say(f"acp-launch: {state.name}: {told(state, now)}; nothing was done", style=DIM)
 
 
 def say_logged_in(name: str, login: Login, use: str) -> None:
@@ -104,6 +104,13 @@ def say_logged_in(name: str, login: Login, use: str) -> None:
     until = f", until {_moment(login.expires)}" if login.expires is not None and not login.is_renewed else ""
     _say(f"acp-launch: {name}: logged in{who}{scopes}{until}")
     _say(f"    to use it: {use}", style=DIM)
+
+
+def say_not_asked(name: str, scopes: Sequence[str]) -> None:
+    """Tell that scopes are not asked for any more, as logins do not bring them."""
+    asked = f"it wants {', '.join(scopes)}, which {STEP_UPS} logins in a row have not brought; this one has not asked"
+    _say(f"acp-launch: {name}: {asked}", style=YELLOW)
+    _say("    ask its operator which scopes your account may have; a logout forgets what it wanted", style=YELLOW)
 
 
 def say_not_logged_in(name: str) -> None:

@@ -195,6 +195,7 @@ def _supervision(server: ServerPlan) -> dict[str, Any]:
         "timeouts": asdict(server.timeouts),
         "tools": asdict(server.tools),
         "roots": server.roots,
+        "session_elevation": server.session_elevation,
         "start": server.start,
         "idle": server.idle,
         "share": server.share,
@@ -297,6 +298,8 @@ def _bridged_lines(server: ServerPlan, plan: LaunchPlan) -> Iterator[str]:
         yield f"  roots      the session's directories, whatever the agent declares{_at(plan, (*path, 'roots'))}"
     if server.protocol != "auto":
         yield f"  protocol   {server.protocol}{_at(plan, (*path, 'protocol'))}"
+    if server.session_elevation != "off":
+        yield f"  elevation  {server.session_elevation}{_at(plan, (*path, 'session_elevation'))}"
 
 
 def _directory(server: StdioPlan, plan: LaunchPlan) -> str:

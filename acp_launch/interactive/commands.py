@@ -343,10 +343,14 @@ async def _login(interactive: InteractiveState, current: CurrentSession, rest: s
     if not rest:
         raise UsageError("which server?", fix=":login SERVER; :servers lists them")
     if rest not in known:
-        which = " | ".join(known) or "(this session has no server that it is logged in to)"
-        raise UsageError(f'no login of a server "{rest}" is in use', fix=f":login {which}")
+        which = " | ".join(known) or "(no server of this session wants a login)"
+        raise UsageError(f'no server "{rest}" wants a login', fix=f":login {which}")
     if not await interactive.log_in(rest):
         interactive.say(f"the login to {rest} was not changed")
+        return
+    if rest not in [standing.server for standing in interactive.launch.servers.standings()]:
+        interactive.say(f"this session was opened without {rest}, and its agent cannot be told of another server now")
+        interactive.say("to use it, leave with :quit, and come back with the command that is shown then")
         return
     interactive.launch.servers.restart(rest)
     interactive.say(f"restarting {rest}, so that it uses the login")
@@ -396,7 +400,7 @@ COMMANDS = {
     ":set": Command(_set, "[OPTION VALUE]", "show or set the agent's options"),
     ":servers": Command(_servers, "", "show the state of the MCP servers"),
     ":restart": Command(_restart, "SERVER", "restart an MCP server"),
-    ":login": Command(_login, "SERVER", "log in to an MCP server again, and restart it", in_turn=False),
+    ":login": Command(_login, "SERVER", "log in to an MCP server, and restart it", in_turn=False),
     ":permissions": Command(_permissions, "", "show the permission rules and your remembered answers"),
     ":context": Command(_context, "", "show what fills the context, tokens and cost, as the agent reports them"),
     ":export": Command(_export, "FILE", "write this conversation to a Markdown file"),

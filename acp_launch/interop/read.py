@@ -119,6 +119,11 @@ def oauth(entry: ToolEntry, key: str, value: Any) -> None:
     entry.leave(key, "is a login of that tool; write oauth: true for your own")
 
 
+def headers_command(entry: ToolEntry, key: str, value: Any) -> None:
+    """Leave a command that prints headers to the user: no profile may name one."""
+    entry.leave(key, "belongs in your settings, as headers_command: acp-launch help login")
+
+
 def _map(entry: ToolEntry, key: str, value: Any) -> dict[str, str]:
     """Read a mapping of texts; acpx writes it as a list of names and values."""
     if isinstance(value, list) and len(value) <= MOST:
@@ -274,7 +279,7 @@ def _argv(entry: ToolEntry, key: str, value: Any) -> None:
 
 _KEYS: Mapping[str, Mapping[str, Reader]] = {
     "claude-desktop": _COMMON,
-    "claude": {**_COMMON, "timeout": timeout("call", 0.001)},
+    "claude": {**_COMMON, "timeout": timeout("call", 0.001), "headersHelper": headers_command},
     "vscode": {**_COMMON, "gallery": silent, "version": silent},
     "cursor": _COMMON,
     "codex": {

@@ -161,8 +161,9 @@ def _named(known: dict[str, str], wanted: str, secret: str) -> str:
 
 
 # Keys of a server that no other tool has, and of a remote one.
-_OURS = ("restart", "roots", "protocol", "start", "idle", "share", "bridge", "inherit_env")
-_OURS_REMOTE = ("restart", "timeouts", *_OURS[1:-1], "oauth", "insecure")
+_COMMON = ("restart", "roots", "protocol", "session_elevation", "start", "idle", "share", "bridge")
+_OURS = (*_COMMON, "inherit_env")
+_OURS_REMOTE = (*_COMMON, "timeouts", "oauth", "insecure")
 _DEFAULT = StdioServer(command="")  # type: ignore[arg-type]
 _DEFAULT_REMOTE = HttpServer(type="http", url="")  # type: ignore[arg-type]
 

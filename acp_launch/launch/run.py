@@ -53,6 +53,7 @@ from acp_launch.session.client import LATE_GRACE, Client, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate, on_command_line
 from acp_launch.session.observer import Observer, SessionReady, TurnEnd
 from acp_launch.session.opening import Setting, Stay, configure, how_to_continue, open_session
+from acp_launch.session.service import Services
 from acp_launch.session.store import Record, drift
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class RestartAgent(Exception):  # noqa: N818 - a request, not an error
 class AgentNeeds(Struct, frozen=True, kw_only=True):
     """The needs of a connection to an agent, besides its plan."""
 
-    guard: Guard
+    guard: Guard | None  # None for a front of a host, which starts nothing
     secrets: Mapping[str, Secret]
     max_line: int  # bytes
     log: Callable[[bytes], None]  # takes the agent's stderr
@@ -108,6 +109,20 @@ class SessionRequest(Struct, frozen=True, kw_only=True):
     replay: bool  # whether to show its history
     wishes: Sequence[Setting]  # its mode and options
     opened: Callable[[SessionReady, Negotiated], None]  # stores its record
+    meta: Mapping[str, object] | None = None  # `_meta` of the request that opens it
+    services: ServicePolicy | None = None  # the launch's own without one
+    side: "Side | None" = None  # set if the agent has several sessions at the same time
+
+
+class Side(Struct, frozen=True, kw_only=True):
+    """Our side of one of several sessions: the observer of it alone, and the services that are others' work.
+
+    `listen` takes its client, which gets only what concerns the session.
+    """
+
+    observer: Observer
+    listen: Callable[[Client], None]
+    services: Services
 
 
 class OpenSession(Struct, frozen=True):
@@ -144,16 +159,19 @@ class Launch:
         Raises:
             LaunchError: as `open_requested`.
         """
-        plan, needs = self.plan, self.needs
-        async with client_services(plan, connection, needs.services, self.interrupts.hurry) as serving:
+        plan, needs, side = self.plan, self.needs, request.side
+        policy, observer = request.services or needs.services, side.observer if side else connection.observer
+        async with client_services(plan, connection, policy, self.interrupts.hurry, observer) as serving:
             client = Client(
                 connection,
                 name=request.name,
                 title=request.continued.title if request.continued else "",
-                gate=needs.services.gate,
-                services=serving.services,
+                gate=policy.gate,
+                services={**serving.services, **(side.services if side else {})},
                 completed=serving.completed,
                 changed=changed,
+                observer=observer,
+                listen=side.listen if side else None,
             )
             ready = await open_requested(plan, request, needs.secrets, connection, client, self.servers, log_in)
             yield OpenSession(connection, client, ready)
@@ -179,6 +197,7 @@ async def conversation(
     Raises:
         LaunchError: see the tree in `errors`; `Stopped` after a signal.
     """
+    assert needs.guard is not None, "servers are about to start"
     async with (
         supervised(needs.guard, on_interrupt, budget=budget) as interrupts,
         launch_servers(
@@ -289,7 +308,7 @@ async def run_prompt(
                 launch.servers.stopping(is_orderly=error is None and interrupts.signal_number is None)
 
         async def met(spawned: Spawned, log_in: LogIn) -> TurnEnd:
-            story = partial(_prompted, launch, prompt, log_in)
+            story = partial(prompted, launch, prompt, log_in)
             return await with_agent(plan, needs, spawned, observer, story, interrupts, ending)
 
         try:
@@ -303,7 +322,12 @@ async def run_prompt(
             raise Stopped(f"cancelled; {error.message}", signal_number=number, detail=error.detail) from None
 
 
-async def _prompted(launch: Launch, prompt: Prompt, log_in: LogIn, connection: Connection) -> TurnEnd:
+async def prompted(launch: Launch, prompt: Prompt, log_in: LogIn, connection: Connection) -> TurnEnd:
+    """Open the session, and run the turn.
+
+    Raises:
+        LaunchError: as `run_prompt`.
+    """
     blocks, interrupts = prompt.blocks(connection.agent.capabilities), launch.interrupts
     async with launch.session(connection, prompt.request, log_in) as session:
 
@@ -380,7 +404,7 @@ async def open_requested(
     await servers.up()
     taken = [server for server in taken if server.name not in servers.absent]
     way = await servers.way(offer.transport(plan, agent.capabilities))
-    stay = _stay(plan, agent, connection.observer, offer.entries(taken, secrets, way))
+    stay = _stay(plan, agent, connection.observer, offer.entries(taken, secrets, way), request.meta)
 
     async def tried() -> SessionReady:
         session_id = request.continued.session_id if request.continued else ""
@@ -461,14 +485,20 @@ def _taken(plan: LaunchPlan, negotiated: Negotiated, observer: Observer) -> list
     return [server for server in plan.servers if server not in refused]
 
 
-def _stay(plan: LaunchPlan, negotiated: Negotiated, observer: Observer, entries: list[dict[str, Any]]) -> Stay:
+def _stay(
+    plan: LaunchPlan,
+    negotiated: Negotiated,
+    observer: Observer,
+    entries: list[dict[str, Any]],
+    meta: Mapping[str, object] | None,
+) -> Stay:
     """Build the session's directories and servers; report additional directories that the agent does not support."""
     able = negotiated.capabilities
     agent = negotiated.title or plan.agent.name
     if plan.additional_directories and not able.additional_directories:
         names = ", ".join(map(str, plan.additional_directories))
         observer.note(f"{agent} does not support additional directories; it is not told of {names}")
-    return Stay(plan.cwd, plan.additional_directories, entries)
+    return Stay(plan.cwd, plan.additional_directories, entries, meta)
 
 
 def _replay(agent: ProcessPlan) -> "Replay":

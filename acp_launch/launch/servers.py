@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from acp_launch.bridge.offer import HttpAddress, ShimCommand, Transport, Way, is_bridged
-from acp_launch.errors import ServerError, StateError, WaitExpired
+from acp_launch.errors import AuthRequired, LaunchError, ServerError, StateError, WaitExpired
 from acp_launch.launch.loop import Interrupts
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan
 from acp_launch.problem import ours
@@ -147,6 +147,7 @@ class LaunchServers:
 
         Raises:
             ServerError: one of them failed.
+            AuthRequired: one of them refuses our credentials, or there are none.
         """
         await self._reached()
         if self._inner is None:
@@ -219,6 +220,7 @@ class LaunchServers:
 
         Raises:
             ServerError: a server has not answered, so the turn was done without it.
+            AuthRequired: for want of credentials.
         """
         if self._inner is None:
             return
@@ -370,7 +372,7 @@ def _hello() -> bytes:
     return Client(()).initialize().line
 
 
-def _unproven(called: str, plan: ServerPlan, last: Change | None) -> ServerError:
+def _unproven(called: str, plan: ServerPlan, last: Change | None) -> LaunchError:
     """Build the error of a required server that has never answered."""
     if last is not None and last.state in OVER and not last.exit.startswith(OVERDUE):
         return _failed(called, last, plan)
@@ -391,7 +393,7 @@ def _is_settled(standing: Standing) -> bool:
     return standing.state in OVER or (standing.state in ("ready", "asleep") and standing.tools is not None)
 
 
-def _failed(called: str, change: Change | None, plan: ServerPlan) -> ServerError:
+def _failed(called: str, change: Change | None, plan: ServerPlan) -> LaunchError:
     """Build the error of a required server that will not be started again."""
     name, without = plan.name, "with required: false the session opens without it"
     if change is not None and isinstance(plan, RemotePlan):
@@ -399,7 +401,8 @@ def _failed(called: str, change: Change | None, plan: ServerPlan) -> ServerError
 
         why, fix = advice(name, change.reason)
         how = ": ".join(filter(None, (change.exit, why)))
-        return ServerError(f'the MCP server "{name}" failed: {how}', fix="; ".join(filter(None, (fix, without))))
+        kind = AuthRequired if change.fault == "credentials" else ServerError
+        return kind(f'the MCP server "{name}" failed: {how}', fix="; ".join(filter(None, (fix, without))))
     how = "; ".join(filter(None, (change.exit, change.reason))) if change else "it was stopped"
     return ServerError(
         f'the MCP server "{name}" failed: {how}',

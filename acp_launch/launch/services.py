@@ -11,6 +11,7 @@ from msgspec import Struct
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.protocol.acp import Offers
 from acp_launch.session.connection import Connection
+from acp_launch.session.observer import Observer
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.service import Serve, Services
 
@@ -51,10 +52,10 @@ def offers(plan: LaunchPlan, *, has_person: bool) -> Offers:
 
 @asynccontextmanager
 async def client_services(
-    plan: LaunchPlan, connection: Connection, policy: ServicePolicy, hurry: asyncio.Event
+    plan: LaunchPlan, connection: Connection, policy: ServicePolicy, hurry: asyncio.Event, observer: Observer
 ) -> AsyncIterator[ClientServices]:
     """Provide the offered services while the block runs; leaving ends running commands, at once if `hurry` is set."""
-    allowed, tell = policy.gate.serve, connection.observer.served
+    allowed, tell = policy.gate.serve, observer.served
     completed: Callable[[str], None] = lambda elicitation_id: None  # noqa: E731
 
     def files() -> Services:
@@ -73,7 +74,7 @@ async def client_services(
     async with AsyncExitStack() as ending:
         services = {**_later("fs/", files, policy.offers), **_later("terminal/", terminals, policy.offers)}
         if policy.elicit is not None:
-            eliciting = policy.elicit(connection.agent.title or "the agent", connection.observer.note)
+            eliciting = policy.elicit(connection.agent.title or "the agent", observer.note)
             services |= eliciting.services()
             completed = eliciting.completed
         yield ClientServices(services, completed)

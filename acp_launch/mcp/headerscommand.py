@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.json import Decoder
 
 from acp_launch.errors import LaunchError
+from acp_launch.mcp.http.challenge import Challenge
 from acp_launch.mcp.http.wire import Failure, Headers, NoToken
 from acp_launch.profile.values import header_fault, header_name_fault
 from acp_launch.regex import regex
@@ -97,7 +98,7 @@ class _Failed(Struct, frozen=True):
 class PrintedHeaders:
     """The `Credentials` that a command prints, for all servers of one address. They belong to one event loop."""
 
-    is_login = False
+    is_login = has_news = False
 
     def __init__(
         self,
@@ -162,6 +163,10 @@ class PrintedHeaders:
                 self._tell(error)
                 return self._headers
 
+    async def challenged(self, challenge: Challenge) -> str:
+        """Know nothing better than the machine."""
+        return ""
+
     async def leave(self) -> None:
         """Return at once: a command that is killed loses nothing."""
 
@@ -198,14 +203,17 @@ class PrintedHeaders:
 
     def _take(self, captured: Captured, began: float) -> Headers:
         """Use what the command has printed."""
+        headers, unfit = dict[str, Secret](), ""
+        try:
+            headers = printed(captured.out)  # first: its stderr may repeat what is hidden by that
+        except Unusable as unusable:
+            unfit = f"{self._program} {unusable}; {EXAMPLE}"
         if len(captured.out) <= MAX_VALUE and (how := failure(self._program, captured, self._limit)):
             raise self._without(how, is_late=captured.timed_out)
-        try:
-            self._headers = printed(captured.out)
-        except Unusable as unusable:
-            raise self._without(f"{self._program} {unusable}; {EXAMPLE}") from None
-        self._made, self._failed, self._has_told = began, None, False
-        return self._headers
+        if unfit:
+            raise self._without(unfit)
+        self._headers, self._made, self._failed, self._has_told = headers, began, None, False
+        return headers
 
     def _unstarted(self, error: LaunchError) -> NoToken:
         return self._without(sentence(error))

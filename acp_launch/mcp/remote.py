@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from acp_launch.mcp.http import verdicts
+from acp_launch.mcp.http.challenge import challenged
 from acp_launch.mcp.http.clients import Clients, SetUp
 from acp_launch.mcp.http.failure import failure, too_late
 from acp_launch.mcp.http.headers import ToolHeaders
@@ -332,10 +333,15 @@ class Remote:
             return await self._head(client, request, {})
         headers = await credentials.headers()
         response = await self._head(client, request, headers)
-        if response.status_code != 401:
-            return response
-        await response.aclose()
-        return await self._head(client, request, await credentials.headers(headers))
+        if response.status_code == 401 and (headers or credentials.has_news):
+            await response.aclose()
+            headers = await credentials.headers(headers)
+            response = await self._head(client, request, headers)
+        self._machine.refusal = credentials.refusal
+        if response.status_code == 403 or (response.status_code == 401 and not headers):
+            said = challenged([response.headers.get("www-authenticate", "")])
+            self._machine.advise(request.stream, await credentials.challenged(said))
+        return response
 
     async def _head(self, client: "httpx2.AsyncClient", request: Request, headers: Headers) -> "httpx2.Response":
         """Send a request; return its answer as soon as it begins."""

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit
 import msgspec
 from msgspec import Raw, Struct
 
-from acp_launch.mcp.http.challenge import Challenge, challenged
+from acp_launch.mcp.http.challenge import NONE, Challenge, challenged
 from acp_launch.mcp.http.clients import Clients
 from acp_launch.mcp.http.wire import origin, phrase, printable, shown_origin
 from acp_launch.mcp.message import CLIENT_INFO, VERSIONS
@@ -106,10 +106,11 @@ async def log_in(
     """
     flow = _Flow(wanted, door, device, waiting, patience)
     async with flow.connected():
-        if challenge is None:
-            challenge = await flow.challenge()
-        resource, server = await flow.servers(challenge)
-        scopes = metadata.wanted_scopes(wanted.scopes, challenge or Challenge(), resource, server)
+        first = challenge
+        if challenge is None or not challenge.resource_metadata:
+            first = await flow.challenge() or challenge
+        resource, server = await flow.servers(first)
+        scopes = metadata.wanted_scopes(wanted.scopes, first or NONE, resource, server)
         if challenge is not None and challenge.wants_more:
             scopes = metadata.with_more((*held, *wanted.scopes, *scopes), challenge)
         name = resource.resource if resource else metadata.canonical(wanted.url)
@@ -194,7 +195,7 @@ class _Flow:
         """Find the metadata of the server and of its authorization server."""
         url = self._wanted.url
         failed: Answer | None = None
-        for place in metadata.resource_addresses(url, challenge or Challenge()):
+        for place in metadata.resource_addresses(url, challenge or NONE):
             answer = await self._document(place, self.server)
             if answer.status == 200 and (resource := metadata.read_resource(answer.body, url)) is not None:
                 return resource, await self._authorization_server(resource.issuers[0])

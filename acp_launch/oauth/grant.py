@@ -6,11 +6,14 @@ a grant. There is one grant for each issuer, resource and client id.
 """
 
 import hashlib
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from acp_launch.mcp.http.challenge import bounded
 from acp_launch.secret.value import LOGINS, Secret
 
 NOT_LOGGED_IN = "is not logged in"
@@ -59,8 +62,15 @@ class Grant(Struct, frozen=True, kw_only=True):
         return item_name(self.client.issuer, self.resource, self.client.client_id)
 
 
+STEP_UPS = 3  # logins in a row for scopes that the server demands, before we stop to ask for these
+
+
 class Login(Struct, frozen=True, kw_only=True):
-    """What is known of a login without opening the secret store. `client` is the configured client id, or empty."""
+    """What is known of a login without opening the secret store. `client` is the configured client id, or empty.
+
+    `demanded` are scopes for want of which the server has refused requests. `is_lacking`: it has done so since this
+    login, the last of `step_ups` logins in a row that asked for them all.
+    """
 
     url: str
     client: str
@@ -73,6 +83,27 @@ class Login(Struct, frozen=True, kw_only=True):
     since: float = 0.0
     expires: float | None = None  # of the access token, as of the last time it was stored
     is_renewed: bool = False  # whether there is a refresh token
+    demanded: tuple[str, ...] = ()
+    is_lacking: bool = False
+    step_ups: int = 0
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether further logins would not bring the scopes that the server demands."""
+        return self.is_lacking and self.step_ups >= STEP_UPS
+
+    def lacking(self, scopes: Iterable[str]) -> "Login":
+        """Return the record after a request that was refused for want of these scopes."""
+        demanded = bounded((*self.demanded, *scopes))
+        step_ups = self.step_ups if demanded == self.demanded else 0
+        return replace(self, demanded=demanded, is_lacking=True, step_ups=step_ups)
+
+    def after(self, before: "Login | None") -> "Login":
+        """Return the record of a login that follows another one."""
+        if before is None:
+            return self
+        step_ups = min(before.step_ups + 1, STEP_UPS) if before.is_lacking else 0
+        return replace(self, demanded=before.demanded, step_ups=step_ups)
 
 
 def item_name(issuer: str, resource: str, client_id: str) -> str:

@@ -7,7 +7,7 @@ understood counts as absent: a new login replaces it. The lock of an item is hel
 
 import hashlib
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,9 +15,10 @@ import msgspec
 
 from acp_launch.errors import StateError
 from acp_launch.oauth.grant import Login
-from acp_launch.private import Unfit, make_private, read_bounded, replace
+from acp_launch.private import Unfit, locked, make_private, read_bounded, replace
 
-SIZE = 64 * 1024  # bytes of a record
+SIZE = 256 * 1024  # bytes of a record, which may hold 200 scopes of 256 characters
+PATIENCE = 5.0  # seconds that a call waits for the lock before it fails without a note of why
 MOST = 1000  # records that are read
 
 
@@ -46,6 +47,23 @@ class Logins:
         with self._explained():
             make_private(self._directory)
             replace(self._file(login.url, login.client), msgspec.json.format(msgspec.json.encode(login)) + b"\n")
+
+    def lacking(self, login: Login, scopes: Iterable[str]) -> Login | None:
+        """Note that the server has refused a request for want of scopes, so that the next login asks for them.
+
+        Return the record as it is then; None if it was dropped meanwhile.
+
+        Raises:
+            TimeoutError: another process that changes this login did not end in time.
+        """
+        before = self.find(login.url, login.client)
+        if before is None or before.lacking(scopes) == before:
+            return before
+        with locked(self.lock(before.item), PATIENCE):
+            if (before := self.find(login.url, login.client)) is None:
+                return None
+            self.put(after := before.lacking(scopes))
+        return after
 
     def drop(self, login: Login) -> None:
         with self._explained():

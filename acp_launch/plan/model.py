@@ -17,6 +17,7 @@ from acp_launch.problem import KeyPath, Problem
 from acp_launch.profile.model import (
     Approval,
     Client,
+    Elevation,
     Match,
     McpTransport,
     ProtocolPin,
@@ -133,6 +134,7 @@ class StdioPlan(Struct, frozen=True, kw_only=True):
     tools: Tools = field(default_factory=Tools)
     roots: Roots = "agent"
     protocol: ProtocolPin = "auto"
+    session_elevation: Elevation = "off"
     start: Start = "eager"
     idle: Duration | None = None
     share: bool = False
@@ -171,6 +173,7 @@ class RemotePlan(Struct, frozen=True, kw_only=True):
     tools: Tools = field(default_factory=Tools)
     roots: Roots = "agent"
     protocol: ProtocolPin = "auto"
+    session_elevation: Elevation = "off"
     start: Start = "eager"
     idle: Duration | None = None
     share: bool = False

@@ -45,6 +45,7 @@ from msgspec.structs import replace
 
 from acp_launch.profile.model import RemoteRestart, Restart
 
+Fault = Literal["", "credentials", "protocol"]  # it refuses ours, or lacks them; it does not speak MCP
 # The states drawn in this module's docstring.
 State = Literal["declared", "starting", "ready", "resting", "asleep", "failed", "stopping", "stopped"]
 OVERDUE = "did not answer within"  # begins the `exit` of a process that was killed for its silence
@@ -64,7 +65,8 @@ class Change(Struct, frozen=True, kw_only=True):
     used up"), `retry` in how many seconds it starts again, `detail` holds its last stderr lines, redacted. `restarts`
     includes the one that `retry` announces, and `budget` is how many it may have, None if they are not counted.
     `by_hand`: the user asked for the next or the current process. `is_remote`: the process is a connection to a remote
-    server; if only that ended, another begins and is not counted. `ends_run`: an error that ends the run says the same.
+    server; if only that ended, another begins and is not counted. `fault` is why a remote server is of no use.
+    `ends_run`: an error that ends the run says the same.
     """
 
     server: str
@@ -81,6 +83,7 @@ class Change(Struct, frozen=True, kw_only=True):
     by_hand: bool = False
     is_remote: bool = False
     ends_run: bool = False
+    fault: Fault = ""
 
 
 class Standing(Struct, frozen=True, kw_only=True):
@@ -139,6 +142,7 @@ class Life(Struct, frozen=True, kw_only=True):
     floor: float = 0.0  # of these, what the server asked for
     exit: str = ""  # how its latest process ended
     reason: str = ""  # why it is in this state, if `exit` does not say it
+    fault: Fault = ""  # why the latest process of a remote server is of no use
 
     @property
     def is_final(self) -> bool:
@@ -198,6 +202,7 @@ class Life(Struct, frozen=True, kw_only=True):
             detail=detail,
             by_hand=bool(self.wish),
             is_remote=isinstance(self.restart, RemoteRestart),
+            fault=self.fault,
         )
 
     @property
@@ -241,9 +246,6 @@ class Condemned(Struct, frozen=True):
 
 
 Follows = Literal["judged", "again", "never"]
-
-
-Fault = Literal["", "credentials", "protocol"]  # it refuses ours, or lacks them; it does not speak MCP
 
 
 class Ended(Struct, frozen=True):
@@ -412,7 +414,7 @@ def _awaited(life: Life, now: float) -> float:
 def _begun(life: Life, now: float) -> Life:
     again = replace(life, begun=now, starts=life.starts + 1, wish="granted" if life.wish == "pending" else "")
     again = replace(again, is_fetching=False, fetched=None, is_unused=False)
-    return replace(again, answered=None, verdict="", took=None, lived=None, exit="", reason="")
+    return replace(again, answered=None, verdict="", took=None, lived=None, exit="", reason="", fault="")
 
 
 def _up(life: Life, now: float) -> Life:
@@ -424,7 +426,9 @@ def _over(life: Life, end: Ended, now: float) -> Life:
     if life.wish == "pending":
         return replace(life, lived=lived, exit=BY_HAND)
     used = 0 if _held(life, now) else life.used
-    return replace(life, lived=lived, used=used, exit=life.verdict or end.how, reason=end.reason, wish="")
+    return replace(
+        life, lived=lived, used=used, exit=life.verdict or end.how, reason=end.reason, fault=end.fault, wish=""
+    )
 
 
 def _wished(life: Life) -> Life:
@@ -433,7 +437,7 @@ def _wished(life: Life) -> Life:
         return life
     if life.state in ("starting", "ready"):
         return replace(life, wish="pending")
-    return replace(life, wish="pending", lived=None, exit=BY_HAND, reason="")
+    return replace(life, wish="pending", lived=None, exit=BY_HAND, reason="", fault="")
 
 
 def _sooner(life: Life, now: float) -> Life:

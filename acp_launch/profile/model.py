@@ -31,6 +31,7 @@ from acp_launch.profile.values import (
 Roots = Literal["agent", "session"]
 McpTransport = Literal["auto", "stdio", "http"]
 Approval = Literal["ask", "allow", "deny"]
+Elevation = Literal["off", "probe", "on"]
 Globs = Annotated[tuple[str, ...], LISTED]
 Patterns = Annotated[tuple[Template, ...], LISTED]  # globs in which references are allowed
 Start = Literal["eager", "lazy"]
@@ -190,6 +191,9 @@ class StdioServer(Shape, frozen=True, kw_only=True):
     protocol: ProtocolPin = "auto"
     """The MCP version the server is spoken to in: `auto` finds out, `legacy` is the newest before 2026-07-28, `modern`
     is 2026-07-28; or a version."""
+    session_elevation: Elevation = "off"
+    """Whether a conversation outlives a lost connection (`session/start`), of the agent and to the server. With `probe`
+    the server is asked once whether it can do that, with `on` each time, and a line says if it cannot."""
     start: Start = "eager"
     """When it is started: with the agent (`eager`), or at its first use (`lazy`). Until then its lists are those of its
     last run; before its first run it is started with the agent."""
@@ -273,6 +277,9 @@ class RemoteServer(Shape, frozen=True, kw_only=True):
     protocol: ProtocolPin = "auto"
     """The MCP version the server is spoken to in: `auto` finds out, `legacy` is the newest before 2026-07-28, `modern`
     is 2026-07-28; or a version."""
+    session_elevation: Elevation = "off"
+    """Whether a conversation outlives a lost connection (`session/start`), of the agent and to the server. With `probe`
+    the server is asked once whether it can do that, with `on` each time, and a line says if it cannot."""
     start: Start = "eager"
     """When it is started: with the agent (`eager`), or at its first use (`lazy`). Until then its lists are those of its
     last run; before its first run it is started with the agent."""

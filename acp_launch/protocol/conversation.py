@@ -11,7 +11,7 @@ history after that answer (docs/agents.md). Updates for a session whose id we do
 until `session/new` is answered (C-43). Unknown messages are ignored (C-8, C-9, C-58).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -109,6 +109,13 @@ class Completed(Struct, frozen=True):
     elicitation_id: str
 
 
+class Extension(Struct, frozen=True):
+    """A notification that is not of ACP, from a host of ours: its method begins with `OURS`."""
+
+    method: str
+    params: Raw
+
+
 class Withdrawn(Struct, frozen=True):
     """The agent withdrew its own request (`$/cancel_request`); it must still be answered (C-65)."""
 
@@ -121,10 +128,11 @@ class Reply(Struct, frozen=True):
     line: bytes
 
 
-Event = Updated | Opened | PermissionAsked | ServiceAsked | Completed | Withdrawn | Reply | Answered | Junk
+Event = Updated | Opened | PermissionAsked | ServiceAsked | Completed | Withdrawn | Extension | Reply | Answered | Junk
 
 
 ELICITATION = "elicitation/create"
+OURS = "_acp-launch/"  # begins the methods of our own (ACP "extensibility")
 
 NOTHING: tuple[Event, ...] = ()
 _members = msgspec.json.Decoder(dict[str, Raw])
@@ -175,13 +183,29 @@ class Conversation:
         self._phase = "open"
         return self._negotiated
 
+    def serving(self, methods: Iterable[str]) -> None:
+        """Serve these requests too; the handshake does not offer them."""
+        self._served |= frozenset(methods)
+
+    def forward(self, method: str, params: object) -> Call:
+        """Return a request as it is."""
+        self._able()
+        return self._peer.call(method, params)
+
     def open(
-        self, how: How, session_id: str, *, cwd: str, servers: Sequence[object], directories: Sequence[str]
+        self,
+        how: How,
+        session_id: str,
+        *,
+        cwd: str,
+        servers: Sequence[object],
+        directories: Sequence[str],
+        meta: Mapping[str, object] | None = None,
     ) -> Call:
         """Return `session/new`, `session/load` or `session/resume`; `session_id` is empty for `new`.
 
         The servers are always sent, and again on every load (C-38); directories only if the agent advertises support
-        for them (C-41).
+        for them (C-41). `meta` is `_meta`.
         """
         able = self._able()
         if (how == "load" and not able.load) or (how == "resume" and not able.resume):
@@ -192,6 +216,8 @@ class Conversation:
             self._sessions[session_id] = _Session(replaying=how == "load")
         if directories and able.additional_directories:
             params["additionalDirectories"] = list(directories)
+        if meta is not None:
+            params["_meta"] = meta
         call = self._peer.call(f"session/{how}", params)
         self._opening[call.number] = (how, session_id)
         return call
@@ -200,7 +226,7 @@ class Conversation:
         """Return a request of our own, which every agent refuses (ACP "extensibility"). All that the agent sent before
         its answer was ready when it received the request."""
         self._able()
-        return self._peer.call("_acp-launch/replayed", {})
+        return self._peer.call(f"{OURS}replayed", {})
 
     def list_sessions(self, *, cwd: str | None = None, cursor: str | None = None) -> Call:
         if not self._able().list:
@@ -244,12 +270,16 @@ class Conversation:
             "session/set_config_option", params | ({"type": "boolean"} if isinstance(value, bool) else {})
         )
 
-    def prompt(self, session_id: str, blocks: Sequence[object]) -> Call:
-        """Begin a turn, at most one at a time in a session (C-67). It ends the replay of a loaded session."""
+    def prompt(self, session_id: str, blocks: Sequence[object], meta: Mapping[str, object] | None = None) -> Call:
+        """Begin a turn, at most one at a time in a session (C-67). It ends the replay of a loaded session.
+
+        `meta` is `_meta`.
+        """
         session = self._sessions[session_id]
         if session.prompt is not None:
             raise LocalProtocolError("a turn is running in this session")
-        call = self._peer.call("session/prompt", {"sessionId": session_id, "prompt": list(blocks)})
+        params: dict[str, object] = {"sessionId": session_id, "prompt": list(blocks)}
+        call = self._peer.call("session/prompt", params if meta is None else params | {"_meta": meta})
         session.prompt, session.cancelling, session.replaying = call.number, False, False
         return call
 
@@ -308,6 +338,8 @@ class Conversation:
         if message.method == "elicitation/complete":
             found = acp.text(acp.mapping(acp.decoded(message.params)).get("elicitationId"))
             return (Completed(found),) if found else NOTHING
+        if message.method.startswith(OURS):
+            return (Extension(message.method, message.params.copy()),)
         return NOTHING  # C-9
 
     def _updated(self, params: Raw) -> Sequence[Event]:

@@ -27,6 +27,11 @@ def with_meta(line: bytes, written: bytes) -> bytes:
     return _within(line, 0, ("params", "_meta"), written)
 
 
+def with_members(line: bytes, path: tuple[str, ...], written: bytes) -> bytes:
+    """Add members to the object at `path` of a message, which is made if it is missing."""
+    return _within(line, 0, path, written)
+
+
 def with_result(line: bytes, written: bytes) -> bytes:
     """Add members to the result of an answer; return it unchanged if it is not an object."""
     result = splice.find(line, 0, "result")

@@ -27,7 +27,7 @@ from acp_launch.protocol.conversation import (
 )
 from acp_launch.protocol.jsonrpc import BROKEN
 from acp_launch.session.connection import AGENT, Connection
-from acp_launch.session.observer import Permission, SessionReady, TurnEnd
+from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd
 from acp_launch.session.permission.gate import Decision, Gate
 from acp_launch.session.permission.subject import Subject
 from acp_launch.session.service import Refusal, Services
@@ -101,7 +101,7 @@ class Settled(Struct, frozen=True):
 
 
 class Client:
-    """One session's side of a connection; a connection has one at a time, the latest."""
+    """One session's side of a connection. A connection has one at a time, the latest, unless `listen` takes several."""
 
     def __init__(
         self,
@@ -113,10 +113,13 @@ class Client:
         services: Services | None = None,
         completed: Callable[[str], None] = lambda elicitation_id: None,
         changed: Callable[[], None] = lambda: None,
+        observer: Observer | None = None,
+        listen: "Callable[[Client], None] | None" = None,
     ) -> None:
         """Serve a session. `name` is our name for it, `title` the one that the store has.
 
-        `completed` is called at the end of an elicitation, `changed` when `state` has changed.
+        `completed` is called at the end of an elicitation, `changed` when `state` has changed. `observer` is the
+        connection's, unless it is given; `listen` takes this client where the connection has several.
         """
         self.name = name
         self._stored_title = title
@@ -131,7 +134,8 @@ class Client:
         self._session: SessionReady | None = None
         self._session_id = ""
         self._connection = connection
-        self._observer = connection.observer
+        self.observer = observer or connection.observer
+        self._listen = listen or connection.listen
         self._gate = gate
         self._serving = Serving(connection, services or {})
         self._completed, self._changed = completed, changed
@@ -144,7 +148,17 @@ class Client:
     def attend(self) -> None:
         """Take the agent's messages for this session from now on, also after another one was open."""
         self._gate.enter(self.name)
-        self._connection.listen(self)
+        self._listen(self)
+
+    @property
+    def session_id(self) -> str:
+        """Return the agent's id of the session; empty before it is known."""
+        return self._session_id
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a question of the agent waits for the user."""
+        return bool(self._questions)
 
     @property
     def title(self) -> str:
@@ -174,7 +188,7 @@ class Client:
             )
         if update.kind not in WORDS:
             self._take(update)
-        self._observer.update(update)
+        self.observer.update(update)
 
     def opened(self, opened: Opened) -> None:
         """Note the open session, right before its first update. A loaded one is ready when its history is complete."""
@@ -187,12 +201,12 @@ class Client:
         self.state.opened(acp.mapping(acp.decoded(opened.result)))
         self._changed()
         if opened.how != "load":
-            self._observer.ready(self._session)
+            self.observer.ready(self._session)
 
     def loaded(self) -> SessionReady:
         """Note that the history is complete."""
         self._session = replace(self.session, replayed=self.replayed, turns=self._replayed_turns)
-        self._observer.ready(self._session)
+        self.observer.ready(self._session)
         return self._session
 
     @property
@@ -259,7 +273,7 @@ class Client:
         self._serving.cancel(session_id)
         unfinished = self.calls.cancel()
         self._excused.update(call_id(call) for call in unfinished)
-        self._observer.cancelled(unfinished, grace)
+        self.observer.cancelled(unfinished, grace)
 
     async def _question(self, question: PermissionAsked, call: dict[str, Any], announced: str) -> None:
         try:
@@ -277,7 +291,7 @@ class Client:
         permit = self._connection.conversation.permit
         self._connection.send(permit(question.session_id, question.id, decision.option_id))
         self._settled[call_id(call)] = Settled(decision.allowed, self._gate.about(call))
-        self._observer.permission(
+        self.observer.permission(
             Permission(
                 title(call),
                 call,
@@ -306,7 +320,7 @@ class Client:
         if is_replay or not (by := self._passed_over(call)):
             return
         self._settled[call_id(call)] = Settled(True, self._gate.about(call))
-        self._observer.unasked(call, by)
+        self.observer.unasked(call, by)
 
     def _passed_over(self, call: dict[str, Any]) -> str:
         """Return why a call should not have run as it did; empty if it is fine, or was reported before."""
@@ -396,7 +410,8 @@ class Turn:
         call = self._connection.conversation.prompt(self._session_id, blocks)
         try:
             async with self._patience:
-                self.is_running, self._connection.drained = True, self._drained
+                self.is_running = True
+                self._connection.drained.add(self._drained)
                 result = await self._connection.call(
                     call,
                     what="sign of life from the agent in its turn",
@@ -414,7 +429,8 @@ class Turn:
                 raise
             result = CANCELLED  # agents must not turn a cancellation into an error, and some do
         finally:
-            self.is_running, self._connection.drained = False, lambda seconds: None
+            self.is_running = False
+            self._connection.drained.discard(self._drained)
         return self._end(result)
 
     def _alive(self) -> float:
@@ -425,5 +441,5 @@ class Turn:
         reason = acp.text(acp.mapping(acp.decoded(result)).get("stopReason")) or "unknown"
         turn = TurnEnd(reason, usage(result), self._client.denied, self._client.title, result)
         self._over()
-        self._connection.observer.ended(turn)
+        self._client.observer.ended(turn)
         return turn

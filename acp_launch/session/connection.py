@@ -27,6 +27,7 @@ from acp_launch.protocol.acp import OWN_COMMAND, Negotiated, Offers
 from acp_launch.protocol.conversation import (
     Completed,
     Conversation,
+    Extension,
     Opened,
     PermissionAsked,
     ServiceAsked,
@@ -150,7 +151,9 @@ class Connection:
         self.offered = Offers()  # what we offered in the handshake
         self.explain: Callable[[AgentRefused], None] = lambda error: None  # adds what can be done about a refusal
         self.held_back = False  # the observer has no room, so the agent is not read
-        self.drained: Callable[[float], None] = lambda seconds: None  # hears how long it was not read
+        self.drained: set[Callable[[float], None]] = set()  # hear how long it was not read
+        self.understood: Callable[[jsonrpc.Fault], LaunchError | None] = lambda fault: None  # reads a host's own errors
+        self.extension: Callable[[Extension], None] = lambda extension: None  # takes what a host says besides ACP
         self._longer, self._budget, self._command = longer, budget or Budget(), command
         self._listener: Listener | None = None
         self._tasks: asyncio.TaskGroup | None = None
@@ -251,6 +254,8 @@ class Connection:
         self.observer.waiting(what, waited, self._budget.clamped(waited, limit))
 
     def _refused(self, method: str, fault: jsonrpc.Fault) -> LaunchError:
+        if (foreseen := self.understood(fault)) is not None:
+            return foreseen
         if fault.code == jsonrpc.AUTH_REQUIRED:
             return self._auth_required(fault)
         error = AgentRefused(
@@ -258,27 +263,36 @@ class Connection:
             code=fault.code,
             detail=details(fault),
         )
+        error.reply = fault.code, fault.message, fault.data
         self.explain(error)
         return error
 
     def _auth_required(self, fault: jsonrpc.Fault) -> LaunchError:
         methods = self.negotiated.auth_methods if self.negotiated else ()
         offered = [f"{method.name} ({method.id}): {method.description}".rstrip(": ") for method in methods]
-        return AuthRequired(
+        wanted = AuthRequired(
             f"the agent wants a login first: {fault.message}",
             fix=OWN_COMMAND,
             detail=[*(f"it offers: {' '.join(line.split())}" for line in offered), *details(fault)],
         )
+        wanted.reply = fault.code, fault.message, fault.data
+        return wanted
 
     # Called by the pump.
 
-    def take(self, event: Updated | Opened | PermissionAsked | ServiceAsked | Completed | Withdrawn) -> None:
-        listener = self._listener
-        if listener is None:
+    def take(
+        self, event: Updated | Opened | PermissionAsked | ServiceAsked | Completed | Withdrawn | Extension
+    ) -> None:
+        if isinstance(event, Extension):
+            self.extension(event)
+        elif (listener := self._listener) is None:
             return
-        if isinstance(event, Updated):
+        elif isinstance(event, Updated):
             listener.updated(event)
-            return
+        else:
+            self._take(event, listener)
+
+    def _take(self, event: Opened | PermissionAsked | ServiceAsked | Completed | Withdrawn, listener: Listener) -> None:
         match event:
             case Opened():
                 listener.opened(event)
@@ -298,7 +312,8 @@ class Connection:
         began, self.held_back = self._clock(), True
         await self.observer.drain()
         self.held_back = False
-        self.drained(self._clock() - began)
+        for hear in tuple(self.drained):
+            hear(self._clock() - began)
 
     def died(self, how: str, last_words: tuple[str, ...], method: str) -> LaunchError:
         before = f" before it answered {method}" if method else ""

@@ -50,6 +50,7 @@ class Stay(Struct, frozen=True):
     cwd: Path
     directories: tuple[Path, ...]
     servers: Sequence[object]
+    meta: Mapping[str, object] | None = None  # `_meta` of the request
 
 
 def how_to_continue(able: Capabilities, *, replay: bool, name: str) -> How:
@@ -91,6 +92,7 @@ async def open_session(
         cwd=str(stay.cwd),
         servers=stay.servers,
         directories=[str(directory) for directory in stay.directories],
+        meta=stay.meta,
     )
     try:
         await connection.call(call, what=f"answer about {OPENING[how]} from the agent", limit=limit, knob=KNOB)

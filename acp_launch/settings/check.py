@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 # Rules look at raw values and skip those of the wrong type, which the shapes report. So all rules run even when half
 # of the settings are wrong.
 SHORTEST, LONGEST = Duration(1), Duration(600)  # seconds; a store needs time, and a user does not wait for longer
-LONGEST_TTL = Duration(24 * 3600)  # seconds; a session may be longer than the life of any token
+# Seconds: every printed value stays hidden for the rest of a session, which costs memory; no token lives for longer.
+SHORTEST_TTL, LONGEST_TTL = Duration(30), Duration(24 * 3600)
 _PLACEHOLDER = regex(r"(\$?)\{\s*([A-Za-z_][A-Za-z0-9_.:/-]*)?\s*\}")
 _HEADERS = "headers_command"
 _PRINTS = "[my-token-tool, --headers]"
@@ -109,7 +110,7 @@ def _headers_commands(entries: Mapping[str, Plain]) -> Iterator[Fault]:
                 yield Fault(path, f"this is the same address as {known[address]}", "remove one of them", at_key=True)
             known[address] = text
         if isinstance(entry, dict):
-            yield from _between((*path, "ttl"), entry.get("ttl"), SHORTEST, LONGEST_TTL)
+            yield from _between((*path, "ttl"), entry.get("ttl"), SHORTEST_TTL, LONGEST_TTL)
             if isinstance(command := entry.get("command"), list):
                 yield from _printing((*path, "command"), command)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import wraps
 from typing import Any, ParamSpec
@@ -103,7 +103,11 @@ class Fronted:
 
 @asynccontextmanager
 async def fronted(
-    answers: Callable[[Behind, Json], None] = echoing, *, max_line: int = 1 << 24, limits: Limits | None = None
+    answers: Callable[[Behind, Json], None] = echoing,
+    *,
+    max_line: int = 1 << 24,
+    limits: Limits | None = None,
+    elevated: Collection[str] = (),
 ) -> AsyncIterator[Fronted]:
     notes: list[str] = []
     behind: asyncio.Queue[Behind] = asyncio.Queue()
@@ -114,7 +118,8 @@ async def fronted(
         behind.put_nowait(begun[-1])
 
     async with asyncio.timeout(60):
-        async with front({"server": KEY}, seated, notes.append, max_line=max_line, limits=limits) as running:
+        opening = front({"server": KEY}, seated, notes.append, max_line=max_line, limits=limits, elevated=elevated)
+        async with opening as running:
             found = Fronted(running, notes, behind)
             yield found
         for wire in found.wires:

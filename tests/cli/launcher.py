@@ -287,6 +287,7 @@ def store(launch: Launcher) -> Path:
 
 STARTING = (
     ("run",),
+    ("up",),
     ("login",),
     ("logout",),
     ("doctor",),

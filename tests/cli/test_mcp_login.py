@@ -14,11 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import parse_qs, urlsplit
 from urllib.request import urlopen
 
 import httpx2
 import pytest
 
+from acp_launch.oauth.grant import STEP_UPS, Login
+from acp_launch.oauth.records import Logins
 from tests.cli.launcher import PATIENCE, Launcher
 from tests.cli.terminal import on_terminal
 from tests.oauth.authority import Authority, authority
@@ -195,6 +198,38 @@ def test_a_second_login_replaces_the_first(home: Launcher) -> None:
         (second,) = records(home)
     assert (first["url"], first["client_id"] != second["client_id"]) == (second["url"], True)
     assert first["item"] != second["item"]
+
+
+def test_a_login_asks_for_what_the_server_has_demanded_in_runs_three_times_at_most(home: Launcher) -> None:
+    """And for what the login before had."""
+    with authority(names_scopes=["read"], allows=["read"]) as server, browsing(home) as browser:
+        profile(home, server)
+        logged_in(home)
+        asked = []
+        for _ in range(STEP_UPS + 1):
+            (kept,) = demanding(home, "write")
+            assert kept.demanded == ("write",)
+            said = logged_in(home)
+            asked.append(parse_qs(urlsplit(browser.addresses[-1]).query)["scope"])
+    assert asked == [["read write"]] * STEP_UPS + [["read"]]
+    assert "docs: it wants write, which 3 logins in a row have not brought; this one has not asked" in said
+    assert "ask its operator" in said
+
+
+def test_a_logout_forgets_what_the_server_has_demanded(home: Launcher) -> None:
+    with authority(names_scopes=["read"]) as server, browsing(home) as browser:
+        profile(home, server)
+        logged_in(home)
+        demanding(home, "write")
+        assert home("mcp", "logout", "p").code == 0
+        logged_in(home)
+    assert parse_qs(urlsplit(browser.addresses[-1]).query)["scope"] == ["read"]
+
+
+def demanding(launch: Launcher, *scopes: str) -> list[Login]:
+    """The records after the servers have refused a call for want of scopes."""
+    logins = Logins(Path(launch.env["ACP_LAUNCH_STATE_DIR"]))
+    return [kept for login in logins.all() if (kept := logins.lacking(login, scopes))]
 
 
 def test_all_logs_in_to_what_has_no_login_only(home: Launcher) -> None:

@@ -11,8 +11,8 @@ __all__ = ["home"]  # the fixture
 DEMO = {"command": sys.executable, "args": ["-I", "-m", "acp_launch.demo.agent"]}
 
 
-def profile(launch: Launcher, server: Authority) -> None:
-    entry: Json = {"type": "http", "url": server.url, "oauth": True}
+def profile(launch: Launcher, server: Authority, **keys: object) -> None:
+    entry: Json = {"type": "http", "url": server.url, "oauth": True, **keys}
     launch.write({"agent": DEMO, "mcp_servers": {"web": entry}})
 
 
@@ -32,6 +32,35 @@ def test_a_user_logs_in_again_from_within_a_session(home: Launcher) -> None:
         assert server.asked("mcp /mcp")[-1]["authorization"] not in ("", before)
 
 
+def test_a_server_that_has_turned_out_to_want_a_login_is_logged_in_to_and_started(home: Launcher) -> None:
+    with authority() as server, browsing(home):
+        profile(home, server, oauth=False, required=False)
+        with sitting("p", "--trust", cwd=home.project, env=home.env) as terminal:
+            terminal.until("it wants a login")
+            terminal.types(":login web" + ENTER)
+            terminal.until("web: logged in")
+            terminal.until("restarting web, so that it uses the login")
+            terminal.until_it(lambda: server.asked("mcp /mcp")[-1]["authorization"] != "", "the token")
+            leaves(terminal)
+
+
+def test_a_server_that_the_session_was_opened_without_is_there_after_a_login_and_a_return(home: Launcher) -> None:
+    with authority() as server, browsing(home):
+        profile(home, server, required=False)
+        with sitting("p", "--trust", cwd=home.project, env=home.env) as terminal:
+            terminal.until("fix: acp-launch mcp login p web")
+            terminal.until("ready ·")
+            terminal.types(":login web" + ENTER)
+            terminal.until("web: logged in")
+            terminal.until("this session was opened without web")
+            terminal.until("leave with :quit")
+            leaves(terminal)
+        with sitting("p", "--trust", cwd=home.project, env=home.env) as terminal:
+            terminal.until("ready ·")
+            terminal.until_it(lambda: server.asked("mcp /mcp")[-1]["authorization"] != "", "the token")
+            leaves(terminal)
+
+
 def test_a_login_that_fails_leaves_the_session_as_it_was(home: Launcher) -> None:
     with authority() as server, browsing(home):
         profile(home, server)
@@ -39,7 +68,7 @@ def test_a_login_that_fails_leaves_the_session_as_it_was(home: Launcher) -> None
         with sitting("p", "--trust", cwd=home.project, env=home.env | {"BROWSER": ""}) as terminal:
             terminal.until("ready ·")
             terminal.types(":login nothing" + ENTER)
-            terminal.until('no login of a server "nothing" is in use')
+            terminal.until('no server "nothing" wants a login')
             terminal.types(":login web" + ENTER)
             terminal.until("Paste the address that the browser ends at")
             terminal.types("\x03")

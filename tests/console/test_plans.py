@@ -114,6 +114,7 @@ def test_a_plan_as_data_holds_the_same(tmp_path: Path) -> None:
         "timeouts": {"start": 120.0, "download": 600.0, "call": 0.5},
         "tools": {"allow": ["get_*", "search"], "deny": ["get_secret"]},
         "roots": "session",
+        "session_elevation": "off",
         "start": "lazy",
         "idle": 600.0,
         "share": True,

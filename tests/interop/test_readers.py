@@ -91,7 +91,7 @@ def test_claude_code() -> None:
     assert secrets(found) == {"db": Secret("c0rrect-h0rse")}
     assert left(found) == {
         "db": (("env.NESTED", "has a variable in the default of another"),),
-        "remote": (("headersHelper", "has no counterpart in a profile"),),
+        "remote": (("headersHelper", "belongs in your settings, as headers_command: acp-launch help login"),),
     }
 
 

@@ -338,5 +338,5 @@ def test_the_variables_of_a_remote_server_are_headers_elsewhere_and_what_only_we
     assert found.servers["a"]["headers"] == {"X": "y", "X-Env-REGION": "eu"}
     assert found.notes[-2:] == (
         "a: tools is left out: VS Code shows all of them",
-        "a: restart, timeouts, protocol, oauth is left out: only acp-launch does that",
+        "a: restart, protocol, timeouts, oauth is left out: only acp-launch does that",
     )

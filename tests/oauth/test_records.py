@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from acp_launch.errors import StateError
-from acp_launch.oauth.grant import Login
+from acp_launch.mcp.http.challenge import SCOPES
+from acp_launch.oauth.grant import STEP_UPS, Login
 from acp_launch.oauth.records import SIZE, Logins
 from acp_launch.private import locked
 
@@ -44,6 +45,45 @@ def test_a_new_login_replaces_the_last_one_of_the_same_address(tmp_path: Path) -
     logins.put(second := login(item="oauth/mcp.example/2"))
     assert logins.all() == (second,)
     assert (logins.of("oauth/mcp.example/1"), logins.of("oauth/mcp.example/2")) == ((), (second,))
+
+
+def test_scopes_that_a_server_demands_stay_in_the_record(tmp_path: Path) -> None:
+    logins = Logins(tmp_path)
+    assert logins.lacking(login(), ["write"]) is None
+    logins.put(login())
+    logins.lacking(login(), ["write"])
+    logins.lacking(login(), ["read", "write"])
+    kept = logins.find(login().url)
+    assert kept is not None
+    assert (kept.demanded, kept.is_lacking, kept.step_ups) == (("write", "read"), True, 0)
+    stamp = logins.stamp(kept.url)
+    assert logins.lacking(login(), ["write"]) == kept
+    assert logins.stamp(kept.url) == stamp, "what is known is not written again"
+
+
+def test_a_record_of_as_many_scopes_as_may_be_can_be_read(tmp_path: Path) -> None:
+    logins = Logins(tmp_path)
+    logins.put(login())
+    for number in range(3):
+        logins.lacking(login(), [f"{number}-{each:03}-".ljust(256, "x") for each in range(100)])
+    kept = logins.find(login().url)
+    assert kept is not None
+    assert len(kept.demanded) == SCOPES
+
+
+def test_logins_that_do_not_bring_the_scopes_are_counted() -> None:
+    now, counted = login().lacking(["write"]), []
+    for _ in range(STEP_UPS + 1):
+        counted.append((now.step_ups, now.is_hopeless))
+        now = login().after(now)
+        assert (now.demanded, now.is_lacking, now.is_hopeless) == (("write",), False, False)
+        now = now.lacking(["write"])
+    assert counted == [(0, False), (1, False), (2, False), (3, True)]
+    assert now.is_hopeless, "a login that does not ask for them changes nothing"
+    assert not now.lacking(["admin"]).is_hopeless, "another scope may be given"
+    content = login().after(login().after(now))
+    assert (content.step_ups, content.demanded) == (0, ("write",)), "the server had no complaint in between"
+    assert login().after(None) == login()
 
 
 def test_a_dropped_login_is_gone_and_may_be_dropped_again(tmp_path: Path) -> None:

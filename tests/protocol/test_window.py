@@ -128,7 +128,7 @@ LIMITS = st.tuples(st.integers(0, 12), st.integers(0, 120), st.integers(1, 30))
 def test_the_window_gives_what_its_description_says(
     limits: tuple[int, int, int], events: list[tuple[int, int | None, int]], rest: int
 ) -> None:
-    """Statements 52 to 55 and 58: from every id that was ever given, after every event, and after a pause."""
+    """M-52, M-53, M-54, M-55, M-58: from every id that was ever given, after every event, and after a pause."""
     count, size, age = limits
     window, model, now = Window(count=count, size=size, age=age), Model(count, size, age), 0.0
     for number, (length, key, pause) in enumerate(events, 1):
@@ -196,7 +196,7 @@ class House:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_readers_that_come_and_go_have_it_all_after_a_hundred_thousand_events(seed: int) -> None:
-    """Statements 53 to 55 and 58: each has what a reader has that was never away."""
+    """M-53, M-54, M-55, M-58: each has what a reader has that was never away."""
     chance = random.Random(seed)
     house = House(chance)
     for _ in range(100_000):
@@ -215,7 +215,7 @@ def test_readers_that_come_and_go_have_it_all_after_a_hundred_thousand_events(se
 
 @pytest.mark.parametrize("few", [True, False], ids=["one key in ten", "each its own key"])
 def test_memory_stays_bounded_under_a_hundred_thousand_events(few: bool) -> None:
-    """Statement 58."""
+    """M-58."""
     window = Window(count=1000, size=1024 * 1024)
     tracemalloc.start()
     try:

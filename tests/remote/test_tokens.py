@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from acp_launch.mcp.http.challenge import Challenge
 from acp_launch.mcp.http.wire import Failure, Headers, NoToken
 from acp_launch.process.lifecycle import Ended
 from acp_launch.secret.redact import redactor
@@ -20,19 +21,28 @@ LOGGED_OUT = "is not logged in: the login has ended"
 ENDED = NoToken(LOGGED_OUT, LOGIN)
 METADATA = 'Bearer resource_metadata="https://docs.example.com/.well-known/oauth-protected-resource"'
 SCOPES = 'Bearer error="insufficient_scope", scope="files:read files:write", error_description="more"'
+REFUSED = "answered 401 Unauthorized to a new token of its login, too"
 
 
 class Hand:
     """`Credentials` that give the first of their tokens, and drop one that was refused; the last one stays."""
 
-    is_login = True
-    refusal = Failure("answered 401 Unauthorized to a new token of its login, too", LOGIN, is_final=True)
+    is_login, has_news = True, False
+    refusal: Failure | None = Failure(
+        "answered 401 Unauthorized to a new token of its login, too", LOGIN, is_final=True
+    )
 
     def __init__(self, *tokens: str | NoToken) -> None:
         self.tokens = list(tokens)
         self.refused: list[Headers | None] = []
         self.left = 0
         self.note: Callable[[str], None] = print
+        self.fix = ""
+        self.challenges: list[Challenge] = []
+
+    async def challenged(self, challenge: Challenge) -> str:
+        self.challenges.append(challenge)
+        return self.fix
 
     async def headers(self, refused: Headers | None = None) -> Headers:
         self.refused.append(refused)
@@ -238,6 +248,57 @@ def test_so_does_a_first_contact() -> None:
     end, _, _ = first(Hand(OLD), faults=[{"on": "*", **few}])
     assert end.how == "answered 403 Forbidden: it wants the scopes files:read files:write"
     assert (end.reason, end.follows) == (LOGIN, "never")
+
+
+@pytest.mark.parametrize("fix", [LOGIN, "ask its operator"])
+def test_credentials_may_know_better_what_to_do_about_scopes(fix: str) -> None:
+    async def use() -> None:
+        hand = Hand(OLD)
+        hand.fix = fix
+        few = {"do": "status", "status": 403, "headers": {"WWW-Authenticate": SCOPES}, "times": 1}
+        with tempered(bearer=OLD, faults=[{"on": "tools/call", **few}]) as server:
+            async with connected(remote(server.url, credentials=hand, login=LOGIN)) as peer:
+                await peer.shake_hands()
+                how = "answered 403 Forbidden: it wants the scopes files:read files:write"
+                assert error(await peer.tool("echo", text="hi")) == f'MCP server "docs" {how}; {fix}'
+        assert [each.scopes for each in hand.challenges if each.wants_more] == [("files:read", "files:write")]
+
+    asyncio.run(use())
+
+
+def test_a_login_that_is_done_while_the_server_refuses_is_used_at_once() -> None:
+    async def use() -> None:
+        hand = Late()
+        with tempered(bearer=OLD, challenge=METADATA) as server:
+            async with connected(remote(server.url, credentials=hand, login=LOGIN)) as peer:
+                await peer.shake_hands()
+                assert "result" in await peer.tool("echo", text="hi")
+            assert sent(server)[:2] == [None, f"Bearer {OLD}"]
+        assert hand.challenges == [], "there is a login by then"
+
+    asyncio.run(use())
+
+
+class Late(Hand):
+    """No login, until the first request was sent without one."""
+
+    def __init__(self) -> None:
+        super().__init__(OLD)
+        self.is_in = False
+
+    @property
+    def has_news(self) -> bool:  # type: ignore[override]
+        return not self.is_in
+
+    @property
+    def refusal(self) -> Failure | None:  # type: ignore[override]
+        return Hand.refusal if self.is_in else None
+
+    async def headers(self, refused: Headers | None = None) -> Headers:
+        if refused is None and not self.is_in:
+            return {}
+        self.is_in = True
+        return await super().headers()
 
 
 def test_the_token_goes_to_no_other_origin() -> None:

@@ -279,6 +279,11 @@ def test_a_command_takes_the_place_of_a_login(launch: Launcher, mint: Mint) -> N
         launch.profile("polite", mcp_servers={"web": remote(server, oauth=True)})
         assert launch("mcp", "tools", "p", "web").code == 0
         assert sent(server) == {"Bearer old-token-1"}
+        one, every = launch("mcp", "login", "p", "web"), launch("mcp", "login", "p", "--all")
+    assert one.code == 2
+    assert "web needs no login: mint prints headers for it, as your settings say" in one.err
+    assert every.code == 0
+    assert "web: headers from mint; nothing was done" in every.err
 
 
 def test_it_is_not_called_for_another_address_or_a_server_that_the_agent_connects_to(

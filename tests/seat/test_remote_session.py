@@ -136,7 +136,7 @@ def test_a_server_that_refuses_the_key_is_not_asked_again(launch: Launcher, requ
         launch.profile("mcp_client", mcp_servers={"web": entry})
         done = launch("run", "p", "call web echo", "--output", "json")  # which waits for what becomes of the server
         assert len(server.requests) == 1
-    assert done.code == (8 if required else 0), done.err
+    assert done.code == (6 if required else 0), done.err
     assert states(done.events) == ["starting", "failed"]
     (failed,) = [event for event in done.events if event["type"] == "server" and event["state"] == "failed"]
     assert "401" in failed["exit"]

@@ -14,7 +14,7 @@ import asyncio
 import os
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any
@@ -31,6 +31,7 @@ from acp_launch.bridge.seat import ShimConnection
 from acp_launch.mcp.http.headers import version_of
 from acp_launch.mcp.message import VERSIONS
 from acp_launch.protocol import jsonrpc
+from acp_launch.protocol.acp import decoded, mapping
 from acp_launch.protocol.jsonrpc import METHOD_NOT_FOUND, Envelope
 from acp_launch.protocol.mishap import Mishaps
 
@@ -43,6 +44,7 @@ MORE = 64 * 1024  # bytes that a client may send before it has the answer to its
 SLACK = 64 * 1024  # bytes by which a message may grow on its way, as its id is changed
 SESSION = "mcp-session-id"
 GONE = "the server has gone"
+RESUME, END = "session/resume", "session/end"
 
 
 class Limits:
@@ -75,6 +77,7 @@ class Front:
         max_line: int,
         gate: Gate | None,
         limits: Limits,
+        elevated: Collection[str],
     ) -> None:
         self.port: int = listener.getsockname()[1]
         self.gate = gate or Gate(keys, self.port)
@@ -82,7 +85,9 @@ class Front:
         self._keys, self._note = keys, note
         self._loop = asyncio.get_running_loop()
         self.mishaps = Mishaps(note)
-        self.endpoints = {name: Endpoint(name, seated, max_line, limits, self.mishaps) for name in keys}
+        self.endpoints = {
+            name: Endpoint(name, seated, max_line, limits, self.mishaps, is_elevated=name in elevated) for name in keys
+        }
         self._strangers: dict[HttpConnection, None] = {}  # the oldest first
         self._connections: dict[HttpConnection, None] = {}
         self._noted: set[int | str] = set()
@@ -149,8 +154,11 @@ async def front(
     port: int = 0,
     gate: Callable[[Mapping[str, Key], int], Gate] = Gate,
     limits: Limits | None = None,
+    elevated: Collection[str] = (),
 ) -> AsyncIterator[Front]:
     """Serve the servers that `keys` name; `note` gets what the user should know. `max_line` also limits a body.
+
+    `elevated` are the servers of which the agent may resume a conversation (elevation.py).
 
     Raises:
         OSError: there is no port to listen on.
@@ -166,6 +174,7 @@ async def front(
             max_line=max_line,
             gate=gate(keys, listener.getsockname()[1]),
             limits=limits or Limits(),
+            elevated=elevated,
         )
         server = await asyncio.get_running_loop().create_server(
             lambda: HttpConnection(made), sock=listener, backlog=BACKLOG
@@ -267,7 +276,10 @@ class Endpoint:
         max_line: int,
         limits: Limits,
         mishaps: Mishaps,
+        *,
+        is_elevated: bool = False,
     ) -> None:
+        self._is_elevated = is_elevated
         self._name, self._seated, self._max_line, self._limits = name, seated, max_line + SLACK, limits
         self._mishaps = mishaps
         self._sessions: dict[str, Seated] = {}
@@ -299,7 +311,12 @@ class Endpoint:
         message = jsonrpc.decode(body)
         version = head.get(VERSION_HEADER)
         is_newer = version is not None and version not in VERSIONS
-        if is_newer or (message is not None and message.method is not UNSET and version_of(body, message.params)):
+        is_newer = is_newer or (
+            message is not None and message.method is not UNSET and bool(version_of(body, message.params))
+        )
+        if self._is_elevated and self._is_refused(head, body, reply, is_newer=is_newer):
+            return
+        if is_newer:
             shared = self._shared or self._share()
             reply.owner, shared.since = shared, self._time()
             assert isinstance(shared.talk, Stateless)
@@ -310,7 +327,32 @@ class Endpoint:
         if session is not None:
             assert isinstance(session.talk, HttpSession)
             reply.owner, session.since, older = session, self._time(), session.talk
+            if self._is_elevated and message is not None and message.method in (RESUME, END):
+                older.forget_unheard()
             session.line.when_room(lambda: None if reply.is_gone else older.posts(body, reply))
+
+    def _is_refused(self, head: Head, body: bytes, reply: "HttpReply", *, is_newer: bool) -> bool:
+        """Refuse to mix an elevated session with one of HTTP's own: each has one way to be resumed.
+
+        The requests of the newer era share a conversation, so none of them can have a session.
+        """
+        from acp_launch.bridge.elevation import METHODS  # few servers need it
+
+        for part in jsonrpc.batch(body) or (body,):
+            message = jsonrpc.decode(part)
+            if message is None or message.id is UNSET or message.method not in METHODS:
+                continue
+            if is_newer:
+                said = f"{message.method} is not known to this server"
+                refuse(reply, 404, METHOD_NOT_FOUND, said, id=message.id)
+                return True
+            is_resumed = head.get("last-event-id") is not None and message.method == RESUME
+            named = mapping(decoded(message.params)).get("sessionId")
+            if is_resumed or (isinstance(named, str) and named in self._sessions):
+                why = "it names a session of HTTP, or an event of its streams; session/resume takes neither"
+                refuse(reply, 400, INVALID_REQUEST, why, id=message.id, data={"reason": "mode_conflict"})
+                return True
+        return False
 
     def gone(self, reply: "HttpReply", session: Seated) -> None:
         session.talk.gone(reply)

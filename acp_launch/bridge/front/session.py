@@ -148,6 +148,14 @@ class HttpSession:
         if message.method is UNSET and message.id is not UNSET:
             self._questions.pop(key(message.id), None)
 
+    def forget_unheard(self) -> None:
+        """Drop the notifications that wait for a GET stream: an elevated session replays, or ends, what they are of."""
+        waiting = [kept for kept in self._alone.events if kept.number > self._alone.sent and kept.question is None]
+        for kept in waiting:
+            self._alone.events.remove(kept)
+            self._held -= len(kept.text)
+            self._count -= 1
+
     def listens(self, reply: Reply, last: str) -> None:
         """Take a GET; `last` is its `Last-Event-ID`, empty if it has none."""
         if last:

@@ -12,6 +12,7 @@ from acp_launch.regex import regex
 LONGEST = 8 * 1024  # characters of all challenges of an answer
 EXCERPT = 200  # characters of a word of the server's
 SCOPES = 100  # of a list
+TOO_FEW = "insufficient_scope"  # the error if a token is good, and lacks a scope
 
 _PART = regex(
     r"(?P<name>[!#$%&'*+\-.^_`|~0-9A-Za-z]++)"
@@ -32,7 +33,7 @@ class Challenge(Struct, frozen=True, kw_only=True):
     @property
     def wants_more(self) -> bool:
         """Whether the token is good, and lacks a scope."""
-        return self.error == "insufficient_scope"
+        return self.error == TOO_FEW
 
 
 NONE = Challenge()

@@ -369,8 +369,8 @@ class Machine(Streams):
         status = stream.status
         if stream.role in ("delete", "lookup"):
             self._drop(stream)
-        elif status == 401 and self._renewed_refusal is not None:
-            self._unauthorized(stream, self._renewed_refusal)
+        elif status == 401 and self.refusal is not None:
+            self._unauthorized(stream, self.refusal)
         elif status == 401 and stream.role != "listen":
             self._denied(stream)
         elif status == 404 and "Mcp-Session-Id" in stream.request.headers and stream.role in ("line", "sign"):
@@ -392,7 +392,11 @@ class Machine(Streams):
             self._denied(stream)
         elif status == 403 and stream.challenge.wants_more:
             fix = self._fix(stream)
-            fix = f"{MORE_SCOPES}, then {fix}" if stream.challenge.scopes and fix and fix == self._login else fix
+            fix = (
+                f"{MORE_SCOPES}, then {fix}"
+                if stream.challenge.scopes and fix and fix == self._login and not stream.fix
+                else fix
+            )
             self._refuse(stream, "; ".join(filter(None, (_too_few(stream.challenge), fix))))
             self._over(stream)
         elif error is not None and stream.open:
@@ -527,8 +531,10 @@ class Machine(Streams):
 
     def _fix(self, stream: Stream) -> str:
         """Return what may help the user to other credentials: mostly the command that logs in."""
-        if self._renewed_refusal is not None:
-            return self._renewed_refusal.fix
+        if stream.fix:
+            return stream.fix
+        if self.refusal is not None:
+            return self.refusal.fix
         return self._login if self._is_login_wanted(stream) else ""
 
     def _unauthorized(self, stream: Stream, failure: Failure) -> None:

@@ -96,7 +96,7 @@ class Streams(ABC):
         refusal: Failure | None = None,
     ) -> None:
         self.server, self.limits = server, limits
-        self._login, self._renewed_refusal = login, refusal
+        self._login, self.refusal = login, refusal
         self.era: Era = "sse" if type == "sse" else known
         self._is_assumed = type != "sse" and known == "sse"
         self.unsent: list[bytes] = []
@@ -197,6 +197,11 @@ class Streams(ABC):
             self.said(line)
 
     # From the server, by the number of the stream. A stream that was dropped gets no more.
+
+    def advise(self, number: int, fix: str) -> None:
+        """Take what the user can do about a refusal; its answer follows."""
+        if (stream := self._streams.get(number)) is not None:
+            stream.fix = fix
 
     def answered(self, number: int, status: int, headers: Mapping[str, str]) -> None:
         """Take the head of an answer; the names of the headers are in lower case."""

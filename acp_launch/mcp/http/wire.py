@@ -112,17 +112,27 @@ class Credentials(Protocol):
     def is_login(self) -> bool: ...
 
     @property
-    def refusal(self) -> Failure:
-        """What it means if the server refuses renewed ones, too (401)."""
+    def has_news(self) -> bool:
+        """Whether there are others than those that were used last, as the user has just logged in, for instance."""
+
+    @property
+    def refusal(self) -> Failure | None:
+        """What it means if the server refuses renewed ones, too (401); None if there are none."""
 
     async def headers(self, refused: Headers | None = None) -> Headers:
-        """Return the headers for a request; `refused` are those that the server has just refused.
+        """Return the headers for a request, none if there is no login; `refused` are those that were just refused.
 
         They take the place of others of these names. It takes a bounded time, and the redactor knows all that is secret
         in them.
 
         Raises:
             NoToken: there are none, or they cannot be renewed now.
+        """
+
+    async def challenged(self, challenge: Challenge) -> str:
+        """Note what the server wants that refused a request; return what the user can do then, empty if unknown.
+
+        It takes a bounded time.
         """
 
     async def leave(self) -> None:
@@ -187,6 +197,7 @@ class Stream(Struct):
     is_resuming: bool = False
     is_cancelled: bool = False
     challenge: Challenge = NONE  # how the server wants a refused request to be authorized
+    fix: str = ""  # what the user can do about that
     finished: float | None = None  # since when everything on it is answered
 
 

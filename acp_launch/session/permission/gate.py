@@ -133,7 +133,7 @@ class Gate:
     def __init__(self, policy: Policy, ask: Ask | None = None, books: DecisionLog | None = None) -> None:
         """Set the policy; `ask` is None if the user cannot be asked."""
         self.policy = policy
-        self._ask = ask
+        self.ask = ask
         self._books = books
         self._granted: deque[TurnGrant] = deque(maxlen=GRANTS)  # in this turn
         self._latest: tuple[Call, Subject] | None = None  # the call judged last
@@ -150,20 +150,20 @@ class Gate:
     def decided(self, call: Call, options: list[Any]) -> Decision | None:
         """Return the policy's answer to a question of the agent; None if the user must be asked."""
         verdict = self._judged(call)
-        if verdict.answer == "ask" and self._ask is not None:
+        if verdict.answer == "ask" and self.ask is not None:
             return None
         return self._concluded(call, options, verdict)
 
     async def asked(self, call: Call, options: list[Any], how: How = "asked", announced: str = "") -> Decision:
         """Ask the user. `announced` is the call's title before the question changed it."""
-        assert self._ask is not None, "decided returns None only if there is a user to ask"
+        assert self.ask is not None, "decided returns None only if there is a user to ask"
         session = self.policy.session
         would_keep = self._remembered(call) if self._books is not None else None
         scope = would_keep.scope if would_keep else ""
         question = ToolQuestion(
             call=call, options=options, announced=announced, is_keepable=would_keep is not None, scope=scope
         )
-        answer = await self._ask(question)
+        answer = await self.ask(question)
         kinds: dict[str, object] = {}
         for option in map(acp.mapping, options):
             kinds.setdefault(acp.text(option.get("optionId")), option.get("kind"))  # the first one was shown
@@ -193,7 +193,7 @@ class Gate:
             if call.get("kind") != READ:  # agents read so often that the record would be useless
                 self._noted("service", call, [], Decision(True, None, by), is_grant=False)
             return ""
-        if verdict.answer == "ask" and self._ask is not None:
+        if verdict.answer == "ask" and self.ask is not None:
             decision = await self.asked(call, SERVICE_OPTIONS, "service")
         else:
             decision = self._concluded(call, SERVICE_OPTIONS, verdict, "service")

@@ -161,7 +161,7 @@ def test_an_allowed_file_is_not_another_file_and_no_command() -> None:
     assert done(gate.serve(EDIT)).startswith("denied: permissions.default: ask")
     granting = Gate(Policy("ask", cwd="/w"), Person(Answer("yes")))
     done(granting.asked(EDIT, OPTIONS))
-    granting._ask = None
+    granting.ask = None
     other = {"kind": "edit", "title": "Edit b", "locations": [{"path": "/w/b"}]}
     assert done(granting.serve(other)).startswith("denied: ")
     assert done(granting.serve(RUN)).startswith("denied: ")
@@ -204,7 +204,7 @@ def after_allowing(call: Call) -> Gate:
     """A gate at which a person has allowed one call, and cannot be asked again."""
     gate = Gate(Policy("ask", cwd="/w"), Person(Answer("yes")))
     done(gate.asked(call, OPTIONS))
-    gate._ask = None
+    gate.ask = None
     return gate
 
 

@@ -40,8 +40,8 @@ class _Member:
         self.parting: asyncio.TimerHandle | None = None
 
 
-class Sessions:
-    """The connections to the server `name`. It has the face of a `Link`; the server's lines are given to `send`."""
+class SharedLink:
+    """The connections to the server `name`, with the face of a `Link`; the server's lines are given to `send`."""
 
     def __init__(self, name: str, hooks: Hooks, *, max_line: int) -> None:
         self._name, self._hooks, self._max_line = name, hooks, max_line
@@ -117,8 +117,9 @@ class Sessions:
         return False  # `tick` looks at each
 
     def send(self, line: bytes) -> None:
-        """Take a line of the server."""
-        self._multiplexer.hears(line)
+        """Take a line of the server, or several that came in one chunk."""
+        for each in line.split(b"\n"):
+            self._multiplexer.hears(each)
         if self._down and not self._is_flushing:
             self._loop.call_soon(self._flush)  # its relay is busy with this line
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from acp_launch.bridge import sessions
+from acp_launch.bridge import sharedlink
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.bridge.servers import ServerNeeds, Servers, running
 from tests.bridge.fronted import looped
@@ -70,7 +70,7 @@ class Noted(Told):
 @looped
 async def test_a_session_that_does_not_read_makes_no_other_wait_and_is_closed() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sessions, "HELD", 1 << 20)
+        patch.setattr(sharedlink, "HELD", 1 << 20)
         told = Noted()
         async with asyncio.timeout(PATIENCE), running([SHARED], needs(), told) as inner:
             deaf, other = await Client(inner.servers).open(), await Client(inner.servers).open()
@@ -96,6 +96,21 @@ async def test_a_session_that_is_alone_and_reads_late_gets_everything() -> None:
         assert [(await alone.read())["id"] for _ in calls] == [*range(100)]
         assert told.notes == []
         alone.close()
+
+
+@looped
+async def test_answers_to_several_sessions_that_come_in_one_chunk_reach_each() -> None:
+    async with asyncio.timeout(PATIENCE), running([SHARED], needs(), Noted()) as inner:
+        clients = [await Client(inner.servers).open() for _ in range(4)]
+        for client in clients:
+            assert await client.call("add", a=1, b=2) == "3"  # from now on most lines pass the quick way
+        for number in range(50):
+            for client in clients:
+                client.say(ask(number, "tools/call", name="add", arguments={"a": number, "b": number}))
+        for client in clients:
+            assert [(await client.read())["id"] for _ in range(50)] == [*range(50)]
+        for client in clients:
+            client.close()
 
 
 @looped

@@ -1,0 +1,211 @@
+"""A run whose host is up: the checks, the prompt and the user are here, everything else is the host's."""
+
+import os
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any
+
+from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share
+from acp_launch.problem import ours
+
+if TYPE_CHECKING:
+    import socket
+
+    from acp_launch.cli.run_request import RunRequest
+    from acp_launch.cli.screen import Screen
+    from acp_launch.host.front import Attached
+    from acp_launch.host.place import HostNote
+    from acp_launch.host.wire import HostStatus
+    from acp_launch.launch.run import SessionNeeds
+    from acp_launch.plan.model import LaunchPlan
+    from acp_launch.session.observer import TurnEnd
+    from acp_launch.session.person import Person
+    from acp_launch.settings.model import Settings
+
+
+def hosted(request: "RunRequest", settings: "Settings", screen: "Screen") -> int | None:
+    """Carry out the run with the host of its profile, and return the exit code; None if there is none for it.
+
+    Raises:
+        LaunchError: as `run`; `StateError` if the host cannot be reached.
+    """
+    from acp_launch.cli.hosting import content_of, present
+    from acp_launch.cli.planning import loaded_profile, resolved_from
+
+    loaded = loaded_profile(request.words[0], settings)
+    plan = resolved_from(loaded, cwd=request.cwd, session=request.session).plan
+    if plan is None or (note := present(settings, plan)) is None or not note.socket:
+        return None
+    content = content_of(loaded)
+    if note.digest != content.digest or note.cwd != str(plan.cwd):
+        _tell_difference(note, plan, content.lines)
+        return None
+    return _run(request, plan, settings, screen, note)
+
+
+def _tell_difference(note: "HostNote", plan: "LaunchPlan", lines: tuple[str, ...]) -> None:
+    """Say why a host is not used."""
+    from acp_launch.profile.trust import changes
+
+    if note.cwd != str(plan.cwd):
+        other = f"acp-launch: the host of {note.called} works in {note.cwd}, so it is not used"
+        say(harmless(other, keep=""), style=DIM)
+        return
+    again = ours("up", note.called, "--replace")
+    text = f"acp-launch: {note.called} has changed since it is up, so its host is not used; {again} starts it again"
+    say(harmless(text, keep=""), style=YELLOW)
+    for line in changes(note.lines, lines):
+        say(harmless(f"    {line}", keep=""), style=DIM)
+
+
+def _run(
+    request: "RunRequest", plan: "LaunchPlan", settings: "Settings", screen: "Screen", note: "HostNote"
+) -> int | None:
+    import asyncio
+
+    from msgspec.structs import replace
+
+    from acp_launch.cli import run_request as prompts
+    from acp_launch.cli.session_needs import blocks, exit_code
+    from acp_launch.errors import UsageError
+    from acp_launch.host.door import knock
+    from acp_launch.session import store
+
+    words = request.words[1:]
+    if prompts.is_left_open(words, request.file) and request.output == "text":
+        return None
+    share()
+    plan = replace(plan, timeouts=replace(plan.timeouts, **request.limits), servers=())
+    text = prompts.read(words, request.file)
+    prompts.examine(request.attach)
+    if request.latest and (request.session or request.new):
+        raise UsageError("--continue cannot be combined with --session or --new")
+    with ExitStack() as stack:
+        registry = stack.enter_context(store.open_registry(settings.state))
+        name = store.latest_name(registry, plan) if request.latest else plan.session or store.fresh_name()
+        record = None
+        if not request.new and (request.latest or plan.session):
+            record = store.continued(registry, plan, name, latest=request.latest)
+    line = knock(note)
+    screen.roots = (plan.cwd, *plan.additional_directories)
+    person = screen.person()
+    prompt = _Prompt(request, plan, text, name, record, blocks(request, plan, text))
+    with closing(line):
+        return exit_code(asyncio.run(_prompted(prompt, settings, line, screen, person)))
+
+
+class _Prompt:
+    """One prompt for a host."""
+
+    def __init__(
+        self, request: "RunRequest", plan: "LaunchPlan", text: str, name: str, record: Any, blocks: Any
+    ) -> None:
+        self.request, self.plan, self.text, self.name, self.record, self.blocks = (
+            request,
+            plan,
+            text,
+            name,
+            record,
+            blocks,
+        )
+
+
+async def _prompted(
+    prompt: _Prompt, settings: "Settings", line: "socket.socket", screen: "Screen", person: "Person | None"
+) -> "TurnEnd":
+    from acp_launch.cli.session_needs import asking, wished
+    from acp_launch.host.front import HostedServers, entering, renewed, with_host
+    from acp_launch.host.wire import Entrance
+    from acp_launch.launch.loop import Interrupts
+    from acp_launch.launch.run import Launch, Prompt, RestartAgent, SessionRequest, prompted, unhurried
+    from acp_launch.session.connection import Budget
+
+    request, plan, observer = prompt.request, prompt.plan, screen.observer
+    needs = front_needs(request, plan, settings, person)
+    ask = asking(person, request, plan) if person else None
+    entrance = Entrance(name=prompt.name, can_ask=person is not None, approve=request.approve)
+    async with Interrupts(budget=Budget(request.timeout)) as interrupts:
+        servers = HostedServers(plan, observer, interrupts.budget, needs.server_logs)
+        launch = Launch(plan, needs, observer, interrupts, servers)
+        log_in = unhurried(needs.log_in, interrupts.budget) if person else needs.log_in
+
+        async def story(attached: "Attached") -> "TurnEnd":
+            servers.of(attached.connection)
+            wanted = Prompt(
+                request=SessionRequest(
+                    name=prompt.name,
+                    continued=prompt.record,
+                    replay=request.replay,
+                    wishes=wished(plan, request.sets),
+                    opened=lambda ready, agent: None,
+                    meta=entering(entrance),
+                    side=attached.side(ask),
+                ),
+                blocks=prompt.blocks,
+                timeout=request.timeout,
+                over=lambda end: None,
+            )
+            try:
+                return await prompted(launch, wanted, log_in, attached.connection)
+            except RestartAgent:
+                await renewed(attached)
+                return await prompted(launch, wanted, log_in, attached.connection)
+
+        end = await with_host(plan, needs, line, observer, story, interrupts)
+        interrupts.check()
+        return end
+
+
+def front_needs(
+    request: "RunRequest", plan: "LaunchPlan", settings: "Settings", person: "Person | None"
+) -> "SessionNeeds":
+    """Return the needs of a front: it serves nothing but questions, and the host has judged them."""
+    from acp_launch.cli.session_needs import eliciting, logging_in
+    from acp_launch.cli.start import server_logs
+    from acp_launch.launch.run import SessionNeeds
+    from acp_launch.launch.services import ServicePolicy
+    from acp_launch.protocol.acp import Offers
+    from acp_launch.session.permission.gate import Gate
+    from acp_launch.session.permission.policy import policy
+
+    has_person = person is not None
+    offered = Offers(forms=has_person, urls=has_person, terminal_login=has_person)
+    gate = Gate(policy(plan, approve="all", remembered=(), home=os.environ.get("HOME", "")))
+    return SessionNeeds(
+        guard=None,
+        secrets={},
+        max_line=settings.max_line,
+        log=lambda data: None,
+        offers=offered,
+        services=ServicePolicy(offers=offered, gate=gate, env={}, elicit=eliciting(person) if person else None),
+        log_in=logging_in((plan, {}), person, None, None),
+        respawn=_nothing_to_start,
+        server_logs=server_logs(settings, plan),
+    )
+
+
+def _nothing_to_start() -> Any:
+    raise AssertionError("a front starts no agent")
+
+
+def asked(note: "HostNote") -> "HostStatus":
+    """Ask a host for its state.
+
+    Raises:
+        StateError: it cannot be reached, or does not answer.
+    """
+    import msgspec
+
+    from acp_launch.errors import StateError
+    from acp_launch.host.door import knock
+    from acp_launch.host.wire import STATUS, HostStatus
+    from acp_launch.protocol import jsonrpc
+
+    with closing(knock(note)) as line, line.makefile("rb") as answers:
+        try:
+            line.sendall(jsonrpc.as_line(jsonrpc.request(0, STATUS, {})))
+            answer = jsonrpc.decode(answers.readline())
+        except TimeoutError:
+            raise StateError(f"the host of {note.called} (pid {note.pid}) does not answer") from None
+    if answer is None or not isinstance(answer.result, msgspec.Raw):
+        raise StateError(f"the host of {note.called} (pid {note.pid}) does not say how it is")
+    return msgspec.json.decode(answer.result, type=HostStatus)

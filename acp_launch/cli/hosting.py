@@ -1,0 +1,246 @@
+"""The process of a host: `up`, from its checks on the terminal to its end."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from acp_launch import __version__
+from acp_launch.cli.start import Launched, RunContext, agent_log, launched, open_env, server_logs, spawn_agent
+from acp_launch.errors import AuthRequired, LaunchError, UsageError
+from acp_launch.host.place import HostNote, Place, find, hold_place
+from acp_launch.plan.model import LaunchPlan
+from acp_launch.problem import ours
+from acp_launch.settings.load import load
+from acp_launch.settings.model import Settings
+
+if TYPE_CHECKING:
+    from acp_launch.host.sessions import HostNeeds
+    from acp_launch.profile.load import Loaded
+    from acp_launch.session.connection import Connection
+    from acp_launch.session.permission.gate import Gate
+
+FRONTLESS = 30 * 60.0  # seconds that a question waits for a front
+
+
+class UpRequest(NamedTuple):
+    """The arguments and options of `up`. `keep` is in seconds, None for ever."""
+
+    profile: str
+    cwd: Path | None = None
+    keep: float | None = None
+    trust: bool = False
+    outlives: bool = True
+    trace: Path | None = None
+
+
+class Content(NamedTuple):
+    """What a profile says, for the comparison with what a host runs."""
+
+    digest: str
+    lines: tuple[str, ...]  # with credentials masked
+
+
+def content_of(loaded: "Loaded") -> Content:
+    """Return the content of a profile."""
+    from acp_launch.profile.trust import content, digest, shown
+
+    lines = content(loaded.merged)
+    return Content(digest(str(loaded.found.project), lines), tuple(str(shown(line)) for line in lines))
+
+
+def present(settings: Settings, plan: LaunchPlan) -> HostNote | None:
+    """Return the host of this profile in this project."""
+    return find(settings.state, str(plan.project), plan.profile)
+
+
+def run_host(request: UpRequest, leave_terminal: Callable[[], None], ready: Callable[[float, "HostNote"], None]) -> int:
+    """Be the host until it ends; return the exit code.
+
+    `leave_terminal` is called after everything that a user may be asked, and before anything is started; `ready` when
+    the agent has answered and the required servers are up, with the seconds that took.
+
+    Raises:
+        LaunchError: as `run`.
+    """
+    from acp_launch.cli.planning import loaded_profile, trusted
+    from acp_launch.cli.planning import ready as looked_up
+    from acp_launch.process.guard import start_guards
+    from acp_launch.process.prepare import require_descriptors
+    from acp_launch.process.spawn import require_platform
+    from acp_launch.session.store import open_registry
+
+    require_platform()
+    require_descriptors()
+    start_guards()
+    settings = load()
+    loaded = loaded_profile(request.profile, settings)
+    resolved = trusted(loaded, settings, cwd=request.cwd, session=None, trust=request.trust)
+    plan, secrets, credentials = looked_up(resolved, settings)
+    with hold_place(settings.state, str(plan.project), plan.profile) as place:
+        if place is None:
+            raise _is_up(present(settings, plan), request.profile)
+        leave_terminal()
+        with (
+            open_registry(settings.state) as registry,
+            launched(settings, plan, secrets, request.trace, "up") as started,
+        ):
+            import asyncio  # while the agent starts
+
+            content = content_of(loaded)
+            kept = RunContext(settings, secrets, registry, "", None, credentials)
+            note = HostNote(
+                pid=os.getpid(),
+                since=_now(),
+                version=__version__,
+                project=str(plan.project),
+                profile=plan.profile,
+                called=plan.called,
+                cwd=str(plan.cwd),
+                digest=content.digest,
+                lines=content.lines,
+            )
+            asyncio.run(_host(request, kept, started, place, note, ready))
+    return 0
+
+
+def _now() -> float:
+    import time
+
+    return time.time()
+
+
+def _is_up(note: HostNote | None, profile: str) -> LaunchError:
+    who = f" (pid {note.pid})" if note else ""
+    return UsageError(f"{profile} is up{who}", fix=f"to start it again: {ours('up', profile, '--replace')}")
+
+
+async def _host(
+    request: UpRequest,
+    kept: RunContext,
+    started: Launched,
+    place: Place,
+    note: HostNote,
+    ready: Callable[[float, HostNote], None],
+) -> None:
+    import asyncio
+
+    from msgspec.structs import replace
+
+    from acp_launch.errors import first
+    from acp_launch.host.door import listening
+    from acp_launch.host.hub import Hub
+    from acp_launch.host.notices import HostNotices
+    from acp_launch.launch.run import conversation
+
+    plan, spawned = started.plan, started.spawned
+    notices = HostNotices()
+    sockets: list[Path] = []
+
+    def up(seconds: float) -> None:
+        known = replace(note, socket=str(sockets[0]))
+        place.write(known)
+        ready(seconds, known)
+
+    with _needs(request, started, kept, notices, up) as host:
+        try:
+            async with conversation(plan, host.needs, notices) as launch, asyncio.TaskGroup() as tasks:
+                hub = Hub(launch, host, tasks)
+                notices.of(hub)
+                async with listening(hub.attach) as socket:
+                    sockets.append(socket)
+                    try:
+                        await hub.run(spawned, notices)
+                    finally:
+                        hub.close()
+        except BaseExceptionGroup as failures:
+            raise first(failures) from None
+
+
+@contextmanager
+def _needs(
+    request: UpRequest, started: Launched, kept: RunContext, notices: object, up: Callable[[float], None]
+) -> "Iterator[HostNeeds]":
+    from acp_launch.cli.permission_record import PermissionRecord
+    from acp_launch.console.stream.redacted import RedactedOutput
+    from acp_launch.host.notices import HostNotices
+    from acp_launch.host.sessions import HostNeeds, Unattended
+    from acp_launch.launch.run import SessionNeeds
+    from acp_launch.launch.services import ServicePolicy, offers
+    from acp_launch.session.hold import hold
+    from acp_launch.session.permission.gate import Gate
+    from acp_launch.session.permission.policy import Approve, policy
+    from acp_launch.session.permission.remembered import AnswerStore
+    from acp_launch.session.permission.remembered import load as remembered
+
+    assert isinstance(notices, HostNotices)
+    guard, plan, _, trace = started
+    settings = kept.settings
+    shelf = AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
+    home = os.environ.get("HOME", "")
+    if trace is not None:
+        trace.note = notices.note
+    for each in kept.credentials.values():
+        each.note = notices.note
+    with (
+        closing(agent_log(settings, plan)) as log,
+        closing(server_logs(settings, plan)) as logs,
+        closing(PermissionRecord(plan, shelf, home, notices.note)) as record,
+    ):
+        log.begin()
+        notices.log = log
+        offered = offers(plan, has_person=True)
+
+        def gate(approve: Approve | None) -> "Gate":
+            return Gate(policy(plan, approve=approve, remembered=remembered(shelf), home=home), None, record)
+
+        needs = SessionNeeds(
+            guard=guard,
+            secrets=kept.secrets,
+            max_line=settings.max_line,
+            log=log,
+            offers=offered,
+            services=ServicePolicy(offers=offered, gate=gate(None), env=open_env(plan), elicit=None),
+            log_in=_refuse,
+            respawn=lambda: spawn_agent(plan, kept.secrets),
+            server_logs=logs,
+            cache=settings.cache,
+            credentials=kept.credentials,
+            trace=trace,
+        )
+        yield HostNeeds(
+            needs=needs,
+            registry=kept.registry,
+            gate=gate,
+            hold=lambda name: hold(settings.state, (str(plan.project), plan.profile, name), verb="up"),
+            redacted=RedactedOutput,
+            ready=up,
+            unattended=Unattended(FRONTLESS),
+            keep=request.keep,
+            outlives=request.outlives,
+        )
+
+
+async def _refuse(connection: "Connection", wanted: AuthRequired, *, is_second: bool) -> None:
+    raise wanted
+
+
+def leave_terminal() -> None:
+    """Become a process without a terminal: closing it, and Ctrl-C on it, do not concern us any more."""
+    if os.getsid(0) != os.getpid():
+        os.setsid()
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+
+
+def close_terminal() -> None:
+    """Write nothing more to the terminal."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    os.close(null)

@@ -1,0 +1,182 @@
+"""The verbs `up` and `down`: a launch that outlives its terminal."""
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from acp_launch.cli.trace import TraceFile
+from acp_launch.console.stderr import DIM, harmless, say
+from acp_launch.errors import SessionError, StateError, UsageError
+from acp_launch.problem import ours
+
+if TYPE_CHECKING:
+    from acp_launch.cli.hosting import UpRequest
+    from acp_launch.host.place import HostNote
+    from acp_launch.settings.model import Settings
+
+ENDING = 15.0  # seconds for a host to end its agent and servers
+
+Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="The profile's name or file.")]
+
+
+def up(
+    profile: Profile,
+    keep: Annotated[
+        str | None, typer.Option("--keep", metavar="DURATION", help="End after so long without fronts and turns.")
+    ] = None,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Stay on this terminal, as a service manager wants it.")
+    ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="End the host that is up, and start it again.")] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="Run a project's profile once without trusting it.")] = False,
+    trace: TraceFile = None,
+) -> None:
+    """Start agent and servers in the background; `run` uses them from then on, without waiting for a start."""
+    from acp_launch.cli.hosting import UpRequest
+    from acp_launch.cli.run_request import seconds
+
+    request = UpRequest(profile, keep=seconds(keep) if keep else None, trust=trust, trace=trace)
+    if replace:
+        _replaced(profile)
+    if foreground:
+        raise typer.Exit(_stay(request))
+    raise typer.Exit(start(request))
+
+
+def start(request: "UpRequest", *, is_quiet: bool = False) -> int:
+    """Start a host in the background, and return when it is up; the exit code is that of its failure otherwise."""
+    from acp_launch.cli.hosting import close_terminal, leave_terminal, run_host
+
+    reading, writing = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child:
+        os.close(writing)
+        return _watched(child, reading, request.profile, is_quiet=is_quiet)
+    os.close(reading)
+
+    def ready(took: float, note: "HostNote") -> None:
+        try:
+            os.write(writing, f"{took:.3f}\n".encode())
+        except BrokenPipeError:
+            raise StateError("the command that starts the host has ended") from None
+        os.close(writing)
+        close_terminal()
+
+    return run_host(request, leave_terminal, ready)
+
+
+def _stay(request: "UpRequest") -> int:
+    from acp_launch.cli.hosting import run_host
+
+    def ready(took: float, note: "HostNote") -> None:
+        say(harmless(f"acp-launch: {request.profile} is up after {took:.1f} s (pid {note.pid})", keep=""), style=DIM)
+
+    return run_host(request, lambda: None, ready)
+
+
+def _watched(child: int, reading: int, profile: str, *, is_quiet: bool) -> int:
+    """Wait until the host is up, or has ended. Ctrl-C ends it."""
+    said = b""
+    try:
+        while not said.endswith(b"\n") and (more := os.read(reading, 100)):
+            said += more
+    except KeyboardInterrupt:
+        os.kill(child, signal.SIGTERM)
+        os.waitpid(child, 0)
+        raise
+    finally:
+        os.close(reading)
+    if not said.endswith(b"\n"):
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        return code if code >= 0 else 128 - code
+    if not is_quiet:
+        _tell(profile, child, float(said))
+    return 0
+
+
+def _tell(profile: str, pid: int, took: float) -> None:
+    from acp_launch.cli.fronting import asked
+    from acp_launch.console.stream.text import stands
+    from acp_launch.waits import seconds
+
+    _, note = _present(profile)
+    if note is None or note.pid != pid:
+        raise StateError(f"{profile} was up after {took:.1f} s, and has ended since", fix=ours("logs", profile))
+    status = asked(note)
+    say(harmless(f"acp-launch: {note.called} is up after {seconds(round(took, 1))} (pid {note.pid})", keep=""))
+    say(harmless(f"  agent: {status.agent}", keep=""))
+    for server in status.servers:
+        say(f"  mcp server: {stands(server)}")
+
+
+def _replaced(profile: str) -> None:
+    settings, note = _present(profile)
+    if note is not None:
+        end(note, settings)
+
+
+def down(
+    profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="The profile's name or file.")] = None,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="End all hosts.")] = False,
+) -> None:
+    """End what `up` has started: the agent, its servers, and running turns; sessions can be resumed later."""
+    from acp_launch.host.place import hosts
+    from acp_launch.settings.load import load
+
+    settings = load()
+    if everything and profile:
+        raise UsageError("--all cannot be combined with a profile")
+    if profile is not None:
+        settings, found = _present(profile)
+        if found is None:
+            raise SessionError(f"{profile} is not up", fix=ours("ps"))
+        notes = [found]
+    else:
+        notes = hosts(settings.state)
+        if not everything and len(notes) > 1:
+            names = ", ".join(note.called for note in notes)
+            raise UsageError(f"several profiles are up: {names}", fix="name one, or --all")
+        if not notes and not everything:
+            raise SessionError("no profile is up")
+    for note in notes:
+        end(note, settings)
+        say(harmless(f"acp-launch: {note.called} is down", keep=""), style=DIM)
+
+
+def end(note: "HostNote", settings: "Settings") -> None:
+    """End a host, and wait until it has ended; one that does not is killed, and its guards end the rest."""
+    from acp_launch.host.place import find
+    from acp_launch.process import prepare
+    from acp_launch.process.pidfd import block_until_gone
+    from acp_launch.process.tree import send
+
+    host = prepare.table().read(note.pid)
+    present = find(settings.state, note.project, note.profile)
+    if host is None or present is None or present.pid != note.pid:
+        return
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        send(host, number)
+        send(host, signal.SIGCONT)  # a stopped process cannot act on it
+        block_until_gone([host], within=ENDING)
+        left = prepare.table().read(note.pid)
+        if left is None or left != host or left.is_dead:  # where init does not fetch its status it stays in the table
+            return
+    raise StateError(f"the host of {note.called} (pid {note.pid}) does not end")
+
+
+def _present(profile: str) -> "tuple[Settings, HostNote | None]":
+    """Return the host of a profile as it is called here."""
+    from acp_launch.cli.planning import here
+    from acp_launch.host.place import find
+    from acp_launch.profile.discover import find as find_profile
+    from acp_launch.settings.load import load
+
+    settings = load()
+    found = find_profile(profile, start=here(), settings=settings)
+    return settings, find(settings.state, str(found.project), found.name)

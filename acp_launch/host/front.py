@@ -1,0 +1,188 @@
+"""
+A front: what a run is when a host is up for its profile. The agent, the servers and the store are the host's; a front
+has the user.
+
+It is a client of ACP whose agent is the host, so a turn, its updates and its end are handled by the code of every run.
+"""
+
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from acp_launch.host.wire import (
+    ASK,
+    EVENT,
+    META,
+    RENEW,
+    RESTART,
+    SERVERS,
+    Entrance,
+    SocketTransport,
+    understood,
+)
+from acp_launch.launch.loop import Interrupts
+from acp_launch.launch.run import SessionNeeds, Side
+from acp_launch.launch.servers import LaunchServers
+from acp_launch.plan.model import LaunchPlan
+from acp_launch.process.lifecycle import Change, Standing
+from acp_launch.protocol import acp
+from acp_launch.protocol.conversation import Extension
+from acp_launch.session.client import Client
+from acp_launch.session.connection import Connection, connect, in_profile, negotiate
+from acp_launch.session.observer import Observer, Permission, When
+from acp_launch.session.person import Ask, ToolQuestion
+from acp_launch.session.service import FileServed, TerminalServed
+
+T = TypeVar("T")
+ENDED = "is gone, because its host has ended"
+MISSED = "some of what happened is not shown: more came than is kept"
+
+
+class Told(Struct, frozen=True):
+    """The params of an event."""
+
+    name: str
+    value: Raw
+
+
+class HostedServers(LaunchServers):
+    """The servers of a host, as a front knows them."""
+
+    _known: tuple[Standing, ...] = ()
+    _connection: Connection | None = None
+
+    def of(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def refresh(self) -> None:
+        """Learn the states of the servers."""
+        assert self._connection is not None
+        call = self._connection.conversation.forward(SERVERS, {})
+        answer = await self._connection.call(call, what="states of the servers from the host", limit=10.0)
+        self._known = msgspec.json.decode(answer, type=tuple[Standing, ...])
+
+    def standings(self) -> list[Standing]:
+        return list(self._known)
+
+    def restart(self, name: str) -> None:
+        assert self._connection is not None
+        connection = self._connection
+        connection.beside(_sent(connection, RESTART, {"server": name}))
+
+    def note_state(self, change: Change) -> None:
+        """Note a step in the life of a server."""
+        self._known = tuple(
+            msgspec.structs.replace(each, state=change.state, restarts=change.restarts)
+            if each.server == change.server
+            else each
+            for each in self._known
+        )
+
+
+async def _sent(connection: Connection, method: str, params: Mapping[str, object]) -> None:
+    await connection.call(connection.conversation.forward(method, params), what="answer of the host", limit=10.0)
+
+
+class Attached:
+    """A front's connection to its host, and how events reach the observer."""
+
+    def __init__(self, connection: Connection, observer: Observer) -> None:
+        self.connection, self._observer = connection, observer
+        self.client: Client | None = None
+        self.missed: Callable[[], None] = lambda: observer.note(MISSED)
+        self.others: Callable[[str, Raw], None] = lambda name, value: None  # takes what only a session shows
+        connection.understood = understood
+        connection.extension = self._took
+
+    def side(self, ask: Ask | None) -> Side:
+        """Return our side of the session, on which the host asks the user."""
+
+        async def asked(params: dict[str, Any]) -> object:
+            assert ask is not None, "the host asks only where a user is"
+            answer = await ask(msgspec.convert(params.get("question"), ToolQuestion))
+            return msgspec.to_builtins(answer)
+
+        def listen(client: Client) -> None:
+            self.client = client
+            self.connection.listen(client)
+
+        return Side(observer=self._observer, listen=listen, services={ASK: asked} if ask else {})
+
+    def _took(self, extension: Extension) -> None:
+        if extension.method != EVENT:
+            return
+        told = msgspec.json.decode(extension.params, type=Told)
+        value = told.value
+        if told.name == "denied" and self.client is not None:
+            self.client.denied = msgspec.json.decode(value, type=str)
+        elif told.name == "missed":
+            self.missed()
+        elif show := _SHOWN.get(told.name):
+            show(self._observer, value)
+        else:
+            self.others(told.name, value)
+
+
+def _unasked(observer: Observer, value: Raw) -> None:
+    call, by = acp.decoded(value)
+    observer.unasked(call, by)
+
+
+def _standing(observer: Observer, value: Raw) -> None:
+    servers, when = msgspec.json.decode(value, type=tuple[list[Standing], When])
+    observer.standing(servers, when)
+
+
+_SHOWN: Mapping[str, Callable[[Observer, Raw], None]] = {
+    "permission": lambda observer, value: observer.permission(msgspec.json.decode(value, type=Permission)),
+    "unasked": _unasked,
+    "file": lambda observer, value: observer.served(msgspec.json.decode(value, type=FileServed)),
+    "terminal": lambda observer, value: observer.served(msgspec.json.decode(value, type=TerminalServed)),
+    "note": lambda observer, value: observer.note(msgspec.json.decode(value, type=str)),
+    "server": lambda observer, value: observer.server(msgspec.json.decode(value, type=Change)),
+    "standing": _standing,
+}
+
+
+def entering(entrance: Entrance) -> dict[str, object]:
+    """Return the `_meta` with which a session is entered."""
+    return {META: msgspec.to_builtins(entrance)}
+
+
+async def with_host(
+    plan: LaunchPlan,
+    needs: SessionNeeds,
+    line: socket.socket,
+    observer: Observer,
+    story: Callable[[Attached], Awaitable[T]],
+    interrupts: Interrupts,
+) -> T:
+    """Do the handshake with a host, and run `story`. The line is closed at the end.
+
+    Raises:
+        LaunchError: as `launch.run.with_agent`; the host's own errors as they are raised there.
+    """
+
+    async def met() -> T:
+        with line:
+            async with connect(
+                SocketTransport(line, ENDED),
+                observer,
+                max_line=needs.max_line,
+                longer=in_profile,
+                budget=interrupts.budget,
+            ) as connection:
+                attached = Attached(connection, observer)
+                connection.conversation.serving([ASK])
+                await negotiate(connection, limit=plan.timeouts.initialize, offers=needs.offers)
+                return await story(attached)
+
+    return await interrupts.watch(met())
+
+
+async def renewed(attached: Attached) -> None:
+    """Have the host start its agent again, after a login that wants it."""
+    await _sent(attached.connection, RENEW, {})

@@ -1,0 +1,210 @@
+"""
+A front as its host sees it: a line that is read and answered, and written to as fast as the other side reads.
+
+What happens in the session that it follows is read from the session's window, so a slow front delays neither the agent
+nor others, and holds no memory of its own. An answer to it stands after the events before it.
+"""
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+from msgspec import Raw
+
+from acp_launch.errors import LaunchError
+from acp_launch.host.wire import SocketTransport, as_fault, event
+from acp_launch.protocol import acp, jsonrpc
+from acp_launch.protocol.jsonrpc import Called, Notified, Peer, as_line, notification
+from acp_launch.protocol.window import Window
+from acp_launch.rpc import Pump
+from acp_launch.secret.redact import redactor
+
+PIECE = 256 * 1024  # bytes of events in one write
+
+
+class FrontGone(Exception):  # noqa: N818 - it reads as what happened
+    """Raised by a request to a front that has left, or does not answer such requests."""
+
+
+class UnknownMethod(Exception):  # noqa: N818 - not an error of ours
+    """Raised by `House.serve`."""
+
+
+class Stream(Protocol):
+    """What a front follows."""
+
+    window: Window
+
+    def is_own(self, id: int, front: "FrontLine") -> bool:
+        """Return whether the front knows this event already."""
+
+
+class House(Protocol):
+    """What a front is attached to."""
+
+    max_line: int
+
+    def now(self) -> float: ...
+
+    async def serve(self, front: "FrontLine", method: str, params: dict[str, Any], raw: Raw) -> object:
+        """Return the result of a request.
+
+        Raises:
+            LaunchError: it is refused.
+            UnknownMethod: nothing serves it.
+        """
+
+    def told(self, front: "FrontLine", method: str) -> None:
+        """Take a notification."""
+
+    def gone(self, front: "FrontLine") -> None:
+        """Note that the front has left."""
+
+
+class FrontLine:
+    """The line to one front."""
+
+    def __init__(self, house: House, line: socket.socket) -> None:
+        self.can_ask = False  # whether a user can be asked there
+        self._house, self._line = house, line
+        self._peer = Peer()
+        self._transport = SocketTransport(line, "has left")
+        self._stream: Stream | None = None
+        self._said: deque[tuple[int, bytes]] = deque()  # what stands after the event of an id
+        self._at = 0  # the last event of the stream that was written
+        self._news = asyncio.Event()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._pump = Pump(
+            self._transport, self._received, self, "a front", spoilt=self._peer.spoilt, max_line=house.max_line
+        )
+
+    async def run(self) -> None:
+        try:
+            async with self._pump.running() as self._tasks:
+                self._tasks.create_task(self._write())
+                await self._pump.over()
+                raise FrontGone
+        except (FrontGone, LaunchError):
+            pass  # it left, or broke the protocol: it concerns no one else
+        finally:
+            self._house.gone(self)
+            self._line.close()
+
+    def close(self) -> None:
+        """End it: its line is read to the end."""
+        with suppress(OSError):
+            self._line.shutdown(socket.SHUT_RDWR)
+
+    # What is written to it.
+
+    def say(self, line: bytes) -> None:
+        """Write a line after all events so far."""
+        self._said.append((self._stream.window.newest if self._stream else 0, line))
+        self.news()
+
+    def news(self) -> None:
+        self._news.set()
+
+    def follow(self, stream: Stream | None, at: int) -> None:
+        """Write the events of a session from now on, those after the one with the id `at`."""
+        self._stream, self._at = stream, at
+
+    def show(self, line: bytes) -> None:
+        """Write a line now, before the events that were not written yet."""
+        self._said.append((0, line))
+        self.news()
+
+    async def _write(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while piece := self._piece():
+                await self._transport.write(piece)
+
+    def _piece(self) -> bytes:
+        """Return what is to be written next; empty if there is nothing."""
+        parts: list[bytes] = []
+        size = 0
+        stream = self._stream
+        missed = stream.window.since(self._at, self._house.now()) if stream else []
+        if missed is None:
+            assert stream is not None
+            parts.append(event("missed", stream.window.newest))
+            self._at = stream.window.newest
+            missed = []
+        for id, line in missed:
+            self._due(id - 1, parts)
+            if size > PIECE:
+                break
+            if stream is not None and not stream.is_own(id, self):
+                parts.append(line)
+                size += len(line)
+            self._at = id
+        else:
+            self._due(self._at, parts)
+        return b"".join(parts)
+
+    def _due(self, at: int, parts: list[bytes]) -> None:
+        while self._said and self._said[0][0] <= at:
+            parts.append(self._said.popleft()[1])
+
+    async def request(self, method: str, params: Mapping[str, object]) -> Raw:
+        """Ask the front.
+
+        Raises:
+            FrontGone: it left, or does not answer such requests.
+        """
+        call = self._peer.call(method, params)
+        try:
+            with self._pump.asking(jsonrpc.Call(call.number, method, b"")) as future:
+                self.say(call.line)
+                try:
+                    answer = await future
+                except asyncio.CancelledError:
+                    self.say(as_line(notification("$/cancel_request", {"requestId": call.number})))
+                    raise
+        except LaunchError as error:
+            raise FrontGone from error
+        if answer.fault is not None:
+            self.can_ask = False
+            raise FrontGone
+        return answer.result
+
+    # What it says.
+
+    def _received(self, line: bytes) -> tuple[object, ...]:
+        return (self._peer.receive(line),)
+
+    def take(self, message: Called | Notified) -> None:
+        assert self._tasks is not None
+        if isinstance(message, Called):
+            self._tasks.create_task(self._serve(message))
+        else:
+            self._house.told(self, message.method)
+
+    def note(self, text: str) -> None:
+        """Ignore junk: the front is a program of ours."""
+
+    def died(self, how: str, last_words: tuple[str, ...], method: str) -> LaunchError:
+        return LaunchError(f"the front {how}")
+
+    async def drain(self) -> None:
+        """Return at once: what a front sends is little."""
+
+    async def _serve(self, called: Called) -> None:
+        try:
+            params = acp.mapping(acp.decoded(called.params))
+            result = await self._house.serve(self, called.method, params, called.params)
+        except UnknownMethod:
+            self.say(self._peer.refuse(called.id, jsonrpc.METHOD_NOT_FOUND, "method not found"))
+        except LaunchError as error:
+            code, message, data = as_fault(error)
+            self.say(redactor.raw_json(self._peer.refuse(called.id, code, message, data)))
+        except Exception as error:  # a bug of ours costs the request, not the host
+            self._pump.mishaps.add("a front", error)
+            self.say(self._peer.refuse(called.id, jsonrpc.INTERNAL_ERROR, jsonrpc.BROKEN))
+        else:
+            self.say(self._peer.respond(called.id, result))

@@ -1,0 +1,459 @@
+"""
+The host: one agent, its sessions, and the fronts that are attached to them.
+
+Towards the agent it is the client that a launch of one prompt is, once for each session; towards a front it is an
+agent (`wire`). The agent may die and be started again; fronts and the host's place stay.
+"""
+
+import asyncio
+import socket
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from acp_launch.errors import (
+    AgentError,
+    LaunchError,
+    RemoteProtocolError,
+    SessionError,
+    WaitExpired,
+)
+from acp_launch.host.fronts import FrontLine, UnknownMethod
+from acp_launch.host.sessions import HostNeeds, HostSession
+from acp_launch.host.wire import (
+    DETACH,
+    DOWN,
+    JOIN,
+    RENEW,
+    RESTART,
+    SERVERS,
+    STATUS,
+    TAKE,
+    Entrance,
+    HostStatus,
+    Wish,
+    event,
+    member,
+)
+from acp_launch.launch.run import Launch, SessionRequest, with_agent
+from acp_launch.plan.model import LaunchPlan
+from acp_launch.process.spawn import Spawned
+from acp_launch.protocol import acp, jsonrpc
+from acp_launch.protocol.conversation import (
+    How,
+    Opened,
+    PermissionAsked,
+    ServiceAsked,
+    Updated,
+    Withdrawn,
+)
+from acp_launch.protocol.jsonrpc import as_line, notification
+from acp_launch.secret.redact import redactor
+from acp_launch.session.client import Client
+from acp_launch.session.connection import Connection
+from acp_launch.session.observer import Observer
+from acp_launch.session.opening import how_to_continue
+from acp_launch.session.store import SessionKeeper, continued
+
+T = TypeVar("T")
+NOTHING = Raw(b"{}")
+Handler = Callable[[FrontLine, dict[str, Any]], Awaitable[object]]
+
+
+class Router:
+    """Gives what the agent sends to the client of its session."""
+
+    def __init__(self, hub: "Hub", connection: Connection) -> None:
+        self._hub, self._connection = hub, connection
+
+    def _of(self, session_id: str) -> Client | None:
+        return next((client for client in self._hub.clients if client.session_id == session_id), None)
+
+    def updated(self, update: Updated) -> None:
+        if (client := self._of(update.session_id)) is not None:
+            client.updated(update)
+
+    def opened(self, opened: Opened) -> None:
+        # One session is opened at a time, and its client is the latest.
+        session = self._hub.opening
+        if session is not None:
+            session.named(opened.session_id)
+        self._hub.clients[-1].opened(opened)
+
+    def asked(self, question: PermissionAsked) -> None:
+        if (client := self._of(question.session_id)) is not None:
+            client.asked(question)
+        else:
+            self._connection.send(self._connection.conversation.permit(question.session_id, question.id, None))
+
+    def service(self, question: ServiceAsked) -> None:
+        if (client := self._of(question.session_id)) is not None:
+            client.service(question)
+            return
+        refuse = self._connection.conversation.refuse
+        self._connection.send(refuse(question.id, jsonrpc.INVALID_PARAMS, "there is no such session"))
+
+    def completed(self, elicitation_id: str) -> None:
+        line = as_line(notification("elicitation/complete", {"elicitationId": elicitation_id}))
+        for session in self._hub.sessions.values():
+            if session.driver is not None:
+                session.driver.say(line)
+
+    def withdrawn(self, withdrawn: Withdrawn) -> None:
+        for client in self._hub.clients:
+            client.withdrawn(withdrawn)
+
+
+class Hub:
+    """The sessions of a host. Made by `hosting`."""
+
+    def __init__(self, launch: Launch, host: HostNeeds, tasks: asyncio.TaskGroup) -> None:
+        self.launch, self.host = launch, host
+        self.sessions: dict[str, HostSession] = {}
+        self.clients: list[Client] = []
+        self.fronts: dict[FrontLine, HostSession | None] = {}  # and what each has entered
+        self.opening: HostSession | None = None
+        self.turns = 0
+        self.now = asyncio.get_running_loop().time
+        self.max_line = launch.needs.max_line
+        self._handlers: dict[str, Handler] = {
+            "initialize": self._initialize,
+            "session/new": partial(self._enter, "new"),
+            "session/load": partial(self._enter, "load"),
+            "session/resume": partial(self._enter, "resume"),
+            "session/prompt": self._prompt,
+            JOIN: self._join,
+            TAKE: self._take_over,
+            DETACH: self._detach,
+            STATUS: self._status,
+            SERVERS: self._servers,
+            RESTART: self._restart,
+            RENEW: self._renew,
+            DOWN: self._down,
+        }
+        self._tasks = tasks
+        self._connection: Connection | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._is_up, self._is_wanted, self._is_over = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._is_left = asyncio.Event()  # the agent is to be stopped, and started again if it is wanted
+        self._began = time.monotonic()
+        self._took = 0.0
+        self._idle_since = self.now()
+
+    @property
+    def plan(self) -> LaunchPlan:
+        return self.launch.plan
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        """Run work that no front owns."""
+        return self._tasks.create_task(work)
+
+    async def run(self, spawned: Spawned, observer: Observer) -> None:
+        """Serve with one agent after the other, until `down`.
+
+        Raises:
+            LaunchError: the first agent could not be used; `Stopped` after a signal.
+        """
+        launch, interrupts = self.launch, self.launch.interrupts
+
+        def ending(error: BaseException | None) -> None:
+            if self._is_over.is_set():
+                launch.servers.stopping(is_orderly=True)
+
+        while True:
+            try:
+                await with_agent(self.plan, launch.needs, spawned, observer, self._serve, interrupts, ending)
+            except (AgentError, WaitExpired, RemoteProtocolError) as error:
+                if not self._took:
+                    raise
+                observer.note(f"{error.message}; it is started again at the next prompt")
+            if self._is_over.is_set():
+                return
+            self._is_left.clear()
+            await interrupts.watch(self._until_wanted())
+            if self._is_over.is_set():
+                return
+            spawned = launch.needs.respawn()
+
+    async def _serve(self, connection: Connection) -> None:
+        await self.launch.servers.up()
+        connection.listen(Router(self, connection))
+        self._connection = connection
+        self._is_wanted.clear()
+        self._is_up.set()
+        if not self._took:
+            self._took = time.monotonic() - self._began
+            self.host.ready(self._took)
+        try:
+            await connection.unless_over(_first_of(self._is_over.wait(), self._is_left.wait(), self._until_idle()))
+        finally:
+            self._is_up.clear()
+            self._connection = None
+            for session in list(self.sessions.values()):
+                session.leave()
+            self.clients.clear()
+
+    async def _until_wanted(self) -> None:
+        await _first_of(self._is_over.wait(), self._is_wanted.wait(), self._until_idle())
+
+    async def _until_idle(self) -> None:
+        """Wait until the host was without fronts and turns for `keep`."""
+        keep = self.host.keep
+        if keep is None:
+            await asyncio.Event().wait()
+            return
+        while True:
+            if self.fronts or any(session.is_busy for session in self.sessions.values()):
+                self._idle_since = self.now()
+            left = self._idle_since + keep - self.now()
+            if left <= 0:
+                self.down()
+                return
+            await asyncio.sleep(min(1.0, left))
+
+    def down(self) -> None:
+        self._is_over.set()
+
+    def renew(self) -> None:
+        """Stop the agent; the next request starts it again."""
+        self._is_left.set()
+
+    async def connected(self) -> Connection:
+        """Return the connection to the agent, which is started if it has ended.
+
+        Raises:
+            WaitExpired: it did not come up in time.
+        """
+        limit = self.plan.timeouts.initialize
+        self._is_wanted.set()
+        try:
+            async with asyncio.timeout(limit):
+                await self._is_up.wait()
+        except TimeoutError:
+            raise WaitExpired(f"the agent did not come up within {limit:g} s") from None
+        assert self._connection is not None
+        return self._connection
+
+    async def open(self, how: How, entrance: Entrance, front: FrontLine) -> HostSession:
+        """Enter a session, and open it if it is not open.
+
+        Raises:
+            LaunchError: it cannot be opened.
+        """
+        session = self.sessions.get(entrance.name)
+        if session is not None and how == "new":
+            await self._closed(session)
+            session = None
+        if session is not None:
+            await asyncio.shield(session.opened)
+            self._entering(front, session, entrance)
+            return session
+        async with self._one_at_a_time:
+            return await self._opened(how, entrance, front)
+
+    def _entering(self, front: FrontLine, session: HostSession, entrance: Entrance) -> None:
+        before = self.fronts[front]
+        if before is not None and before is not session:
+            before.exit(front)
+        if before is not session:
+            self.fronts[front] = session
+            session.enter(front, entrance)
+
+    async def _closed(self, session: HostSession) -> None:
+        if session.is_busy:
+            raise SessionError(
+                f'session "{session.name}" is in a turn', fix="wait for its end, or use another --session"
+            )
+        session.leave()
+        await session.gone.wait()
+
+    async def _opened(self, how: How, entrance: Entrance, front: FrontLine) -> HostSession:
+        connection, host, plan = await self.connected(), self.host, self.plan
+        record = None
+        if how != "new":
+            record = continued(host.registry, plan, entrance.name, latest=False)
+            if record is None:
+                raise SessionError(f'there is no session "{entrance.name}"', fix="session list")
+            able = connection.agent.capabilities
+            how = how_to_continue(able, replay=how == "load", name=entrance.name)
+        session = HostSession(self, entrance.name, how)
+        if record is not None:
+            session.named(record.session_id)
+        policy = session.policy(host.gate(entrance.approve))
+        self._entering(front, session, entrance)
+        keeper = SessionKeeper(host.registry, plan, record, "")
+        session.keeping(keeper, has_title=bool(record and record.title))
+        front.follow(session, 0)
+        request = SessionRequest(
+            name=entrance.name,
+            continued=record,
+            replay=how == "load",
+            wishes=(),
+            opened=session.note_opened,
+            services=policy,
+            side=session.side(),
+        )
+        self.sessions[entrance.name] = self.opening = session
+        connection.beside(session.live(connection, request))
+        try:
+            await asyncio.shield(session.opened)
+        except BaseException:
+            front.follow(None, 0)
+            self.fronts[front] = None
+            session.exit(front)
+            session.leave()
+            raise
+        finally:
+            self.opening = None
+        return session
+
+    async def forward(self, method: str, params: object) -> Raw:
+        """Pass a request on to the agent, and return its answer."""
+        connection = await self.connected()
+        limit = self.plan.timeouts.session
+        what = f"answer to {method} from the agent"
+        answer = await connection.call(connection.conversation.forward(method, params), what=what, limit=limit)
+        return Raw(redactor.raw_json(bytes(answer)))
+
+    def status(self) -> HostStatus:
+        import os
+
+        agent = self._connection.agent.title if self._connection else ""
+        return HostStatus(
+            pid=os.getpid(),
+            agent=redactor.text(agent or self.plan.agent.command.name),
+            is_running=self._connection is not None,
+            took=self._took,
+            sessions=tuple(session.status for session in self.sessions.values()),
+            servers=tuple(self.launch.servers.standings()),
+        )
+
+    def close(self) -> None:
+        """End all fronts."""
+        for front in self.fronts:
+            front.close()
+
+    # Fronts.
+
+    def attach(self, line: socket.socket) -> None:
+        """Serve a front that has greeted."""
+        front = FrontLine(self, line)
+        self.fronts[front] = None
+        self.begin(front.run())
+
+    def gone(self, front: FrontLine) -> None:
+        session = self.fronts.pop(front)
+        self._idle_since = self.now()
+        if session is not None:
+            session.exit(front)
+
+    def told(self, front: FrontLine, method: str) -> None:
+        session = self.fronts[front]
+        if method == "session/cancel" and session is not None:
+            session.cancel()
+
+    async def serve(self, front: FrontLine, method: str, params: dict[str, Any], raw: Raw) -> object:
+        if (handler := self._handlers.get(method)) is not None:
+            return await handler(front, params)
+        if method.startswith("_"):
+            raise UnknownMethod
+        return await self.forward(method, raw)
+
+    async def _initialize(self, front: FrontLine, params: dict[str, Any]) -> object:
+        connection = await self.connected()
+        elicitation = acp.mapping(params.get("clientCapabilities")).get("elicitation")
+        front.can_ask = bool(elicitation)
+        said = acp.mapping(acp.decoded(connection.agent.raw))
+        able = {**acp.mapping(said.get("agentCapabilities")), "loadSession": True}
+        able["sessionCapabilities"] = {**acp.mapping(able.get("sessionCapabilities")), "resume": {}}
+        return redactor.tree({**said, "agentCapabilities": able})
+
+    async def _enter(self, how: How, front: FrontLine, params: dict[str, Any]) -> object:
+        entrance = msgspec.convert(member(params), Entrance)
+        front.can_ask = front.can_ask and entrance.can_ask
+        known = self.sessions.get(entrance.name)
+        session = await self.open(how, entrance, front)
+        ready = session.feed.opened
+        assert ready is not None, "it is open"
+        if known is session:  # it was open before
+            self._catch_up(front, session, how, entrance)
+        return ready.result
+
+    def _catch_up(self, front: FrontLine, session: HostSession, how: How, entrance: Entrance) -> None:
+        """Find the place of a front in a session that is open: its history first, then the turn that runs."""
+        start = session.began if session.turn is not None else session.window.newest
+        if entrance.after is not None:
+            start = session.began if entrance.after < 0 else entrance.after
+        elif how == "load":
+            for id, line in session.window.since(0, self.now()) or []:
+                if id <= start and b'"session/update"' in line[:50]:
+                    front.show(line)
+        front.follow(session, start)
+
+    async def _prompt(self, front: FrontLine, params: dict[str, Any]) -> object:
+        session = self._entered(front)
+        said = member(params)
+        wish = Wish() if said is None else msgspec.convert(said, Wish)
+        end = await session.prompt(acp.sequence(params.get("prompt")), front, wish)
+        return end.result
+
+    async def _join(self, front: FrontLine, params: dict[str, Any]) -> object:
+        end = await self._entered(front).join()
+        if end is None:
+            raise SessionError(f'session "{self._entered(front).name}" has had no turn since the host is up')
+        if end.denied:
+            front.say(event("denied", redactor.text(end.denied)))
+        return end.result
+
+    async def _take_over(self, front: FrontLine, params: dict[str, Any]) -> object:
+        self._entered(front).drive(front)
+        return NOTHING
+
+    async def _detach(self, front: FrontLine, params: dict[str, Any]) -> object:
+        self._entered(front).detach(front)
+        return NOTHING
+
+    async def _status(self, front: FrontLine, params: dict[str, Any]) -> object:
+        return self.status()
+
+    async def _servers(self, front: FrontLine, params: dict[str, Any]) -> object:
+        return self.launch.servers.standings()
+
+    async def _restart(self, front: FrontLine, params: dict[str, Any]) -> object:
+        name = acp.text(params.get("server"))
+        if name not in {standing.server for standing in self.launch.servers.standings()}:
+            raise LaunchError(f'unknown server "{name}"')
+        self.launch.servers.restart(name)
+        return NOTHING
+
+    async def _renew(self, front: FrontLine, params: dict[str, Any]) -> object:
+        self.renew()
+        return NOTHING
+
+    async def _down(self, front: FrontLine, params: dict[str, Any]) -> object:
+        self.down()
+        return NOTHING
+
+    def _entered(self, front: FrontLine) -> HostSession:
+        session = self.fronts.get(front)
+        if session is None:
+            raise SessionError("no session was entered")
+        if session.gone.is_set():
+            raise AgentError("the agent has ended")
+        return session
+
+
+async def _first_of(*works: Coroutine[Any, Any, object]) -> None:
+    """Return when the first of them ends."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()

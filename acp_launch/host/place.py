@@ -1,0 +1,124 @@
+"""
+The place of a host: one for each project and profile, where a front finds it.
+
+It is a file in the state directory that its host locks; the kernel releases the lock when the host dies, so a note in
+an unlocked file is of a host that is gone. Opening it takes no longer without a host: then there is no directory.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from zlib import crc32
+
+import msgspec
+from msgspec import Struct
+
+from acp_launch.errors import StateError
+from acp_launch.private import make_private, take_lock
+
+FOLDER = "hosts"  # in the state directory
+LONGEST = 4 * 1024 * 1024  # bytes of a note; it holds the content of a profile
+
+
+class HostNote(Struct, frozen=True, kw_only=True):
+    """What a host writes of itself. `since` is in Unix seconds.
+
+    `called` is the profile's name in commands. `digest` covers the content that it runs; `lines` show what has changed,
+    with credentials masked (as `profile.trust`). `socket` is empty until fronts may attach.
+    """
+
+    pid: int
+    since: float
+    version: str  # of acp-launch
+    project: str
+    profile: str
+    called: str
+    cwd: str
+    digest: str
+    lines: tuple[str, ...] = ()
+    socket: str = ""
+
+
+class Place:
+    """A place that this process holds."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        self._descriptor, self._path = descriptor, path
+
+    def write(self, note: HostNote) -> None:
+        """Replace the note; a reader sees the old or the new one."""
+        from acp_launch.private import replace
+
+        replace(self._path.with_suffix(".json"), msgspec.json.encode(note))
+
+    def leave(self) -> None:
+        self._path.with_suffix(".json").unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+
+@contextmanager
+def hold_place(state: Path, project: str, profile: str) -> Iterator[Place | None]:
+    """Hold the place while the block runs; None if another host holds it. Its note is written with `Place.write`.
+
+    Raises:
+        StateError: the place cannot be made.
+    """
+    path = _path(state, project, profile)
+    try:
+        make_private(path.parent)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        is_ours = take_lock(descriptor)
+    except OSError as error:
+        fix = "set ACP_LAUNCH_STATE_DIR to a directory that you may write to"
+        raise StateError(f"there is no place for a host: {path}: {error.strerror}", fix=fix) from None
+    if not is_ours:
+        os.close(descriptor)
+        yield None
+        return
+    place = Place(descriptor, path)
+    try:
+        yield place
+    finally:
+        place.leave()
+
+
+def any_host(state: Path) -> bool:
+    """Return whether there may be a host at all; costs one look at a directory."""
+    try:
+        return any(name.endswith(".json") for name in os.listdir(state / FOLDER))  # noqa: PTH208
+    except OSError:
+        return False
+
+
+def find(state: Path, project: str, profile: str) -> HostNote | None:
+    """Return the note of the living host of a project and profile."""
+    return _note(_path(state, project, profile))
+
+
+def hosts(state: Path) -> list[HostNote]:
+    """Return the notes of all living hosts, the oldest first."""
+    found = (_note(path) for path in sorted((state / FOLDER).glob("*.host")))
+    return sorted((note for note in found if note is not None), key=lambda note: note.since)
+
+
+def _note(path: Path) -> HostNote | None:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        if take_lock(descriptor):  # its host is gone
+            return None
+        with path.with_suffix(".json").open("rb") as file:
+            return msgspec.json.decode(file.read(LONGEST), type=HostNote)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):  # it has not written one yet, or has just gone
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _path(state: Path, project: str, profile: str) -> Path:
+    readable = "".join(mark if mark.isascii() and (mark.isalnum() or mark in "-_.") else "_" for mark in profile[:40])
+    checksum = crc32("\0".join((project, profile)).encode(errors="surrogatepass"))
+    return state / FOLDER / f"{readable}-{checksum:08x}.host"

@@ -1,0 +1,419 @@
+"""
+A session of a host: its turns, one after the other, and the fronts that are attached to it.
+
+Towards the agent it is what a run of one prompt is. All that happens is an event in its window, with an id.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from acp_launch.errors import AgentError, AuthRequired, LaunchError, WaitExpired
+from acp_launch.host.fronts import FrontGone, FrontLine
+from acp_launch.host.wire import ASK, Entrance, SessionStatus, Wish, event
+from acp_launch.launch.run import Launch, OpenSession, SessionNeeds, SessionRequest, Side
+from acp_launch.launch.services import ServicePolicy
+from acp_launch.process.lifecycle import Change, Standing
+from acp_launch.protocol import acp
+from acp_launch.protocol.acp import Negotiated
+from acp_launch.protocol.conversation import ELICITATION, How, Updated
+from acp_launch.protocol.jsonrpc import as_line, notification
+from acp_launch.protocol.window import Window
+from acp_launch.secret.redact import redactor
+from acp_launch.session.client import Client, Turn
+from acp_launch.session.connection import Connection
+from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd, When
+from acp_launch.session.permission.gate import Gate
+from acp_launch.session.permission.policy import Approve
+from acp_launch.session.person import Answer, ToolQuestion
+from acp_launch.session.service import FileServed, TerminalServed
+from acp_launch.session.store import Registry, SessionKeeper
+
+KEPT = 200_000  # events of a session that are kept for fronts
+KEPT_BYTES = 32 * 1024 * 1024
+KEPT_FOR = 3600.0  # seconds
+TITLE = 80  # characters of a prompt that name a session, or a queued prompt
+
+T = TypeVar("T")
+
+
+class Unattended(Struct, frozen=True):
+    """What becomes of a question while no front can ask the user: it waits so many seconds, then it is denied."""
+
+    wait: float
+
+
+class HostNeeds(Struct, frozen=True, kw_only=True):
+    """The needs of a host besides those of its sessions.
+
+    `gate` makes the gate of a session, for `--approve`; `hold` locks a session by its name. `redacted` removes secrets
+    from what an observer is told. `ready` is called once, with seconds, when the host can be attached to. `keep` is how
+    many seconds it stays without fronts and turns, None for ever; `outlives` is whether a turn goes on when the front
+    that drives it ends.
+    """
+
+    needs: SessionNeeds
+    registry: Registry
+    gate: Callable[[Approve | None], Gate]
+    hold: Callable[[str], AbstractContextManager[None]]
+    redacted: "Callable[[Feed], Observer]"
+    ready: Callable[[float], None]
+    unattended: Unattended
+    keep: float | None = None
+    outlives: bool = True
+
+
+class Holder(Protocol):
+    """What holds the sessions."""
+
+    launch: Launch
+    host: HostNeeds
+    sessions: dict[str, "HostSession"]
+    clients: list[Client]
+    turns: int  # so far, of all sessions
+
+    def now(self) -> float: ...
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        """Run work that no front owns."""
+
+    def renew(self) -> None:
+        """Stop the agent; the next request starts it again."""
+
+
+class Feed:
+    """The observer of one session, for all its fronts: it turns what it is told into events."""
+
+    def __init__(self, session: "HostSession") -> None:
+        self._session = session
+        self.last: TurnEnd | None = None
+        self.opened: SessionReady | None = None
+
+    def negotiated(self, negotiated: Negotiated) -> None:
+        """Say nothing: a front shakes hands itself."""
+
+    def ready(self, session: SessionReady) -> None:
+        self.opened = session
+
+    def update(self, update: Updated) -> None:
+        self._session.happened(
+            b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":%b}}\n'
+            % (self._session.id_json, bytes(update.update))
+        )
+
+    def permission(self, permission: Permission) -> None:
+        self._tell("permission", permission)
+
+    def unasked(self, call: dict[str, Any], by: str) -> None:
+        self._tell("unasked", [call, by])
+
+    def served(self, step: FileServed | TerminalServed) -> None:
+        self._tell("file" if isinstance(step, FileServed) else "terminal", step)
+
+    def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
+        """Say nothing: the front that cancels knows."""
+
+    def waiting(self, what: str, seconds: float, limit: float) -> None:
+        """Say nothing: a front that waits has its own clock."""
+
+    def note(self, text: str) -> None:
+        self._tell("note", text)
+
+    def server(self, change: Change) -> None:
+        self._tell("server", change)
+
+    def standing(self, servers: Sequence[Standing], when: When) -> None:
+        self._tell("standing", [list(servers), when])
+
+    def ended(self, turn: TurnEnd) -> None:
+        self.last = turn
+
+    def failed(self, error: LaunchError) -> None:
+        """Say nothing: a front gets the error as its answer."""
+
+    def pause(self) -> None:
+        """Do nothing: nothing is drawn here."""
+
+    async def drain(self) -> None:
+        """Return at once: no front delays the agent."""
+
+    def _tell(self, name: str, value: object) -> None:
+        self._session.happened(event(name, value))
+
+
+class HostSession:
+    """A session of the host, with the fronts that are attached to it. The one that drives it is asked questions."""
+
+    def __init__(self, hub: Holder, name: str, how: How) -> None:
+        self.name, self.how = name, how
+        self.window = Window(count=KEPT, size=KEPT_BYTES, age=KEPT_FOR)
+        self.fronts: list[FrontLine] = []
+        self.driver: FrontLine | None = None
+        self.queue: list[str] = []
+        self.id_json = b'""'
+        self.began = 0  # the last event before the latest turn
+        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.feed = Feed(self)
+        self.failed: LaunchError | None = None  # how the last turn failed
+        self.turn: Turn | None = None
+        self.turns = 0
+        self.since = time.time()
+        self._hub = hub
+        self._open: OpenSession | None = None
+        self._left = asyncio.Event()
+        self._changed = asyncio.Event()  # a front has come or gone
+        self._turning = asyncio.Lock()
+        self._own: dict[int, FrontLine] = {}  # by event: the front that it came from
+        self._client: Client | None = None
+        self.current: asyncio.Task[object] | None = None  # runs the turn
+        self._turns: dict[asyncio.Task[TurnEnd | LaunchError], FrontLine | None] = {}  # whose end ends each
+        self.gone = asyncio.Event()
+
+    @property
+    def state(self) -> str:
+        if self.turn is None:
+            return "idle"
+        return "asks" if self._client is not None and self._client.is_asking else "works"
+
+    @property
+    def status(self) -> SessionStatus:
+        client = self._client
+        last = self.feed.last.result if self.feed.last is not None else Raw(b"null")
+        return SessionStatus(
+            name=self.name,
+            title=redactor.text(client.title) if client else "",
+            state=self.state,
+            since=self.since,
+            fronts=len(self.fronts),
+            queued=len(self.queue),
+            last=last,
+        )
+
+    @property
+    def is_busy(self) -> bool:
+        return self.turn is not None or bool(self.queue)
+
+    def happened(self, line: bytes, own: FrontLine | None = None) -> None:
+        """Add an event; `own` is the front that knows it already."""
+        id = self.window.append(line, key=None, now=self._hub.now())
+        if own is not None:
+            self._own[id] = own
+        for front in self.fronts:
+            front.news()
+
+    def is_own(self, id: int, front: FrontLine) -> bool:
+        return self._own.get(id) is front
+
+    async def live(self, connection: Connection, request: SessionRequest) -> None:
+        """Open the session, and keep it open until it is left or the agent ends."""
+        hub = self._hub
+        try:
+            with hub.host.hold(self.name):
+                async with hub.launch.session(connection, request, _refuse) as opened:
+                    self._open = opened
+                    self.opened.set_result(None)
+                    await self._left.wait()
+        except LaunchError as error:
+            self._not_opened(error)
+        finally:
+            self._not_opened(AgentError("the agent ended before the session was open"))
+            if hub.sessions.get(self.name) is self:
+                del hub.sessions[self.name]
+            self.gone.set()
+
+    def _not_opened(self, error: LaunchError) -> None:
+        if not self.opened.done():
+            self.opened.set_exception(error)
+            self.opened.exception()  # it is read by who waits; without one it is not a fault of ours
+
+    def leave(self) -> None:
+        """Close it."""
+        self._left.set()
+
+    def side(self) -> Side:
+        return Side(
+            observer=self._hub.host.redacted(self.feed), listen=self._listen, services={ELICITATION: self._elicited}
+        )
+
+    def policy(self, gate: Gate) -> ServicePolicy:
+        self._gate = gate
+        self._may_ask()
+        mine = self._hub.launch.needs.services
+        return ServicePolicy(offers=mine.offers, gate=gate, env=mine.env, elicit=None)
+
+    # Fronts.
+
+    def enter(self, front: FrontLine, entrance: Entrance) -> None:
+        self.fronts.append(front)
+        if not entrance.watches and self.driver is None:
+            self.driver = front
+        self._turned()
+
+    def drive(self, front: FrontLine) -> None:
+        """Let another front drive."""
+        before, self.driver = self.driver, front
+        if before is not None and before is not front:
+            before.say(event("taken", self.name))
+        self._turned()
+
+    def exit(self, front: FrontLine) -> None:
+        self.fronts.remove(front)
+        self._own = {id: own for id, own in self._own.items() if own is not front}
+        if self.driver is front:
+            self.driver = None
+        for task, owner in list(self._turns.items()):
+            if owner is front and task is self.current:
+                self.cancel()
+            elif owner is front:
+                task.cancel()
+        self._turned()
+
+    def detach(self, front: FrontLine) -> None:
+        """Let the turns of a front go on without it."""
+        self._turns = {task: None if owner is front else owner for task, owner in self._turns.items()}
+
+    def _turned(self) -> None:
+        self._may_ask()
+        self._changed.set()
+
+    def _may_ask(self) -> None:
+        """Ask as a run of one prompt does while a front drives; without one, the question waits for a front."""
+        self._gate.ask = self.ask if self.driver is None or self.driver.can_ask else None
+
+    # Turns.
+
+    async def prompt(self, blocks: Sequence[object], front: FrontLine, wish: Wish) -> TurnEnd:
+        """Run a turn, after those before it."""
+        said = _beginning(blocks)
+        self.queue.append(said)
+        task = self._hub.begin(self._run(blocks, said, front))
+        self._turns[task] = None if wish.detached or self._hub.host.outlives else front
+        task.add_done_callback(self._turns.pop)
+        outcome = await asyncio.shield(task)
+        if isinstance(outcome, LaunchError):
+            raise outcome
+        return outcome
+
+    async def _run(self, blocks: Sequence[object], said: str, front: FrontLine) -> TurnEnd | LaunchError:
+        if self.turn is not None:
+            self.happened(event("queued", list(self.queue)))
+        is_waiting = True
+        try:
+            async with self._turning:
+                self.queue.remove(said)
+                is_waiting = False
+                self.current = asyncio.current_task()
+                return await self._turn(blocks, said, front)
+        except LaunchError as error:
+            self.failed = error
+            if isinstance(error, WaitExpired):  # the agent hangs
+                self._hub.renew()
+            return error
+        finally:
+            self.current = None
+            if is_waiting:
+                self.queue.remove(said)
+
+    async def _turn(self, blocks: Sequence[object], said: str, front: FrontLine) -> TurnEnd:
+        assert self._open is not None, "a front enters an open session"
+        self.began = self.window.newest
+        for block in blocks:
+            update = {"sessionUpdate": "user_message_chunk", "content": block}
+            params = {"sessionId": Raw(self.id_json), "update": update}
+            self.happened(redactor.raw_json(as_line(notification("session/update", params))), own=front)
+        self.turn = turn = self._hub.launch.turn(self._open, is_first=self._hub.turns == 0)
+        self._hub.turns += 1
+        self.since, self.failed = time.time(), None
+        self.happened(event("turn", said), own=front)
+        try:
+            end = await turn.run(blocks)
+        finally:
+            self.turn, self.since = None, time.time()
+            self.happened(event("idle", said), own=front)
+        self.turns += 1
+        self._keeper.ended(end.title or ("" if self._has_title else said))
+        if end.denied:
+            self.happened(event("denied", redactor.text(end.denied)))
+        return self.feed.last or end
+
+    async def join(self) -> TurnEnd | None:
+        """Wait for the end of the running turn, and return that of the latest one; None if there was none.
+
+        Raises:
+            LaunchError: how the turn failed.
+        """
+        async with self._turning:
+            if self.failed is not None:
+                raise self.failed
+            return self.feed.last
+
+    def cancel(self) -> None:
+        if self.turn is not None:
+            self.turn.cancel()
+
+    # Questions for the user.
+
+    async def ask(self, question: ToolQuestion) -> Answer:
+        """Ask at the front that drives; without one, wait until a front comes, or deny."""
+        shown = redactor.tree(msgspec.to_builtins(question))
+        params = {"sessionId": Raw(self.id_json), "question": shown}
+        answer = await self._asked(ASK, params)
+        if answer is None:
+            return Answer(None)
+        return msgspec.convert(acp.mapping(acp.decoded(answer)), Answer)
+
+    async def _elicited(self, params: dict[str, Any]) -> object:
+        if self._gate.ask is None:
+            return {"action": "cancel"}
+        answer = await self._asked(ELICITATION, redactor.tree(params))
+        return {"action": "cancel"} if answer is None else answer
+
+    async def _asked(self, method: str, params: Mapping[str, object]) -> Raw | None:
+        """Return the answer of a front; None if none came in time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None) as patience:
+                while True:
+                    self._changed.clear()
+                    front = self.driver
+                    if front is not None and front.can_ask:
+                        patience.reschedule(None)
+                        with suppress(FrontGone):
+                            return await front.request(method, params)
+                        continue
+                    if patience.when() is None:
+                        patience.reschedule(self._hub.now() + self._hub.host.unattended.wait)
+                    await self._changed.wait()
+        return None
+
+    # The agent's session.
+
+    def _listen(self, client: Client) -> None:
+        self._client = client
+        self._hub.clients.append(client)
+
+    def keeping(self, keeper: SessionKeeper, *, has_title: bool) -> None:
+        self._keeper, self._has_title = keeper, has_title
+
+    def note_opened(self, ready: SessionReady, agent: Negotiated) -> None:
+        self.id_json = msgspec.json.encode(ready.session_id)
+        self._keeper.opened(ready, agent)
+
+    def named(self, session_id: str) -> None:
+        """Note the agent's id before the first event of a session that is loaded."""
+        self.id_json = msgspec.json.encode(session_id)
+
+
+async def _refuse(connection: Connection, wanted: AuthRequired, *, is_second: bool) -> None:
+    """Leave a login to the front: its user is asked, and the front tries again."""
+    raise wanted
+
+
+def _beginning(blocks: Sequence[object]) -> str:
+    """Return the beginning of a prompt, as a title."""
+    texts = (acp.text(acp.mapping(block).get("text")) for block in blocks)
+    return " ".join(" ".join(texts).split())[:TITLE]

@@ -1,0 +1,168 @@
+"""
+What a front and a host say to each other: ACP, one message a line, in which the host is the agent.
+
+    front    acp-launch host 1 VERSION and a line end
+    host     `+` and a line end; or `-`, a reason and a line end, and it closes the connection
+
+Then the front is a client of ACP. What ACP has no words for has methods that begin with `_acp-launch/`:
+
+    host     event {name, value}               what an observer is told besides updates
+             ask {sessionId, question}         a question about a tool call, for the user
+    front    join {sessionId}                  answered as session/prompt, when the running turn ends
+             take {sessionId}                  makes this front the one that drives the session
+             status {}                         the sessions and servers
+             servers {}, restart {server}      the states of the servers; restarts one
+             renew {}                          starts the agent again, after a login that wants it
+             detach {}                         lets the turn of this front go on without it
+             down {}                           ends the host
+
+`_meta.acp-launch` of session/new, load and resume is an `Entrance`, of session/prompt a `Wish`.
+"""
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from acp_launch import errors
+from acp_launch.errors import LaunchError
+from acp_launch.process.lifecycle import Standing
+from acp_launch.protocol.conversation import OURS
+from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, Fault, as_line, notification
+from acp_launch.rpc import TransportClosed
+
+GREETING = b"acp-launch host 1 "
+LONGEST_GREETING = 200  # bytes
+CHUNK = 256 * 1024  # bytes a read
+META = "acp-launch"  # the member of `_meta`
+
+EVENT, ASK = f"{OURS}event", f"{OURS}ask"
+JOIN, TAKE, STATUS, SERVERS = f"{OURS}join", f"{OURS}take", f"{OURS}status", f"{OURS}servers"
+RESTART, RENEW, DETACH, DOWN = f"{OURS}restart", f"{OURS}renew", f"{OURS}detach", f"{OURS}down"
+
+
+class Entrance(Struct, frozen=True, kw_only=True):
+    """How a front enters a session. `name` is ours for it; `can_ask` is whether a user can be asked there.
+
+    `approve` is of `--approve`; `after` the last event that the front has seen, None for the history. Who `watches`
+    drives nothing.
+    """
+
+    name: str
+    can_ask: bool
+    approve: Literal["all", "reads", "none"] | None = None
+    after: int | None = None
+    watches: bool = False
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """How a prompt is to be carried out. With `detached` its turn does not need the front."""
+
+    detached: bool = False
+
+
+class SessionStatus(Struct, frozen=True, kw_only=True):
+    """A session of a host. `since` is when its state began, in Unix seconds; `fronts` how many are attached.
+
+    `asks` is what waits for an answer, `queued` how many prompts wait for the turn's end.
+    """
+
+    name: str
+    title: str
+    state: str  # idle, works or asks
+    since: float
+    fronts: int
+    queued: int = 0
+    last: Raw = Raw(b"null")  # the answer to the last prompt
+
+
+class HostStatus(Struct, frozen=True, kw_only=True):
+    """A host: its agent by its own name, `up` after so many seconds, its sessions and servers."""
+
+    pid: int
+    agent: str
+    is_running: bool  # the agent
+    took: float
+    sessions: tuple[SessionStatus, ...]
+    servers: tuple[Standing, ...]
+
+
+def event(name: str, value: object) -> bytes:
+    """Return the line of an event."""
+    return as_line(notification(EVENT, {"name": name, "value": value}))
+
+
+# Errors of the host, which a front raises as its own.
+
+
+class HostFault(Struct, frozen=True, kw_only=True):
+    """An error as the `data` of a JSON-RPC error carries it."""
+
+    kind: str
+    message: str
+    fix: str = ""
+    detail: tuple[str, ...] = ()
+
+
+def as_fault(error: LaunchError) -> tuple[int, str, object]:
+    """Return an error as code, message and data; what the agent answered goes on as it was."""
+    if error.reply is not None:
+        return error.reply
+    told = HostFault(kind=type(error).__name__, message=error.message, fix=error.fix, detail=error.detail)
+    return INTERNAL_ERROR, error.message, {META: msgspec.to_builtins(told)}
+
+
+def understood(fault: Fault) -> LaunchError | None:
+    """Return the host's own error; None for an answer of the agent."""
+    if not isinstance(fault.data, dict) or META not in fault.data:
+        return None
+    try:
+        told = msgspec.convert(fault.data[META], HostFault)
+    except msgspec.ValidationError:
+        return None
+    kind = getattr(errors, told.kind, None)
+    is_plain = isinstance(kind, type) and issubclass(kind, LaunchError) and kind.__init__ is LaunchError.__init__
+    made: type[LaunchError] = kind if is_plain and kind else errors.AgentError
+    return made(told.message, fix=told.fix, detail=told.detail)
+
+
+def member(params: Mapping[str, Any]) -> object:
+    """Return our member of `_meta`."""
+    meta = params.get("_meta")
+    return meta.get(META) if isinstance(meta, dict) else None
+
+
+class SocketTransport:
+    """A connected unix socket as a `Transport`; it belongs to its caller."""
+
+    def __init__(self, line: socket.socket, ended: str) -> None:
+        """`ended` says how the other side ended, after "the agent"."""
+        line.setblocking(False)
+        self._line, self._ended = line, ended
+        self._loop = asyncio.get_running_loop()
+        self._writing = asyncio.Lock()
+
+    async def read(self) -> bytes:
+        try:
+            return await self._loop.sock_recv(self._line, CHUNK)
+        except OSError:  # it was reset
+            return b""
+
+    async def write(self, data: bytes) -> None:
+        async with self._writing:
+            try:
+                await self._loop.sock_sendall(self._line, data)
+            except OSError as error:
+                raise TransportClosed(f"nothing more can be sent: {error.strerror}") from error
+
+    async def close(self) -> None:
+        try:
+            self._line.shutdown(socket.SHUT_WR)
+        except OSError:  # the other side is gone
+            return
+
+    async def describe_end(self) -> tuple[str, tuple[str, ...]]:
+        return self._ended, ()

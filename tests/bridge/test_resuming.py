@@ -1,0 +1,336 @@
+"""Elevated sessions with a server's real process: over a shim, over HTTP, and from one to the other."""
+
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from acp_launch.bridge import relay, shim
+from acp_launch.bridge.seat import ShimConnection
+from acp_launch.bridge.servers import RunningServers, ServerNeeds, running
+from acp_launch.plan.model import Origin, RemotePlan, ServerPlan, Value
+from tests.bridge.fronted import INITIALIZE, PATIENCE, Answer, Behind, Json, Wire, fronted, looped
+from tests.bridge.test_servers import Told, plan
+
+PLAN = replace(plan("notes"), session_elevation="on")
+TOUCH: Json = {"name": "touch", "arguments": {"uri": "test://one"}}
+INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+HELLO: Json = {
+    **INITIALIZE,
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}},
+}
+
+
+class Noted(Told):
+    """Remembers the notes, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: list[str] = []
+        self.noted = asyncio.Event()
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+        self.noted.set()
+
+
+@asynccontextmanager
+async def launched(only: ServerPlan = PLAN) -> AsyncIterator[tuple[RunningServers, Noted]]:
+    told = Noted()
+    needs = ServerNeeds(secrets={}, directories=(), max_line=1 << 20, hurry=asyncio.Event())
+    async with asyncio.timeout(60), running([only], needs, told) as inner:
+        assert await inner.servers.up(only)
+        yield inner, told
+
+
+class Agent:
+    """The agent's end of a connection to a server."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._next = 0
+
+    async def ask(self, method: str, **params: object) -> tuple[Json, list[Json]]:
+        """The answer, and the notifications that came before it."""
+        self._next += 1
+        self.tell({"jsonrpc": "2.0", "id": self._next, "method": method, "params": params})
+        before: list[Json] = []
+        while "method" in (said := await self.hears()):
+            before.append(said)
+        assert said["id"] == self._next
+        return said, before
+
+    def tell(self, message: Json) -> None:
+        self._writer.write(json.dumps(message).encode() + b"\n")
+
+    async def hears(self) -> Json:
+        line = await asyncio.wait_for(self._reader.readline(), PATIENCE)
+        assert line, "the connection has ended"
+        return dict(json.loads(line))
+
+    async def rest(self) -> bytes:
+        """What still comes until the end."""
+        return await asyncio.wait_for(self._reader.read(), PATIENCE)
+
+    async def introduce(self) -> Json:
+        """Do the handshake; the server's capabilities."""
+        hello, _ = await self.ask("initialize", **HELLO["params"])
+        self.tell(INITIALIZED)
+        return dict(hello["result"]["capabilities"])
+
+    async def close(self) -> None:
+        self._writer.close()
+        with suppress(ConnectionError):
+            await self._writer.wait_closed()
+
+
+@asynccontextmanager
+async def shimmed(inner: RunningServers) -> AsyncIterator[Agent]:
+    """Connect by a real shim, which is killed at the end."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", str(Path(shim.__file__)), str(inner.seat.path), "notes"),
+        env={"ACP_LAUNCH_SEAT": inner.seat.token},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        agent = Agent(process.stdout, process.stdin)
+        assert (await agent.introduce())["experimental"] == {"session-elevation": {"catchup": True}}
+        yield agent
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+@asynccontextmanager
+async def seated(inner: RunningServers, name: str) -> AsyncIterator[Agent]:
+    """Connect without a shim; the handshake is the caller's."""
+    ours, its = socket.socketpair()
+    ours.setblocking(False)
+    inner.servers.seated(ShimConnection(name, None, ours))
+    agent = Agent(*await asyncio.open_connection(sock=its))
+    try:
+        yield agent
+    finally:
+        await agent.close()
+
+
+class Http:
+    """A session of HTTP with the same server."""
+
+    def __init__(self, inner: RunningServers, wires: AsyncExitStack) -> None:
+        self._inner, self._wires = inner, wires
+        self.session = ""
+
+    async def begin(self) -> None:
+        self._front = await self._inner.front()
+        answer = await self.post(HELLO)
+        self.session = answer.headers["mcp-session-id"]
+        assert (await self.post(INITIALIZED)).status == 202
+
+    async def wire(self) -> Wire:
+        wire = Wire(*await asyncio.open_connection("127.0.0.1", self._front.port), self._front.port)
+        self._wires.callback(wire.close)
+        return wire
+
+    def headers(self) -> dict[str, Any]:
+        path = self._front.address("notes").partition(str(self._front.port))[2]
+        return {
+            "path": path,
+            "authorization": f"Bearer {self._front.token('notes')}",
+            "mcp_session_id": self.session or None,
+        }
+
+    async def post(self, message: Json) -> Answer:
+        return await (await self.wire()).post(message, **self.headers())
+
+    async def ask(self, method: str, **params: object) -> Json:
+        answer = await self.post({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        return dict(answer.messages[-1])
+
+    async def listen(self) -> Wire:
+        wire = await self.wire()
+        wire.send(wire.request("GET", **self.headers()))
+        assert (await wire.head())[0] == 200
+        return wire
+
+
+async def touch(opened: Agent) -> Json:
+    """Make the server send an event; the event."""
+    _, (event,) = await opened.ask("tools/call", **TOUCH)
+    return event
+
+
+def text(answer: Json) -> str:
+    return str(answer["result"]["content"][0]["text"])
+
+
+@looped
+async def test_a_session_goes_from_a_shim_over_http_to_a_shim_with_its_process_and_subscriptions() -> None:
+    """M-53, M-56: the connection that had it is silenced at once."""
+    async with launched() as (inner, _), AsyncExitStack() as wires, shimmed(inner) as first:
+        begun, _ = await first.ask("session/start")
+        session = begun["result"]["sessionId"]
+        assert len(session) == len("s_") + 32
+        await first.ask("resources/subscribe", uri="test://one")
+        seen, missed = await touch(first), await touch(first)
+        pid = text((await first.ask("tools/call", name="pid"))[0])
+
+        http = Http(inner, wires)
+        await http.begin()
+        assert text(await http.ask("tools/call", name="pid")) != pid
+        last = seen["params"]["sessionEventId"]
+        said = await http.ask("session/resume", sessionId=session, lastSessionEventId=last)
+        assert said["result"] == {"resumed": True, "catchup": True}
+        assert await first.rest() == b""
+        assert text(await http.ask("tools/call", name="pid")) == pid
+        stream = await http.listen()
+        assert (await stream.event())["data"] == "", "it begins with an id, for a client that loses it"
+        assert json.loads((await stream.event())["data"]) == missed
+        await http.ask("tools/call", **TOUCH)
+        third = json.loads((await stream.event())["data"])
+        assert third["params"]["sessionEventId"] == f"{session}.000000000003"
+
+        async with shimmed(inner) as last_one:
+            asked = {"sessionId": session, "lastSessionEventId": missed["params"]["sessionEventId"]}
+            said, _ = await last_one.ask("session/resume", **asked)
+            assert said["result"] == {"resumed": True, "catchup": True}
+            assert await last_one.hears() == third
+            assert text((await last_one.ask("tools/call", name="pid"))[0]) == pid
+            assert (await touch(last_one))["params"]["sessionEventId"].endswith(".000000000004")
+            gone = await http.post({"jsonrpc": "2.0", "id": 9, "method": "ping"})
+            assert gone.status == 404, "its session of HTTP has ended with the connection"
+            (standing,) = inner.servers.standings()
+            assert (standing.state, standing.closed) == ("ready", False)
+
+
+@looped
+async def test_a_session_waits_for_an_agent_that_was_killed() -> None:
+    """And what the agent had asked is answered to no other connection."""
+    async with launched() as (inner, _):
+        async with shimmed(inner) as first:
+            begun, _ = await first.ask("session/start")
+            pid = text((await first.ask("tools/call", name="pid"))[0])
+        async with shimmed(inner) as second:
+            said, _ = await second.ask("session/resume", **begun["result"])
+            assert said["result"] == {"resumed": True, "catchup": False}
+            assert text((await second.ask("tools/call", name="pid"))[0]) == pid
+            assert (await second.ask("session/end", **begun["result"]))[0]["result"] == {}
+
+
+@looped
+async def test_a_session_that_no_connection_resumes_ends_with_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "AWAY", 0.0)
+    async with launched() as (inner, told):
+        async with shimmed(inner) as first:
+            begun, _ = await first.ask("session/start")
+        await told.until("stopping", "stopped", "starting")
+        async with shimmed(inner) as second:
+            said, _ = await second.ask("session/resume", **begun["result"])
+            assert (said["error"]["code"], said["error"]["data"]) == (-32010, {"reason": "unknown_session"})
+
+
+@looped
+async def test_without_the_setting_the_server_is_asked_itself() -> None:
+    """The bytes pass, and its answer is that it knows no such method."""
+    async with launched(plan("notes")) as (inner, _), seated(inner, "notes") as agent:
+        assert "experimental" not in await agent.introduce()
+        refused, _ = await agent.ask("session/start")
+        assert refused["error"]["code"] == -32601
+
+
+# Towards a server.
+
+
+@looped
+async def test_a_remote_server_that_has_sessions_goes_on_after_its_connection_was_cut() -> None:
+    """M-28, M-53: our own front is such a server. Process and subscriptions are the same, and events go on."""
+    async with launched() as (there, _), AsyncExitStack() as stack:
+        front = await there.front()
+        here = Origin("test")
+        token = Value((f"Bearer {front.token('notes')}",), here)
+        url = Value((front.address("notes"),), here)
+        remote = RemotePlan(
+            name="web", type="http", url=url, headers={"Authorization": token}, session_elevation="probe"
+        )
+        inner, _ = await stack.enter_async_context(launched(remote))
+        agent = await stack.enter_async_context(seated(inner, "web"))
+        await agent.introduce()
+        await agent.ask("resources/subscribe", uri="test://one")
+        pid = text((await agent.ask("tools/call", name="pid"))[0])
+        while (last := await touched(agent)) is None:
+            pass  # the session is begun a moment after the handshake
+        assert (last := await touched(agent)) is not None
+        endpoint = front.endpoints["notes"]
+        for session in endpoint._all():
+            endpoint._end(session, "the connection is cut")
+        assert text((await agent.ask("tools/call", name="pid"))[0]) == pid
+        seen = await touched(agent)
+        assert seen is not None
+        assert seen.partition(".")[0] == last.partition(".")[0]
+        assert seen > last
+
+
+async def touched(agent: Agent) -> str | None:
+    """Make the server send an event; its id, if it has one."""
+    agent.tell({"jsonrpc": "2.0", "id": "touch", "method": "tools/call", "params": TOUCH})
+    both = [await agent.hears(), await agent.hears()]  # they may come on two streams
+    (event,) = (each for each in both if "method" in each)
+    id = event["params"].get("sessionEventId")
+    return None if id is None else str(id)
+
+
+@looped
+async def test_a_server_without_sessions_is_asked_and_goes_on() -> None:
+    """M-51: a real process, which answers that it knows no such method."""
+    async with launched() as (inner, told), seated(inner, "notes") as agent:
+        await agent.introduce()
+        await asyncio.wait_for(told.noted.wait(), PATIENCE)
+        assert told.notes == ["mcp server notes has no sessions that can be resumed (session_elevation)"]
+        assert (await agent.ask("tools/call", name="echo", arguments={"text": "on"}))[0]["result"]
+
+
+# Both modes at the HTTP front.
+
+
+def accepting(server: Behind, message: Json) -> None:
+    if "id" in message and "method" in message:
+        server.say(id=message["id"], result={})
+
+
+@looped
+async def test_a_session_of_http_is_not_resumed_by_messages_nor_the_other_way_round() -> None:
+    """M-57."""
+    async with fronted(accepting, elevated=("server",)) as found:
+        wire = await found.connect()
+        id = await found.session()
+        server = await found.server()
+        for method, params, headers in (
+            ("session/resume", {"sessionId": "s_1"}, {"last_event_id": "0-1"}),
+            ("session/resume", {"sessionId": id}, {}),
+            ("session/end", {"sessionId": id}, {}),
+        ):
+            message = {"jsonrpc": "2.0", "id": 5, "method": method, "params": params}
+            refused = await wire.post(message, mcp_session_id=id, **headers)
+            assert refused.json["id"] == 5
+            assert refused.json["error"]["code"] == -32600
+            assert refused.json["error"]["data"] == {"reason": "mode_conflict"}
+        message = {"jsonrpc": "2.0", "id": 6, "method": "session/resume", "params": {"sessionId": "s_1"}}
+        passed = await wire.post(message, mcp_session_id=id)
+        assert passed.messages == [{"jsonrpc": "2.0", "id": 6, "result": {}}]
+        assert await server.hears() == message, "what it carries is for the conversation to decide"
+        wire.modern(7, "session/start")
+        unknown = await wire.answer()
+        assert (unknown.status, unknown.json["error"]["code"]) == (404, -32601)
+        missing = await wire.post(message, mcp_session_id="s_1")
+        assert missing.status == 404

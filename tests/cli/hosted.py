@@ -1,0 +1,78 @@
+"""A host for a test: brought up as a user does, and gone with all it has started when the block is left."""
+
+import json
+import os
+import subprocess
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cli.launcher import MARK, PATIENCE, Ended, Json, Launcher, alive, command, kill_all
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host that is up. `said` is what `up` has said on stderr."""
+
+    launcher: Launcher
+    mark: str
+    transcript: Path
+    said: str
+    name: str
+
+    @property
+    def pid(self) -> int:
+        (note,) = (self.state / "hosts").glob("*.json")
+        return int(json.loads(note.read_bytes())["pid"])
+
+    @property
+    def state(self) -> Path:
+        return Path(self.launcher.env["ACP_LAUNCH_STATE_DIR"])
+
+    @property
+    def heard(self) -> list[Json]:
+        """What the agent of the host was asked and told so far."""
+        return [json.loads(line) for line in self.transcript.read_bytes().splitlines()]
+
+    @property
+    def methods(self) -> list[str]:
+        return [message["method"] for message in self.heard if "method" in message]
+
+    def run(self, *arguments: str, stdin: bytes | None = None) -> Ended:
+        """Run a prompt; it starts no agent of its own."""
+        done = self.launcher.apart("run", self.name, *arguments, stdin=stdin)
+        assert done.heard == [], "an agent was started beside that of the host"
+        return done
+
+    def alive(self) -> list[str]:
+        return alive(self.mark)
+
+
+@contextmanager
+def up(launcher: Launcher, *arguments: str, name: str = "p") -> Iterator[Host]:
+    """Bring the profile up, and take it down afterwards; nothing is left then."""
+    mark = uuid.uuid4().hex
+    transcript = launcher.project.parent / f"transcript-{mark}"
+    env = {**launcher.env, MARK: mark, "ACP_TEST_TRANSCRIPT": str(transcript)}
+    try:
+        began = subprocess.run(
+            command("up", name, *arguments),
+            env=env,
+            cwd=launcher.project,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert began.returncode == 0, began.stderr.decode()
+        yield Host(launcher, mark, transcript, began.stderr.decode(), name)
+        ended = subprocess.run(
+            command("down", "--all"), env={**launcher.env}, cwd=launcher.project, capture_output=True, check=False
+        )
+        assert ended.returncode == 0, ended.stderr.decode()
+        assert alive(mark) == []
+    finally:
+        kill_all(mark)
+    assert not os.listdir(Path(launcher.env["ACP_LAUNCH_STATE_DIR"]) / "launches"), "a record is left"  # noqa: PTH208

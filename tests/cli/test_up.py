@@ -1,0 +1,95 @@
+"""`up`, `down`, and `run` with a host (docs/up.md)."""
+
+import signal
+
+import pytest
+
+from tests.cli.hosted import up
+from tests.cli.launcher import Launcher
+
+
+@pytest.mark.parametrize("output", ["text", "json", "quiet"])
+def test_a_prompt_to_a_host_shows_what_a_run_of_its_own_shows(launch: Launcher, output: str) -> None:
+    """But for the events of the start."""
+    launch.profile("polite")
+    alone = launch("run", "p", "hi", "-o", output)
+    with up(launch) as host:
+        done = host.run("hi", "-o", output)
+        again = host.run("hi", "-o", output)
+        assert host.methods == ["initialize", *["session/new", "session/prompt"] * 2]
+    assert (done.code, done.err) == (alone.code, alone.err)
+    assert (again.code, again.err) == (alone.code, alone.err)
+    if output == "json":
+        kinds = [event["type"] for event in alone.events]
+        assert [event["type"] for event in done.events] == kinds
+        skip = {"session", "initialized"}
+        assert [event for event in done.events if event["type"] not in skip] == [
+            event for event in alone.events if event["type"] not in skip
+        ]
+    else:
+        assert done.out == again.out == alone.out
+
+
+def test_a_session_goes_on_in_the_same_agent_and_is_found_without_the_host(launch: Launcher) -> None:
+    launch.profile("replayer")
+    with up(launch) as host:
+        assert host.run("one", "-s", "work").out == b"live 1\n"
+        second = host.run("two", "-s", "work")
+        assert (second.code, second.out) == (0, b"live 2\n")
+        assert host.methods == ["initialize", "session/new", "session/prompt", "session/prompt"]
+        refused = launch.apart("run", "--agent", "true", "x", "-s", "work")
+        assert refused.code != 0
+    third = launch("run", "p", "three", "-s", "work")
+    assert (third.code, third.methods) == (0, ["initialize", "session/load", "_acp-launch/replayed", "session/prompt"])
+
+
+def test_ctrl_c_cancels_the_turn_and_the_host_stays(launch: Launcher) -> None:
+    launch.profile("cancellable")
+    with up(launch) as host:
+        with launch.start("run", "p", "hi") as running:
+            running.complains("execute: Long work")
+            running.kill(signal.SIGINT)
+            done = running.end()
+        assert done.code == 130
+        assert host.methods[-1] == "session/cancel"
+        assert len(host.alive()) > 1
+
+
+def test_a_refused_and_a_dying_agent_end_the_run_as_without_a_host(launch: Launcher) -> None:
+    launch.profile("crasher", "prompt")
+    alone = launch("run", "p", "hi")
+    with up(launch) as host:
+        first = host.run("hi")
+        assert (first.code, first.err) == (alone.code, alone.err)
+        second = host.run("hi")  # with an agent that is started again
+        assert (second.code, second.err) == (alone.code, alone.err)
+
+
+def test_a_question_without_a_terminal_is_denied_as_without_a_host(launch: Launcher) -> None:
+    launch.profile("asker")
+    alone = launch("run", "p", "hi")
+    with up(launch) as host:
+        done = host.run("hi")
+        allowed = host.run("hi", "--approve", "all")
+    assert (done.code, done.out, done.err) == (alone.code, alone.out, alone.err)
+    assert allowed.code == 0
+
+
+def test_a_changed_profile_is_said_and_its_host_is_not_used(launch: Launcher) -> None:
+    file = launch.profile("replayer", "1")
+    with up(launch):
+        file.write_text(file.read_text().replace('"1"', '"2"'))
+        done = launch.apart("run", "p", "hi")
+        assert done.methods == ["initialize", "session/new", "session/prompt"]
+        assert "p has changed since it is up, so its host is not used" in done.err
+        assert "+ agent.args[" in done.err
+
+
+def test_a_second_up_and_a_down_without_a_host_say_so(launch: Launcher) -> None:
+    launch.profile("replayer", "1")
+    none = launch.apart("down", "p")
+    assert (none.code, "p is not up" in none.err) == (3, True)
+    with up(launch) as host:
+        second = launch.apart("up", "p")
+        assert second.code == 2
+        assert f"p is up (pid {host.pid})" in second.err
