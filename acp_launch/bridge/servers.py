@@ -4,7 +4,8 @@ The bridged servers of a launch, started while the agent starts, and stopped wit
 One process serves one conversation (docs/mcp.md), so each connection of the agent has its own relay. For each server
 one process is started ahead of the agent's first connection. A second connection at the same time gets a new process.
 After a connection has ended, a process is started ahead again for the next one. A lazy server whose answers to a
-handshake are known is not started ahead, but is asleep until it is needed (presentation.py).
+handshake are known is not started ahead, but is asleep until it is needed (presentation.py). A shared server has one
+process for all connections of the agent, also after they have ended (sharedlink.py).
 """
 
 import asyncio
@@ -12,7 +13,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from acp_launch.bridge.elevation import Elevations
     from acp_launch.bridge.front.server import Front
     from acp_launch.bridge.presentation import Presentations
+    from acp_launch.bridge.upstream import Sessions
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.mcp.remote import RemoteProgram
     from acp_launch.trace import Trace
@@ -73,7 +75,8 @@ class Servers:
         self._opened: set[str] = set()  # names of servers that the agent has ever opened
         self._proven: set[str] = set()  # names of servers of which an ended process has answered
         self._remotes: dict[str, RemoteProgram] = {}  # the connections to one server share what they learn of it
-        self._sessions: Elevations | None = None
+        self._elevations: Elevations | None = None  # the sessions that the agent has opened
+        self._sessions: dict[str, Sessions] = {}  # what is known of those of a server, by its name
         self._presentations = {plan.name: _presentations(plan, needs.cache) for plan in plans if plan.start == "lazy"}
         self._is_stopping = False
         for plan in plans:
@@ -148,6 +151,8 @@ class Servers:
     def stopping(self) -> None:
         """Note that the agent is about to be stopped: no further processes are started ahead."""
         self._is_stopping = True
+        for relay in self._relays:
+            relay.is_last = True
 
     def abandon(self) -> None:
         """Begin to stop all servers with less patience, after an error or a signal."""
@@ -186,21 +191,22 @@ class Servers:
         relay.credentials = needs.credentials.get(plan.name)
         relay.knowledge = self._knowledge.setdefault(plan.name, relay.knowledge)
         if plan.session_elevation != "off":
-            relay.elevate(self._elevations())
+            self._elevate(relay, plan.session_elevation)
         self._relays.append(relay)
         life = self._tasks.create_task(self._life(relay), name=f"server {name}")
         self._lives.add(life)
         life.add_done_callback(self._lives.discard)
         return relay
 
-    def _elevations(self) -> "Elevations":
-        if self._sessions is None:
-            from secrets import token_hex  # few servers need these
+    def _elevate(self, relay: Relay, mode: Literal["probe", "on"]) -> None:
+        from secrets import token_hex  # few servers need these
 
-            from acp_launch.bridge.elevation import Elevations
+        from acp_launch.bridge.elevation import Elevations
+        from acp_launch.bridge.upstream import Sessions
 
-            self._sessions = Elevations(lambda: f"s_{token_hex(16)}")
-        return self._sessions
+        if self._elevations is None:
+            self._elevations = Elevations(lambda: f"s_{token_hex(16)}")
+        relay.elevate(self._elevations, self._sessions.setdefault(relay.plan.name, Sessions(mode)))
 
     def _program(self, plan: ServerPlan, name: str) -> Program:
         needs = self._needs
@@ -218,6 +224,8 @@ class Servers:
             async with asyncio.TaskGroup() as both:
                 both.create_task(relay.supervisor.run())
                 await relay.left.wait()
+                if relay.upstream is not None:
+                    relay.upstream.end()
                 await relay.supervisor.stop(self._needs.hurry)
         finally:
             relay.close()
@@ -264,7 +272,7 @@ class Servers:
             after=relay.took if relay else None,
             tools=relay.exchange.tools if relay else None,
             opened=plan.name in self._opened,
-            closed=plan.name in self._opened and (seated is None or seated.left.is_set()),
+            closed=plan.name in self._opened and (seated is None or seated.is_left),
             unread=relay is not None and plan.name in self._opened and relay.exchange.is_unread,
             restarts=change.restarts if change else 0,
             reason="; ".join(filter(None, (change.exit, change.reason))) if change else "",
