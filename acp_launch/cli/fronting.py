@@ -10,6 +10,7 @@ from acp_launch.problem import ours
 if TYPE_CHECKING:
     import socket
 
+    from acp_launch.cli.hosting import Begun
     from acp_launch.cli.run_request import RunRequest
     from acp_launch.cli.screen import Screen
     from acp_launch.host.front import Attached
@@ -41,10 +42,9 @@ def hosted(request: "RunRequest", settings: "Settings", screen: "Screen") -> int
         return None
     note = present(settings, plan)
     if note is None and wants_host(request):
-        front = os.getpid()
-        code = _bring_up(request)
-        if code or os.getpid() != front:  # it did not come up; or this process is the host, and has ended
-            return code
+        begun = _brought_up(request)
+        if begun.code or not begun.pid:  # it did not come up; or this process is the host, and has ended
+            return begun.code
         note = present(settings, plan)
     if note is None or not note.socket:
         return None
@@ -55,20 +55,17 @@ def hosted(request: "RunRequest", settings: "Settings", screen: "Screen") -> int
     return _run(request, plan, settings, screen, note)
 
 
-def _bring_up(request: "RunRequest") -> int:
-    """Bring up a host that ends after its use; the exit code is that of its failure. Returns in the host too."""
-    from acp_launch.cli.hosting import UpRequest
-    from acp_launch.cli.up import start
+def _brought_up(request: "RunRequest") -> "Begun":
+    """Bring up a host that ends after its use. Returns in the host too, at its end."""
+    from acp_launch.cli.hosting import UpRequest, start
     from acp_launch.waits import seconds
 
     keep = request.keep or KEPT
-    code = start(
-        UpRequest(request.words[0], cwd=request.cwd, keep=keep, trust=request.trust, outlives=False), is_quiet=True
-    )
-    if not code and request.keep is None:
+    begun = start(UpRequest(request.words[0], cwd=request.cwd, keep=keep, trust=request.trust, outlives=False))
+    if begun.pid and not begun.code and request.keep is None:
         said = f"acp-launch: {request.words[0]} is up now, until {seconds(keep)} after its last use"
         say(harmless(said, keep=""), style=DIM)
-    return code
+    return begun
 
 
 def _tell_difference(note: "HostNote", plan: "LaunchPlan", lines: tuple[str, ...], *, is_needed: bool = False) -> None:
