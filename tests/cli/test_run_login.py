@@ -1,7 +1,9 @@
 """`:login` in an interactive session: the browser's way, beside a screen that is left for it."""
 
 import sys
+from urllib.parse import parse_qs, urlsplit
 
+from acp_launch.oauth.grant import STEP_UPS
 from tests.cli.launcher import Launcher
 from tests.cli.test_mcp_login import Json, browsing, home, logged_in
 from tests.cli.test_run_interactive import ENTER, leaves, sitting
@@ -13,7 +15,7 @@ DEMO = {"command": sys.executable, "args": ["-I", "-m", "acp_launch.demo.agent"]
 
 def profile(launch: Launcher, server: Authority, **keys: object) -> None:
     entry: Json = {"type": "http", "url": server.url, "oauth": True, **keys}
-    launch.write({"agent": DEMO, "mcp_servers": {"web": entry}})
+    launch.write({"agent": DEMO, "mcp_servers": {"web": entry}, "permissions": {"default": "allow"}})
 
 
 def test_a_user_logs_in_again_from_within_a_session(home: Launcher) -> None:
@@ -59,6 +61,38 @@ def test_a_server_that_the_session_was_opened_without_is_there_after_a_login_and
             terminal.until("ready ·")
             terminal.until_it(lambda: server.asked("mcp /mcp")[-1]["authorization"] != "", "the token")
             leaves(terminal)
+
+
+def test_scopes_that_a_call_lacks_come_with_the_next_login(home: Launcher) -> None:
+    with authority(names_scopes=["read"], calls_need=["write"]) as server, browsing(home) as browser:
+        profile(home, server)
+        logged_in(home)
+        with sitting("p", "--trust", cwd=home.project, env=home.env) as terminal:
+            terminal.until("ready ·")
+            terminal.types("call web save" + ENTER)
+            terminal.until("403 Forbidden")
+            terminal.types(":login web" + ENTER)
+            terminal.until("restarting web, so that it uses the login")
+            terminal.types("call web save" + ENTER)
+            terminal.until("it is saved")
+            leaves(terminal)
+    asked = [parse_qs(urlsplit(address).query)["scope"] for address in browser.addresses]
+    assert asked == [["read"], ["read write"]]
+
+
+def test_scopes_that_no_login_brings_are_given_up_after_three(home: Launcher) -> None:
+    """The user is told whom to ask, and no login command any more."""
+    with authority(names_scopes=["read"], calls_need=["write"], allows=["read"]) as server, browsing(home) as browser:
+        profile(home, server)
+        logged_in(home)
+        said = []
+        for _ in range(STEP_UPS + 1):
+            said.append(home("mcp", "call", "p", "web", "save").err)
+            logged_in(home)
+    assert all("it wants the scopes write; acp-launch mcp login p web" in each for each in said[:-1])
+    assert "3 logins in a row have not brought them: ask its operator" in said[-1]
+    asked = [parse_qs(urlsplit(address).query)["scope"] for address in browser.addresses]
+    assert asked == [["read"], *[["read write"]] * STEP_UPS, ["read"]]
 
 
 def test_a_login_that_fails_leaves_the_session_as_it_was(home: Launcher) -> None:
