@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from acp_launch.host.wire import HostStatus
     from acp_launch.launch.run import SessionNeeds
     from acp_launch.plan.model import LaunchPlan
+    from acp_launch.session.login import InFront
     from acp_launch.session.observer import TurnEnd
     from acp_launch.session.person import Person
     from acp_launch.settings.model import Settings
@@ -71,10 +72,10 @@ def _run(
     from acp_launch.session import store
 
     words = request.words[1:]
-    if prompts.is_left_open(words, request.file) and request.output == "text":
-        return None
     share()
     plan = replace(plan, timeouts=replace(plan.timeouts, **request.limits), servers=())
+    if prompts.is_left_open(words, request.file) and request.output == "text":
+        return _interactive(request, plan, settings, note)
     text = prompts.read(words, request.file)
     prompts.examine(request.attach)
     if request.latest and (request.session or request.new):
@@ -91,6 +92,23 @@ def _run(
     prompt = _Prompt(request, plan, text, name, record, blocks(request, plan, text))
     with closing(line):
         return exit_code(asyncio.run(_prompted(prompt, settings, line, screen, person)))
+
+
+def _interactive(request: "RunRequest", plan: "LaunchPlan", settings: "Settings", note: "HostNote") -> int:
+    """Attach a terminal to a session of the host."""
+    import asyncio
+
+    from acp_launch.cli.interactive_run import attached
+    from acp_launch.cli.job import require_nothing_one_shot
+    from acp_launch.session import store
+
+    require_nothing_one_shot(request)
+    with store.open_registry(settings.state) as registry:
+        name = store.latest_name(registry, plan) if request.latest else plan.session or store.fresh_name()
+        record = None
+        if not request.new and (request.latest or plan.session):
+            record = store.continued(registry, plan, name, latest=request.latest)
+        return asyncio.run(attached(request, plan, settings, note, registry, name, record))
 
 
 class _Prompt:
@@ -156,7 +174,11 @@ async def _prompted(
 
 
 def front_needs(
-    request: "RunRequest", plan: "LaunchPlan", settings: "Settings", person: "Person | None"
+    request: "RunRequest",
+    plan: "LaunchPlan",
+    settings: "Settings",
+    person: "Person | None",
+    in_front: "InFront | None" = None,
 ) -> "SessionNeeds":
     """Return the needs of a front: it serves nothing but questions, and the host has judged them."""
     from acp_launch.cli.session_needs import eliciting, logging_in
@@ -177,7 +199,7 @@ def front_needs(
         log=lambda data: None,
         offers=offered,
         services=ServicePolicy(offers=offered, gate=gate, env={}, elicit=eliciting(person) if person else None),
-        log_in=logging_in((plan, {}), person, None, None),
+        log_in=logging_in((plan, {}), person, None, in_front),
         respawn=_nothing_to_start,
         server_logs=server_logs(settings, plan),
     )
