@@ -18,6 +18,7 @@ from acp_launch.host.wire import (
     ASK,
     DETACH,
     EVENT,
+    FOLLOW,
     META,
     RENEW,
     RESTART,
@@ -115,6 +116,10 @@ class Attached:
 
         return Side(observer=self._observer, listen=listen, services={ASK: asked} if ask else {})
 
+    def follow(self) -> None:
+        """Have what follows the history, now that it is shown."""
+        self.connection.beside(_sent(self.connection, FOLLOW, {}))
+
     def _took(self, extension: Extension) -> None:
         if extension.method != EVENT:
             return
@@ -193,8 +198,8 @@ async def with_host(
                 budget=interrupts.budget,
             ) as connection:
                 attached = Attached(connection, observer)
-                connection.conversation.serving([ASK])
                 await negotiate(connection, limit=plan.timeouts.initialize, offers=needs.offers)
+                connection.conversation.serving([ASK])
                 return await story(attached)
 
     return await interrupts.watch(met())
@@ -242,7 +247,8 @@ class HostGround:
     def request(self, request: SessionRequest) -> SessionRequest:
         assert self._attached is not None, "a session is opened within `meet`"
         meta = entering(self._entrance(request.name))
-        return replace(request, meta=meta, side=self._attached.side(self._ask))
+        attached = self._attached
+        return replace(request, meta=meta, side=attached.side(self._ask), opened=lambda ready, agent: attached.follow())
 
     def began(self, tell: Callable[[str], None]) -> None:
         self._began = tell

@@ -27,6 +27,7 @@ from acp_launch.host.sessions import HostNeeds, HostSession
 from acp_launch.host.wire import (
     DETACH,
     DOWN,
+    FOLLOW,
     JOIN,
     RENEW,
     RESTART,
@@ -128,6 +129,7 @@ class Hub:
             "session/resume": partial(self._enter, "resume"),
             "session/prompt": self._prompt,
             JOIN: self._join,
+            FOLLOW: self._follow,
             TAKE: self._take_over,
             DETACH: self._detach,
             STATUS: self._status,
@@ -406,21 +408,29 @@ class Hub:
             if known is None:
                 front.show(event("missed", start))
         front.follow(session, start)
+        if how == "load":
+            front.hold()  # until it has shown the history
 
     async def _prompt(self, front: FrontLine, params: dict[str, Any]) -> object:
         session = self._entered(front)
+        front.go_on()
         said = member(params)
         wish = Wish() if said is None else msgspec.convert(said, Wish)
         end = await session.prompt(acp.sequence(params.get("prompt")), front, wish)
         return end.result
 
     async def _join(self, front: FrontLine, params: dict[str, Any]) -> object:
+        front.go_on()
         end = await self._entered(front).join()
         if end is None:
             raise SessionError(f'session "{self._entered(front).name}" has had no turn since the host is up')
         if end.denied:
             front.say(event("denied", redactor.text(end.denied)))
         return end.result
+
+    async def _follow(self, front: FrontLine, params: dict[str, Any]) -> object:
+        front.go_on()
+        return NOTHING
 
     async def _take_over(self, front: FrontLine, params: dict[str, Any]) -> object:
         self._entered(front).drive(front)

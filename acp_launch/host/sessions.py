@@ -154,6 +154,7 @@ class HostSession:
         self.window = Window(count=KEPT, size=KEPT_BYTES, age=KEPT_FOR)
         self.fronts: list[FrontLine] = []
         self.driver: FrontLine | None = None
+        self._watching: set[FrontLine] = set()  # those that never drive
         self.queue: list[str] = []
         self.id_json = b'""'
         self.began = 0  # the last event before the latest turn
@@ -250,8 +251,8 @@ class HostSession:
 
     def enter(self, front: FrontLine, entrance: Entrance) -> None:
         self.fronts.append(front)
-        if not entrance.watches and self.driver is None:
-            self.driver = front
+        if entrance.watches:
+            self._watching.add(front)
         self._turned()
 
     def drive(self, front: FrontLine) -> None:
@@ -265,6 +266,7 @@ class HostSession:
         if front in self.fronts:
             self.fronts.remove(front)
         self._own = {id: own for id, own in self._own.items() if own is not front and id > self.began}
+        self._watching.discard(front)
         if self.driver is front:
             self.driver = None
         for task, owner in list(self._turns.items()):
@@ -279,6 +281,8 @@ class HostSession:
         self._turns = {task: None if owner is front else owner for task, owner in self._turns.items()}
 
     def _turned(self) -> None:
+        if self.driver is None:  # the one that has been here longest
+            self.driver = next((front for front in self.fronts if front not in self._watching), None)
         self._may_ask()
         self._changed.set()
 

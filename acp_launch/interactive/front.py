@@ -36,6 +36,10 @@ class Left(Struct, frozen=True):
     """Ctrl-D on an empty line, or the end of input."""
 
 
+class HungUp(Left, frozen=True):
+    """The terminal is gone."""
+
+
 class Cancelled(Struct, frozen=True):
     """Escape during a turn. It never leaves the session, however often it is pressed."""
 

@@ -33,6 +33,7 @@ from acp_launch.interactive.front import (
     Cancelled,
     Event,
     Front,
+    HungUp,
     Interrupted,
     Left,
     Pressed,
@@ -142,6 +143,7 @@ class KeyboardFocus:
 # A turn of an interactive session, and the keyboard events during it.
 
 
+HANGUP = 129
 TITLE = 80  # characters of the first prompt used as a title
 
 
@@ -284,6 +286,9 @@ class InteractiveTurn:
                 self.take_back()
             case Pressed(key):
                 return commands.press(self._interactive, current, key)
+            case HungUp() if self._interactive.host is not None:
+                self._outcome = Leave(HANGUP)  # the host knows whether the turn goes on
+                running.cancel()
             case Cancelled() | Interrupted() | Left():
                 self._end(event, running)
         return None
