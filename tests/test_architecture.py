@@ -84,6 +84,7 @@ PURE = [
     "bridge/front/replies",
     "bridge/front/stateless",
     "bridge/toolpolicy",
+    "bridge/upstream",
     "mcp/era",
     "mcp/translation/adapter",
     "mcp/translation/calls",

@@ -96,7 +96,7 @@ def test_every_file_that_a_page_names_is_there() -> None:
 
 
 def test_every_statement_that_is_cited_is_written_down_with_a_test_that_cites_it() -> None:
-    pages = (ROOT / "docs" / name for name in ("acp.md", "mcp.md"))
+    pages = (ROOT / "docs" / name for name in ("acp.md", "bridge.md"))
     stated = {number: tests for page in pages for number, _, tests in STATEMENT.findall(page.read_text())}
     cited: dict[str, set[str]] = {}
     for name, text in texts():

@@ -14,6 +14,7 @@ for the processes, or `exchange` for the protocol.
 - `exchange`: the protocol of one conversation. Sans-IO, like the modules below.
 - `conversation`: the state of an exchange, its ports, and its restoration after a restart.
 - `elevation`: sessions that outlive the agent's connection.
+- `upstream`: the same towards a server that has such sessions.
 - `ledger`: open requests, ids and queued messages.
 - `messages`: the messages that the bridge makes or changes.
 - `health`: the health of a silent server.

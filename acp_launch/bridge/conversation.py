@@ -139,6 +139,11 @@ class Memory:
         for params in self._subscriptions.values():
             yield SUBSCRIBE, params
 
+    @property
+    def subscriptions(self) -> list[str]:
+        """The addresses of the resources that the agent has subscribed to."""
+        return list(self._subscriptions)
+
     def unsubscribed(self) -> list[Raw]:
         """Forget the subscriptions; return their parameters."""
         left, self._subscriptions = self._subscriptions, {}
@@ -165,6 +170,7 @@ class Memory:
 Phase = Literal["absent", "asleep", "replaying", "open", "final"]
 TOOLS, CALL = "tools/list", "tools/call"
 CANCELLED, PROGRESS, PING = "notifications/cancelled", "notifications/progress", "ping"
+UPDATED = "notifications/resources/updated"
 
 
 class ServerObserver(Protocol):
@@ -213,6 +219,18 @@ class Ports(Protocol):
         """Return the seconds of a monotonic clock."""
 
 
+class Resumption(Protocol):
+    """The session of a conversation with a server that has such sessions (upstream.py)."""
+
+    def tick(self) -> None: ...
+
+    def resumes(self) -> bool: ...
+
+    def note(self, params: Raw) -> None: ...
+
+    def lost(self) -> None: ...
+
+
 class ConversationState:
     """The state of one conversation.
 
@@ -254,6 +272,7 @@ class ConversationState:
         self.has_asked = False  # the agent has sent a request
         self.is_modern = False  # the agent does no handshake (messages.py), so no ping may precede its first request
         self.was_pinged = False  # we pinged the present process before the agent's first request
+        self.upstream: Resumption | None = None  # if the server is asked for sessions
         self.opening: Waiting | None = None  # the first request of a modern agent, until it is answered
 
     def take_over(self, other: "ConversationState") -> None:
@@ -387,13 +406,13 @@ class Restorer:
         self._open.clear()
 
     def ping(self) -> None:
-        self._ask(PING, None, self._pong)
+        self.ask(PING, None, self._pong)
 
     def begin(self) -> None:
         """Restore the state in a new process, and ask for its lists."""
         self._told.clear()
         for method, params in self._state.memory.wishes():
-            self._ask(method, params, self._noted(method))
+            self.ask(method, params, self._noted(method))
         for method, known in self._state.memory.lists.items():
             self._list(method, known, Listing(method), None)
 
@@ -401,12 +420,26 @@ class Restorer:
         """End the subscriptions at the server."""
         for params in self._state.memory.unsubscribed():
             if self._state.phase == "open":
-                self._ask(UNSUBSCRIBE, params, lambda message, line: None)
+                self.ask(UNSUBSCRIBE, params, lambda message, line: None)
 
-    def _ask(self, method: str, params: object, take: Answered) -> None:
+    def ask(self, method: str, params: object, take: Answered) -> bytes:
+        """Send a request of ours, whose answer `take` gets; return its id."""
         id = self._numbers.fresh({**self._open, **self._state.ledger.open})
         self._open[id] = take
         self._state.ports.to_server(jsonrpc.request(Raw(id), method, params))
+        return id
+
+    def drop(self, id: bytes) -> None:
+        """Do not wait for an answer any more."""
+        self._open.pop(id, None)
+
+    def retell(self) -> None:
+        """Tell the agent that all it has seen may have changed."""
+        self._told.clear()
+        for method in self._state.memory.lists:
+            self._tell(LISTS[method][1])
+        for uri in self._state.memory.subscriptions:
+            self._state.ports.to_agent(jsonrpc.notification(UPDATED, {"uri": uri}))
 
     def _pong(self, message: Envelope, line: bytes) -> None:
         self._state.health.knows_ping = True
@@ -433,7 +466,7 @@ class Restorer:
             elif not listing.same(known):
                 self._tell(LISTS[method][1])
 
-        self._ask(method, None if cursor is None else {"cursor": cursor}, take)
+        self.ask(method, None if cursor is None else {"cursor": cursor}, take)
 
     def _visible(self, method: str, message: Envelope, line: bytes) -> Raw:
         """Return a page as the agent would see it; an error counts as empty."""

@@ -23,7 +23,7 @@ from typing import Protocol
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from acp_launch.bridge.conversation import CANCELLED, INITIALIZE, INITIALIZED, PROGRESS
+from acp_launch.bridge.conversation import CANCELLED, INITIALIZE, INITIALIZED, PROGRESS, UPDATED
 from acp_launch.bridge.messages import BROKEN, SERVER_LOST, each
 from acp_launch.mcp.era import is_modern
 from acp_launch.mcp.message import cancelled_id, reported_token, wanted_token
@@ -45,7 +45,7 @@ INVALID_REQUEST = -32600
 HAS_SESSION = "this connection has a session; another session needs another connection"
 THE_AGENT = "the agent"
 UNKNOWN = SERVER_LOST  # the code of all that has to do with a session that cannot be resumed
-UPDATED, STATUS, LIST_CHANGED = "notifications/resources/updated", "notifications/tasks/status", "/list_changed"
+STATUS, LIST_CHANGED = "notifications/tasks/status", "/list_changed"
 # What an answer to these says of us: the path to the capabilities, and the name of ours there.
 ADVERTISED = {
     INITIALIZE: (("result", "capabilities", "experimental"), "session-elevation"),

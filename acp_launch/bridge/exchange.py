@@ -53,6 +53,7 @@ from acp_launch.waits import next_word
 if TYPE_CHECKING:
     from acp_launch.bridge.presentation import Presentations
     from acp_launch.bridge.toolpolicy import ToolPolicy
+    from acp_launch.bridge.upstream import Sessions, Upstream
 
 PARSE_ERROR = -32700
 SPLIT = "a message with a carriage return in it may be read as two, and this server's tools are restricted"
@@ -361,7 +362,8 @@ class ServerSide:
             state.learn(INITIALIZE, message.result)
             if state.memory.initialized:
                 state.ports.to_server(state.memory.initialized)
-            self._restorer.begin()
+            if state.upstream is None or not state.upstream.resumes():
+                self._restorer.begin()
             state.open()
             state.become_ready()
         elif is_owed:
@@ -378,6 +380,8 @@ class ServerSide:
         if message.method == CANCELLED:
             return self._withdraws(message.params, line)
         self._state.unlearn(str(message.method))
+        if self._state.upstream is not None:
+            self._state.upstream.note(message.params)
         return line
 
     def _progressed(self, params: Raw) -> None:
@@ -538,6 +542,8 @@ class Exchange:
         state = self._state
         state.lost, state.phase = lost, "final" if for_good else "absent"
         self._restorer.forget()
+        if state.upstream is not None:
+            state.upstream.lost()
         waiting = self._unsent(unsent)
         again = {key(each.asked.id) for each in waiting if each.asked is not None}
         for asked in state.ledger.close():
@@ -558,6 +564,13 @@ class Exchange:
         state.directories = directories
         if state.phase == "open" and state.memory.initialized and not state.agent_has_roots:
             state.ports.to_server(jsonrpc.notification(messages.CHANGED))
+
+    def seek(self, sessions: "Sessions") -> "Upstream":
+        """Ask the server for a session that a new connection to it can resume."""
+        from acp_launch.bridge.upstream import Upstream  # rarely needed
+
+        self._state.upstream = upstream = Upstream(self._state, self._restorer, sessions)
+        return upstream
 
     def take_over(self, other: "Exchange") -> None:
         """Serve the agent of another conversation from now on."""
@@ -590,6 +603,8 @@ class Exchange:
         if state.phase != "open":
             self._expire_handshake(now)
             return
+        if state.upstream is not None:
+            state.upstream.tick()
         if state.questions.open:
             self.excuse()  # the server waits for the agent or the user
         if self._time_out(now) and is_stopped:

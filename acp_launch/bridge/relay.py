@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from acp_launch.bridge.elevation import Elevation, Elevations
     from acp_launch.bridge.presentation import Presentations
     from acp_launch.bridge.toolpolicy import ToolPolicy
+    from acp_launch.bridge.upstream import Sessions, Upstream
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.mcp.remote import RemoteProgram
     from acp_launch.trace import Side, Trace
@@ -136,6 +137,7 @@ class Relay:
         self.is_claimed = False
         self._observer, self._max_line = observer, max_line
         self.elevation: Elevation | None = None  # if an agent may resume its session on another connection
+        self.upstream: Upstream | None = None  # the session with a server that has such
         self._away: asyncio.TimerHandle | None = None
         self._agent: Link | None = None
         self._shim: ShimConnection | None = None
@@ -211,12 +213,13 @@ class Relay:
         else:
             self._expire()
 
-    def elevate(self, sessions: "Elevations") -> None:
-        """Let the agent open elevated sessions."""
+    def elevate(self, sessions: "Elevations", of_server: "Sessions") -> None:
+        """Let the agent open elevated sessions, and ask the server for one."""
         from acp_launch.bridge.elevation import Elevation  # rarely needed, and takes time to import
 
         self.elevation = Elevation(self.plan.name, self, sessions, self.exchange.mishaps)
         self.exchange.is_careful = self._is_careful = True
+        self.upstream = self.exchange.seek(of_server)
 
     def tick(self) -> None:
         """Check time-outs, stopped processes, and agents that left while they were not read; called now and then."""
@@ -275,6 +278,8 @@ class Relay:
             for_good = for_good and not self._is_followed(adapter)
         if isinstance(self.plan, RemotePlan):
             change = replace(change, reason="", detail=())  # they name its address, which is not for the agent
+        if change.by_hand and self.upstream is not None:
+            self.upstream.end()
         self.exchange.lost(lost(change, self.plan.name), for_good=for_good, unsent=unsent)
         if change.state == "asleep":
             self.exchange.fall_asleep()

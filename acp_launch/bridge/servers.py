@@ -12,7 +12,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from acp_launch.bridge.elevation import Elevations
     from acp_launch.bridge.front.server import Front
     from acp_launch.bridge.presentation import Presentations
+    from acp_launch.bridge.upstream import Sessions
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.mcp.remote import RemoteProgram
     from acp_launch.trace import Trace
@@ -73,7 +74,8 @@ class Servers:
         self._opened: set[str] = set()  # names of servers that the agent has ever opened
         self._proven: set[str] = set()  # names of servers of which an ended process has answered
         self._remotes: dict[str, RemoteProgram] = {}  # the connections to one server share what they learn of it
-        self._sessions: Elevations | None = None
+        self._elevations: Elevations | None = None  # the sessions that the agent has opened
+        self._sessions: dict[str, Sessions] = {}  # what is known of those of a server, by its name
         self._presentations = {plan.name: _presentations(plan, needs.cache) for plan in plans if plan.start == "lazy"}
         self._is_stopping = False
         for plan in plans:
@@ -186,21 +188,22 @@ class Servers:
         relay.credentials = needs.credentials.get(plan.name)
         relay.knowledge = self._knowledge.setdefault(plan.name, relay.knowledge)
         if plan.session_elevation != "off":
-            relay.elevate(self._elevations())
+            self._elevate(relay, plan.session_elevation)
         self._relays.append(relay)
         life = self._tasks.create_task(self._life(relay), name=f"server {name}")
         self._lives.add(life)
         life.add_done_callback(self._lives.discard)
         return relay
 
-    def _elevations(self) -> "Elevations":
-        if self._sessions is None:
-            from secrets import token_hex  # few servers need these
+    def _elevate(self, relay: Relay, mode: Literal["probe", "on"]) -> None:
+        from secrets import token_hex  # few servers need these
 
-            from acp_launch.bridge.elevation import Elevations
+        from acp_launch.bridge.elevation import Elevations
+        from acp_launch.bridge.upstream import Sessions
 
-            self._sessions = Elevations(lambda: f"s_{token_hex(16)}")
-        return self._sessions
+        if self._elevations is None:
+            self._elevations = Elevations(lambda: f"s_{token_hex(16)}")
+        relay.elevate(self._elevations, self._sessions.setdefault(relay.plan.name, Sessions(mode)))
 
     def _program(self, plan: ServerPlan, name: str) -> Program:
         needs = self._needs
@@ -218,6 +221,8 @@ class Servers:
             async with asyncio.TaskGroup() as both:
                 both.create_task(relay.supervisor.run())
                 await relay.left.wait()
+                if relay.upstream is not None:
+                    relay.upstream.end()
                 await relay.supervisor.stop(self._needs.hurry)
         finally:
             relay.close()

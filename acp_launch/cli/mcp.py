@@ -169,7 +169,8 @@ def login(
     from acp_launch.cli.run_request import seconds
 
     patience = None if timeout is None else seconds(timeout)
-    log_in(profile, name, every=every, trust=trust, browser=not no_browser, patience=patience)
+    if code := log_in(profile, name, every=every, trust=trust, browser=not no_browser, patience=patience):
+        raise typer.Exit(code)
 
 
 @app.command()

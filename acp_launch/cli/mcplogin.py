@@ -8,8 +8,8 @@ its record says what is known of it without opening the store.
 import os
 import shlex
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,9 +19,18 @@ from msgspec.structs import replace
 from acp_launch.cli.bearers import record_of
 from acp_launch.cli.planning import loaded_profile, named, planned, reduced, require, resolved_from
 from acp_launch.console.logins import State, is_valid
-from acp_launch.errors import AuthRequired, LaunchError, MachineError, ProfileError, StateError, UsageError
+from acp_launch.errors import (
+    AuthRequired,
+    LaunchError,
+    MachineError,
+    ProfileError,
+    SecretError,
+    StateError,
+    Stopped,
+    UsageError,
+)
 from acp_launch.mcp.http.challenge import TOO_FEW, Challenge
-from acp_launch.oauth.grant import Grant, Login, decoded, encoded
+from acp_launch.oauth.grant import Grant, Login, decoded, encoded, item_prefix
 from acp_launch.oauth.records import Logins
 from acp_launch.plan.model import LaunchPlan, LoginPlan, Origin, RemotePlan
 from acp_launch.private import locked
@@ -31,12 +40,12 @@ from acp_launch.profile.model import RemoteServer
 from acp_launch.secret.value import LOGINS, Secret
 from acp_launch.settings.load import load as load_settings
 from acp_launch.settings.model import Settings
+from acp_launch.waits import FIRST_WORD
 
 if TYPE_CHECKING:
     from acp_launch.cli.stores import Vault
     from acp_launch.launch.loop import Interrupts
 
-LOCKED = 30.0  # seconds to wait for another process that changes the same login
 PARTING = 10.0  # seconds for a server to take a token back
 GRACE = 5.0  # seconds by which the browser's own limit comes first
 
@@ -68,6 +77,11 @@ class Chosen(Struct, frozen=True):
         secret = target.oauth.client_secret
         return None if secret is None else secret.concealed(self.secrets)
 
+    def headers(self, target: Target) -> Mapping[str, Secret]:
+        """Return the headers of the profile for requests to the server; a token takes the place of `Authorization`."""
+        sent = target.server.sent.items()
+        return {name: value.concealed(self.secrets) for name, value in sent if name.lower() != "authorization"}
+
 
 class Browsing(Struct, frozen=True):
     """How the user gets to a page: `opener` is the command that opens one, None for a browser on another machine."""
@@ -76,8 +90,10 @@ class Browsing(Struct, frozen=True):
     patience: float
 
 
-def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser: bool, patience: float | None) -> None:
+def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser: bool, patience: float | None) -> int:
     """Log in to one server of a profile, or with `every` to those that have no valid login and need one.
+
+    Return the exit code.
 
     Raises:
         UsageError: the one server needs no login, as a command of the user prints headers for it.
@@ -92,7 +108,7 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
     from acp_launch.process.spawn import require_platform
 
     require_platform()
-    chosen = _chosen(profile, name, every=every, trust=trust)
+    chosen = _chosen(profile, name, every=every, trust=trust, is_asked=True)
     now = time.time()
     known = [(each, _state(each, chosen.settings)) for each in chosen.targets]
     if not every and (program := known[0][1].program):
@@ -103,16 +119,38 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
         if each not in due:
             logins.say_valid(state, now)
     if not due:
-        return
+        return 0
     browsing = Browsing(_opener(profile, due[0].name, browser=browser), PATIENCE if patience is None else patience)
     vault = Vault(chosen.settings, instead=sealed_file)
     vault.do("cannot store a login", vault.store.names, writing=LOGINS)  # before the user goes to the browser
     with verb_processes(chosen.settings, chosen.plan, "mcp") as processes:
-        for each in due:
-            before = _stored(vault, each.login) if each.login and each.oauth.callback_port else None
-            grant, login = processes.run(partial(_logged_in, chosen, each, before, browsing))
-            _keep(vault, grant, login, each.login)
-            logins.say_logged_in(each.name, login, ours("run", profile))
+
+        def logged_in(target: Target) -> None:
+            before = _stored(vault, target.login) if target.login and target.oauth.callback_port else None
+            grant, login = processes.run(partial(_logged_in, chosen, target, before, browsing))
+            _keep(vault, grant, login, target.login, chosen.client_secret(target))
+            logins.say_logged_in(target.name, login, ours("run", profile))
+
+        return _worst(due, logged_in)
+
+
+def _worst(targets: Sequence[Target], log_in: Callable[[Target], None]) -> int:
+    """Log in to each; show all failures but that of a single one, which is raised. Return the highest exit code."""
+    from acp_launch.console.failure import show
+
+    if len(targets) == 1:
+        log_in(targets[0])
+        return 0
+    codes = [0]
+    for each in targets:
+        try:
+            log_in(each)
+        except Stopped:
+            raise
+        except LaunchError as error:
+            show(error)
+            codes.append(error.exit_code)
+    return max(codes)
 
 
 def log_out(profile: str, name: str | None, *, every: bool, trust: bool) -> None:
@@ -125,12 +163,12 @@ def log_out(profile: str, name: str | None, *, every: bool, trust: bool) -> None
     chosen = _chosen(profile, name, every=every, trust=trust)
     vault: Vault | None = None
     for each in chosen.targets:
+        records = Logins(chosen.settings.state)
         if each.login is None:
-            logins.say_not_logged_in(each.name)
+            vault = _without_record(chosen, each, records, vault)
             continue
         vault = vault or Vault(chosen.settings)
-        records = Logins(chosen.settings.state)
-        with _held(records, each.login.item):
+        with _held(records, each.login.item, chosen.settings):
             grant = _stored(vault, each.login)
             said = asyncio.run(_revoked(grant, grant.client_secret or chosen.client_secret(each))) if grant else ""
             if grant is not None:
@@ -139,6 +177,46 @@ def log_out(profile: str, name: str | None, *, every: bool, trust: bool) -> None
             for login in (each.login, *records.of(each.login.item)):
                 records.drop(login)
         logins.say_logged_out(each.name, said, others, had_tokens=grant is not None)
+
+
+def _without_record(chosen: Chosen, target: Target, records: Logins, vault: "Vault | None") -> "Vault | None":
+    """Remove the tokens of a server whose record is lost, if the store can say what it has; return the opened store."""
+    import asyncio
+
+    from acp_launch.cli.stores import Vault
+    from acp_launch.console import logins
+
+    try:
+        vault = vault or Vault(chosen.settings)
+        names = vault.do("cannot list the store", vault.store.names)
+        found = _lost(vault, target, names or (), {login.item for login in records.all()})
+    except SecretError as error:
+        logins.say_not_logged_in(target.name, f"tokens without a record cannot be looked for: {error.message}")
+        return vault
+    if not found:
+        said = "" if names is not None else "tokens without a record cannot be looked for, as this store has no list"
+        logins.say_not_logged_in(target.name, said)
+    for item, grant in found.items():
+        with _held(records, item, chosen.settings):
+            said = asyncio.run(_revoked(grant, grant.client_secret or chosen.client_secret(target)))
+            _remove(vault, item)
+        logins.say_logged_out(target.name, said, (), had_tokens=True)
+    return vault
+
+
+def _lost(vault: "Vault", target: Target, names: Iterable[str], known: Collection[str]) -> Mapping[str, Grant]:
+    """Return the tokens of a server that no record is about, by their items."""
+    from acp_launch.oauth.metadata import canonical, covers
+
+    url, client = target.server.url.reveal({}), target.oauth.client_id
+    items = [name for name in names if name.startswith(item_prefix(canonical(url))) and name not in known]
+    secrets = {item: outcome.secret for item, outcome in (vault.states(*items) if items else {}).items()}
+    grants = {item: grant for item, secret in secrets.items() if secret is not None and (grant := decoded(secret))}
+    return {
+        item: grant
+        for item, grant in grants.items()
+        if covers(grant.resource, url) and client in ("", grant.client.client_id)
+    }
 
 
 def status(profile: str, *, as_json: bool) -> None:
@@ -203,8 +281,8 @@ def _states(loaded: Loaded, settings: Settings) -> Iterator[State]:
             yield state
 
 
-def _chosen(profile: str, name: str | None, *, every: bool, trust: bool) -> Chosen:
-    """Plan the servers that the user has named.
+def _chosen(profile: str, name: str | None, *, every: bool, trust: bool, is_asked: bool = False) -> Chosen:
+    """Plan the servers that the user has named. `is_asked`: they get requests with the headers of the profile.
 
     Raises:
         UsageError: there is no such server, or it is not clear which one is meant.
@@ -217,7 +295,7 @@ def _chosen(profile: str, name: str | None, *, every: bool, trust: bool) -> Chos
     names = _names(loaded, profile, name, every=every)
     require(loaded, resolved_from(loaded, cwd=None).found, settings, is_waved=trust)
     resolved = resolved_from(reduced(loaded, names), cwd=None)
-    places = tuple(f"mcp_servers.{each}.oauth." for each in names)
+    places = tuple(f"mcp_servers.{each}.{'' if is_asked else 'oauth.'}" for each in names)
     needs = tuple(need for need in resolved.needs if need.origin.path.startswith(places))
     plan, secrets = planned(replace(resolved, needs=needs), settings)
     for server in plan.servers:
@@ -290,6 +368,7 @@ async def _login(chosen: Chosen, target: Target, before: Grant | None, browsing:
         client_id=oauth.client_id,
         client_secret=chosen.client_secret(target),
         client_metadata_url=oauth.client_metadata_url,
+        headers=chosen.headers(target),
     )
     show = partial(logins.show_page, target.name, url, browsing.opener)
     device = None
@@ -310,6 +389,7 @@ async def _login(chosen: Chosen, target: Target, before: Grant | None, browsing:
                 registered=before,
                 device=device,
                 waiting=say_waiting,
+                note=partial(logins.say_note, target.name),
                 patience=browsing.patience + GRACE,
             )
     except LoginFailed as failed:
@@ -352,22 +432,30 @@ def _stored(vault: "Vault", login: Login) -> Grant | None:
     return None if secret is None else decoded(secret)
 
 
-def _keep(vault: "Vault", grant: Grant, login: Login, before: Login | None) -> None:
+def _keep(vault: "Vault", grant: Grant, login: Login, before: Login | None, secret: Secret | None) -> None:
     """Store the tokens, then the record. The tokens of the login before are removed, if no other address uses them.
+
+    They are taken back, too, but not those of the same client, as some servers then end all its logins. `secret` is
+    that of a configured client.
 
     Raises:
         SecretError: the store does not take them.
         StateError: the record cannot be written.
     """
+    import asyncio
+
     records = Logins(vault.settings.state)
-    with _held(records, login.item):
+    with _held(records, login.item, vault.settings):
         write = partial(vault.store.write, login.item, _encoded(grant))
         vault.do(f"cannot store the login to {login.url}", write, writing=login.item)
         records.put(login.after(records.find(login.url, login.client)))  # a run may have written it meanwhile
     if before is not None and before.item != login.item and not records.of(before.item):
-        with _held(records, before.item):
-            if vault.states(before.item)[before.item].state != "missing":
+        with _held(records, before.item, vault.settings):
+            old = _stored(vault, before)
+            if old is not None or vault.states(before.item)[before.item].state != "missing":
                 _remove(vault, before.item)
+            if old is not None:  # whether the server does that or not: the new login is what counts
+                asyncio.run(_revoked(old, old.client_secret or secret))
 
 
 def _encoded(grant: Grant) -> Secret:
@@ -382,25 +470,30 @@ def _remove(vault: "Vault", item: str) -> None:
 
 
 @contextmanager
-def _held(records: Logins, item: str) -> Iterator[None]:
+def _held(records: Logins, item: str, settings: Settings) -> Iterator[None]:
     """Hold the lock of an item while the block runs, so that no run refreshes its tokens meanwhile.
 
     Raises:
-        StateError: another process holds it, or it cannot be made.
+        StateError: another process holds it for longer than a renewal takes, or it cannot be made.
     """
-    lock = records.lock(item)
-    try:
-        with locked(lock, LOCKED):
-            yield
-    except TimeoutError:
-        raise StateError(
-            f"another acp-launch has been changing this login for {LOCKED:g} s", fix="try again later"
-        ) from None
-    except OSError as error:
-        if error.filename != str(lock) and error.filename != lock:
-            raise
-        fix = f"check the owner and the mode of {shlex.quote(str(lock.parent))}"
-        raise StateError(f"cannot lock {lock}: {(error.strerror or str(error)).lower()}", fix=fix) from None
+    from acp_launch.cli.stores import say_waiting
+    from acp_launch.oauth.keeper import patience
+
+    lock, limit = records.lock(item), patience(settings.secrets.timeout)
+    with ExitStack() as held:
+        try:
+            try:
+                held.enter_context(locked(lock, FIRST_WORD))
+            except TimeoutError:
+                say_waiting("another acp-launch that renews or changes this login", FIRST_WORD, limit)
+                held.enter_context(locked(lock, limit - FIRST_WORD))
+        except TimeoutError:
+            said = f"another acp-launch has been changing this login for {limit:g} s"
+            raise StateError(said, fix="try again later") from None
+        except OSError as error:
+            fix = f"check the owner and the mode of {shlex.quote(str(lock.parent))}"
+            raise StateError(f"cannot lock {lock}: {(error.strerror or str(error)).lower()}", fix=fix) from None
+        yield
 
 
 async def _revoked(grant: Grant, secret: Secret | None) -> str:

@@ -113,8 +113,15 @@ def say_not_asked(name: str, scopes: Sequence[str]) -> None:
     _say("    ask its operator which scopes your account may have; a logout forgets what it wanted", style=YELLOW)
 
 
-def say_not_logged_in(name: str) -> None:
+def say_not_logged_in(name: str, remark: str = "") -> None:
+    """Tell that there is no login to remove; `remark` says what could not be looked for."""
     _say(f"acp-launch: {name}: {NOT_LOGGED_IN}", style=DIM)
+    if remark:
+        _say(f"    {remark}", style=DIM)
+
+
+def say_note(name: str, text: str) -> None:
+    _say(f"acp-launch: {name}: {text}", style=YELLOW)
 
 
 def say_logged_out(name: str, said: str, others: Sequence[str], *, had_tokens: bool) -> None:

@@ -203,14 +203,17 @@ class PrintedHeaders:
 
     def _take(self, captured: Captured, began: float) -> Headers:
         """Use what the command has printed."""
+        headers, unfit = dict[str, Secret](), ""
+        try:
+            headers = printed(captured.out)  # first: its stderr may repeat what is hidden by that
+        except Unusable as unusable:
+            unfit = f"{self._program} {unusable}; {EXAMPLE}"
         if len(captured.out) <= MAX_VALUE and (how := failure(self._program, captured, self._limit)):
             raise self._without(how, is_late=captured.timed_out)
-        try:
-            self._headers = printed(captured.out)
-        except Unusable as unusable:
-            raise self._without(f"{self._program} {unusable}; {EXAMPLE}") from None
-        self._made, self._failed, self._has_told = began, None, False
-        return self._headers
+        if unfit:
+            raise self._without(unfit)
+        self._headers, self._made, self._failed, self._has_told = headers, began, None, False
+        return headers
 
     def _unstarted(self, error: LaunchError) -> NoToken:
         return self._without(sentence(error))

@@ -46,13 +46,15 @@ LONGEST = 16 * 1024  # characters of the address that the browser comes back to
 AGAIN = "log in again, and finish in the browser page that this opens"
 ASK = "do not log in again before the server's operator has explained that"
 
+NO_HEADERS: Mapping[str, str] = {}
+
 ShowDevice = Callable[[str, str], None]  # the page, and the code to type there
 Waiting = Callable[[str, float, float], None]  # what is waited for, for how many seconds, until when
 T = TypeVar("T")
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """A server to log in to, and what the profile says of it."""
+    """A server to log in to, and what the profile says of it. `headers` are for requests to its origin only."""
 
     name: str
     url: str
@@ -61,6 +63,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     client_id: str = ""
     client_secret: Secret | None = None
     client_metadata_url: str = ""
+    headers: Mapping[str, Secret] = msgspec.field(default_factory=dict)
 
 
 class Door(Protocol):
@@ -91,6 +94,7 @@ async def log_in(
     registered: Grant | None = None,
     device: ShowDevice | None = None,
     waiting: Waiting = lambda what, word, limit: None,
+    note: Callable[[str], None] = lambda text: None,
     patience: float = PATIENCE,
     now: Callable[[], float] = time.time,
 ) -> tuple[Grant, Login]:
@@ -99,12 +103,13 @@ async def log_in(
     `held` are the scopes of the present login, for a challenge that wants more. `registered` is an earlier grant of
     the server: its registration is used again if the issuer and the redirect address are still the same.
     `device` shows a page and the code to type there; if it is given and the authorization server offers that, the
-    browser may be on any machine and does not come back to the door (RFC 8628).
+    browser may be on any machine and does not come back to the door (RFC 8628). `note` tells the user which of several
+    authorization servers was passed over.
 
     Raises:
         LoginFailed: there is no login; nothing is left to undo.
     """
-    flow = _Flow(wanted, door, device, waiting, patience)
+    flow = _Flow(wanted, door, device, waiting, note, patience)
     async with flow.connected():
         first = challenge
         if challenge is None or not challenge.resource_metadata:
@@ -139,9 +144,16 @@ class _Flow:
     """The steps of one login."""
 
     def __init__(
-        self, wanted: Wanted, door: Door, device: ShowDevice | None, waiting: Waiting, patience: float
+        self,
+        wanted: Wanted,
+        door: Door,
+        device: ShowDevice | None,
+        waiting: Waiting,
+        note: Callable[[str], None],
+        patience: float,
     ) -> None:
-        self._wanted, self._door, self._device, self._waiting, self._patience = wanted, door, device, waiting, patience
+        self._wanted, self._door, self._device = wanted, door, device
+        self._waiting, self._note, self._patience = waiting, note, patience
         self._is_near = metadata.is_near(wanted.url)
         self.server = f'the MCP server "{wanted.name}"'
 
@@ -196,13 +208,26 @@ class _Flow:
         url = self._wanted.url
         failed: Answer | None = None
         for place in metadata.resource_addresses(url, challenge or NONE):
-            answer = await self._document(place, self.server)
+            answer = await self._document(place, self.server, self._own(place))
             if answer.status == 200 and (resource := metadata.read_resource(answer.body, url)) is not None:
-                return resource, await self._authorization_server(resource.issuers[0])
+                return resource, await self._first_server(resource.issuers)
             failed = _failed(answer) or failed
         if failed is not None:  # this says nothing about whether there is metadata
             raise LoginFailed(f"{self.server} answered {phrase(failed.status)} for its metadata", "try again later")
         return None, await self._authorization_server(shown_origin(url), is_old=True, is_refused=challenge is not None)
+
+    async def _first_server(self, issuers: tuple[str, ...]) -> AuthorizationServer:
+        """Return the first authorization server that answers; one whose metadata is wrong is not passed over."""
+        *others, last = issuers
+        for issuer in others:
+            try:
+                return await self._authorization_server(issuer)
+            except Refused as error:
+                failed = error.how
+            except LoginFailed as error:
+                failed = error.how
+            self._note(f"{failed}; {self.server} names another one")
+        return await self._authorization_server(last)
 
     async def _authorization_server(
         self, issuer: str, *, is_old: bool = False, is_refused: bool = True
@@ -356,7 +381,7 @@ class _Flow:
 
     async def _first_request(self, headers: Mapping[str, str] | None = None) -> Answer:
         """Make the request that every session begins with; only the head of the answer is read."""
-        given = dict(headers or {})
+        given = {**self._own(self._wanted.url), **(headers or {})}
         if self._wanted.type == "sse":
             return await self._asked("GET", self._wanted.url, self.server, {"Accept": "text/event-stream", **given})
         params = {"protocolVersion": VERSIONS[0], "capabilities": {}, "clientInfo": CLIENT_INFO}
@@ -366,11 +391,18 @@ class _Flow:
 
     async def _end(self, session: str, bearer: Mapping[str, str]) -> None:
         """End the session that the first request has opened; a server that does not answer keeps it."""
-        headers = {"Mcp-Session-Id": session, **bearer}
+        headers = {**self._own(self._wanted.url), "Mcp-Session-Id": session, **bearer}
         await fetched("DELETE", self._wanted.url, limit=PARTING, headers=headers, who=self.server, wants_body=False)
 
-    async def _document(self, place: str, who: str) -> Answer:
-        return await self._asked("GET", place, who, {"MCP-Protocol-Version": VERSIONS[0]}, wants_body=True)
+    def _own(self, url: str) -> dict[str, str]:
+        """Return the headers of the profile for a request to the server itself: a gateway may want them."""
+        if origin(url) != origin(self._wanted.url):
+            return {}
+        return {name: value.expose() for name, value in self._wanted.headers.items()}
+
+    async def _document(self, place: str, who: str, headers: Mapping[str, str] = NO_HEADERS) -> Answer:
+        given = {**headers, "MCP-Protocol-Version": VERSIONS[0]}
+        return await self._asked("GET", place, who, given, wants_body=True)
 
     async def _asked(
         self,

@@ -109,8 +109,13 @@ class Login(Struct, frozen=True, kw_only=True):
 def item_name(issuer: str, resource: str, client_id: str) -> str:
     """Return the name of the grant's item: `oauth/mcp.example.com/3f9a…`, a name that a profile may not use."""
     digest = hashlib.sha256("\n".join((issuer, resource, client_id)).encode()).hexdigest()
+    return f"{item_prefix(resource)}{digest[:16]}"
+
+
+def item_prefix(resource: str) -> str:
+    """Return what the names of all items of a resource's host begin with."""
     host = resource.partition("://")[2].partition("/")[0]
-    return f"{LOGINS}{host}/{digest[:16]}"
+    return f"{LOGINS}{host}/"
 
 
 class _Stored(Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):

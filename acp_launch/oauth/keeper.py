@@ -126,8 +126,8 @@ class Keeper:
 
     @property
     def _patience(self) -> float:
-        """Seconds that a holder of the lock may need: two reads, two writes, one request."""
-        return 4 * self._limit + ANSWER + SPARE
+        """Seconds that a holder of the lock may need."""
+        return patience(self._limit)
 
     @property
     def _is_resting(self) -> bool:
@@ -329,6 +329,11 @@ class Keeper:
 
     def _age(self, grant: Grant) -> float:
         return self._clock() - (grant.issued or 0.0)
+
+
+def patience(limit: float) -> float:
+    """Return the seconds that a holder of the lock may need: two reads, two writes of `limit` each, one request."""
+    return 4 * limit + ANSWER + SPARE
 
 
 def _next(grant: Grant, tokens: Tokens) -> Grant:

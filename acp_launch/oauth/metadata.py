@@ -5,7 +5,8 @@ Where to look for it, what of it we need, and which of it we refuse (MCP "Author
 8414, 8707, 9207, 9728). Pure: `flow` makes the requests.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -20,6 +21,7 @@ from acp_launch.protocol.jsonrpc import BOM
 from acp_launch.regex import regex
 
 LONGEST = 64 * 1024  # bytes of a document
+ISSUERS = 4  # authorization servers of a resource that are asked, one after the other
 LONGEST_ADDRESS = 2048  # characters
 EXCERPT = 200  # characters of what a server says
 RESOURCE = "/.well-known/oauth-protected-resource"
@@ -118,11 +120,19 @@ def read_resource(body: bytes, url: str) -> Resource | None:
         )
     if not read.authorization_servers:
         raise Unusable("has protected-resource metadata that names no authorization server")
-    near = is_near(url)
-    issuers = (
-        check_address(each, "names, as its authorization server,", near=near) for each in read.authorization_servers[:1]
+    return Resource(
+        resource=read.resource, issuers=_issuers(read.authorization_servers, url), scopes=bounded(read.scopes_supported)
     )
-    return Resource(resource=read.resource, issuers=tuple(issuers), scopes=bounded(read.scopes_supported))
+
+
+def _issuers(named: Sequence[str], url: str) -> tuple[str, ...]:
+    """Return the first authorization server that is named, and of some others those that may be asked, too."""
+    what, near = "names, as its authorization server,", is_near(url)
+    found = [check_address(named[0], what, near=near)]
+    for each in named[1:ISSUERS]:
+        with suppress(Unusable):
+            found.append(check_address(each, what, near=near))
+    return tuple(dict.fromkeys(found))
 
 
 def covers(resource: str, url: str) -> bool:

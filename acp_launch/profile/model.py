@@ -192,8 +192,8 @@ class StdioServer(Shape, frozen=True, kw_only=True):
     """The MCP version the server is spoken to in: `auto` finds out, `legacy` is the newest before 2026-07-28, `modern`
     is 2026-07-28; or a version."""
     session_elevation: Elevation = "off"
-    """Whether a conversation with the server can be resumed after its connection was lost (`session/start`): `probe`
-    asks the server once, `on` each time, and says if it cannot. Both serve the agent, whatever the server can do."""
+    """Whether a conversation outlives a lost connection (`session/start`), of the agent and to the server. With `probe`
+    the server is asked once whether it can do that, with `on` each time, and a line says if it cannot."""
     start: Start = "eager"
     """When it is started: with the agent (`eager`), or at its first use (`lazy`). Until then its lists are those of its
     last run; before its first run it is started with the agent."""
@@ -276,8 +276,8 @@ class RemoteServer(Shape, frozen=True, kw_only=True):
     """The MCP version the server is spoken to in: `auto` finds out, `legacy` is the newest before 2026-07-28, `modern`
     is 2026-07-28; or a version."""
     session_elevation: Elevation = "off"
-    """Whether a conversation with the server can be resumed after its connection was lost (`session/start`): `probe`
-    asks the server once, `on` each time, and says if it cannot. Both serve the agent, whatever the server can do."""
+    """Whether a conversation outlives a lost connection (`session/start`), of the agent and to the server. With `probe`
+    the server is asked once whether it can do that, with `on` each time, and a line says if it cannot."""
     start: Start = "eager"
     """When it is started: with the agent (`eager`), or at its first use (`lazy`). Until then its lists are those of its
     last run; before its first run it is started with the agent."""

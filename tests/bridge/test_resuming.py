@@ -15,11 +15,12 @@ from msgspec.structs import replace
 from acp_launch.bridge import relay, shim
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.bridge.servers import RunningServers, ServerNeeds, running
-from acp_launch.plan.model import StdioPlan
+from acp_launch.plan.model import Origin, RemotePlan, ServerPlan, Value
 from tests.bridge.fronted import INITIALIZE, PATIENCE, Answer, Behind, Json, Wire, fronted, looped
 from tests.bridge.test_servers import Told, plan
 
 PLAN = replace(plan("notes"), session_elevation="on")
+TOUCH: Json = {"name": "touch", "arguments": {"uri": "test://one"}}
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 HELLO: Json = {
     **INITIALIZE,
@@ -27,20 +28,33 @@ HELLO: Json = {
 }
 
 
+class Noted(Told):
+    """Remembers the notes, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: list[str] = []
+        self.noted = asyncio.Event()
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+        self.noted.set()
+
+
 @asynccontextmanager
-async def launched(only: StdioPlan = PLAN) -> AsyncIterator[tuple[RunningServers, Told]]:
-    told = Told()
+async def launched(only: ServerPlan = PLAN) -> AsyncIterator[tuple[RunningServers, Noted]]:
+    told = Noted()
     needs = ServerNeeds(secrets={}, directories=(), max_line=1 << 20, hurry=asyncio.Event())
     async with asyncio.timeout(60), running([only], needs, told) as inner:
         assert await inner.servers.up(only)
         yield inner, told
 
 
-class Shim:
-    """A real shim, with the handshake done, as the agent's end sees it."""
+class Agent:
+    """The agent's end of a connection to a server."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
         self._next = 0
 
     async def ask(self, method: str, **params: object) -> tuple[Json, list[Json]]:
@@ -54,23 +68,32 @@ class Shim:
         return said, before
 
     def tell(self, message: Json) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(message).encode() + b"\n")
+        self._writer.write(json.dumps(message).encode() + b"\n")
 
     async def hears(self) -> Json:
-        assert self.process.stdout is not None
-        line = await asyncio.wait_for(self.process.stdout.readline(), PATIENCE)
+        line = await asyncio.wait_for(self._reader.readline(), PATIENCE)
         assert line, "the connection has ended"
         return dict(json.loads(line))
 
     async def rest(self) -> bytes:
         """What still comes until the end."""
-        assert self.process.stdout is not None
-        return await asyncio.wait_for(self.process.stdout.read(), PATIENCE)
+        return await asyncio.wait_for(self._reader.read(), PATIENCE)
+
+    async def introduce(self) -> Json:
+        """Do the handshake; the server's capabilities."""
+        hello, _ = await self.ask("initialize", **HELLO["params"])
+        self.tell(INITIALIZED)
+        return dict(hello["result"]["capabilities"])
+
+    async def close(self) -> None:
+        self._writer.close()
+        with suppress(ConnectionError):
+            await self._writer.wait_closed()
 
 
 @asynccontextmanager
-async def shimmed(inner: RunningServers) -> AsyncIterator[Shim]:
+async def shimmed(inner: RunningServers) -> AsyncIterator[Agent]:
+    """Connect by a real shim, which is killed at the end."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", str(Path(shim.__file__)), str(inner.seat.path), "notes"),
         env={"ACP_LAUNCH_SEAT": inner.seat.token},
@@ -78,15 +101,28 @@ async def shimmed(inner: RunningServers) -> AsyncIterator[Shim]:
         stdout=asyncio.subprocess.PIPE,
     )
     try:
-        opened = Shim(process)
-        hello, _ = await opened.ask("initialize", **HELLO["params"])
-        assert hello["result"]["capabilities"]["experimental"] == {"session-elevation": {"catchup": True}}
-        opened.tell(INITIALIZED)
-        yield opened
+        assert process.stdout is not None
+        assert process.stdin is not None
+        agent = Agent(process.stdout, process.stdin)
+        assert (await agent.introduce())["experimental"] == {"session-elevation": {"catchup": True}}
+        yield agent
     finally:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
+
+
+@asynccontextmanager
+async def seated(inner: RunningServers, name: str) -> AsyncIterator[Agent]:
+    """Connect without a shim; the handshake is the caller's."""
+    ours, its = socket.socketpair()
+    ours.setblocking(False)
+    inner.servers.seated(ShimConnection(name, None, ours))
+    agent = Agent(*await asyncio.open_connection(sock=its))
+    try:
+        yield agent
+    finally:
+        await agent.close()
 
 
 class Http:
@@ -129,9 +165,9 @@ class Http:
         return wire
 
 
-async def touch(opened: Shim, uri: str = "test://one") -> Json:
+async def touch(opened: Agent) -> Json:
     """Make the server send an event; the event."""
-    _, (event,) = await opened.ask("tools/call", name="touch", arguments={"uri": uri})
+    _, (event,) = await opened.ask("tools/call", **TOUCH)
     return event
 
 
@@ -157,12 +193,11 @@ async def test_a_session_goes_from_a_shim_over_http_to_a_shim_with_its_process_a
         said = await http.ask("session/resume", sessionId=session, lastSessionEventId=last)
         assert said["result"] == {"resumed": True, "catchup": True}
         assert await first.rest() == b""
-        assert await asyncio.wait_for(first.process.wait(), PATIENCE) == 0
         assert text(await http.ask("tools/call", name="pid")) == pid
         stream = await http.listen()
         assert (await stream.event())["data"] == "", "it begins with an id, for a client that loses it"
         assert json.loads((await stream.event())["data"]) == missed
-        await http.ask("tools/call", name="touch", arguments={"uri": "test://one"})
+        await http.ask("tools/call", **TOUCH)
         third = json.loads((await stream.event())["data"])
         assert third["params"]["sessionEventId"] == f"{session}.000000000003"
 
@@ -208,19 +243,61 @@ async def test_a_session_that_no_connection_resumes_ends_with_its_process(monkey
 @looped
 async def test_without_the_setting_the_server_is_asked_itself() -> None:
     """The bytes pass, and its answer is that it knows no such method."""
-    async with launched(plan("notes")) as (inner, _):
-        ours, its = socket.socketpair()
-        ours.setblocking(False)
-        inner.servers.seated(ShimConnection("notes", None, ours))
-        reader, writer = await asyncio.open_connection(sock=its)
-        for message in (HELLO, INITIALIZED, {"jsonrpc": "2.0", "id": 1, "method": "session/start", "params": {}}):
-            writer.write(json.dumps(message).encode() + b"\n")
-        hello = json.loads(await asyncio.wait_for(reader.readline(), PATIENCE))
-        assert "experimental" not in hello["result"]["capabilities"]
-        refused = json.loads(await asyncio.wait_for(reader.readline(), PATIENCE))
+    async with launched(plan("notes")) as (inner, _), seated(inner, "notes") as agent:
+        assert "experimental" not in await agent.introduce()
+        refused, _ = await agent.ask("session/start")
         assert refused["error"]["code"] == -32601
-        writer.close()
-        await writer.wait_closed()
+
+
+# Towards a server.
+
+
+@looped
+async def test_a_remote_server_that_has_sessions_goes_on_after_its_connection_was_cut() -> None:
+    """M-28, M-53: our own front is such a server. Process and subscriptions are the same, and events go on."""
+    async with launched() as (there, _), AsyncExitStack() as stack:
+        front = await there.front()
+        here = Origin("test")
+        token = Value((f"Bearer {front.token('notes')}",), here)
+        url = Value((front.address("notes"),), here)
+        remote = RemotePlan(
+            name="web", type="http", url=url, headers={"Authorization": token}, session_elevation="probe"
+        )
+        inner, _ = await stack.enter_async_context(launched(remote))
+        agent = await stack.enter_async_context(seated(inner, "web"))
+        await agent.introduce()
+        await agent.ask("resources/subscribe", uri="test://one")
+        pid = text((await agent.ask("tools/call", name="pid"))[0])
+        while (last := await touched(agent)) is None:
+            pass  # the session is begun a moment after the handshake
+        assert (last := await touched(agent)) is not None
+        endpoint = front.endpoints["notes"]
+        for session in endpoint._all():
+            endpoint._end(session, "the connection is cut")
+        assert text((await agent.ask("tools/call", name="pid"))[0]) == pid
+        seen = await touched(agent)
+        assert seen is not None
+        assert seen.partition(".")[0] == last.partition(".")[0]
+        assert seen > last
+
+
+async def touched(agent: Agent) -> str | None:
+    """Make the server send an event; its id, if it has one."""
+    agent.tell({"jsonrpc": "2.0", "id": "touch", "method": "tools/call", "params": TOUCH})
+    both = [await agent.hears(), await agent.hears()]  # they may come on two streams
+    (event,) = (each for each in both if "method" in each)
+    id = event["params"].get("sessionEventId")
+    return None if id is None else str(id)
+
+
+@looped
+async def test_a_server_without_sessions_is_asked_and_goes_on() -> None:
+    """M-51: a real process, which answers that it knows no such method."""
+    async with launched() as (inner, told), seated(inner, "notes") as agent:
+        await agent.introduce()
+        await asyncio.wait_for(told.noted.wait(), PATIENCE)
+        assert told.notes == ["mcp server notes has no sessions that can be resumed (session_elevation)"]
+        assert (await agent.ask("tools/call", name="echo", arguments={"text": "on"}))[0]["result"]
 
 
 # Both modes at the HTTP front.

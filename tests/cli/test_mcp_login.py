@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -22,6 +22,7 @@ import pytest
 
 from acp_launch.oauth.grant import STEP_UPS, Login
 from acp_launch.oauth.records import Logins
+from acp_launch.private import locked
 from tests.cli.launcher import PATIENCE, Launcher
 from tests.cli.terminal import on_terminal
 from tests.oauth.authority import Authority, authority
@@ -247,6 +248,61 @@ def test_all_logs_in_to_what_has_no_login_only(home: Launcher) -> None:
         "acp-launch: docs: logged out, its tokens are taken back and removed",
         "acp-launch: docs2: logged out, its tokens are taken back and removed",
     ]
+
+
+def test_all_goes_on_after_a_failure_and_ends_with_the_worst_exit_code(home: Launcher) -> None:
+    with authority(redirect={"code": None, "error": "access_denied"}) as one, authority() as other, browsing(home):
+        profile(home, one, other)
+        done = home("mcp", "login", "p", "--all")
+        assert done.code == 6
+        assert "refused the login: access_denied" in done.err
+        assert "acp-launch: docs2: logged in" in done.err
+        assert [record["url"] for record in records(home)] == [other.url]
+
+
+def test_a_second_login_takes_the_tokens_of_the_first_back(home: Launcher) -> None:
+    with authority() as server, browsing(home):
+        profile(home, server)
+        logged_in(home)
+        first = sent_tokens(server)
+        assert server.asked("as /revoke") == []
+        logged_in(home)
+        revoked = [each["form"] for each in server.asked("as /revoke")]
+    assert [each["token_type_hint"] for each in revoked] == ["refresh_token", "access_token"]
+    assert {each["token"] for each in revoked} > first, "the new ones are not among them"
+    assert len({each["token"] for each in revoked} - first) == 1, "the refresh token, which no server has seen before"
+
+
+def test_tokens_whose_record_is_lost_are_found_by_a_logout(home: Launcher) -> None:
+    with authority() as server, authority() as other, browsing(home):
+        profile(home, server, other)
+        logged_in(home, "docs")
+        logged_in(home, "docs2")
+        logins = Logins(Path(home.env["ACP_LAUNCH_STATE_DIR"]))
+        (lost,) = (login for login in logins.all() if login.url == server.url)
+        logins.drop(lost)
+        assert state(home)["state"] == "not logged in"
+        out = home("mcp", "logout", "p", "docs")
+        assert (out.code, out.err) == (0, "acp-launch: docs: logged out, its tokens are taken back and removed\n")
+        assert len(server.asked("as /revoke")) == 2
+        assert (state(home, "docs2")["state"], other.asked("as /revoke")) == ("logged in", [])
+        again = home("mcp", "logout", "p", "docs")
+        assert again.err == "acp-launch: docs: not logged in\n"
+
+
+def test_a_logout_waits_for_a_renewal_and_says_so(home: Launcher) -> None:
+    with authority() as server, browsing(home):
+        profile(home, server)
+        logged_in(home)
+        (record,) = records(home)
+        lock = Logins(Path(home.env["ACP_LAUNCH_STATE_DIR"])).lock(record["item"])
+        with ExitStack() as held:
+            held.enter_context(locked(lock))
+            with on_terminal("mcp", "logout", "p", "--trust", cwd=home.project, env=home.env) as terminal:
+                terminal.until("another acp-launch that renews or changes this login")
+                held.close()
+                assert terminal.ends() == 0, terminal.text
+                assert "docs: logged out" in terminal.text
 
 
 def test_a_configured_client_uses_its_secret_and_its_port(home: Launcher) -> None:

@@ -147,6 +147,14 @@ def test_a_command_that_fails_is_named_with_the_way_to_try_it(said: Said | Launc
     assert not raised.value.is_final
 
 
+def test_what_a_command_that_fails_tells_of_its_headers_is_hidden() -> None:
+    said = headers("plain-word-7f3a")
+    said.err, said.ending = ("trace: plain-word-7f3a",), Exit(1, None)
+    with pytest.raises(NoToken) as raised:
+        made(Mint(said))
+    assert redactor.text(raised.value.how).endswith("mint exited with status 1: trace: ***")
+
+
 # When it is called.
 
 

@@ -1,6 +1,7 @@
 """A login, with an MCP server and an authorization server on loopback that differ from what they should be."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -9,7 +10,7 @@ import pytest
 
 from acp_launch.mcp.http.challenge import Challenge
 from acp_launch.oauth import flow
-from acp_launch.oauth.exchange import ask, revoke
+from acp_launch.oauth.exchange import Refused, ask, revoke
 from acp_launch.oauth.flow import LOGINS, LoginFailed, Wanted, code_in, log_in
 from acp_launch.oauth.grant import Grant, Login
 from acp_launch.oauth.metadata import AuthorizationServer
@@ -26,7 +27,7 @@ DOCUMENT = "https://us.example/client.json"
 def logged_in(site: Authority, browser: Browser | None = None, **how: Any) -> tuple[Grant, Login]:
     login = {
         name: how.pop(name)
-        for name in ("challenge", "held", "registered", "waiting", "patience", "device")
+        for name in ("challenge", "held", "registered", "waiting", "patience", "device", "note")
         if name in how
     }
     wanted = Wanted(name="docs", url=how.pop("url", site.url), **how)
@@ -337,6 +338,62 @@ def test_a_registration_is_used_again_with_the_same_issuer_and_the_same_way_back
     with authority(clients={"other": None}) as elsewhere:
         third, _ = logged_in(elsewhere, registered=first)
         assert third.client.client_id == "client-2"
+
+
+def test_the_headers_of_the_profile_go_to_the_server_itself_only() -> None:
+    """A gateway before the server may want them; the authorization server is another party."""
+    with authority(needs=["read"], names_scopes=["read"]) as site:
+        logged_in(site, headers={"X-Key": Secret("gateway-key")})
+        keys = {(each["to"], each["key"]) for each in site.log}
+    assert keys == {("mcp", "gateway-key"), ("as", "")}
+
+
+# Several authorization servers.
+
+
+@pytest.mark.parametrize("down", ["http://127.0.0.1:9", "{mcp}/down"])
+def test_the_first_authorization_server_that_answers_is_used_and_the_other_told(down: str) -> None:
+    told: list[str] = []
+    broken = {f"mcp {place}/down": {"status": 503} for place in (ASM, OPENID)}
+    answers = {**broken, f"mcp /down{OPENID}": {"status": 503}}
+    with authority(resource={"authorization_servers": [down, "{as}"]}, answers=answers) as site:
+        _, login = logged_in(site, note=told.append)
+        assert login.issuer == site.issuer
+    assert len(told) == 1
+    assert "the authorization server http://127.0.0.1:" in told[0]
+    assert told[0].endswith('the MCP server "docs" names another one')
+
+
+def test_an_authorization_server_that_says_it_is_another_is_not_passed_over() -> None:
+    wrong = {f"mcp {ASM}": {"body": json.dumps({"issuer": EVIL})}}
+    with authority(resource={"authorization_servers": ["{mcp}", "{as}"]}, answers=wrong) as site:
+        assert "metadata is of another one" in failed(site).how
+        assert site.asked("as /token") == []
+
+
+# Rotation.
+
+
+@pytest.mark.parametrize("rotation", ["strict", "grace"])
+def test_a_refresh_token_is_used_a_second_time_only_where_the_server_has_a_grace(rotation: str) -> None:
+    """As after a crash between the server's answer and the write."""
+    with authority(rotation=rotation) as site:
+        grant, _ = logged_in(site)
+        assert grant.refresh is not None
+        form: dict[str, str | Secret] = {
+            "grant_type": "refresh_token",
+            "refresh_token": grant.refresh,
+            "resource": grant.resource,
+        }
+        first = asyncio.run(ask(grant.client, grant.client_secret, form, limit=PATIENCE))
+        assert first.refresh not in (None, grant.refresh), "it has rotated"
+        if rotation == "grace":
+            again = asyncio.run(ask(grant.client, grant.client_secret, form, limit=PATIENCE))
+            assert again.access not in (first.access, grant.access)
+        else:
+            with pytest.raises(Refused) as caught:
+                asyncio.run(ask(grant.client, grant.client_secret, form, limit=PATIENCE))
+            assert (caught.value.error, caught.value.is_final) == ("invalid_grant", True)
 
 
 # Scopes.

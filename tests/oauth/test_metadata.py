@@ -158,7 +158,7 @@ def test_another_resource_does_not(resource: str) -> None:
 def test_a_resource_s_metadata_is_read() -> None:
     said = {"resource": URL, "authorization_servers": [ISSUER, "https://b.example"], "scopes_supported": ["a", "b c"]}
     found = read_resource(b"\xef\xbb\xbf" + json.dumps({**said, "more": [1]}).encode(), URL)
-    assert found == Resource(resource=URL, issuers=(ISSUER,), scopes=("a",))
+    assert found == Resource(resource=URL, issuers=(ISSUER, "https://b.example"), scopes=("a",))
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,8 @@ class Handler(BaseHTTPRequestHandler):
         with lock:
             about = json.loads(body) if body and not is_form else {}
             seen = {"to": self.role, "verb": self.command, "path": parts.path, "form": form, "body": about}
-            log.append({**seen, "authorization": self.headers.get("Authorization", "")})
+            said = {name: self.headers.get(name, "") for name in ("Authorization", "X-Key")}
+            log.append({**seen, "authorization": said["Authorization"], "key": said["X-Key"]})
             canned = temper.get("answers", {}).get(f"{self.role} {parts.path}")
             if canned is None:
                 name = f"{self.role}_{parts.path.strip('/').replace('.', '_').replace('-', '_').replace('/', '_')}"
