@@ -2,6 +2,7 @@
 
 import os
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from acp_launch.session.login import InFront
     from acp_launch.session.observer import TurnEnd
     from acp_launch.session.person import Person
+    from acp_launch.session.store import Record, Registry
     from acp_launch.settings.model import Settings
 
 
@@ -98,17 +100,71 @@ def _interactive(request: "RunRequest", plan: "LaunchPlan", settings: "Settings"
     """Attach a terminal to a session of the host."""
     import asyncio
 
-    from acp_launch.cli.interactive_run import attached
-    from acp_launch.cli.job import require_nothing_one_shot
+    from acp_launch.cli import run_request as prompts
     from acp_launch.session import store
 
-    require_nothing_one_shot(request)
+    prompts.require_nothing_one_shot(request)
     with store.open_registry(settings.state) as registry:
         name = store.latest_name(registry, plan) if request.latest else plan.session or store.fresh_name()
         record = None
         if not request.new and (request.latest or plan.session):
             record = store.continued(registry, plan, name, latest=request.latest)
-        return asyncio.run(attached(request, plan, settings, note, registry, name, record))
+        return asyncio.run(_attached(request, plan, settings, note, registry, name, record))
+
+
+async def _attached(
+    request: "RunRequest",
+    plan: "LaunchPlan",
+    settings: "Settings",
+    note: "HostNote",
+    registry: "Registry",
+    name: str,
+    record: "Record | None",
+) -> int:
+    """Run an interactive session in a host; its servers are the host's, so those of `plan` are left out."""
+    from contextlib import nullcontext
+
+    from acp_launch.cli.interactive_run import history_name, in_front_of, logged_in, resuming, typed_blocks
+    from acp_launch.cli.planning import checked_name, here
+    from acp_launch.cli.session_needs import asking, wished
+    from acp_launch.console.stillclock import StillClock, UntimedPerson
+    from acp_launch.console.stream.redacted import RedactedOutput
+    from acp_launch.host.door import knock
+    from acp_launch.host.front import HostGround
+    from acp_launch.host.wire import Entrance
+    from acp_launch.interactive.output import session_output
+    from acp_launch.interactive.session import SessionSetup, run_session
+    from acp_launch.interactive.state import HeldSessions, HostedSession
+    from acp_launch.interactive.which import choose_front
+
+    shown = choose_front(settings.state / "history" / history_name(plan), settings.attention, profile=plan.profile)
+    clock = StillClock()
+    output = session_output(shown.canvas, clock, (plan.cwd, *plan.additional_directories), has_links=not request.plain)
+    held_sessions = HeldSessions(registry, plan, lambda name: nullcontext(), check=checked_name, kind=HostedSession)
+    person = UntimedPerson(shown.person, clock)
+    in_front = partial(in_front_of, shown)
+    ground = HostGround(
+        plan,
+        front_needs(request, plan, settings, person, in_front),
+        partial(knock, note),
+        lambda name: Entrance(name=name, can_ask=True, approve=request.approve),
+        asking(person, request, plan),
+    )
+    setup = SessionSetup(
+        front=shown,
+        observer=RedactedOutput(output),
+        output=output,
+        held_sessions=held_sessions,
+        held_session=held_sessions.first(name, record, ExitStack()),
+        replay=request.replay,
+        wishes=wished(plan, request.sets),
+        blocks=partial(typed_blocks, plan),
+        here=here(),
+        log_in=partial(logged_in, request, plan, in_front),
+        resume=partial(resuming, request, plan),
+        seen=settings.state / "interactive",
+    )
+    return await run_session(ground, setup)
 
 
 class _Prompt:
