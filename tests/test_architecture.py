@@ -80,6 +80,7 @@ PURE = [
     "bridge/front/session",
     "bridge/ledger",
     "bridge/messages",
+    "bridge/multiplexer",
     "bridge/offer",
     "bridge/front/replies",
     "bridge/front/stateless",

@@ -11,6 +11,7 @@ for the processes, or `exchange` for the protocol.
 - `servers`: the servers of a launch, with a relay for each conversation.
 - `relay`: one conversation at work: its two links, its exchange and the server's processes.
 - `link`: one side of a conversation at work: lines in and out.
+- `sharedlink`: the connections of the agent to a shared server, as one link.
 - `exchange`: the protocol of one conversation. Sans-IO, like the modules below.
 - `conversation`: the state of an exchange, its ports, and its restoration after a restart.
 - `elevation`: sessions that outlive the agent's connection.
@@ -18,5 +19,7 @@ for the processes, or `exchange` for the protocol.
 - `ledger`: open requests, ids and queued messages.
 - `messages`: the messages that the bridge makes or changes.
 - `health`: the health of a silent server.
+- `presentation`: the answers of a lazy server while it is asleep.
+- `multiplexer`: several sessions in one conversation with a shared server.
 - `toolpolicy`: the tools that the agent may see and call.
 """

@@ -183,7 +183,7 @@ class Elevation:
         if message.id is not UNSET:
             return self._asks(message, message.id, line)
         if message.method == INITIALIZED:
-            self._is_introduced = True
+            self._is_introduced = all(asked.method != INITIALIZE for asked in self._open.values())
         return self._cancels(message, line) if message.method == CANCELLED else line
 
     def _asks(self, message: Envelope, id: Raw, line: bytes) -> bytes:

@@ -35,6 +35,7 @@ from acp_launch.secret.value import Secret
 if TYPE_CHECKING:
     from acp_launch.bridge.elevation import Elevation, Elevations
     from acp_launch.bridge.presentation import Presentations
+    from acp_launch.bridge.sharedlink import SharedLink
     from acp_launch.bridge.toolpolicy import ToolPolicy
     from acp_launch.bridge.upstream import Sessions, Upstream
     from acp_launch.mcp.http.wire import Credentials
@@ -116,7 +117,8 @@ class AdapterPorts(Struct, frozen=True):
 class Relay:
     """One conversation at work. `name` is the server's, or `github#2`; `left` is set when the agent has gone.
 
-    `presentations` are those of a lazy server, which is asleep until it is needed if they are known.
+    `presentations` are those of a lazy server, which is asleep until it is needed if they are known. A shared server
+    has one relay for all sessions of the agent.
     """
 
     def __init__(
@@ -134,12 +136,14 @@ class Relay:
         self.standing: Change | None = None  # the last
         self.took: float | None = None  # seconds its latest process needed itself to be READY
         self.left = asyncio.Event()
-        self.is_claimed = False
+        self.is_claimed = False  # a shared server never is
+        self.is_last = False  # the agent opens no further session
         self._observer, self._max_line = observer, max_line
         self.elevation: Elevation | None = None  # if an agent may resume its session on another connection
         self.upstream: Upstream | None = None  # the session with a server that has such
         self._away: asyncio.TimerHandle | None = None
-        self._agent: Link | None = None
+        self._agent: Link | SharedLink | None = None
+        self._shared: SharedLink | None = None
         self._shim: ShimConnection | None = None
         self._server: Link | None = None
         self._latest: Running | None = None  # its process, or that which has ended last
@@ -197,8 +201,26 @@ class Relay:
 
     def seat(self, shim: ShimConnection) -> None:
         """Connect the agent; the relay owns the descriptors from now on."""
+        if self.plan.share:
+            self._share(shim)
+            return
         self.is_claimed = True
         self._connect(Link(shim.source, shim.sink, *self._hears_agent(), max_line=self._max_line), shim)
+
+    def _share(self, shim: ShimConnection) -> None:
+        """Begin another session of a shared server."""
+        from acp_launch.bridge.sharedlink import Hooks, SharedLink  # most servers are not shared
+
+        if self._shared is None:
+            tells = self._session_says, self._emptied, self._agent_has_room, self._burst, self._agent_broke
+            self._shared = SharedLink(self.name, Hooks(*tells, self._observer.note), max_line=self._max_line)
+            self._connect(self._shared, None)
+        self._shared.join(shim)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the agent has closed its connection, or every session of a shared server."""
+        return self.left.is_set() or (self._shared is not None and not self._shared.is_open)
 
     def close(self) -> None:
         """Close the agent's connection. The process of an elevated session goes on until another one resumes it."""
@@ -225,6 +247,8 @@ class Relay:
         """Check time-outs, stopped processes, and agents that left while they were not read; called now and then."""
         if self._agent is not None and self._agent.is_paused and self._agent.has_hung_up:
             self.close()
+        if self._shared is not None:
+            self._shared.tick()
         if self._server is not None and self._server.is_paused:
             self.exchange.excuse()
         is_stopped = self.exchange.is_waiting and self._is_stopped()
@@ -308,7 +332,7 @@ class Relay:
     def move(self, elevation: "Elevation") -> None:
         other, agent = elevation.conversation, self._agent
         assert isinstance(other, Relay)
-        assert agent is not None
+        assert isinstance(agent, Link)
         self.exchange.lost(Lost(server=self.plan.name, why="was left for another session"), for_good=True)
         shim = self._disconnect()
         assert shim is not None
@@ -378,7 +402,7 @@ class Relay:
         hears = (self._agent_says, self._agent_over, self._agent_has_room, self._burst, self._agent_broke)
         return *hears, self.exchange.from_agent.passes, self.to_server
 
-    def _connect(self, agent: Link, shim: ShimConnection) -> None:
+    def _connect(self, agent: "Link | SharedLink", shim: ShimConnection | None) -> None:
         self._agent, self._shim = agent, shim
         if self._away is not None:
             self._away.cancel()
@@ -387,7 +411,7 @@ class Relay:
             agent.send(kept)
         if self._server is not None and not agent.is_full:
             self._server.resume()
-        if shim.lent:
+        if shim is not None and shim.lent:
             self._loop.add_reader(shim.line, self.close)  # readable only at its end, when the shim has ended
 
     def _disconnect(self) -> ShimConnection | None:
@@ -427,6 +451,18 @@ class Relay:
         if not self._is_expected and self.exchange.is_introduced:
             self._is_expected = True
             self.supervisor.expect()  # from the handshake on, the agent waits for the process
+
+    def _session_says(self, line: bytes) -> None:
+        if self._agent is None:  # the relay is closed
+            return
+        if self.exchange.from_agent.passes(line):
+            self.to_server(line)
+        else:
+            self._agent_says(line)
+
+    def _emptied(self) -> None:
+        if self.is_last:
+            self.close()
 
     @property
     def _has_hope(self) -> bool:
@@ -497,8 +533,9 @@ class Relay:
 
     def _burst(self, is_on: bool) -> None:
         """Write lines that came in one chunk in one chunk."""
-        for link in filter(None, (self._agent, self._server)):
-            link.gather() if is_on else link.release()
+        for link in (self._agent, self._server):
+            if link is not None:
+                link.gather() if is_on else link.release()
         if not is_on:
             self._see_off()
 
@@ -543,7 +580,7 @@ class Relay:
     def _server_has_room(self) -> None:
         self._resume(self._agent, self._server)
 
-    def _resume(self, writer: Link | None, reader: Link | None) -> None:
+    def _resume(self, writer: "Link | SharedLink | None", reader: "Link | SharedLink | None") -> None:
         """Resume both sides after `reader` has taken its held bytes, which came from its peer and from us."""
         if writer is not None:
             writer.resume()

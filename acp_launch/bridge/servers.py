@@ -4,7 +4,8 @@ The bridged servers of a launch, started while the agent starts, and stopped wit
 One process serves one conversation (docs/mcp.md), so each connection of the agent has its own relay. For each server
 one process is started ahead of the agent's first connection. A second connection at the same time gets a new process.
 After a connection has ended, a process is started ahead again for the next one. A lazy server whose answers to a
-handshake are known is not started ahead, but is asleep until it is needed (presentation.py).
+handshake are known is not started ahead, but is asleep until it is needed (presentation.py). A shared server has one
+process for all connections of the agent, also after they have ended (sharedlink.py).
 """
 
 import asyncio
@@ -150,6 +151,8 @@ class Servers:
     def stopping(self) -> None:
         """Note that the agent is about to be stopped: no further processes are started ahead."""
         self._is_stopping = True
+        for relay in self._relays:
+            relay.is_last = True
 
     def abandon(self) -> None:
         """Begin to stop all servers with less patience, after an error or a signal."""
@@ -269,7 +272,7 @@ class Servers:
             after=relay.took if relay else None,
             tools=relay.exchange.tools if relay else None,
             opened=plan.name in self._opened,
-            closed=plan.name in self._opened and (seated is None or seated.left.is_set()),
+            closed=plan.name in self._opened and (seated is None or seated.is_left),
             unread=relay is not None and plan.name in self._opened and relay.exchange.is_unread,
             restarts=change.restarts if change else 0,
             reason="; ".join(filter(None, (change.exit, change.reason))) if change else "",

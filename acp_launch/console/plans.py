@@ -198,6 +198,7 @@ def _supervision(server: ServerPlan) -> dict[str, Any]:
         "session_elevation": server.session_elevation,
         "start": server.start,
         "idle": server.idle,
+        "share": server.share,
     }
 
 
@@ -288,6 +289,9 @@ def _bridged_lines(server: ServerPlan, plan: LaunchPlan) -> Iterator[str]:
     if server.start == "lazy":
         then = f"; stopped after {server.idle} without use" if server.idle else ""
         yield f"  lazy       started at its first use{then}{_at(plan, (*path, 'start'), (*path, 'idle'))}"
+    if server.share:
+        what = "process" if isinstance(server, StdioPlan) else "connection"
+        yield f"  shared     one {what} for all sessions of the agent{_at(plan, (*path, 'share'))}"
     if server.tools != Tools():
         yield f"  tools      {_tools(server.tools)}{_at(plan, (*path, 'tools'))}"
     if server.roots == "session":

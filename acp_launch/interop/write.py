@@ -161,7 +161,7 @@ def _named(known: dict[str, str], wanted: str, secret: str) -> str:
 
 
 # Keys of a server that no other tool has, and of a remote one.
-_COMMON = ("restart", "roots", "protocol", "session_elevation", "start", "idle", "bridge")
+_COMMON = ("restart", "roots", "protocol", "session_elevation", "start", "idle", "share", "bridge")
 _OURS = (*_COMMON, "inherit_env")
 _OURS_REMOTE = (*_COMMON, "timeouts", "oauth", "insecure")
 _DEFAULT = StdioServer(command="")  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from acp_launch import __version__
 from acp_launch.errors import RemoteProtocolError
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping, sequence, text
+from acp_launch.regex import regex
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # newest first
 LARGEST = 1e300
@@ -185,3 +186,32 @@ def wanted_token(params: Raw) -> Raw | None:
     """Return the token under which a request wants to hear of its progress; None if it does not."""
     found = jsonrpc.read(_params, params)
     return None if found is None or found.meta.token is UNSET else found.meta.token
+
+
+# Ids and progress tokens of ours, where several clients share a conversation.
+
+TOKEN = ("params", "_meta", "progressToken")
+SUBSCRIPTION = ("result", "_meta", "io.modelcontextprotocol/subscriptionId")
+_BEGINNING = regex(rb'\s*+\{\s*+(?:"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+)?"id"\s*+:\s*+(?P<id>[0-9]++)\s*+[,}]')
+
+
+def renumbered(line: bytes, number: int) -> tuple[bytes, Raw | None]:
+    """Give a request an id and a progress token of ours; return the token of its own, if it has one."""
+    from acp_launch.protocol.edits import at, replaced, with_id
+
+    found = at(line, TOKEN)
+    token = None if found is None else Raw(line[found[0] : found[1]])
+    ours = b"%d" % number
+    return with_id(line if token is None else replaced(line, TOKEN, ours), Raw(ours)), token
+
+
+def answer_to(line: bytes, id: Raw, number: int) -> bytes:
+    """Give an answer the id of its request, also where it names a subscription."""
+    from acp_launch.protocol.edits import replaced, with_id
+
+    if SUBSCRIPTION[-1].encode() in line:
+        line = replaced(line, SUBSCRIPTION, bytes(id))
+    begins = _BEGINNING.match(line)
+    if begins and begins["id"] == b"%d" % number:  # most do, and a long result need not be looked through
+        return line[: begins.start("id")] + bytes(id) + line[begins.end("id") :]
+    return with_id(line, id)

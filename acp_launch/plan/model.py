@@ -137,6 +137,7 @@ class StdioPlan(Struct, frozen=True, kw_only=True):
     session_elevation: Elevation = "off"
     start: Start = "eager"
     idle: Duration | None = None
+    share: bool = False
     bridge: bool = True
     missing: str = ""
 
@@ -175,6 +176,7 @@ class RemotePlan(Struct, frozen=True, kw_only=True):
     session_elevation: Elevation = "off"
     start: Start = "eager"
     idle: Duration | None = None
+    share: bool = False
 
     @property
     def sent(self) -> Mapping[str, Value]:

@@ -240,6 +240,10 @@ def servers(machine: Machine, session: SessionContext) -> Iterator[ServerPlan]:
             yield made
 
 
+# Keys of a bridged server, of either kind, that a plan has as they are.
+BRIDGED = ("tools", "roots", "protocol", "session_elevation", "start", "idle", "share")
+
+
 def process(server: StdioPlan, environ: Mapping[str, str]) -> ProcessPlan:
     """Plan the process of a server without an agent. A server that the agent would start gets the usual environment.
 
@@ -281,12 +285,7 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: SessionCon
         required=server.required,
         restart=server.restart,
         timeouts=server.timeouts,
-        tools=server.tools,
-        roots=server.roots,
-        protocol=server.protocol,
-        session_elevation=server.session_elevation,
-        start=server.start,
-        idle=server.idle,
+        **{key: getattr(server, key) for key in BRIDGED},
         bridge=server.bridge,
         missing=missing,
     )
@@ -366,12 +365,7 @@ def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> Remo
         required=server.required,
         restart=server.restart,
         timeouts=server.timeouts,
-        tools=server.tools,
-        roots=server.roots,
-        protocol=server.protocol,
-        session_elevation=server.session_elevation,
-        start=server.start,
-        idle=server.idle,
+        **{key: getattr(server, key) for key in BRIDGED},
     )
 
 

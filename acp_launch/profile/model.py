@@ -199,6 +199,8 @@ class StdioServer(Shape, frozen=True, kw_only=True):
     last run; before its first run it is started with the agent."""
     idle: Duration | None = None
     """After how long without use a lazy server is stopped, until its next use. Default: never."""
+    share: Annotated[bool, TRUTH] = False
+    """Whether all sessions of the agent use one process of it, or one connection to it."""
     bridge: Annotated[bool, TRUTH] = True
     """`false` passes the server and its secrets to the agent, which starts it; acp-launch does not supervise it."""
 
@@ -283,6 +285,8 @@ class RemoteServer(Shape, frozen=True, kw_only=True):
     last run; before its first run it is started with the agent."""
     idle: Duration | None = None
     """After how long without use a lazy server is stopped, until its next use. Default: never."""
+    share: Annotated[bool, TRUTH] = False
+    """Whether all sessions of the agent use one process of it, or one connection to it."""
     bridge: Annotated[bool, TRUTH] = True
     """`false` passes the address, the headers and their secrets to the agent, which connects to the server itself."""
 

@@ -141,7 +141,7 @@ ENVIRONMENT_NAME = r"^[^=\s\x00-\x1f\x7f]+$"
 # Keys without effect for a server that the agent starts or connects to itself.
 SUPERVISION = (
     *("cwd", "inherit_env", "restart", "timeouts", "tools", "roots", "protocol"),
-    *("session_elevation", "start", "idle"),
+    *("session_elevation", "start", "idle", "share"),
 )
 KINDS = ("stdio", "http", "sse")
 MAX_FIX = 80  # characters of a command line that a fix repeats
@@ -230,6 +230,9 @@ def _supervised(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
     if "idle" in server and server.get("start") != "lazy":
         what = "idle is how long a lazy server may be without use, and this one is not lazy"
         yield Fault((*path, "idle"), what, "add: start: lazy", at_key=True)
+    if server.get("share") is True and server.get("session_elevation", "off") != "off":
+        what = "the sessions of a shared server have one conversation with it, which none of them can resume alone"
+        yield Fault((*path, "session_elevation"), what, "remove it, or share", at_key=True)
     if server.get("bridge") is False:
         yield from _unsupervised(server, path)
 

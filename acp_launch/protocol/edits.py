@@ -42,26 +42,34 @@ def with_result(line: bytes, written: bytes) -> bytes:
 
 def without(line: bytes, path: Collection[str], keys: Collection[str]) -> bytes:
     """Remove members of the object at `path` (`("params", "_meta")`), if there is one."""
-    at = 0
+    start = 0
     for key in path:
-        member = splice.find(line, at, key)
+        member = splice.find(line, start, key)
         if member is None or not splice.is_object(line, member.start):
             return line
-        at = member.start
-    return splice.without(line, [(each.key_start, each.end) for each in splice.members(line, at) if each.key in keys])
+        start = member.start
+    found = splice.members(line, start)
+    return splice.without(line, [(each.key_start, each.end) for each in found if each.key in keys])
 
 
 def replaced(line: bytes, path: Collection[str], written: bytes) -> bytes:
     """Replace the value at `path`, if there is one."""
-    at = end = 0
-    for key in path:
-        if not splice.is_object(line, at) and at:
-            return line
-        member = splice.find(line, at, key)
-        if member is None:
-            return line
-        at, end = member.start, member.end
-    return line[:at] + written + line[end:]
+    found = at(line, path)
+    return line if found is None else line[: found[0]] + written + line[found[1] :]
+
+
+def at(line: bytes, path: Collection[str]) -> splice.Span | None:
+    """Return start and end of the value at `path`; None if there is none."""
+    start, end = 0, len(line)
+    try:
+        for key in path:
+            member = splice.find(line, start, key)
+            if member is None:
+                return None
+            start, end = member.start, member.end
+    except splice.Malformed:  # a value on the way is not an object
+        return None
+    return start, end
 
 
 def _within(line: bytes, start: int, path: tuple[str, ...], written: bytes) -> bytes:

@@ -156,6 +156,9 @@ def test_before_the_handshake_there_is_no_session_but_an_agent_without_one_has_i
     talk = Launch().opened(introduced=False)
     talk.agent(ask(1, "session/start"))
     assert refusal(talk.agent_hears()) == (-32600, "no_handshake")
+    hasty = Launch().opened(introduced=False)
+    hasty.agent(INITIALIZE, INITIALIZED, ask(1, "session/start"))
+    assert refusal(hasty.agent_hears()) == (-32600, "no_handshake"), "it has not waited for the answer"
     talk.agent(ask(2, "session/start", **MODERN))
     assert talk.agent_hears()[0]["result"]["sessionId"]
 

@@ -67,8 +67,9 @@ class Agent:
         assert said["id"] == self._next
         return said, before
 
-    def tell(self, message: Json) -> None:
-        self._writer.write(json.dumps(message).encode() + b"\n")
+    def tell(self, *messages: Json) -> None:
+        """Write messages, in one chunk."""
+        self._writer.write(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
 
     async def hears(self) -> Json:
         line = await asyncio.wait_for(self._reader.readline(), PATIENCE)
@@ -229,6 +230,25 @@ async def test_a_session_waits_for_an_agent_that_was_killed() -> None:
 
 
 @looped
+async def test_what_is_written_together_with_a_resume_is_of_the_resumed_conversation() -> None:
+    """The connection moves in the midst of a chunk."""
+    async with launched() as (inner, _), seated(inner, "notes") as first, seated(inner, "notes") as second:
+        await first.introduce()
+        begun, _ = await first.ask("session/start")
+        pid = text((await first.ask("tools/call", name="pid"))[0])
+        await second.introduce()
+        assert text((await second.ask("tools/call", name="pid"))[0]) != pid
+        call = {"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": {"name": "pid"}}
+        wanted = {"jsonrpc": "2.0", "id": "resume", "method": "session/resume", "params": begun["result"]}
+        second.tell(call, wanted, {**call, "id": "y"}, {**call, "id": "z"})
+        said = [await second.hears() for _ in range(4)]
+        assert [each["id"] for each in said] == ["x", "resume", "y", "z"]
+        assert "was left for another session" in said[0]["error"]["message"]
+        assert [text(each) for each in said[2:]] == [pid, pid]
+        assert await first.rest() == b""
+
+
+@looped
 async def test_a_session_that_no_connection_resumes_ends_with_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay, "AWAY", 0.0)
     async with launched() as (inner, told):
@@ -306,6 +326,34 @@ async def test_a_server_without_sessions_is_asked_and_goes_on() -> None:
 def accepting(server: Behind, message: Json) -> None:
     if "id" in message and "method" in message:
         server.say(id=message["id"], result={})
+
+
+@looped
+async def test_a_session_of_http_and_one_of_messages_are_resumed_side_by_side() -> None:
+    """M-57: each in its own way, with the same server."""
+    async with launched() as (inner, _), AsyncExitStack() as wires:
+        plain, carrier, heir = (Http(inner, wires) for _ in range(3))
+        for each in (plain, carrier, heir):
+            await each.begin()
+        begun = await carrier.ask("session/start")
+        pids = []
+        for each in (plain, carrier):
+            await each.ask("resources/subscribe", uri="test://one")
+            pids.append(text(await each.ask("tools/call", name="pid")))
+        stream = await plain.listen()
+        primed = await stream.event()
+        stream.close()
+        for each in (plain, carrier):
+            await each.ask("tools/call", **TOUCH)
+        again = await plain.wire()
+        again.send(again.request("GET", last_event_id=primed["id"], **plain.headers()))
+        assert (await again.head())[0] == 200
+        assert (await again.event())["data"] == ""
+        assert "sessionEventId" not in json.loads((await again.event())["data"])["params"]
+        session = begun["result"]["sessionId"]
+        said = await heir.ask("session/resume", sessionId=session, lastSessionEventId=f"{session}.{1:012}")
+        assert said["result"] == {"resumed": True, "catchup": True}
+        assert [text(await each.ask("tools/call", name="pid")) for each in (plain, heir)] == pids
 
 
 @looped

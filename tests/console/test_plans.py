@@ -28,6 +28,7 @@ mcp_servers:
     protocol: 2025-06-18
     start: lazy
     idle: 10m
+    share: true
   once: {command: "${python}", restart: {max: 0}, tools: {allow: []}}
   theirs: {command: "${python}", bridge: false, env: {A: b}}
 """
@@ -61,21 +62,22 @@ def test_a_plan_says_how_each_server_is_kept_alive_and_what_it_may_do(tmp_path: 
         "  restart    always, 3 in a row, after 1s to 1m (x1.5); the count resets after 1h  p.yaml:10",
         "  timeouts   start 2m, download 10m, call 500ms  p.yaml:11",
         "  lazy       started at its first use; stopped after 10m without use  p.yaml:15,16",
+        "  shared     one process for all sessions of the agent  p.yaml:17:12",
         "  tools      allow get_*, search; deny get_secret  p.yaml:12",
         "  roots      the session's directories, whatever the agent declares  p.yaml:13:12",
         "  protocol   2025-06-18  p.yaml:14:15",
         "mcp server once (stdio)",
-        "  command    python  p.yaml:17:19",
+        "  command    python  p.yaml:18:19",
         "  variables  2 inherited",
         "  directory  ROOT  (the session's)",
-        "  restart    never  p.yaml:17:47",
+        "  restart    never  p.yaml:18:47",
         "  timeouts   start 30s, download 10m, call none",
-        "  tools      allow none  p.yaml:17:66",
+        "  tools      allow none  p.yaml:18:66",
         "mcp server theirs (stdio)",
-        "  command    python  p.yaml:18:21",
-        "  variables  A  p.yaml:18:58",
+        "  command    python  p.yaml:19:21",
+        "  variables  A  p.yaml:19:58",
         "  directory  ROOT  (the session's)",
-        "  bridge     none: the agent starts this server and gets its secrets  p.yaml:18:42",
+        "  bridge     none: the agent starts this server and gets its secrets  p.yaml:19:42",
     ]
 
 
@@ -115,6 +117,7 @@ def test_a_plan_as_data_holds_the_same(tmp_path: Path) -> None:
         "session_elevation": "off",
         "start": "lazy",
         "idle": 600.0,
+        "share": True,
     }
     here = {"cwd": str(tmp_path), "cwd_from": "session"}
     assert servers[3] == {"name": "theirs", **command, "env": ["A"], **here, "required": True, "bridge": False}

@@ -132,6 +132,14 @@ def test_a_good_profile_becomes_typed_values() -> None:
                 "and this one is not lazy\n    fix: add: start: lazy"
             ],
         ),
+        ("share: true", []),
+        (
+            "share: true, session_elevation: probe",
+            [
+                "f.yaml:4:32: mcp_servers.s.session_elevation: the sessions of a shared server have one conversation "
+                "with it, which none of them can resume alone\n    fix: remove it, or share"
+            ],
+        ),
         (
             "start: late",
             [
@@ -148,7 +156,7 @@ def test_a_good_profile_becomes_typed_values() -> None:
         ),
     ],
 )
-def test_a_server_may_be_lazy(keys: str, expected: list[str]) -> None:
+def test_a_server_may_be_lazy_or_shared(keys: str, expected: list[str]) -> None:
     assert complaints(with_server(f"{{command: x, {keys}}}")) == expected
 
 
@@ -252,7 +260,7 @@ def test_the_smallest_profile_is_two_lines() -> None:
             with_server("{command: x, disabled: true}"),
             'f.yaml:4:19: mcp_servers.s.disabled: unknown key "disabled"\n    fix: use one of command, type, args, env,'
             " cwd, inherit_env, required, restart, timeouts, tools, roots, protocol, session_elevation, start, idle,"
-            " bridge",
+            " share, bridge",
         ),
         (
             with_server("{type: http, ulr: https://x}"),

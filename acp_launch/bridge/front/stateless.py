@@ -9,7 +9,7 @@ The headers of a request repeat parts of its body, and are checked, so that noth
 agent's own requests for it, or asked for. When the client closes the connection, its request is cancelled.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -19,10 +19,11 @@ from acp_launch.bridge.front.gate import Head
 from acp_launch.bridge.front.replies import ALIVE, ENDED, INVALID_REQUEST, PARSE_ERROR, Reply, event, refuse
 from acp_launch.bridge.front.session import CALLS, CANCELLED, LOG, NO_MESSAGE, PROGRESS, Ports
 from acp_launch.mcp.http.headers import NAMED, ToolHeaders, request_headers, unwritten
-from acp_launch.protocol import jsonrpc, splice
+from acp_launch.mcp.message import answer_to, renumbered
+from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping
+from acp_launch.protocol.edits import replaced
 from acp_launch.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Envelope
-from acp_launch.protocol.written import written
 from acp_launch.regex import regex
 
 VERSION_HEADER = "mcp-protocol-version"
@@ -39,7 +40,6 @@ REQUEST = "io.modelcontextprotocol/"
 VERSION, CAPABILITIES = f"{REQUEST}protocolVersion", f"{REQUEST}clientCapabilities"
 LEVEL, SUBSCRIPTION, TOKEN = f"{REQUEST}logLevel", f"{REQUEST}subscriptionId", "progressToken"
 NO_QUESTIONS = "a server of this protocol version may not send requests"
-_BEGINNING = regex(rb'\s*+\{\s*+(?:"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+)?"id"\s*+:\s*+(?P<id>[0-9]++)\s*+[,}]')
 _WHOLE = regex(r"-?[0-9]++(?:\.0++)?")
 
 
@@ -121,7 +121,7 @@ class Stateless:
         meta = _meta(message.params)
         self.is_probe = self.is_probe and message.method == DISCOVER
         self._number += 1
-        line, token = _renamed(line, self._number)
+        line, token = renumbered(line, self._number)
         self._asked[self._number] = Asked(
             id=message.id.copy(), method=str(message.method), reply=reply, token=token, has_logs=LEVEL in meta
         )
@@ -224,7 +224,7 @@ class Stateless:
             return
         if asked.method == TOOLS:
             self._learn(message, line)
-        line = _answered(line, asked.id, number)
+        line = answer_to(line, asked.id, number)
         reply = asked.reply
         if reply.is_open or not reply.takes_json:
             self._stream(reply, event(line))
@@ -239,7 +239,7 @@ class Stateless:
             return
         asked, where, own = found
         if where:
-            line = _with(line, ("params", *where), bytes(own))
+            line = replaced(line, ("params", *where), bytes(own))
         if asked.reply.takes_events:
             self._stream(asked.reply, event(line))
 
@@ -313,49 +313,3 @@ def _number(id: Raw | msgspec.UnsetType) -> int:
 
 def _integer(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
-# Changes to passing messages, in place.
-
-
-def _renamed(line: bytes, number: int) -> tuple[bytes, Raw | None]:
-    """Give a request an id and a progress token of ours; return the token of its own, if it has one."""
-    found = _find(line, ("params", "_meta", TOKEN))
-    token = None if found is None else Raw(line[found[0] : found[1]])
-    if found is not None:
-        line = line[: found[0]] + written(number) + line[found[1] :]
-    return _with(line, ("id",), written(number)), token
-
-
-def _answered(line: bytes, id: Raw, number: int) -> bytes:
-    """Give an answer the id of its request, also where it names a subscription."""
-    if SUBSCRIPTION.encode() in line:
-        line = _with(line, ("result", "_meta", SUBSCRIPTION), bytes(id))
-    begins = _BEGINNING.match(line)
-    if begins and begins["id"] == b"%d" % number:  # most do, and a long result need not be looked through
-        return line[: begins.start("id")] + bytes(id) + line[begins.end("id") :]
-    return _with(line, ("id",), bytes(id))
-
-
-def _with(line: bytes, steps: tuple[str, ...], value: bytes) -> bytes:
-    found = _find(line, steps)
-    return line if found is None else line[: found[0]] + value + line[found[1] :]
-
-
-def _find(line: bytes, steps: tuple[str, ...]) -> splice.Span | None:
-    """Return start and end of a nested member; None if it is not there."""
-    span = (0, len(line))
-    try:
-        for step in steps:
-            span = next(_spans(line, span[0], step))
-    except (splice.Malformed, StopIteration):
-        return None
-    return span
-
-
-def _spans(line: bytes, start: int, step: str) -> Iterator[splice.Span]:
-    """Yield the last member of this name, which is the one that counts."""
-    for member in reversed(splice.members(line, start)):
-        if member.key == step:
-            yield member.start, member.end
-            return

@@ -1,0 +1,395 @@
+"""Several sessions and one conversation of a server (M-39, docs/profiles.md "Shared servers")."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from acp_launch.bridge.multiplexer import LEVELS, MIXED, UNANSWERED, USUAL, Multiplexer
+from tests.bridge.talker import HELLO, INITIALIZE, INITIALIZED, Json, answer, ask, call, line, tell
+
+UPDATED, SAID = "notifications/resources/updated", "notifications/message"
+MODERN = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
+SAMPLING: Json = {"sampling": {}}
+
+
+class Sides:
+    """Both sides of a multiplexer, and what each of them has heard."""
+
+    def __init__(self) -> None:
+        self.server: list[Json] = []
+        self.sessions: dict[int, list[Json]] = {}
+        self.multiplexer = Multiplexer(self)
+
+    def to_server(self, line: bytes) -> None:
+        self.server.append(json.loads(line))
+
+    def to_session(self, session: int, line: bytes) -> None:
+        self.sessions[session].append(json.loads(line))
+
+    def join(self) -> int:
+        session = self.multiplexer.joins()
+        self.sessions[session] = []
+        return session
+
+    def opened(self, **capabilities: Any) -> int:
+        """Another session, whose handshake is done."""
+        session = self.join()
+        self.says(session, hello(**capabilities), INITIALIZED)
+        if self.server and self.server[0].get("method") == "initialize":
+            self.hears(answer(self.server[0]["id"], HELLO))
+        self.server_hears(), self.session_hears(session)
+        return session
+
+    def says(self, session: int, *messages: Json) -> None:
+        for message in messages:
+            self.multiplexer.says(session, line(message))
+
+    def hears(self, *messages: Json) -> None:
+        for message in messages:
+            self.multiplexer.hears(line(message))
+
+    def server_hears(self) -> list[Json]:
+        heard, self.server = self.server, []
+        return heard
+
+    def session_hears(self, session: int) -> list[Json]:
+        heard, self.sessions[session] = self.sessions[session], []
+        return heard
+
+
+def hello(id: object = 0, **capabilities: Any) -> Json:
+    params: Json = json.loads(json.dumps(INITIALIZE["params"]))
+    return {**INITIALIZE, "id": id, "params": params | {"capabilities": capabilities}}
+
+
+def test_the_first_handshake_is_everyones() -> None:
+    sides = Sides()
+    first, second = sides.join(), sides.join()
+    sides.says(first, hello("a"))
+    sides.says(second, hello("b", **SAMPLING), INITIALIZED)
+    sides.says(first, INITIALIZED)
+    sent, introduced = sides.server_hears()
+    assert (sent["params"]["capabilities"], introduced) == ({}, INITIALIZED)
+    sides.hears(answer(sent["id"], HELLO))
+    third = sides.join()
+    sides.says(third, hello("c"), INITIALIZED)
+    assert [sides.session_hears(session) for session in (first, second, third)] == [
+        [answer(id, HELLO)] for id in ("a", "b", "c")
+    ]
+    assert sides.server_hears() == []
+
+
+def test_a_refused_handshake_is_refused_to_those_that_waited_and_the_next_may_try() -> None:
+    sides = Sides()
+    first, second = sides.join(), sides.join()
+    sides.says(first, hello())
+    sides.says(second, hello())
+    (sent,) = sides.server_hears()
+    sides.multiplexer.leaves(first)
+    refusal = {"code": -32600, "message": "not now"}
+    sides.hears({"jsonrpc": "2.0", "id": sent["id"], "error": refusal})
+    assert sides.session_hears(second) == [{"jsonrpc": "2.0", "id": 0, "error": refusal}]
+    sides.says(second, hello(1))
+    (again,) = sides.server_hears()
+    sides.hears(answer(again["id"], HELLO))
+    assert sides.session_hears(second) == [answer(1, HELLO)]
+
+
+@pytest.mark.parametrize("id", [7, "7", 12345678901234567890123])
+def test_ids_tokens_and_all_other_bytes_come_back_as_they_were(id: object) -> None:
+    sides = Sides()
+    one, two = sides.opened(), sides.opened()
+    for session in (one, two):
+        sides.says(session, ask(id, "tools/call", name="x", _meta={"progressToken": "t", "more": 1}))
+    sent = sides.server_hears()
+    numbers = [each["id"] for each in sent]
+    assert len(set(numbers)) == 2
+    assert [each["params"]["_meta"] for each in sent] == [{"progressToken": number, "more": 1} for number in numbers]
+    sides.hears(tell("notifications/progress", progressToken=numbers[1], progress=1))
+    sides.multiplexer.hears(b'{"jsonrpc":"2.0","id":%d,"result":{"n":1.0,"m":1e400}}' % numbers[0])
+    assert sides.session_hears(two) == [tell("notifications/progress", progressToken="t", progress=1)]
+    assert sides.session_hears(one) == [answer(id, {"n": 1.0, "m": float("inf")})]
+    sides.hears(answer(numbers[0], "too late"))
+    assert sides.session_hears(one) == []
+
+
+def test_a_question_goes_to_the_session_with_the_newest_call_and_only_its_answer_counts() -> None:
+    sides = Sides()
+    silent, one, two = sides.opened(), sides.opened(**SAMPLING), sides.opened(**SAMPLING)
+    sides.says(one, call(1))
+    sides.says(two, call(1))
+    sides.server_hears()
+    sides.hears(ask("q", "sampling/createMessage"))
+    assert sides.session_hears(two) == [ask("q", "sampling/createMessage")]
+    sides.says(one, answer("q", "mine"))
+    sides.says(two, answer("q", "yours"))
+    assert sides.server_hears() == [answer("q", "yours")]
+    assert sides.session_hears(one) == sides.session_hears(silent) == []
+
+
+def test_a_question_is_for_the_first_that_can_answer_it_and_never_about_a_call_of_another() -> None:
+    sides = Sides()
+    unable, able = sides.opened(), sides.opened(**SAMPLING)
+    sides.hears(ask(1, "sampling/createMessage"), ask(2, "ping"), ask(3, "elicitation/create"))
+    assert sides.session_hears(able) == [ask(1, "sampling/createMessage")]
+    pong, refused = sides.server_hears()
+    assert (pong, refused["id"], refused["error"]["message"]) == (answer(2, {}), 3, UNANSWERED)
+    sides.says(unable, call(1))
+    sides.hears(ask(4, "sampling/createMessage"))
+    assert sides.session_hears(able) == sides.session_hears(unable) == []
+    assert sides.server_hears()[-1]["error"]["message"] == UNANSWERED
+
+
+def test_a_question_that_the_server_takes_back_is_taken_back_where_it_was() -> None:
+    sides = Sides()
+    able, other = sides.opened(**SAMPLING), sides.opened(**SAMPLING)
+    taken_back = tell("notifications/cancelled", requestId="q")
+    sides.hears(ask("q", "sampling/createMessage"), taken_back)
+    assert sides.session_hears(able) == [ask("q", "sampling/createMessage"), taken_back]
+    sides.says(able, answer("q", "too late"))
+    assert (sides.server_hears(), sides.session_hears(other)) == ([], [])
+
+
+def test_a_session_that_ends_leaves_nothing_behind() -> None:
+    sides = Sides()
+    ending, other = sides.opened(**SAMPLING), sides.opened()
+    sides.says(ending, call(1), ask(2, "resources/subscribe", uri="u"), ask(3, "logging/setLevel", level="debug"))
+    called, *_ = sides.server_hears()
+    sides.hears(ask("q", "sampling/createMessage"))
+    sides.multiplexer.leaves(ending)
+    cancelled, refused, unsubscribed, *level = sides.server_hears()
+    assert (cancelled["method"], cancelled["params"]["requestId"]) == ("notifications/cancelled", called["id"])
+    assert (refused["id"], refused["error"]["code"]) == ("q", -32603)
+    assert (unsubscribed["method"], unsubscribed["params"], level) == ("resources/unsubscribe", {"uri": "u"}, [])
+    sides.hears(answer(called["id"], "late"), tell(UPDATED, uri="u"))
+    assert sides.session_hears(other) == []
+
+
+def test_a_subscription_that_is_refused_is_refused_to_all_who_waited_and_asked_for_again() -> None:
+    sides = Sides()
+    one, two = sides.opened(), sides.opened()
+    sides.says(one, ask(1, "resources/subscribe", uri="u"))
+    sides.says(two, ask("2", "resources/subscribe", uri="u"), tell("notifications/cancelled", requestId="2"))
+    (sent,) = sides.server_hears()  # and no cancellation: the other one still waits
+    sides.hears({"jsonrpc": "2.0", "id": sent["id"], "error": {"code": -32002, "message": "not there"}})
+    assert [sides.session_hears(each)[0]["id"] for each in (one, two)] == [1, "2"]
+    sides.says(two, ask(3, "resources/subscribe", uri="u"))
+    (again,) = sides.server_hears()
+    sides.hears(answer(again["id"], {}), tell(UPDATED, uri="u/part"))
+    assert sides.session_hears(two) == [answer(3, {}), tell(UPDATED, uri="u/part")]
+    assert sides.session_hears(one) == []
+
+
+def test_a_session_without_a_level_does_not_get_what_another_asked_to_see() -> None:
+    sides = Sides()
+    quiet, curious = sides.opened(), sides.opened()
+    sides.hears(tell(SAID, level="debug", data=1))
+    assert [len(sides.session_hears(each)) for each in (quiet, curious)] == [1, 1]
+    sides.says(curious, ask(1, "logging/setLevel", level="debug"))
+    (sent,) = sides.server_hears()
+    sides.hears(answer(sent["id"], {}), tell(SAID, level="debug", data=2), tell(SAID, level=USUAL, data=3))
+    assert sides.session_hears(quiet) == [tell(SAID, level=USUAL, data=3)]
+    assert len(sides.session_hears(curious)) == 3
+    sides.says(curious, ask(2, "logging/setLevel", level="loud"))
+    assert sides.server_hears()[0]["params"] == {"level": "loud"}, "it is the server's to refuse"
+
+
+def test_sessions_without_a_handshake_share_among_themselves() -> None:
+    sides = Sides()
+    one, two = sides.join(), sides.join()
+    for session in (one, two):
+        sides.says(session, ask(1, "subscriptions/listen", **MODERN))
+    first, second = sides.server_hears()
+    key = "io.modelcontextprotocol/subscriptionId"
+    sides.hears(tell("notifications/tools/list_changed", _meta={key: second["id"]}))
+    assert sides.session_hears(two) == [tell("notifications/tools/list_changed", _meta={key: 1})]
+    assert sides.session_hears(one) == []
+    sides.hears(tell(SAID, level="info"))
+    assert sides.session_hears(one) == sides.session_hears(two) == [tell(SAID, level="info")]
+    older = sides.join()
+    sides.says(older, hello())
+    assert sides.session_hears(older)[0]["error"]["message"] == MIXED
+    sides.hears(answer(first["id"], {"_meta": {key: first["id"]}}))
+    assert sides.session_hears(one) == [answer(1, {"_meta": {key: 1}})]
+
+
+def test_a_batch_is_answered_one_by_one_and_junk_to_the_session_that_sent_it() -> None:
+    sides = Sides()
+    one, two = sides.opened(), sides.opened()
+    sides.multiplexer.says(one, line([call(1), call(2)]))
+    sent = sides.server_hears()
+    sides.multiplexer.hears(line([answer(each["id"], each["params"]) for each in sent]))
+    assert [each["id"] for each in sides.session_hears(one)] == [1, 2]
+    for junk in (b"{", b"[]", b"7", b"  "):
+        sides.multiplexer.says(two, junk)
+    assert [each["error"]["code"] for each in sides.session_hears(two)] == [-32700] * 3
+    assert sides.server_hears() == []
+
+
+class SharedServer(RuleBasedStateMachine):
+    """Sessions that use few ids and few names, so that they collide; and a server that answers in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sides = Sides()
+        self.tag = 0
+        self.expected: dict[int, dict[object, int]] = {}  # by session and id: what its answer will repeat
+        self.subscriptions: dict[int, set[str]] = {}
+        self.levels: dict[int, str] = {}
+        self.open: dict[int, Json] = {}  # of the server: requests without an answer
+        self.seen: set[int] = set()
+        self.subscribed: set[str] = set()
+        self.level = ""
+        self.join()
+
+    def live(self, data: st.DataObject) -> int:
+        return data.draw(st.sampled_from(sorted(self.expected)))
+
+    @precondition(lambda self: len(self.expected) < 4)
+    @rule()
+    def join(self) -> None:
+        session = self.sides.join()
+        self.sides.says(session, hello(), INITIALIZED)
+        for message in self.sides.server:
+            if message["method"] == "initialize":
+                self.sides.hears(answer(message["id"], HELLO))
+        self.sides.server = [message for message in self.sides.server if "initialize" not in message["method"]]
+        assert self.sides.session_hears(session) == [answer(0, HELLO)]
+        self.expected[session], self.subscriptions[session] = {}, set()
+        self.serve()
+
+    @precondition(lambda self: len(self.expected) > 1)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        session = self.live(data)
+        self.sides.multiplexer.leaves(session)
+        del self.expected[session], self.subscriptions[session]
+        self.levels.pop(session, None)
+        self.serve()
+
+    @rule(data=st.data(), id=st.sampled_from([1, "1", 2]), has_token=st.booleans())
+    def call(self, data: st.DataObject, id: object, has_token: bool) -> None:
+        session = self.live(data)
+        if id in self.expected[session]:
+            return
+        self.tag += 1
+        meta = {"_meta": {"progressToken": f"{session}/{id!r}"}} if has_token else {}
+        self.sides.says(session, ask(id, "tools/call", tag=self.tag, **meta))
+        self.expected[session][id] = self.tag
+        self.serve()
+
+    @rule(data=st.data(), id=st.sampled_from([1, "1", 2]))
+    def cancel(self, data: st.DataObject, id: object) -> None:
+        session = self.live(data)
+        self.sides.says(session, tell("notifications/cancelled", requestId=id))
+        heard = self.sides.server_hears()
+        tag = self.expected[session].get(id)
+        if tag is None:
+            assert heard == []
+        else:
+            (cancelled,) = heard
+            assert self.open[cancelled["params"]["requestId"]]["params"]["tag"] == tag
+
+    @rule(data=st.data(), uri=st.sampled_from("uv"), is_on=st.booleans())
+    def subscribe(self, data: st.DataObject, uri: str, is_on: bool) -> None:
+        session = self.live(data)
+        self.tag += 1
+        id = f"s{self.tag}"
+        self.sides.says(session, ask(id, f"resources/{'' if is_on else 'un'}subscribe", uri=uri))
+        (self.subscriptions[session].add if is_on else self.subscriptions[session].discard)(uri)
+        self.expected[session][id] = 0
+        self.serve()
+
+    @rule(data=st.data(), level=st.sampled_from(["debug", "info", "error"]))
+    def set_level(self, data: st.DataObject, level: str) -> None:
+        session = self.live(data)
+        self.tag += 1
+        id = f"l{self.tag}"
+        self.sides.says(session, ask(id, "logging/setLevel", level=level))
+        self.levels[session] = level
+        self.expected[session][id] = 0
+        self.serve()
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data(), has_progress=st.booleans())
+    def answer(self, data: st.DataObject, has_progress: bool) -> None:
+        number = data.draw(st.sampled_from(sorted(self.open)))
+        request = self.open[number]
+        if has_progress and "_meta" in request["params"]:
+            token = request["params"]["_meta"]["progressToken"]
+            self.sides.hears(tell("notifications/progress", progressToken=token, tag=request["params"]["tag"]))
+        del self.open[number]
+        self.sides.hears(answer(number, {"tag": request["params"].get("tag", 0)}))
+
+    @rule(uri=st.sampled_from("uv"), level=st.sampled_from(["debug", "info", "error"]))
+    def notify(self, uri: str, level: str) -> None:
+        self.take_answers()
+        self.sides.hears(tell(UPDATED, uri=uri), tell(SAID, level=level), tell("notifications/tools/list_changed"))
+        for session in self.expected:
+            heard = [each["method"] for each in self.sides.session_hears(session)]
+            least = self.levels.get(session, USUAL if self.levels or self.level else "debug")
+            assert (UPDATED in heard) == (uri in self.subscriptions[session])
+            assert (SAID in heard) == (LEVELS.index(level) >= LEVELS.index(least))
+            assert heard.count("notifications/tools/list_changed") == 1
+
+    @rule(data=st.data())
+    def question(self, data: st.DataObject) -> None:
+        self.take_answers()
+        self.sides.hears(ask("q", "x/question"))
+        calls = [number for number, each in self.open.items() if each["method"] == "tools/call"]
+        newest = self.open[max(calls)]["params"]["tag"] if calls else None
+        (asked,) = [session for session in self.expected if self.sides.session_hears(session)]
+        assert newest is None or newest in self.expected[asked].values()
+        self.sides.says(asked, answer("q", asked))
+        assert self.sides.server_hears() == [answer("q", asked)]
+
+    def serve(self) -> None:
+        """Take what has come to the server: it acts on it at once, and answers later."""
+        for message in self.sides.server_hears():
+            if message.get("method") == "notifications/cancelled":
+                del self.open[message["params"]["requestId"]]
+                continue
+            number = message["id"]
+            assert number not in self.seen
+            self.seen.add(number)
+            self.open[number] = message
+            params = message["params"]
+            if message["method"] == "resources/subscribe":
+                assert params["uri"] not in self.subscribed
+                self.subscribed.add(params["uri"])
+            elif message["method"] == "resources/unsubscribe":
+                self.subscribed.remove(params["uri"])
+            elif message["method"] == "logging/setLevel":
+                self.level = params["level"]
+
+    def take_answers(self) -> None:
+        for session in self.expected:
+            for message in self.sides.session_hears(session):
+                if "method" in message:
+                    assert message["params"]["progressToken"].startswith(f"{session}/")
+                    assert message["params"]["tag"] in self.expected[session].values()
+                else:
+                    assert self.expected[session].pop(message["id"]) == message["result"].get("tag", 0)
+
+    @invariant()
+    def each_gets_its_own_and_the_server_has_what_the_sessions_want_together(self) -> None:
+        self.take_answers()
+        assert self.subscribed == set().union(*self.subscriptions.values())
+        wanted = [self.levels.get(session, USUAL) for session in self.expected] if self.levels else []
+        assert self.level == min(wanted, key=LEVELS.index, default=self.level)
+
+    def teardown(self) -> None:
+        """Once the server has answered everything, nobody waits."""
+        for number, request in list(self.open.items()):
+            self.sides.hears(answer(number, {"tag": request["params"].get("tag", 0)}))
+        self.take_answers()
+        assert [waiting for waiting in self.expected.values() if waiting] == []
+        assert not any(map(self.sides.multiplexer.owes, self.expected))
+
+
+SharedServer.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+test_any_sessions_in_any_order = SharedServer.TestCase

@@ -1,0 +1,126 @@
+"""The connections of an agent to a shared server, without an agent; with one: tests/seat/test_share.py."""
+
+import asyncio
+import json
+import socket
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from acp_launch.bridge import sharedlink
+from acp_launch.bridge.seat import ShimConnection
+from acp_launch.bridge.servers import ServerNeeds, Servers, running
+from tests.bridge.fronted import looped
+from tests.bridge.talker import INITIALIZE, INITIALIZED, ask, line
+from tests.bridge.test_servers import PATIENCE, Told, plan
+
+SHARED = replace(plan("polite"), share=True)
+
+
+def needs() -> ServerNeeds:
+    return ServerNeeds(secrets={}, directories=(), max_line=1 << 24, hurry=asyncio.Event())
+
+
+class Client:
+    """A session that reads only when it is told to."""
+
+    def __init__(self, servers: Servers) -> None:
+        ours, its = socket.socketpair()
+        its.setblocking(False)
+        servers.seated(ShimConnection("polite", None, its))
+        self._socket = ours
+
+    async def open(self) -> "Client":
+        self._reader, self._writer = await asyncio.open_connection(sock=self._socket, limit=1 << 24)
+        self.say(INITIALIZE, INITIALIZED)
+        await self.read()
+        return self
+
+    def say(self, *messages: Any) -> None:
+        self._writer.write(b"".join(line(message) + b"\n" for message in messages))
+
+    async def read(self) -> Any:
+        return json.loads(await self._reader.readline())
+
+    async def call(self, tool: str, **arguments: object) -> Any:
+        """The answer, whatever comes before it."""
+        self.say(ask(1, "tools/call", name=tool, arguments=arguments))
+        while "id" not in (message := await self.read()):
+            pass
+        return message["result"]["content"][0]["text"]
+
+    async def ends(self) -> bytes:
+        """What is left to read, once the connection has been closed."""
+        return await self._reader.read()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class Noted(Told):
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@looped
+async def test_a_session_that_does_not_read_makes_no_other_wait_and_is_closed() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sharedlink, "HELD", 1 << 20)
+        told = Noted()
+        async with asyncio.timeout(PATIENCE), running([SHARED], needs(), told) as inner:
+            deaf, other = await Client(inner.servers).open(), await Client(inner.servers).open()
+            deaf._writer.transport.pause_reading()  # type: ignore[attr-defined]
+            for _ in range(100):
+                assert await other.call("log", level="error", text="x" * 100_000) == "logged"
+            deaf._writer.transport.resume_reading()  # type: ignore[attr-defined]
+            assert len(await deaf.ends()) < 100 * 100_000
+            assert told.notes == ["a session of polite is closed: it does not read what the server sends"]
+            assert await other.call("add", a=1, b=2) == "3"
+            for each in (deaf, other):
+                each.close()
+
+
+@looped
+async def test_a_session_that_is_alone_and_reads_late_gets_everything() -> None:
+    told = Noted()
+    async with asyncio.timeout(PATIENCE), running([SHARED], needs(), told) as inner:
+        alone = await Client(inner.servers).open()
+        echo = {"name": "echo", "arguments": {"text": "x" * 100_000}}
+        calls = [ask(number, "tools/call", **echo) for number in range(100)]
+        alone.say(*calls)
+        assert [(await alone.read())["id"] for _ in calls] == [*range(100)]
+        assert told.notes == []
+        alone.close()
+
+
+@looped
+async def test_answers_to_several_sessions_that_come_in_one_chunk_reach_each() -> None:
+    async with asyncio.timeout(PATIENCE), running([SHARED], needs(), Noted()) as inner:
+        clients = [await Client(inner.servers).open() for _ in range(4)]
+        for client in clients:
+            assert await client.call("add", a=1, b=2) == "3"  # from now on most lines pass the quick way
+        for number in range(50):
+            for client in clients:
+                client.say(ask(number, "tools/call", name="add", arguments={"a": number, "b": number}))
+        for client in clients:
+            assert [(await client.read())["id"] for _ in range(50)] == [*range(50)]
+        for client in clients:
+            client.close()
+
+
+@looped
+async def test_the_process_outlives_its_sessions_and_a_new_one_finds_it() -> None:
+    async with asyncio.timeout(PATIENCE), running([SHARED], needs(), Noted()) as inner:
+        pids = []
+        for _ in range(3):
+            client = await Client(inner.servers).open()
+            pids.append(await client.call("pid"))
+            client.close()
+            (standing,) = inner.servers.standings()
+            assert standing.opened
+        assert len(set(pids)) == 1
