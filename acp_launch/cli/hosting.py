@@ -76,7 +76,7 @@ def run_host(request: UpRequest, leave_terminal: Callable[[], None], ready: Call
     require_platform()
     require_descriptors()
     start_guards()
-    settings = load()
+    settings, here = load(), str(Path.cwd())
     loaded = loaded_profile(request.profile, settings)
     resolved = trusted(loaded, settings, cwd=request.cwd, session=None, trust=request.trust)
     plan, secrets, credentials = looked_up(resolved, settings)
@@ -100,6 +100,7 @@ def run_host(request: UpRequest, leave_terminal: Callable[[], None], ready: Call
                 profile=plan.profile,
                 called=plan.called,
                 cwd=str(plan.cwd),
+                here=here,
                 digest=content.digest,
                 lines=content.lines,
             )

@@ -132,7 +132,7 @@ def check_background(request: RunRequest) -> None:
         raise UsageError(f"{option} cannot be combined with {other}", fix="a host is of a profile; leave one out")
     if not request.words:
         raise UsageError(f"{option} needs a profile", fix=f"acp-launch run {option} PROFILE PROMPT")
-    if is_left_open(request.words[1:], request.file):
+    if request.detach and is_left_open(request.words[1:], request.file):
         raise UsageError(f"{option} needs a prompt", fix=WAYS)
     if request.detach and request.timeout is not None:
         raise UsageError("--timeout cannot be combined with --detach", fix="session wait has a --timeout")
@@ -167,6 +167,14 @@ def examine(files: tuple[Path, ...]) -> None:
 
         for file in files:
             examine(file)
+
+
+def require_nothing_one_shot(request: RunRequest) -> None:
+    """Raise UsageError for options that make sense only with a prompt."""
+    if request.timeout is not None:
+        raise UsageError("--timeout needs a prompt", fix=WAYS)
+    if request.attach:
+        raise UsageError("--attach needs a prompt", fix=f"{WAYS}; or type @FILE in it")
 
 
 def is_left_open(words: Sequence[str], file: Path | None) -> bool:

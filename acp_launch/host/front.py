@@ -6,29 +6,41 @@ It is a client of ACP whose agent is the host, so a turn, its updates and its en
 """
 
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from math import inf
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from acp_launch.host.wire import (
     ASK,
     DETACH,
     EVENT,
-    JOIN,
+    FOLLOW,
     META,
     RENEW,
     RESTART,
     SERVERS,
+    TAKE,
     Entrance,
     SocketTransport,
     Wish,
     understood,
 )
 from acp_launch.launch.loop import Interrupts
-from acp_launch.launch.run import Launch, LogIn, Prompt, SessionNeeds, Side
+from acp_launch.launch.run import (
+    Launch,
+    LogIn,
+    Prompt,
+    RestartAgent,
+    SessionNeeds,
+    SessionRequest,
+    Side,
+    Story,
+)
 from acp_launch.launch.servers import LaunchServers
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.lifecycle import Change, Standing
@@ -99,7 +111,7 @@ class Attached:
         self.connection, self._observer = connection, observer
         self.client: Client | None = None
         self.missed: Callable[[], None] = lambda: observer.note(MISSED)
-        self.others: Callable[[str, Raw], None] = lambda name, value: None  # takes what only a session shows
+        self.began: Callable[[str], None] = lambda prompt: None  # hears of a turn of another front
         connection.understood = understood
         connection.extension = self._took
 
@@ -122,6 +134,10 @@ class Attached:
         self.connection.listen(None)
         self.connection.extension = lambda extension: None
 
+    def follow(self) -> None:
+        """Have what follows the history, now that it is shown."""
+        self.connection.beside(_sent(self.connection, FOLLOW, {}))
+
     def _took(self, extension: Extension) -> None:
         if extension.method != EVENT:
             return
@@ -133,8 +149,21 @@ class Attached:
             self.missed()
         elif show := _SHOWN.get(told.name):
             show(self._observer, value)
-        else:
-            self.others(told.name, value)
+        elif told.name in ("turn", "idle") and self.client is not None:
+            self._work(value, is_working=told.name == "turn")
+        elif told.name == "queued":
+            prompts = msgspec.json.decode(value, type=list[str])
+            self._observer.note(f"queued after the turn that runs: {', '.join(prompts)}")
+        elif told.name == "taken":
+            self._observer.note(
+                "questions about this session are asked on another terminal from now on; :take takes them back"
+            )
+
+    def _work(self, value: Raw, *, is_working: bool) -> None:
+        assert self.client is not None
+        self.connection.conversation.working(self.client.session_id, is_working=is_working)
+        if is_working:
+            self.began(msgspec.json.decode(value, type=str))
 
 
 def _unasked(observer: Observer, value: Raw) -> None:
@@ -198,8 +227,8 @@ async def met(
                 SocketTransport(line, ENDED), observer, max_line=max_line, longer=in_profile, budget=interrupts.budget
             ) as connection:
                 attached = Attached(connection, observer)
-                connection.conversation.serving([ASK])
                 await negotiate(connection, limit=limit, offers=offers)
+                connection.conversation.serving([ASK])
                 return await story(attached)
 
     return await interrupts.watch(attach())
@@ -231,12 +260,69 @@ async def joined(attached: Attached, client: Client, session_id: str, entrance: 
     attached.client = client
     client.opening(session_id)
     conversation = connection.conversation
-    entered = conversation.open(
-        "resume", session_id, cwd="/", servers=(), directories=(), meta=entering(entrance)
-    )  # the host has the session open, and reads only `_meta`
-    join = conversation.join(session_id, JOIN)
+    # The host has the session open, and reads only `_meta`.
+    entered = conversation.open("resume", session_id, cwd="/", servers=(), directories=(), meta=entering(entrance))
     await connection.call(entered, what="answer of the host", limit=ANSWERS)
-    return await Turn(connection, client, session_id, silence=inf).follow(join)
+    return await Turn(connection, client, session_id, silence=inf).run(None)
+
+
+class HostGround:
+    """The ground of an interactive session in a host (`interactive.session.Ground`)."""
+
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        needs: SessionNeeds,
+        knock: Callable[[], socket.socket],
+        entrance: Callable[[str], Entrance],
+        ask: Ask,
+    ) -> None:
+        """Prepare it. `knock` connects to the host; `entrance` is how a session of this name is entered."""
+        self.host = self
+        self._plan, self._needs, self._knock, self._entrance, self._ask = plan, needs, knock, entrance, ask
+        self._attached: Attached | None = None
+        self._began: Callable[[str], None] = lambda prompt: None
+
+    @asynccontextmanager
+    async def launching(self, observer: Observer, on_interrupt: Callable[[], None]) -> AsyncIterator[Launch]:
+        async with Interrupts(on_interrupt) as interrupts:
+            servers = HostedServers(self._plan, observer, interrupts.budget, self._needs.server_logs)
+            yield Launch(self._plan, self._needs, observer, interrupts, servers)
+            interrupts.check()
+
+    async def meet(self, launch: Launch, story: Story[int], ending: Callable[[BaseException | None], None]) -> int:
+        async def met(attached: Attached) -> int:
+            self._attached = attached
+            attached.began = self._began
+            assert isinstance(launch.servers, HostedServers)
+            launch.servers.of(attached.connection)
+            await launch.servers.refresh()
+            try:
+                return await story(attached.connection)
+            except RestartAgent:
+                await renewed(attached)
+                raise
+
+        return await with_host(self._plan, self._needs, self._knock(), launch.observer, met, launch.interrupts)
+
+    def request(self, request: SessionRequest) -> SessionRequest:
+        assert self._attached is not None, "a session is opened within `meet`"
+        meta = entering(self._entrance(request.name))
+        attached = self._attached
+        return replace(request, meta=meta, side=attached.side(self._ask), opened=lambda ready, agent: attached.follow())
+
+    def began(self, tell: Callable[[str], None]) -> None:
+        self._began = tell
+
+    async def detach(self) -> None:
+        await self._sent(DETACH)
+
+    async def take(self) -> None:
+        await self._sent(TAKE)
+
+    async def _sent(self, method: str) -> None:
+        assert self._attached is not None
+        await _sent(self._attached.connection, method, {})
 
 
 async def renewed(attached: Attached) -> None:

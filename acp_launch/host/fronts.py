@@ -8,9 +8,8 @@ nor others, and holds no memory of its own. An answer to it stands after the eve
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any, Protocol
 
 from msgspec import Raw
@@ -76,7 +75,7 @@ class FrontLine:
         self._stream: Stream | None = None
         self._said: deque[tuple[int, bytes]] = deque()  # what stands after the event of an id
         self._at = 0  # the last event of the stream that was written
-        self._then: Callable[[], None] | None = None  # what follows the answer to a request
+        self._is_held = False  # nothing of the stream is written, only answers
         self._news = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._pump = Pump(
@@ -104,7 +103,7 @@ class FrontLine:
 
     def say(self, line: bytes) -> None:
         """Write a line after all events so far."""
-        self._said.append((self._stream.window.newest if self._stream else 0, line))
+        self._said.append((self._stream.window.newest if self._stream and not self._is_held else self._at, line))
         self.news()
 
     def news(self) -> None:
@@ -112,14 +111,15 @@ class FrontLine:
 
     def follow(self, stream: Stream | None, at: int) -> None:
         """Write the events of a session from now on, those after the one with the id `at`."""
-        self._said = deque((0, line) for _, line in self._said)  # it stands after events of what was followed before
-        self._stream, self._at = stream, at
-        self.news()
+        self._stream, self._at, self._is_held = stream, at, False
 
-    def follow_after_answer(self, stream: Stream, at: int) -> None:
-        """Do the same after the answer to the request that is being served."""
-        self.follow(None, 0)
-        self._then = partial(self.follow, stream, at)
+    def hold(self) -> None:
+        """Write no event of the session until `go_on`."""
+        self._is_held = True
+
+    def go_on(self) -> None:
+        self._is_held = False
+        self.news()
 
     def show(self, line: bytes) -> None:
         """Write a line now, before the events that were not written yet."""
@@ -137,7 +137,7 @@ class FrontLine:
         """Return what is to be written next; empty if there is nothing."""
         parts: list[bytes] = []
         size = 0
-        stream = self._stream
+        stream = None if self._is_held else self._stream
         missed = stream.window.since(self._at, self._house.now()) if stream else []
         if missed is None:
             assert stream is not None
@@ -176,6 +176,7 @@ class FrontLine:
                     self.say(as_line(notification("$/cancel_request", {"requestId": call.number})))
                     raise
         except LaunchError as error:
+            self.can_ask = False
             raise FrontGone from error
         if answer.fault is not None:
             self.can_ask = False
@@ -217,6 +218,3 @@ class FrontLine:
             self.say(self._peer.refuse(called.id, jsonrpc.INTERNAL_ERROR, jsonrpc.BROKEN))
         else:
             self.say(self._peer.respond(called.id, result))
-            then, self._then = self._then, None
-            if then is not None:
-                then()

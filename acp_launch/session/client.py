@@ -25,7 +25,7 @@ from acp_launch.protocol.conversation import (
     Updated,
     Withdrawn,
 )
-from acp_launch.protocol.jsonrpc import BROKEN, Call
+from acp_launch.protocol.jsonrpc import BROKEN
 from acp_launch.session.connection import AGENT, Connection
 from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd
 from acp_launch.session.permission.gate import Decision, Gate
@@ -399,18 +399,16 @@ class Turn:
             self._may_grow -= more
             self._patience.reschedule(when + more)
 
-    async def run(self, blocks: Sequence[object]) -> TurnEnd:
-        """Send the prompt and wait for the turn's end.
+    async def run(self, blocks: Sequence[object] | None) -> TurnEnd:
+        """Send the prompt and wait for the turn's end; without a prompt, wait for the end of the turn that runs.
 
         Raises:
             AgentError, AuthRequired: as `Connection.call`.
             WaitExpired: the agent was silent too long, or continued after being cancelled.
         """
-        return await self.follow(self._connection.conversation.prompt(self._session_id, blocks))
-
-    async def follow(self, call: Call) -> TurnEnd:
-        """Send a request that is answered when the turn ends, and wait for that, as `run`."""
         self._client.new_turn()
+        conversation, session_id = self._connection.conversation, self._session_id
+        call = conversation.join(session_id) if blocks is None else conversation.prompt(session_id, blocks)
         try:
             async with self._patience:
                 self.is_running = True
