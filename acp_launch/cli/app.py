@@ -18,7 +18,7 @@ from acp_launch.cli.logs import logs
 from acp_launch.cli.run import Run
 from acp_launch.cli.trace import trace
 from acp_launch.cli.trust import trust
-from acp_launch.cli.up import down, up
+from acp_launch.cli.up import attach, down, up
 from acp_launch.cli.verb import Option, Verb, parameters
 from acp_launch.cli.verb import Parameter as VerbParameter
 
@@ -93,6 +93,7 @@ app.command()(logs)
 app.command()(trace)
 app.command()(up)
 app.command()(down)
+app.command()(attach)
 app.command()(processes.ps)
 app.command()(processes.reap)
 app.command()(completion)

@@ -2,6 +2,7 @@
 
 import os
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from acp_launch.cli import light
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from acp_launch.host.wire import HostStatus
     from acp_launch.launch.run import SessionNeeds
     from acp_launch.plan.model import LaunchPlan
+    from acp_launch.session.login import InFront
     from acp_launch.session.observer import TurnEnd
     from acp_launch.session.person import Person
+    from acp_launch.session.store import Record, Registry
     from acp_launch.settings.model import Settings
 
 
@@ -73,10 +76,10 @@ def _run(
     from acp_launch.session import store
 
     words = request.words[1:]
-    if prompts.is_left_open(words, request.file) and request.output == "text":
-        return None
     share()
     plan = replace(plan, timeouts=replace(plan.timeouts, **request.limits), servers=())
+    if prompts.is_left_open(words, request.file) and request.output == "text":
+        return _interactive(request, plan, settings, note)
     text = prompts.read(words, request.file)
     prompts.examine(request.attach)
     if request.latest and (request.session or request.new):
@@ -93,6 +96,77 @@ def _run(
     prompt = _Prompt(request, plan, text, name, record, blocks(request, plan, text))
     with closing(line):
         return exit_code(asyncio.run(_prompted(prompt, settings, line, screen, person)))
+
+
+def _interactive(request: "RunRequest", plan: "LaunchPlan", settings: "Settings", note: "HostNote") -> int:
+    """Attach a terminal to a session of the host."""
+    import asyncio
+
+    from acp_launch.cli import run_request as prompts
+    from acp_launch.session import store
+
+    prompts.require_nothing_one_shot(request)
+    with store.open_registry(settings.state) as registry:
+        name = store.latest_name(registry, plan) if request.latest else plan.session or store.fresh_name()
+        record = None
+        if not request.new and (request.latest or plan.session):
+            record = store.continued(registry, plan, name, latest=request.latest)
+        return asyncio.run(_attached(request, plan, settings, note, registry, name, record))
+
+
+async def _attached(
+    request: "RunRequest",
+    plan: "LaunchPlan",
+    settings: "Settings",
+    note: "HostNote",
+    registry: "Registry",
+    name: str,
+    record: "Record | None",
+) -> int:
+    """Run an interactive session in a host; its servers are the host's, so those of `plan` are left out."""
+    from contextlib import nullcontext
+
+    from acp_launch.cli.interactive_run import history_name, in_front_of, logged_in, resuming, typed_blocks
+    from acp_launch.cli.planning import checked_name, here
+    from acp_launch.cli.session_needs import asking, wished
+    from acp_launch.console.stillclock import StillClock, UntimedPerson
+    from acp_launch.console.stream.redacted import RedactedOutput
+    from acp_launch.host.door import knock
+    from acp_launch.host.front import HostGround
+    from acp_launch.host.wire import Entrance
+    from acp_launch.interactive.output import session_output
+    from acp_launch.interactive.session import SessionSetup, run_session
+    from acp_launch.interactive.state import HeldSessions, HostedSession
+    from acp_launch.interactive.which import choose_front
+
+    shown = choose_front(settings.state / "history" / history_name(plan), settings.attention, profile=plan.profile)
+    clock = StillClock()
+    output = session_output(shown.canvas, clock, (plan.cwd, *plan.additional_directories), has_links=not request.plain)
+    held_sessions = HeldSessions(registry, plan, lambda name: nullcontext(), check=checked_name, kind=HostedSession)
+    person = UntimedPerson(shown.person, clock)
+    in_front = partial(in_front_of, shown)
+    ground = HostGround(
+        plan,
+        front_needs(request, plan, settings, person, in_front),
+        partial(knock, note),
+        lambda name: Entrance(name=name, can_ask=True, approve=request.approve),
+        asking(person, request, plan),
+    )
+    setup = SessionSetup(
+        front=shown,
+        observer=RedactedOutput(output),
+        output=output,
+        held_sessions=held_sessions,
+        held_session=held_sessions.first(name, record, ExitStack()),
+        replay=request.replay,
+        wishes=wished(plan, request.sets),
+        blocks=partial(typed_blocks, plan),
+        here=here(),
+        log_in=partial(logged_in, request, plan, in_front),
+        resume=partial(resuming, request, plan),
+        seen=settings.state / "interactive",
+    )
+    return await run_session(ground, setup)
 
 
 class _Prompt:
@@ -158,7 +232,11 @@ async def _prompted(
 
 
 def front_needs(
-    request: "RunRequest", plan: "LaunchPlan", settings: "Settings", person: "Person | None"
+    request: "RunRequest",
+    plan: "LaunchPlan",
+    settings: "Settings",
+    person: "Person | None",
+    in_front: "InFront | None" = None,
 ) -> "SessionNeeds":
     """Return the needs of a front: it serves nothing but questions, and the host has judged them."""
     from acp_launch.cli.session_needs import eliciting, logging_in
@@ -179,7 +257,7 @@ def front_needs(
         log=lambda data: None,
         offers=offered,
         services=ServicePolicy(offers=offered, gate=gate, env={}, elicit=eliciting(person) if person else None),
-        log_in=logging_in((plan, {}), person, None, None),
+        log_in=logging_in((plan, {}), person, None, in_front),
         respawn=_nothing_to_start,
         server_logs=server_logs(settings, plan),
     )

@@ -108,7 +108,7 @@ def _hosted(
     from acp_launch.cli.planning import ready as looked_up
     from acp_launch.session.store import open_registry
 
-    settings = load()
+    settings, here = load(), str(Path.cwd())
     loaded = loaded_profile(request.profile, settings)
     resolved = trusted(loaded, settings, cwd=request.cwd, session=None, trust=request.trust)
     plan, secrets, credentials = looked_up(resolved, settings)
@@ -132,6 +132,7 @@ def _hosted(
                 profile=plan.profile,
                 called=plan.called,
                 cwd=str(plan.cwd),
+                here=here,
                 digest=content.digest,
                 lines=content.lines,
             )

@@ -14,6 +14,7 @@ from acp_launch.session.store import is_fresh
 
 if TYPE_CHECKING:
     from acp_launch.cli.run_request import RunRequest
+    from acp_launch.interactive.which import TerminalFront
     from acp_launch.process.program import LocalProgram
     from acp_launch.process.tree import Exit
     from acp_launch.session.login import InFront
@@ -33,29 +34,23 @@ async def _run(request: "RunRequest", kept: RunContext, held: ExitStack, started
     from acp_launch.console.stillclock import StillClock, UntimedPerson
     from acp_launch.console.stream.redacted import RedactedOutput
     from acp_launch.interactive.output import session_output
-    from acp_launch.interactive.session import SessionSetup, run_session
+    from acp_launch.interactive.session import OwnLaunch, SessionSetup, run_session
     from acp_launch.interactive.state import HeldSessions
     from acp_launch.interactive.which import choose_front
 
-    history = kept.settings.state / "history" / _history_name(plan)
+    history = kept.settings.state / "history" / history_name(plan)
     shown = choose_front(history, kept.settings.attention, profile=plan.profile)
     clock = StillClock()
     roots = (plan.cwd, *plan.additional_directories)
     output = session_output(shown.canvas, clock, roots, has_links=not request.plain)
     held_sessions = HeldSessions(kept.registry, plan, partial(_holding, plan, kept), check=checked_name)
 
-    async def in_front(program: "LocalProgram") -> "Exit":
-        from acp_launch.process.foreground import foreground
-
-        async with shown.suspended():
-            return await foreground(program)
-
+    in_front = partial(in_front_of, shown)
     observer = RedactedOutput(output)
     with session_needs(
         request, plan, kept, guard, UntimedPerson(shown.person, clock), observer.note, in_front, trace=trace
     ) as needs:
         setup = SessionSetup(
-            needs=needs,
             front=shown,
             observer=observer,
             output=output,
@@ -63,16 +58,24 @@ async def _run(request: "RunRequest", kept: RunContext, held: ExitStack, started
             held_session=held_sessions.first(kept.name, kept.record, held),
             replay=request.replay,
             wishes=wished(plan, request.sets),
-            blocks=partial(_blocks, plan),
+            blocks=partial(typed_blocks, plan),
             here=here(),
-            log_in=partial(_logged_in, request, plan, in_front),
-            resume=partial(_resuming, request, plan),
+            log_in=partial(logged_in, request, plan, in_front),
+            resume=partial(resuming, request, plan),
             seen=kept.settings.state / "interactive",
         )
-        return await run_session(plan, setup, spawned)
+        return await run_session(OwnLaunch(plan, needs, spawned), setup)
 
 
-async def _logged_in(request: "RunRequest", plan: LaunchPlan, in_front: "InFront", server: str) -> bool:
+async def in_front_of(shown: "TerminalFront", program: "LocalProgram") -> "Exit":
+    """Run a program on the terminal, which the session leaves meanwhile."""
+    from acp_launch.process.foreground import foreground
+
+    async with shown.suspended():
+        return await foreground(program)
+
+
+async def logged_in(request: "RunRequest", plan: LaunchPlan, in_front: "InFront", server: str) -> bool:
     """Run `mcp login` on the terminal, as a process of its own; return whether it worked."""
     import os
     import sys
@@ -89,20 +92,20 @@ def _holding(plan: LaunchPlan, kept: RunContext, name: str) -> AbstractContextMa
     return hold(kept.settings.state, (str(plan.project), plan.profile, name))
 
 
-def _resuming(request: "RunRequest", plan: LaunchPlan, name: str) -> str:
+def resuming(request: "RunRequest", plan: LaunchPlan, name: str) -> str:
     """Return the command that comes back to the session `name`, as the user can type it here."""
     command = ("--agent", request.agent) if request.agent is not None else (plan.called or plan.profile,)
     cwd = ("--cwd", str(request.cwd)) if request.cwd is not None else ()
     return ours("run", *command, *cwd, *(("--continue",) if is_fresh(name) else ("--session", name)))
 
 
-def _history_name(plan: LaunchPlan) -> str:
+def history_name(plan: LaunchPlan) -> str:
     """Name the history file: one for each project, because users give the same prompts to different agents."""
     readable = "".join(mark if mark.isalnum() or mark in "-_." else "_" for mark in plan.project.name[:40])
     return f"{readable}-{crc32(str(plan.project).encode(errors='surrogatepass')):08x}"
 
 
-def _blocks(plan: LaunchPlan, text: str, able: Any) -> list[dict[str, Any]]:
+def typed_blocks(plan: LaunchPlan, text: str, able: Any) -> list[dict[str, Any]]:
     from acp_launch.session.attachments import blocks
 
     return blocks(text, plan.cwd, (plan.cwd, *plan.additional_directories), able)

@@ -60,7 +60,7 @@ def _carried_out(request: RunRequest, screen: Screen) -> int:
         request = completed(request, settings)
     profile, words = _profile_and_words(request)
     if is_interactive := prompts.is_left_open(words, request.file) and request.output == "text":
-        require_nothing_one_shot(request)
+        prompts.require_nothing_one_shot(request)
     plan, secrets, credentials = _plan(profile, words, request, settings, screen)
     plan = replace(plan, timeouts=replace(plan.timeouts, **request.limits))
     text = "" if is_interactive else prompts.read(words, request.file)
@@ -76,14 +76,6 @@ def _carried_out(request: RunRequest, screen: Screen) -> int:
 
             return run_interactive(request, plan, kept, held)
         return _turn(request, plan, text, screen, kept)
-
-
-def require_nothing_one_shot(request: RunRequest) -> None:
-    """Raise UsageError for options that make sense only with a prompt."""
-    if request.timeout is not None:
-        raise UsageError("--timeout needs a prompt", fix=prompts.WAYS)
-    if request.attach:
-        raise UsageError("--attach needs a prompt", fix=f"{prompts.WAYS}; or type @FILE in it")
 
 
 def _profile_and_words(request: RunRequest) -> tuple[str, tuple[str, ...]]:

@@ -132,6 +132,14 @@ def examine(files: tuple[Path, ...]) -> None:
             examine(file)
 
 
+def require_nothing_one_shot(request: RunRequest) -> None:
+    """Raise UsageError for options that make sense only with a prompt."""
+    if request.timeout is not None:
+        raise UsageError("--timeout needs a prompt", fix=WAYS)
+    if request.attach:
+        raise UsageError("--attach needs a prompt", fix=f"{WAYS}; or type @FILE in it")
+
+
 def is_left_open(words: Sequence[str], file: Path | None) -> bool:
     """Tell whether the session is interactive: there is no prompt, and stdin is a terminal."""
     return not words and not file and _is_terminal() and sys.stdin is not None

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -103,13 +104,12 @@ def _watched(child: int, reading: int, profile: str, *, is_quiet: bool) -> int:
 def _tell(profile: str, pid: int, took: float) -> None:
     from acp_launch.cli.fronting import asked
     from acp_launch.console.stream.text import stands
-    from acp_launch.waits import seconds
 
     _, note = _present(profile)
     if note is None or note.pid != pid:
         raise StateError(f"{profile} was up after {took:.1f} s, and has ended since", fix=ours("logs", profile))
     status = asked(note)
-    say(harmless(f"acp-launch: {note.called} is up after {seconds(round(took, 1))} (pid {note.pid})", keep=""))
+    say(harmless(f"acp-launch: {note.called} is up after {took:.1f} s (pid {note.pid})", keep=""))
     say(harmless(f"  agent: {status.agent}", keep=""))
     for server in status.servers:
         say(f"  mcp server: {stands(server)}")
@@ -147,6 +147,48 @@ def down(
     for note in notes:
         end(note, settings)
         say(harmless(f"acp-launch: {note.called} is down", keep=""), style=DIM)
+
+
+def attach(
+    session: Annotated[
+        str | None, typer.Argument(metavar="[SESSION]", help="A session that is open in a host.")
+    ] = None,
+    profile: Annotated[str | None, typer.Option("--profile", "-p", help="Its profile, if several have one.")] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Use no colours, no animation and no links.")] = False,
+) -> None:
+    """Attach this terminal to a session of a host, also in the middle of a turn."""
+    from acp_launch.cli.job import carry_out
+    from acp_launch.cli.run_request import RunRequest, is_left_open
+    from acp_launch.settings.load import load
+
+    if not is_left_open((), None):
+        raise UsageError("attach needs a terminal", fix=f"without one: {ours('run', 'PROFILE', 'PROMPT')}")
+    note, name = _session_of_host(load(), session, profile)
+    os.chdir(note.here)  # where the profile has the name that `up` was given
+    raise typer.Exit(carry_out(RunRequest(words=(note.called,), session=name, cwd=Path(note.cwd), plain=plain)))
+
+
+def _session_of_host(settings: "Settings", session: str | None, profile: str | None) -> "tuple[HostNote, str]":
+    """Return the host that has the session, and its name; without a name, the session that is open alone.
+
+    Raises:
+        SessionError: no host has it, or several.
+    """
+    from acp_launch.cli.fronting import asked
+    from acp_launch.host.place import hosts
+
+    notes = [note for note in hosts(settings.state) if note.socket and profile in (None, note.called, note.profile)]
+    if not notes:
+        raise SessionError("no profile is up" if profile is None else f"{profile} is not up", fix=ours("up", "PROFILE"))
+    found = [(note, each) for note in notes for each in asked(note).sessions if session in (None, each.name)]
+    if len(found) == 1:
+        return found[0][0], found[0][1].name
+    names = ", ".join(f"{each.name} ({note.called}, {each.state})" for note, each in found)
+    if found:
+        raise SessionError(f"several sessions are open: {names}", fix=ours("attach", "SESSION"))
+    which = "no session is open" if session is None else f'no session "{session}" is open'
+    fix = f"to open one: {ours('run', notes[0].called, *(('--session', session) if session else ()))}"
+    raise SessionError(f"{which} in a host", fix=fix)
 
 
 def end(note: "HostNote", settings: "Settings") -> None:

@@ -6,25 +6,30 @@ It is a client of ACP whose agent is the host, so a turn, its updates and its en
 """
 
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from acp_launch.host.wire import (
     ASK,
+    DETACH,
     EVENT,
+    FOLLOW,
     META,
     RENEW,
     RESTART,
     SERVERS,
+    TAKE,
     Entrance,
     SocketTransport,
     understood,
 )
 from acp_launch.launch.loop import Interrupts
-from acp_launch.launch.run import SessionNeeds, Side
+from acp_launch.launch.run import Launch, RestartAgent, SessionNeeds, SessionRequest, Side, Story
 from acp_launch.launch.servers import LaunchServers
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.lifecycle import Change, Standing
@@ -93,7 +98,7 @@ class Attached:
         self.connection, self._observer = connection, observer
         self.client: Client | None = None
         self.missed: Callable[[], None] = lambda: observer.note(MISSED)
-        self.others: Callable[[str, Raw], None] = lambda name, value: None  # takes what only a session shows
+        self.began: Callable[[str], None] = lambda prompt: None  # hears of a turn of another front
         connection.understood = understood
         connection.extension = self._took
 
@@ -111,6 +116,10 @@ class Attached:
 
         return Side(observer=self._observer, listen=listen, services={ASK: asked} if ask else {})
 
+    def follow(self) -> None:
+        """Have what follows the history, now that it is shown."""
+        self.connection.beside(_sent(self.connection, FOLLOW, {}))
+
     def _took(self, extension: Extension) -> None:
         if extension.method != EVENT:
             return
@@ -122,8 +131,21 @@ class Attached:
             self.missed()
         elif show := _SHOWN.get(told.name):
             show(self._observer, value)
-        else:
-            self.others(told.name, value)
+        elif told.name in ("turn", "idle") and self.client is not None:
+            self._work(value, is_working=told.name == "turn")
+        elif told.name == "queued":
+            prompts = msgspec.json.decode(value, type=list[str])
+            self._observer.note(f"queued after the turn that runs: {', '.join(prompts)}")
+        elif told.name == "taken":
+            self._observer.note(
+                "questions about this session are asked on another terminal from now on; :take takes them back"
+            )
+
+    def _work(self, value: Raw, *, is_working: bool) -> None:
+        assert self.client is not None
+        self.connection.conversation.working(self.client.session_id, is_working=is_working)
+        if is_working:
+            self.began(msgspec.json.decode(value, type=str))
 
 
 def _unasked(observer: Observer, value: Raw) -> None:
@@ -176,11 +198,70 @@ async def with_host(
                 budget=interrupts.budget,
             ) as connection:
                 attached = Attached(connection, observer)
-                connection.conversation.serving([ASK])
                 await negotiate(connection, limit=plan.timeouts.initialize, offers=needs.offers)
+                connection.conversation.serving([ASK])
                 return await story(attached)
 
     return await interrupts.watch(met())
+
+
+class HostGround:
+    """The ground of an interactive session in a host (`interactive.session.Ground`)."""
+
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        needs: SessionNeeds,
+        knock: Callable[[], socket.socket],
+        entrance: Callable[[str], Entrance],
+        ask: Ask,
+    ) -> None:
+        """Prepare it. `knock` connects to the host; `entrance` is how a session of this name is entered."""
+        self.host = self
+        self._plan, self._needs, self._knock, self._entrance, self._ask = plan, needs, knock, entrance, ask
+        self._attached: Attached | None = None
+        self._began: Callable[[str], None] = lambda prompt: None
+
+    @asynccontextmanager
+    async def launching(self, observer: Observer, on_interrupt: Callable[[], None]) -> AsyncIterator[Launch]:
+        async with Interrupts(on_interrupt) as interrupts:
+            servers = HostedServers(self._plan, observer, interrupts.budget, self._needs.server_logs)
+            yield Launch(self._plan, self._needs, observer, interrupts, servers)
+            interrupts.check()
+
+    async def meet(self, launch: Launch, story: Story[int], ending: Callable[[BaseException | None], None]) -> int:
+        async def met(attached: Attached) -> int:
+            self._attached = attached
+            attached.began = self._began
+            assert isinstance(launch.servers, HostedServers)
+            launch.servers.of(attached.connection)
+            await launch.servers.refresh()
+            try:
+                return await story(attached.connection)
+            except RestartAgent:
+                await renewed(attached)
+                raise
+
+        return await with_host(self._plan, self._needs, self._knock(), launch.observer, met, launch.interrupts)
+
+    def request(self, request: SessionRequest) -> SessionRequest:
+        assert self._attached is not None, "a session is opened within `meet`"
+        meta = entering(self._entrance(request.name))
+        attached = self._attached
+        return replace(request, meta=meta, side=attached.side(self._ask), opened=lambda ready, agent: attached.follow())
+
+    def began(self, tell: Callable[[str], None]) -> None:
+        self._began = tell
+
+    async def detach(self) -> None:
+        await self._sent(DETACH)
+
+    async def take(self) -> None:
+        await self._sent(TAKE)
+
+    async def _sent(self, method: str) -> None:
+        assert self._attached is not None
+        await _sent(self._attached.connection, method, {})
 
 
 async def renewed(attached: Attached) -> None:

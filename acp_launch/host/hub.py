@@ -27,6 +27,7 @@ from acp_launch.host.sessions import HostNeeds, HostSession
 from acp_launch.host.wire import (
     DETACH,
     DOWN,
+    FOLLOW,
     JOIN,
     RENEW,
     RESTART,
@@ -61,6 +62,7 @@ from acp_launch.session.store import SessionKeeper, continued
 
 T = TypeVar("T")
 NOTHING = Raw(b"{}")
+UPDATE = b'"session/update"'
 Handler = Callable[[FrontLine, dict[str, Any]], Awaitable[object]]
 
 
@@ -127,6 +129,7 @@ class Hub:
             "session/resume": partial(self._enter, "resume"),
             "session/prompt": self._prompt,
             JOIN: self._join,
+            FOLLOW: self._follow,
             TAKE: self._take_over,
             DETACH: self._detach,
             STATUS: self._status,
@@ -263,6 +266,16 @@ class Hub:
             self.fronts[front] = session
             session.enter(front, entrance)
 
+    def _return(self, front: FrontLine, failed: HostSession, before: HostSession | None) -> None:
+        """Put a front back where it was before a session that could not be opened."""
+        failed.exit(front)
+        if front not in self.fronts:  # it has left meanwhile
+            return
+        self.fronts[front] = before
+        if before is not None:
+            before.enter(front, Entrance(name=before.name, can_ask=front.can_ask))
+        front.follow(before, before.window.newest if before else 0)
+
     async def _closed(self, session: HostSession) -> None:
         if session.is_busy:
             raise SessionError(
@@ -284,6 +297,7 @@ class Hub:
         if record is not None:
             session.named(record.session_id)
         policy = session.policy(host.gate(entrance.approve))
+        before = self.fronts[front]
         self._entering(front, session, entrance)
         keeper = SessionKeeper(host.registry, plan, record, "")
         session.keeping(keeper, has_title=bool(record and record.title))
@@ -302,10 +316,8 @@ class Hub:
         try:
             await asyncio.shield(session.opened)
         except BaseException:
-            front.follow(None, 0)
-            self.fronts[front] = None
-            session.exit(front)
             session.leave()
+            self._return(front, session, before)
             raise
         finally:
             self.opening = None
@@ -389,25 +401,36 @@ class Hub:
         if entrance.after is not None:
             start = session.began if entrance.after < 0 else entrance.after
         elif how == "load":
-            for id, line in session.window.since(0, self.now()) or []:
-                if id <= start and b'"session/update"' in line[:50]:
+            known = session.window.since(0, self.now())
+            for id, line in known or ():
+                if id <= start and UPDATE in line[:50]:
                     front.show(line)
+            if known is None:
+                front.show(event("missed", start))
         front.follow(session, start)
+        if how == "load":
+            front.hold()  # until it has shown the history
 
     async def _prompt(self, front: FrontLine, params: dict[str, Any]) -> object:
         session = self._entered(front)
+        front.go_on()
         said = member(params)
         wish = Wish() if said is None else msgspec.convert(said, Wish)
         end = await session.prompt(acp.sequence(params.get("prompt")), front, wish)
         return end.result
 
     async def _join(self, front: FrontLine, params: dict[str, Any]) -> object:
+        front.go_on()
         end = await self._entered(front).join()
         if end is None:
             raise SessionError(f'session "{self._entered(front).name}" has had no turn since the host is up')
         if end.denied:
             front.say(event("denied", redactor.text(end.denied)))
         return end.result
+
+    async def _follow(self, front: FrontLine, params: dict[str, Any]) -> object:
+        front.go_on()
+        return NOTHING
 
     async def _take_over(self, front: FrontLine, params: dict[str, Any]) -> object:
         self._entered(front).drive(front)

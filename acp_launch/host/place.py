@@ -35,7 +35,8 @@ class HostNote(Struct, frozen=True, kw_only=True):
     project: str
     profile: str
     called: str
-    cwd: str
+    cwd: str  # of its sessions
+    here: str  # where `up` was typed
     digest: str
     lines: tuple[str, ...] = ()
     socket: str = ""

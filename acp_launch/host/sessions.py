@@ -154,6 +154,7 @@ class HostSession:
         self.window = Window(count=KEPT, size=KEPT_BYTES, age=KEPT_FOR)
         self.fronts: list[FrontLine] = []
         self.driver: FrontLine | None = None
+        self._watching: set[FrontLine] = set()  # those that never drive
         self.queue: list[str] = []
         self.id_json = b'""'
         self.began = 0  # the last event before the latest turn
@@ -168,7 +169,7 @@ class HostSession:
         self._left = asyncio.Event()
         self._changed = asyncio.Event()  # a front has come or gone
         self._turning = asyncio.Lock()
-        self._own: dict[int, FrontLine] = {}  # by event: the front that it came from
+        self._own: dict[int, FrontLine | None] = {}  # by event: the front that knows it already; None: all do
         self._client: Client | None = None
         self.current: asyncio.Task[object] | None = None  # runs the turn
         self._turns: dict[asyncio.Task[TurnEnd | LaunchError], FrontLine | None] = {}  # whose end ends each
@@ -198,16 +199,16 @@ class HostSession:
     def is_busy(self) -> bool:
         return self.turn is not None or bool(self.queue)
 
-    def happened(self, line: bytes, own: FrontLine | None = None) -> None:
-        """Add an event; `own` is the front that knows it already."""
+    def happened(self, line: bytes, own: FrontLine | None = None, *, is_history: bool = False) -> None:
+        """Add an event; `own` is the front that knows it already. What `is_history` only those see who come later."""
         id = self.window.append(line, key=None, now=self._hub.now())
-        if own is not None:
+        if own is not None or is_history:
             self._own[id] = own
         for front in self.fronts:
             front.news()
 
     def is_own(self, id: int, front: FrontLine) -> bool:
-        return self._own.get(id) is front
+        return id in self._own and self._own[id] in (None, front)
 
     async def live(self, connection: Connection, request: SessionRequest) -> None:
         """Open the session, and keep it open until it is left or the agent ends."""
@@ -250,8 +251,8 @@ class HostSession:
 
     def enter(self, front: FrontLine, entrance: Entrance) -> None:
         self.fronts.append(front)
-        if not entrance.watches and self.driver is None:
-            self.driver = front
+        if entrance.watches:
+            self._watching.add(front)
         self._turned()
 
     def drive(self, front: FrontLine) -> None:
@@ -262,8 +263,10 @@ class HostSession:
         self._turned()
 
     def exit(self, front: FrontLine) -> None:
-        self.fronts.remove(front)
-        self._own = {id: own for id, own in self._own.items() if own is not front}
+        if front in self.fronts:
+            self.fronts.remove(front)
+        self._own = {id: own for id, own in self._own.items() if own is not front and id > self.began}
+        self._watching.discard(front)
         if self.driver is front:
             self.driver = None
         for task, owner in list(self._turns.items()):
@@ -278,6 +281,8 @@ class HostSession:
         self._turns = {task: None if owner is front else owner for task, owner in self._turns.items()}
 
     def _turned(self) -> None:
+        if self.driver is None:  # the one that has been here longest
+            self.driver = next((front for front in self.fronts if front not in self._watching), None)
         self._may_ask()
         self._changed.set()
 
@@ -322,14 +327,14 @@ class HostSession:
     async def _turn(self, blocks: Sequence[object], said: str, front: FrontLine) -> TurnEnd:
         assert self._open is not None, "a front enters an open session"
         self.began = self.window.newest
-        for block in blocks:
-            update = {"sessionUpdate": "user_message_chunk", "content": block}
-            params = {"sessionId": Raw(self.id_json), "update": update}
-            self.happened(redactor.raw_json(as_line(notification("session/update", params))), own=front)
         self.turn = turn = self._hub.launch.turn(self._open, is_first=self._hub.turns == 0)
         self._hub.turns += 1
         self.since, self.failed = time.time(), None
-        self.happened(event("turn", said), own=front)
+        self.happened(event("turn", redactor.text(_text(blocks))), own=front)
+        for block in blocks:
+            update = {"sessionUpdate": "user_message_chunk", "content": block}
+            params = {"sessionId": Raw(self.id_json), "update": update}
+            self.happened(redactor.raw_json(as_line(notification("session/update", params))), is_history=True)
         try:
             end = await turn.run(blocks)
         finally:
@@ -413,7 +418,11 @@ async def _refuse(connection: Connection, wanted: AuthRequired, *, is_second: bo
     raise wanted
 
 
+def _text(blocks: Sequence[object]) -> str:
+    """Return the text of a prompt."""
+    return "\n".join(filter(None, (acp.text(acp.mapping(block).get("text")) for block in blocks)))
+
+
 def _beginning(blocks: Sequence[object]) -> str:
     """Return the beginning of a prompt, as a title."""
-    texts = (acp.text(acp.mapping(block).get("text")) for block in blocks)
-    return " ".join(" ".join(texts).split())[:TITLE]
+    return " ".join(_text(blocks).split())[:TITLE]

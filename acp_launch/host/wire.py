@@ -9,6 +9,7 @@ Then the front is a client of ACP. What ACP has no words for has methods that be
     host     event {name, value}               what an observer is told besides updates
              ask {sessionId, question}         a question about a tool call, for the user
     front    join {sessionId}                  answered as session/prompt, when the running turn ends
+             follow {sessionId}                what follows the history is wanted; a prompt and join say so too
              take {sessionId}                  makes this front the one that drives the session
              status {}                         the sessions and servers
              servers {}, restart {server}      the states of the servers; restarts one
@@ -40,7 +41,8 @@ CHUNK = 256 * 1024  # bytes a read
 META = "acp-launch"  # the member of `_meta`
 
 EVENT, ASK = f"{OURS}event", f"{OURS}ask"
-JOIN, TAKE, STATUS, SERVERS = f"{OURS}join", f"{OURS}take", f"{OURS}status", f"{OURS}servers"
+JOIN, FOLLOW, TAKE, STATUS = f"{OURS}join", f"{OURS}follow", f"{OURS}take", f"{OURS}status"
+SERVERS = f"{OURS}servers"
 RESTART, RENEW, DETACH, DOWN = f"{OURS}restart", f"{OURS}renew", f"{OURS}detach", f"{OURS}down"
 
 

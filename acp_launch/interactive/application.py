@@ -40,6 +40,7 @@ from acp_launch.interactive.front import (
     Activity,
     Cancelled,
     Event,
+    HungUp,
     Interrupted,
     Key,
     Left,
@@ -283,7 +284,7 @@ class Application:
                 taken_back()
         self._drawing.finish()
         if not self._closed.is_set():  # the terminal is gone; the session may still have to end its turn
-            self.events.put_nowait(Left())
+            self.events.put_nowait(HungUp())
             await self._closed.wait()
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from acp_launch.console.stream.text import stands
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.interactive.front import SIGIL, WORDS, Key, Word, can_draw
 from acp_launch.interactive.state import CurrentSession, InteractiveState, Leave, Move, Outcome, is_the_end
-from acp_launch.problem import likeliest
+from acp_launch.problem import likeliest, ours
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
 from acp_launch.session.opening import Setting, fulfil
@@ -391,6 +391,21 @@ def _written(here: Path, name: str, text: str) -> Path:
     return path
 
 
+async def _detach(interactive: InteractiveState, current: CurrentSession, rest: str) -> Leave:
+    if interactive.host is None:
+        profile = interactive.launch.plan.called
+        raise UsageError("this launch ends with its terminal", fix=f"to have one that stays: {ours('up', profile)}")
+    await interactive.host.detach()
+    return Leave(0)
+
+
+async def _take(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
+    if interactive.host is None:
+        raise UsageError("only this terminal is attached to the session")
+    await interactive.host.take()
+    interactive.say("questions about this session come here from now on", DIM)
+
+
 COMMANDS = {
     ":help": Command(_help, "", "list the commands"),
     ":sessions": Command(_sessions, "", "list the sessions of this project and profile"),
@@ -404,6 +419,8 @@ COMMANDS = {
     ":permissions": Command(_permissions, "", "show the permission rules and your remembered answers"),
     ":context": Command(_context, "", "show what fills the context, tokens and cost, as the agent reports them"),
     ":export": Command(_export, "FILE", "write this conversation to a Markdown file"),
+    ":detach": Command(_detach, "", "leave a session of a host; a turn that runs goes on"),
+    ":take": Command(_take, "", "take questions here, in a session with several terminals"),
     ":quit": Command(_quit, "", "end the session; it can be resumed later", in_turn=False),
 }
 

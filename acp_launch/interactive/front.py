@@ -36,12 +36,22 @@ class Left(Struct, frozen=True):
     """Ctrl-D on an empty line, or the end of input."""
 
 
+class HungUp(Left, frozen=True):
+    """The terminal is gone."""
+
+
 class Cancelled(Struct, frozen=True):
     """Escape during a turn. It never leaves the session, however often it is pressed."""
 
 
 class Unqueued(Struct, frozen=True):
     """Up on an empty line: the prompt that was queued last is wanted back on the line."""
+
+
+class Began(Struct, frozen=True):
+    """A turn has begun that another front of the host has asked for, with this prompt; or it runs already."""
+
+    text: str
 
 
 Key = Literal["modes", "keys", "unfold"]
@@ -53,7 +63,7 @@ class Pressed(Struct, frozen=True):
     key: Key
 
 
-Event = Submitted | Interrupted | Left | Cancelled | Unqueued | Pressed
+Event = Submitted | Interrupted | Left | Cancelled | Unqueued | Pressed | Began
 Mood = Literal["starting", "idle", "working", "asking", "cancelling", "down"]
 
 

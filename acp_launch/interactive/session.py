@@ -9,9 +9,9 @@ Its servers are restarted with it, because a server process has one conversation
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -29,9 +29,11 @@ from acp_launch.errors import (
 )
 from acp_launch.interactive import commands
 from acp_launch.interactive.front import (
+    Began,
     Cancelled,
     Event,
     Front,
+    HungUp,
     Interrupted,
     Left,
     Pressed,
@@ -45,6 +47,7 @@ from acp_launch.interactive.state import (
     FrontUpdates,
     HeldSession,
     HeldSessions,
+    HostControl,
     InteractiveState,
     Leave,
     Outcome,
@@ -52,14 +55,24 @@ from acp_launch.interactive.state import (
     is_the_end,
 )
 from acp_launch.interactive.which import TerminalFront
-from acp_launch.launch.run import RestartAgent, SessionNeeds, after_login, conversation, once, with_agent
+from acp_launch.launch.run import (
+    Launch,
+    RestartAgent,
+    SessionNeeds,
+    SessionRequest,
+    Story,
+    after_login,
+    conversation,
+    once,
+    with_agent,
+)
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.spawn import Spawned
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.session.attachments import Block, described
 from acp_launch.session.client import Turn
 from acp_launch.session.connection import Connection
-from acp_launch.session.observer import TurnEnd
+from acp_launch.session.observer import Observer, TurnEnd
 from acp_launch.session.opening import Setting
 from acp_launch.session.person import Choice, Person
 
@@ -130,6 +143,7 @@ class KeyboardFocus:
 # A turn of an interactive session, and the keyboard events during it.
 
 
+HANGUP = 129
 TITLE = 80  # characters of the first prompt used as a title
 
 
@@ -147,6 +161,7 @@ class InteractiveTurn:
         self.queue: list[str] = []
         self._unanswered = ""  # the prompt that is sent and not answered yet
         self._turn: Turn | None = None
+        self._running: asyncio.Task[None] | None = None
         self._outcome: Leave | None = None
         self._is_cancelled = False
 
@@ -211,7 +226,22 @@ class InteractiveTurn:
         self._showing.mood = "idle"
         return self._outcome
 
-    async def _seen_through(self, current: CurrentSession, blocks: Sequence[object]) -> None:
+    async def join(self, current: CurrentSession, text: str) -> Leave | None:
+        """Show a turn to its end that another front of the host has begun with the prompt `text`."""
+        self._outcome, self._is_cancelled = None, False
+        self._interactive.prompted(text)
+        self._showing.mood = "working"
+        try:
+            await self._seen_through(current, None)
+        except (AgentRefused, AuthRequired) as error:
+            self._interactive.failed(error)
+        except WaitExpired:
+            if self._outcome is None:
+                raise
+        self._showing.mood = "idle"
+        return self._outcome
+
+    async def _seen_through(self, current: CurrentSession, blocks: Sequence[object] | None) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 running = tasks.create_task(self._run(current, blocks))
@@ -223,6 +253,7 @@ class InteractiveTurn:
                         beside.add(task)
                         task.add_done_callback(beside.discard)
 
+                self._running = running
                 with self._focus.of(take):
                     await asyncio.wait({running})
                 for task in beside:
@@ -230,7 +261,7 @@ class InteractiveTurn:
         except BaseExceptionGroup as failures:
             raise first(failures) from None
 
-    async def _run(self, current: CurrentSession, blocks: Sequence[object]) -> None:
+    async def _run(self, current: CurrentSession, blocks: Sequence[object] | None) -> None:
         interactive = self._interactive
 
         async def prompted() -> TurnEnd:
@@ -255,6 +286,9 @@ class InteractiveTurn:
                 self.take_back()
             case Pressed(key):
                 return commands.press(self._interactive, current, key)
+            case HungUp() if self._interactive.host is not None:
+                self._outcome = Leave(HANGUP)  # the host knows whether the turn goes on
+                running.cancel()
             case Cancelled() | Interrupted() | Left():
                 self._end(event, running)
         return None
@@ -273,7 +307,10 @@ class InteractiveTurn:
 
     async def _carried_out(self, text: str, current: CurrentSession) -> None:
         outcome = await commands.run(self._interactive, current, text)
-        assert outcome is None, "what works in a turn does not end it"
+        if isinstance(outcome, Leave):  # without an end of the turn
+            self._outcome = outcome
+            if self._running is not None:
+                self._running.cancel()
 
     def _cancel(self, running: "asyncio.Task[None]") -> None:
         """Cancel the turn, or the login before it is tried again."""
@@ -322,10 +359,52 @@ TWICE = 2.0  # seconds within which a second Ctrl-C leaves
 INTERRUPTED = 130
 
 
-class SessionSetup(Struct, frozen=True, kw_only=True):
-    """The means of an interactive session besides its plan."""
+class Ground(Protocol):
+    """Where an interactive session takes place: in a launch of its own (`OwnLaunch`), or in a host."""
 
-    needs: SessionNeeds
+    @property
+    def host(self) -> HostControl | None:
+        """What can be asked of the host; None in a launch of one's own."""
+
+    def launching(self, observer: Observer, on_interrupt: Callable[[], None]) -> AbstractAsyncContextManager[Launch]:
+        """Provide the launch; as `launch.run.conversation`."""
+
+    async def meet(self, launch: Launch, story: Story[int], ending: Callable[[BaseException | None], None]) -> int:
+        """Run `story` with the agent; each call after the first starts it again. As `launch.run.with_agent`."""
+
+    def request(self, request: SessionRequest) -> SessionRequest:
+        """Complete the request for a session."""
+
+    def began(self, tell: Callable[[str], None]) -> None:
+        """Have `tell` called with the prompt when another front begins a turn."""
+
+
+class OwnLaunch:
+    """An agent and servers that end with the session."""
+
+    host: HostControl | None = None
+
+    def __init__(self, plan: LaunchPlan, needs: SessionNeeds, spawned: Spawned) -> None:
+        self._plan, self._needs = plan, needs
+        self._spawned: Spawned | None = spawned
+
+    def launching(self, observer: Observer, on_interrupt: Callable[[], None]) -> AbstractAsyncContextManager[Launch]:
+        return conversation(self._plan, self._needs, observer, on_interrupt=on_interrupt)
+
+    async def meet(self, launch: Launch, story: Story[int], ending: Callable[[BaseException | None], None]) -> int:
+        spawned, self._spawned = self._spawned or self._needs.respawn(), None
+        return await with_agent(self._plan, self._needs, spawned, launch.observer, story, launch.interrupts, ending)
+
+    def request(self, request: SessionRequest) -> SessionRequest:
+        return request
+
+    def began(self, tell: Callable[[str], None]) -> None:
+        """Do nothing: there is one front."""
+
+
+class SessionSetup(Struct, frozen=True, kw_only=True):
+    """The means of an interactive session besides its ground."""
+
     front: TerminalFront
     observer: Output
     output: SessionOutput
@@ -340,7 +419,7 @@ class SessionSetup(Struct, frozen=True, kw_only=True):
     seen: Path  # exists once the user was told what the first keys do
 
 
-async def run_session(plan: LaunchPlan, setup: SessionSetup, spawned: Spawned) -> int:
+async def run_session(ground: Ground, setup: SessionSetup) -> int:
     """Run until the user leaves; return the exit code.
 
     Raises:
@@ -349,7 +428,7 @@ async def run_session(plan: LaunchPlan, setup: SessionSetup, spawned: Spawned) -
     front = setup.front
     try:
         async with (
-            conversation(plan, setup.needs, setup.observer, on_interrupt=front.interrupt) as launch,
+            ground.launching(setup.observer, front.interrupt) as launch,
             asyncio.TaskGroup() as tasks,
         ):
             interactive = InteractiveState(
@@ -360,12 +439,13 @@ async def run_session(plan: LaunchPlan, setup: SessionSetup, spawned: Spawned) -
                 held_sessions=setup.held_sessions,
                 here=setup.here,
                 log_in=setup.log_in,
+                host=ground.host,
             )
             tasks.create_task(front.run(), name="front")
-            story = _InteractiveSession(interactive, setup)
+            story = _InteractiveSession(interactive, setup, ground)
             keyboard = tasks.create_task(story.focus.pump(), name="keyboard")
             try:
-                return await story.run(spawned)
+                return await story.run()
             finally:
                 keyboard.cancel()
                 front.close()
@@ -374,8 +454,8 @@ async def run_session(plan: LaunchPlan, setup: SessionSetup, spawned: Spawned) -
 
 
 class _InteractiveSession:
-    def __init__(self, interactive: InteractiveState, setup: SessionSetup) -> None:
-        self._interactive = interactive
+    def __init__(self, interactive: InteractiveState, setup: SessionSetup, ground: Ground) -> None:
+        self._interactive, self._ground = interactive, ground
         self._showing = FrontUpdates(interactive, commands.words())
         self.focus = KeyboardFocus(interactive.front, self._while_starting)
         self._turning = InteractiveTurn(interactive, self._showing, self.focus, setup.blocks)
@@ -383,26 +463,24 @@ class _InteractiveSession:
         self._held_session = setup.held_session
         self._replay = setup.replay
         self._wishes = setup.wishes
-        self._log_in = setup.needs.log_in
+        self._log_in = interactive.launch.needs.log_in
+        ground.began(lambda text: self._inbox.put_nowait(Began(text)))
         self._resume, self._seen = setup.resume, setup.seen
         self._can_resume = False
         self._interrupted = 0.0  # loop time of the last Ctrl-C without an effect
         interactive.output.changed = self._showing.changed
 
-    async def run(self, spawned: Spawned) -> int:
+    async def run(self) -> int:
         interactive, launch = self._interactive, self._interactive.launch
 
         def ending(error: BaseException | None) -> None:
             if error is None:  # the user leaves, so no server is started again for the next connection of the agent
                 launch.servers.stopping(is_orderly=True)
 
-        about = launch.plan, launch.needs
         try:
             while True:
                 try:
-                    return await with_agent(
-                        *about, spawned, interactive.observer, self._talk, launch.interrupts, ending
-                    )
+                    return await self._ground.meet(launch, self._talk, ending)
                 except RestartAgent:
                     self._log_in = once(interactive.launch.needs.log_in)
                     interactive.say("restarting the agent, so that it uses the login")
@@ -412,7 +490,6 @@ class _InteractiveSession:
                     ):
                         raise
                 self._replay = False
-                spawned = interactive.launch.needs.respawn()
         finally:
             self._showing.close()
             if self._can_resume and self._held_session.is_used:
@@ -469,7 +546,7 @@ class _InteractiveSession:
     ) -> CurrentSession:
         interactive, leaving = self._interactive, AsyncExitStack()
         interactive.output.is_history_hidden = not self._replay
-        request = held_session.request(wishes, replay=self._replay)
+        request = self._ground.request(held_session.request(wishes, replay=self._replay))
         opening = interactive.launch.session(connection, request, self._log_in, changed=self._showing.changed)
         try:
             session = await leaving.enter_async_context(opening)
@@ -534,6 +611,8 @@ class _InteractiveSession:
                     outcome = await self._carried_out(commands.run(self._interactive, current, text))
                 case Submitted(text):
                     outcome = await self._turning.take(current, commands.prompt_of(text))
+                case Began(text):
+                    outcome = await self._turning.join(current, text)
             if outcome is not None:
                 return outcome
 
@@ -546,7 +625,7 @@ class _InteractiveSession:
         finally:
             self._showing.refresh()
 
-    async def _next(self, current: CurrentSession) -> Submitted | Pressed | Leave:
+    async def _next(self, current: CurrentSession) -> Submitted | Pressed | Began | Leave:
         """Return what the user wants next.
 
         Raises:
@@ -558,7 +637,7 @@ class _InteractiveSession:
             with self.focus.of(self._inbox.put_nowait):
                 event = await current.connection.unless_over(self._inbox.get())
             match event:
-                case Submitted() | Pressed():
+                case Submitted() | Pressed() | Began():
                     self._interrupted = 0.0
                     return event
                 case Left():

@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from acp_launch.console.failure import lines
 from acp_launch.console.stderr import TYPED, YELLOW, harmless
@@ -72,9 +74,10 @@ class HeldSessions:
         hold: Callable[[str], AbstractContextManager[None]],
         *,
         check: Callable[[str], object] = lambda name: None,
+        kind: type[HeldSession] = HeldSession,
     ) -> None:
-        """`hold` locks the session with a name; `check` raises for an invalid name."""
-        self._registry, self._plan = registry, plan
+        """`hold` locks the session with a name; `check` raises for an invalid name; `kind` is made for each."""
+        self._registry, self._plan, self._kind = registry, plan, kind
         self._hold, self._check = hold, check
         self._known: tuple[tuple[str, str], ...] = ()
 
@@ -99,11 +102,11 @@ class HeldSessions:
         except BaseException:
             holding.close()
             raise
-        return HeldSession(self._registry, self._plan, name, record, holding)
+        return self._kind(self._registry, self._plan, name, record, holding)
 
     def first(self, name: str, record: Record | None, held: ExitStack) -> HeldSession:
         """Return the session chosen on the command line; `held` holds it already."""
-        return HeldSession(self._registry, self._plan, name, record, held)
+        return self._kind(self._registry, self._plan, name, record, held)
 
     def fresh(self) -> HeldSession:
         return self.enter(fresh_name(), is_new=True)
@@ -120,6 +123,16 @@ class HeldSessions:
 
 
 TAB, DIM = "\t", "2"
+
+
+class HostedSession(HeldSession):
+    """A session that a host holds and keeps on record, not this process."""
+
+    def request(self, wishes: Sequence[Setting], *, replay: bool) -> SessionRequest:
+        return replace(super().request(wishes, replay=replay), opened=lambda ready, agent: None)
+
+    def used(self, title: str, prompt: str) -> None:
+        """Do nothing: the host counts its turns."""
 
 
 class CurrentSession(Struct, eq=False):
@@ -147,6 +160,16 @@ class CurrentSession(Struct, eq=False):
         return self.session.ready
 
 
+class HostControl(Protocol):
+    """What a front can ask of its host besides turns."""
+
+    async def detach(self) -> None:
+        """Let the turn of this front go on without it."""
+
+    async def take(self) -> None:
+        """Become the front that drives the session: that is asked questions."""
+
+
 class InteractiveState(Struct, kw_only=True, eq=False):
     """The state and means that the session and its commands share."""
 
@@ -157,6 +180,7 @@ class InteractiveState(Struct, kw_only=True, eq=False):
     held_sessions: HeldSessions
     here: Path  # where the command was typed
     log_in: Callable[[str], Awaitable[bool]]  # logs in to an MCP server on the terminal; whether that worked
+    host: "HostControl | None" = None  # None in a launch of its own
     current: CurrentSession | None = None
     chosen: list[Setting] = field(default_factory=list)  # set again after a restart of the agent
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while a key changes an option

@@ -143,6 +143,7 @@ class _Session(Struct):
 
     replaying: bool = False
     prompt: int | None = None
+    is_working: bool = False  # a turn runs that another front of the host began
     cancelling: bool = False
     asking: list[Raw] = field(default_factory=list)
 
@@ -283,6 +284,19 @@ class Conversation:
         session.prompt, session.cancelling, session.replaying = call.number, False, False
         return call
 
+    def join(self, session_id: str) -> Call:
+        """Return a request to a host that is answered as the prompt of the turn that runs there."""
+        session = self._sessions[session_id]
+        call = self._peer.call(f"{OURS}join", {"sessionId": session_id})
+        session.prompt, session.cancelling, session.replaying = call.number, False, False
+        return call
+
+    def working(self, session_id: str, *, is_working: bool) -> None:
+        """Note that a turn of another front has begun, or ended."""
+        if (session := self._sessions.get(session_id)) is not None:
+            session.is_working = is_working
+            session.replaying = session.replaying and not is_working
+
     def cancel(self, session_id: str) -> list[bytes]:
         """Return `session/cancel`, and `cancelled` for every permission question of the session (C-61)."""
         session = self._sessions[session_id]
@@ -358,7 +372,7 @@ class Conversation:
         session = self._sessions.get(session_id)
         if session is None:
             return self._keep(Updated(session_id, kind, body.copy(), replay=False, outside=True))
-        is_outside = session.prompt is None and not session.replaying
+        is_outside = session.prompt is None and not session.replaying and not session.is_working
         return (Updated(session_id, kind, body, session.replaying, is_outside),)
 
     def _keep(self, update: Updated) -> Sequence[Event]:

@@ -399,15 +399,16 @@ class Turn:
             self._may_grow -= more
             self._patience.reschedule(when + more)
 
-    async def run(self, blocks: Sequence[object]) -> TurnEnd:
-        """Send the prompt and wait for the turn's end.
+    async def run(self, blocks: Sequence[object] | None) -> TurnEnd:
+        """Send the prompt and wait for the turn's end; without a prompt, wait for the end of the turn that runs.
 
         Raises:
             AgentError, AuthRequired: as `Connection.call`.
             WaitExpired: the agent was silent too long, or continued after being cancelled.
         """
         self._client.new_turn()
-        call = self._connection.conversation.prompt(self._session_id, blocks)
+        conversation, session_id = self._connection.conversation, self._session_id
+        call = conversation.join(session_id) if blocks is None else conversation.prompt(session_id, blocks)
         try:
             async with self._patience:
                 self.is_running = True

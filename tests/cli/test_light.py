@@ -65,7 +65,6 @@ def alike(ended: Done) -> Done:
     "temper",
     [
         ("polite",),
-        ("unknowns",),
         ("refuser",),
         ("asker",),
         ("crasher", "mid-turn"),

@@ -195,6 +195,7 @@ def test_a_terminal_that_becomes_narrow_and_wide_again_is_drawn_anew(terminal: T
     terminal.until("row 2")
     terminal.types("a draft that does not fit into twenty columns")
     terminal.until("twenty columns")
+    terminal.until_it(lambda: terminal.raw.endswith(END.encode()), "the end of the frame, drawn for this width")
     terminal.resize(20, 24)
     terminal.until_it(lambda: terminal.shown.endswith("ready          agent"), "a status line that fits")
     said = [row for row in terminal.shown.splitlines() if "long" in row]
@@ -260,4 +261,4 @@ def test_a_terminal_that_goes_away_ends_the_session(history: str, tmp_path: Path
         terminal.until(STATUS)
         terminal.hang_up()
         assert terminal.process.wait(PATIENCE) == 0
-    assert ended.read_text() == "Left"
+    assert ended.read_text() == "HungUp"

@@ -1,0 +1,94 @@
+"""Ring 3. Terminals on a session of a host: they come and go, also in the middle of a turn (docs/up.md)."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.cli.hosted import up
+from tests.cli.launcher import Launcher
+from tests.interactive.screen import Terminal, on_screen
+
+ENTER = "\r"
+
+
+@pytest.fixture
+def demo(launch: Launcher) -> Launcher:
+    """A profile with the demo agent."""
+    launch.write({"extends": "demo"})
+    return launch
+
+
+@contextmanager
+def at(launcher: Launcher, *words: str) -> Iterator[Terminal]:
+    argv = [sys.executable, "-m", "acp_launch", *words]
+    with on_screen(*argv, cwd=launcher.project, columns=100, rows=30, env=launcher.env) as terminal:
+        yield terminal
+
+
+def test_a_turn_goes_on_while_terminals_come_and_go(demo: Launcher) -> None:
+    with up(demo) as host, at(demo, "run", "p", "-s", "work") as first:
+        first.until("ready ·")
+        first.types("count 400" + ENTER)
+        first.until("1 2 3 4 5")
+        with at(demo, "attach") as second:
+            second.until("❯ count 400")
+            second.until("1 2 3 4 5 6 7 8 9")
+            first.types(":detach" + ENTER)
+            assert first.ends() == 0
+            assert "resume: acp-launch run p --session work" in "\n".join(first.all)
+            second.types("\x1b")  # Escape interrupts the turn, wherever it was begun
+            second.until("interrupted")
+            second.until("ready ·")
+            second.types("add 20 22" + ENTER)
+            second.until("42")
+            second.types(":quit" + ENTER)
+            assert second.ends() == 0
+        assert host.run("history", "-s", "work").code == 0
+
+
+def test_a_question_waits_for_a_terminal_after_the_first_one_is_gone(demo: Launcher) -> None:
+    with up(demo):
+        with at(demo, "run", "p", "-s", "work") as first:
+            first.until("ready ·")
+            first.types("note kept" + ENTER)
+            first.until("[y]")
+        with at(demo, "attach", "work") as second:
+            second.until("[y]")
+            second.types("y")
+            second.until("Noted: kept")
+            second.until("ready ·")
+            second.types(":quit" + ENTER)
+            assert second.ends() == 0
+
+
+def test_a_prompt_from_elsewhere_is_shown_to_those_who_watch(demo: Launcher) -> None:
+    with up(demo) as host, at(demo, "run", "p", "-s", "work") as watching:
+        watching.until("ready ·")
+        assert host.run("add 20 22", "-s", "work").out == b"42\n"
+        watching.until("❯ add 20 22")
+        watching.until("42")
+        watching.until("ready ·")
+        watching.types(":quit" + ENTER)
+        assert watching.ends() == 0
+
+
+def test_attach_says_what_there_is(demo: Launcher) -> None:
+    none = demo.apart("attach")
+    assert (none.code, none.err) == (
+        2,
+        "acp-launch: attach needs a terminal\n    fix: without one: acp-launch run PROFILE PROMPT\n",
+    )
+    with at(demo, "attach") as terminal:
+        terminal.until("no profile is up")
+        assert terminal.ends() == 3
+    with up(demo) as host:
+        with at(demo, "attach", "other") as terminal:
+            terminal.until('no session "other" is open in a host')
+            assert terminal.ends() == 3
+        assert host.run("add 1 1", "-s", "one").code == 0
+        assert host.run("add 1 1", "-s", "two").code == 0
+        with at(demo, "attach") as terminal:
+            terminal.until("several sessions are open: one (p, idle), two (p, idle)")
+            assert terminal.ends() == 3
