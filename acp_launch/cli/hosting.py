@@ -5,11 +5,13 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from acp_launch import __version__
 from acp_launch.cli.start import Launched, RunContext, agent_log, launched, open_env, server_logs, spawn_agent
+from acp_launch.cli.starter import Starter, starting
 from acp_launch.errors import AuthRequired, LaunchError, StateError, UsageError
 from acp_launch.host.place import HostNote, Place, find, hold_place
 from acp_launch.plan.model import LaunchPlan
@@ -41,15 +43,22 @@ class Content(NamedTuple):
     """What a profile says, for the comparison with what a host runs."""
 
     digest: str
-    lines: tuple[str, ...]  # with credentials masked
+    raw: tuple[str, ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Its lines, with credentials masked."""
+        from acp_launch.profile.trust import shown
+
+        return tuple(str(shown(line)) for line in self.raw)
 
 
 def content_of(loaded: "Loaded") -> Content:
     """Return the content of a profile."""
-    from acp_launch.profile.trust import content, digest, shown
+    from acp_launch.profile.trust import content, digest
 
     lines = content(loaded.merged)
-    return Content(digest(str(loaded.found.project), lines), tuple(str(shown(line)) for line in lines))
+    return Content(digest(str(loaded.found.project), lines), lines)
 
 
 def present(settings: Settings, plan: LaunchPlan) -> HostNote | None:
@@ -66,16 +75,40 @@ def run_host(request: UpRequest, leave_terminal: Callable[[], None], ready: Call
     Raises:
         LaunchError: as `run`.
     """
-    from acp_launch.cli.planning import loaded_profile, trusted
-    from acp_launch.cli.planning import ready as looked_up
     from acp_launch.process.guard import start_guards
     from acp_launch.process.prepare import require_descriptors
     from acp_launch.process.spawn import require_platform
-    from acp_launch.session.store import open_registry
 
     require_platform()
     require_descriptors()
-    start_guards()
+    with starting(partial(_rehearse, request)) as starter:  # before the guards, secrets, threads and an event loop
+        start_guards()
+        _hosted(request, leave_terminal, ready, starter)
+    return 0
+
+
+def _rehearse(request: UpRequest) -> None:
+    """Do once what each front of this profile does before it connects."""
+    from acp_launch.cli.planning import loaded_profile, resolved_from
+
+    try:
+        loaded = loaded_profile(request.profile, load())
+        resolved_from(loaded, cwd=request.cwd, session=None)
+        content_of(loaded)
+    except LaunchError:  # it is met again, and reported
+        return
+
+
+def _hosted(
+    request: UpRequest,
+    leave_terminal: Callable[[], None],
+    ready: Callable[[float, "HostNote"], None],
+    starter: Starter | None,
+) -> None:
+    from acp_launch.cli.planning import loaded_profile, trusted
+    from acp_launch.cli.planning import ready as looked_up
+    from acp_launch.session.store import open_registry
+
     settings, here = load(), str(Path.cwd())
     loaded = loaded_profile(request.profile, settings)
     resolved = trusted(loaded, settings, cwd=request.cwd, session=None, trust=request.trust)
@@ -104,8 +137,8 @@ def run_host(request: UpRequest, leave_terminal: Callable[[], None], ready: Call
                 digest=content.digest,
                 lines=content.lines,
             )
-            asyncio.run(_host(request, kept, started, place, note, ready))
-    return 0
+            leads = starter.note(loaded.found) if starter is not None else None
+            asyncio.run(_host(request, kept, started, place, note, ready, leads))
 
 
 def _now() -> float:
@@ -126,6 +159,7 @@ async def _host(
     place: Place,
     note: HostNote,
     ready: Callable[[float, HostNote], None],
+    leads: bytes | None,
 ) -> None:
     import asyncio
 
@@ -144,6 +178,8 @@ async def _host(
     def up(seconds: float) -> None:
         known = replace(note, socket=str(sockets[0]))
         place.write(known)
+        if leads is not None:
+            place.write_starter(leads)
         ready(seconds, known)
 
     with _needs(request, started, kept, notices, up) as host:
