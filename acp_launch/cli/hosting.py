@@ -56,8 +56,14 @@ def present(settings: Settings, plan: LaunchPlan) -> HostNote | None:
     return find(settings.state, str(plan.project), plan.profile)
 
 
-def run_host(request: UpRequest, leave_terminal: Callable[[], None], ready: Callable[[float, "HostNote"], None]) -> int:
-    """Be the host until it ends; return the exit code.
+def run_host(
+    request: UpRequest,
+    leave_terminal: Callable[[], None],
+    ready: Callable[[float, "HostNote"], None],
+    asked_by: int | None = None,
+) -> int:
+    """Be the host until it ends; return the exit code. `asked_by` is a pipe to the process that waits until it is up:
+    if that ends before, so does the host.
 
     `leave_terminal` is called after everything that a user may be asked, and before anything is started; `ready` when
     the agent has answered and the required servers are up, with the seconds that took.
@@ -103,7 +109,7 @@ def run_host(request: UpRequest, leave_terminal: Callable[[], None], ready: Call
                 digest=content.digest,
                 lines=content.lines,
             )
-            asyncio.run(_host(request, kept, started, place, note, ready))
+            asyncio.run(_host(request, kept, started, place, note, ready, asked_by))
     return 0
 
 
@@ -125,6 +131,7 @@ async def _host(
     place: Place,
     note: HostNote,
     ready: Callable[[float, HostNote], None],
+    asked_by: int | None,
 ) -> None:
     import asyncio
 
@@ -137,19 +144,25 @@ async def _host(
     from acp_launch.launch.run import conversation
 
     plan, spawned = started.plan, started.spawned
-    notices = HostNotices()
+    notices, loop = HostNotices(), asyncio.get_running_loop()
     sockets: list[Path] = []
 
     def up(seconds: float) -> None:
         known = replace(note, socket=str(sockets[0]))
         place.write(known)
+        if asked_by is not None:
+            loop.remove_reader(asked_by)
         ready(seconds, known)
+        if asked_by is not None:
+            os.close(asked_by)
 
     with _needs(request, started, kept, notices, up) as host:
         try:
             async with conversation(plan, host.needs, notices) as launch, asyncio.TaskGroup() as tasks:
                 hub = Hub(launch, host, tasks)
                 notices.of(hub)
+                if asked_by is not None:
+                    loop.add_reader(asked_by, launch.interrupts.interrupt)
                 async with listening(hub.attach) as socket:
                     sockets.append(socket)
                     try:
