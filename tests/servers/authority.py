@@ -12,7 +12,8 @@ authorization server. The argument says how it differs from a plain one:
 - `answers`: for `mcp /path` or `as /path`, an answer of `status`, `headers`, `body`; `holds` for one that never comes
 - `clients`: id to secret, or to null; `documents`: ids of client id metadata documents
 - `redirect`: parameters of the browser's way back that are replaced; `redirect_to`: where it leads
-- `needs`: scopes for `initialize`; `allows`: those that any login gets at most; `always_wants`: another one each time
+- `needs`: scopes for each request, `calls_need`: for a call of its tool `save`
+- `allows`: scopes that any login gets at most; `always_wants`: another one each time
 - `device`: what the token endpoint answers before the user has typed the code of a device; `page`: replaced members
 - `rotation`: `strict`, `grace` or `none`; `life`: of an access token, seconds
 """
@@ -137,13 +138,22 @@ class Handler(BaseHTTPRequestHandler):
         if given not in tokens:
             return self.challenge(401, "invalid_token" if given else "", temper.get("names_scopes", []))
         wanted = list(temper.get("needs", []))
+        if about.get("method") == "tools/call":
+            wanted += temper.get("calls_need", [])
         if temper.get("always_wants"):
             wanted.append(f"more-{len(tokens)}")
         if not set(wanted) <= set(tokens[given]):
             return self.challenge(403, "insufficient_scope", wanted)
         if self.command == "DELETE":
             return self.say(200, {})
-        result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "a", "version": "1"}}
+        if about and "id" not in about:
+            return self.write(202, b"", {})
+        about_us = {"serverInfo": {"name": "a", "version": "1"}, "capabilities": {"tools": {}}}
+        results: Json = {
+            "tools/list": {"tools": [{"name": "save", "inputSchema": {"type": "object"}}]},
+            "tools/call": {"content": [{"type": "text", "text": "it is saved"}]},
+        }
+        result = results.get(about.get("method", ""), {"protocolVersion": "2025-11-25", **about_us})
         body = json.dumps({"jsonrpc": "2.0", "id": about.get("id"), "result": result}).encode()
         return self.write(200, body, {"Content-Type": "application/json", "Mcp-Session-Id": "session-1"})
 
