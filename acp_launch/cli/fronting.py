@@ -5,6 +5,7 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from acp_launch.cli import light
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share
 from acp_launch.problem import ours
 
@@ -40,6 +41,7 @@ def hosted(request: "RunRequest", settings: "Settings", screen: "Screen") -> int
         return None
     content = content_of(loaded)
     if note.digest != content.digest or note.cwd != str(plan.cwd):
+        light.decline()
         _tell_difference(note, plan, content.lines)
         return None
     return _run(request, plan, settings, screen, note)

@@ -4,11 +4,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from acp_launch import __version__
 from acp_launch.cli.start import Launched, RunContext, agent_log, launched, open_env, server_logs, spawn_agent
+from acp_launch.cli.starter import Starter, starting
 from acp_launch.errors import AuthRequired, LaunchError, UsageError
 from acp_launch.host.place import HostNote, Place, find, hold_place
 from acp_launch.plan.model import LaunchPlan
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from acp_launch.session.connection import Connection
     from acp_launch.session.permission.gate import Gate
 
+BEAT = 1.0  # seconds between two looks at the processes; servers are looked at in the same moment
 FRONTLESS = 30 * 60.0  # seconds that a question waits for a front
 
 
@@ -40,15 +43,22 @@ class Content(NamedTuple):
     """What a profile says, for the comparison with what a host runs."""
 
     digest: str
-    lines: tuple[str, ...]  # with credentials masked
+    raw: tuple[str, ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Its lines, with credentials masked."""
+        from acp_launch.profile.trust import shown
+
+        return tuple(str(shown(line)) for line in self.raw)
 
 
 def content_of(loaded: "Loaded") -> Content:
     """Return the content of a profile."""
-    from acp_launch.profile.trust import content, digest, shown
+    from acp_launch.profile.trust import content, digest
 
     lines = content(loaded.merged)
-    return Content(digest(str(loaded.found.project), lines), tuple(str(shown(line)) for line in lines))
+    return Content(digest(str(loaded.found.project), lines), lines)
 
 
 def present(settings: Settings, plan: LaunchPlan) -> HostNote | None:
@@ -71,16 +81,41 @@ def run_host(
     Raises:
         LaunchError: as `run`.
     """
-    from acp_launch.cli.planning import loaded_profile, trusted
-    from acp_launch.cli.planning import ready as looked_up
     from acp_launch.process.guard import start_guards
     from acp_launch.process.prepare import require_descriptors
     from acp_launch.process.spawn import require_platform
-    from acp_launch.session.store import open_registry
 
     require_platform()
     require_descriptors()
-    start_guards()
+    with starting(partial(_rehearse, request)) as starter:  # before the guards, secrets, threads and an event loop
+        start_guards()
+        _hosted(request, leave_terminal, ready, starter, asked_by)
+    return 0
+
+
+def _rehearse(request: UpRequest) -> None:
+    """Do once what each front of this profile does before it connects."""
+    from acp_launch.cli.planning import loaded_profile, resolved_from
+
+    try:
+        loaded = loaded_profile(request.profile, load())
+        resolved_from(loaded, cwd=request.cwd, session=None)
+        content_of(loaded)
+    except LaunchError:  # it is met again, and reported
+        return
+
+
+def _hosted(
+    request: UpRequest,
+    leave_terminal: Callable[[], None],
+    ready: Callable[[float, "HostNote"], None],
+    starter: Starter | None,
+    asked_by: int | None,
+) -> None:
+    from acp_launch.cli.planning import loaded_profile, trusted
+    from acp_launch.cli.planning import ready as looked_up
+    from acp_launch.session.store import open_registry
+
     settings, here = load(), str(Path.cwd())
     loaded = loaded_profile(request.profile, settings)
     resolved = trusted(loaded, settings, cwd=request.cwd, session=None, trust=request.trust)
@@ -109,8 +144,8 @@ def run_host(
                 digest=content.digest,
                 lines=content.lines,
             )
-            asyncio.run(_host(request, kept, started, place, note, ready, asked_by))
-    return 0
+            leads = starter.note(loaded.found) if starter is not None else None
+            asyncio.run(_host(request, kept, started, place, note, ready, leads, asked_by))
 
 
 def _now() -> float:
@@ -131,6 +166,7 @@ async def _host(
     place: Place,
     note: HostNote,
     ready: Callable[[float, HostNote], None],
+    leads: bytes | None,
     asked_by: int | None,
 ) -> None:
     import asyncio
@@ -150,6 +186,8 @@ async def _host(
     def up(seconds: float) -> None:
         known = replace(note, socket=str(sockets[0]))
         place.write(known)
+        if leads is not None:
+            place.write_starter(leads)
         if asked_by is not None:
             loop.remove_reader(asked_by)
         ready(seconds, known)
@@ -158,7 +196,7 @@ async def _host(
 
     with _needs(request, started, kept, notices, up) as host:
         try:
-            async with conversation(plan, host.needs, notices) as launch, asyncio.TaskGroup() as tasks:
+            async with conversation(plan, host.needs, notices, every=BEAT) as launch, asyncio.TaskGroup() as tasks:
                 hub = Hub(launch, host, tasks)
                 notices.of(hub)
                 if asked_by is not None:

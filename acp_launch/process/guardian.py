@@ -214,7 +214,7 @@ def become(launcher: Launcher, upper: GuardLine, lower: GuardLine, *, mask: Iter
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         hide()
         prepare.give_back_limit(os.getpid())
-        _keep_only({upper.fileno(), lower.fileno(), launcher.pidfd})
+        keep_only({upper.fileno(), lower.fileno(), launcher.pidfd})
         _settle(f"acp_launch-guard {os.getppid()}")
         ours = prepare.table().read(os.getpid())
         pid = os.fork()
@@ -391,7 +391,7 @@ def _let_finish(lower: Process) -> None:
     block_until_gone([lower], within=1)
 
 
-def _keep_only(kept: set[int]) -> None:
+def keep_only(kept: set[int]) -> None:
     """Close everything of the launcher's: its streams, whose reader waits for their end, and its locks."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):

@@ -1,0 +1,99 @@
+"""
+Prompts to a host that is up, as ratios: `python -m tests.benchmarks.up [N]`, measured as in tests.benchmarks.run.
+
+The agent answers at once, so what is left is ours: Python's start, the front, and the host.
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from tests.benchmarks.run import PYTHON, SLOWING, US, Row, agent, cpu, measured, profile, wall
+from tests.benchmarks.run import run as timed
+
+FIFTY = 50
+ORDINARILY = [PYTHON, "-c", "import sys; sys.argv[0] = 'acp-launch'; from tests.benchmarks.up import plain; plain()"]
+
+
+def plain() -> None:
+    """Be acp-launch without the light way."""
+    from acp_launch.__main__ import main
+    from acp_launch.cli import light
+
+    light.carry_out = lambda arguments: []
+    main()
+
+
+@contextmanager
+def host(file: str, env: Mapping[str, str]) -> Iterator[int]:
+    """A host of the profile; gives its pid."""
+    subprocess.run([*US, "up", "--trust", file], env=env, check=True, capture_output=True)
+    try:
+        (note,) = Path(env["ACP_LAUNCH_STATE_DIR"], "hosts").glob("*.json")
+        yield int(note.read_text().partition('"pid":')[2].partition(",")[0])
+    finally:
+        subprocess.run([*US, "down", "--all"], env=env, check=True, capture_output=True)
+
+
+def rows(usual: str, cold: str, pairs: int) -> list[Row]:
+    bare = [PYTHON, "-I", "-c", "pass"]
+    prompt = [*US, "run", "--trust", usual, "hi"]
+    few = max(3, pairs // 4)
+    return [
+        Row("a prompt to a host, wall", "python -I -c pass", "3x", wall, prompt, bare, pairs),
+        Row("a prompt to a host, CPU of the command", "python -I -c pass", "-", cpu, prompt, bare, pairs),
+        Row(
+            "a prompt to a host, wall",
+            "the same without the light way",
+            "-",
+            wall,
+            prompt,
+            [*ORDINARILY, *prompt[len(US) :]],
+            few,
+        ),
+        Row("a cold run, wall", "a prompt to a host", "-", wall, [*US, "run", "--trust", cold, "hi"], prompt, few),
+    ]
+
+
+def fifty(usual: str, env: Mapping[str, str]) -> str:
+    """A row: prompts to one session, one after the other."""
+    one = [timed([*US, "run", "--trust", usual, "hi", "-s", "one"], env).wall for _ in range(FIFTY)]
+    figures = f"{statistics.median(one) * 1000:.0f} ms ({min(one) * 1000:.0f}-{max(one) * 1000:.0f})"
+    return f"| fifty prompts to one session, each | - | 100 ms | {figures} | | | |"
+
+
+def memory(pid: int) -> str:
+    """A row: what the host and its processes hold, without the agent."""
+    ours = [psutil.Process(pid), *psutil.Process(pid).children()]
+    mib = [each.memory_full_info().pss / 2**20 for each in ours]
+    return f"| memory of host, starter and guards (PSS) | - | 40 MiB | {sum(mib):.0f} MiB | | | |"
+
+
+def main() -> None:
+    pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 15
+    with tempfile.TemporaryDirectory() as directory:
+        scratch = Path(directory)
+        env = {name: value for name, value in os.environ.items() if name not in SLOWING}
+        env |= {"HOME": directory, "NO_COLOR": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+        env |= {f"ACP_LAUNCH_{kind}_DIR": str(scratch / kind.lower()) for kind in ("CONFIG", "STATE", "CACHE")}
+        usual = profile(scratch, agent(scratch))
+        cold = str(scratch / "cold.yaml")
+        Path(cold).write_text(Path(usual).read_text())
+        print("| what | against | budget | ratio, median (range) | ours | floor | our peak |")
+        print("|---|---|---|---|---|---|---|")
+        with host(usual, env) as pid:
+            for row in rows(usual, cold, pairs):
+                print(measured(row, env), flush=True)
+            print(fifty(usual, env), flush=True)
+            print(memory(pid))
+
+
+if __name__ == "__main__":
+    main()
