@@ -65,10 +65,9 @@ def start(request: "UpRequest", *, is_quiet: bool = False) -> int:
             os.write(writing, f"{took:.3f}\n".encode())
         except BrokenPipeError:
             raise StateError("the command that starts the host has ended") from None
-        os.close(writing)
         close_terminal()
 
-    return run_host(request, leave_terminal, ready)
+    return run_host(request, leave_terminal, ready, asked_by=writing)
 
 
 def _stay(request: "UpRequest") -> int:

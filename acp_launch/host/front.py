@@ -42,7 +42,7 @@ from acp_launch.session.person import Ask, ToolQuestion
 from acp_launch.session.service import FileServed, TerminalServed
 
 T = TypeVar("T")
-ENDED = "is gone, because its host has ended"
+ENDED = "is gone with its host"
 MISSED = "some of what happened is not shown: more came than is kept"
 
 
