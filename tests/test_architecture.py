@@ -72,6 +72,7 @@ PURE = [
     "session/permission/policy",
     "session/permission/subject",
     "checks/check",
+    "host/catchup",
     "bridge/conversation",
     "bridge/elevation",
     "bridge/exchange",

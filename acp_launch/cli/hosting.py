@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from acp_launch.session.connection import Connection
     from acp_launch.session.permission.gate import Gate
 
+BEAT = 1.0  # seconds between two looks at the processes; servers are looked at in the same moment
 FRONTLESS = 30 * 60.0  # seconds that a question waits for a front
 
 
@@ -66,8 +67,14 @@ def present(settings: Settings, plan: LaunchPlan) -> HostNote | None:
     return find(settings.state, str(plan.project), plan.profile)
 
 
-def run_host(request: UpRequest, leave_terminal: Callable[[], None], ready: Callable[[float, "HostNote"], None]) -> int:
-    """Be the host until it ends; return the exit code.
+def run_host(
+    request: UpRequest,
+    leave_terminal: Callable[[], None],
+    ready: Callable[[float, "HostNote"], None],
+    asked_by: int | None = None,
+) -> int:
+    """Be the host until it ends; return the exit code. `asked_by` is a pipe to the process that waits until it is up:
+    if that ends before, so does the host.
 
     `leave_terminal` is called after everything that a user may be asked, and before anything is started; `ready` when
     the agent has answered and the required servers are up, with the seconds that took.
@@ -83,7 +90,7 @@ def run_host(request: UpRequest, leave_terminal: Callable[[], None], ready: Call
     require_descriptors()
     with starting(partial(_rehearse, request)) as starter:  # before the guards, secrets, threads and an event loop
         start_guards()
-        _hosted(request, leave_terminal, ready, starter)
+        _hosted(request, leave_terminal, ready, starter, asked_by)
     return 0
 
 
@@ -104,6 +111,7 @@ def _hosted(
     leave_terminal: Callable[[], None],
     ready: Callable[[float, "HostNote"], None],
     starter: Starter | None,
+    asked_by: int | None,
 ) -> None:
     from acp_launch.cli.planning import loaded_profile, trusted
     from acp_launch.cli.planning import ready as looked_up
@@ -138,7 +146,7 @@ def _hosted(
                 lines=content.lines,
             )
             leads = starter.note(loaded.found) if starter is not None else None
-            asyncio.run(_host(request, kept, started, place, note, ready, leads))
+            asyncio.run(_host(request, kept, started, place, note, ready, leads, asked_by))
 
 
 def _now() -> float:
@@ -160,6 +168,7 @@ async def _host(
     note: HostNote,
     ready: Callable[[float, HostNote], None],
     leads: bytes | None,
+    asked_by: int | None,
 ) -> None:
     import asyncio
 
@@ -172,7 +181,7 @@ async def _host(
     from acp_launch.launch.run import conversation
 
     plan, spawned = started.plan, started.spawned
-    notices = HostNotices()
+    notices, loop = HostNotices(), asyncio.get_running_loop()
     sockets: list[Path] = []
 
     def up(seconds: float) -> None:
@@ -180,13 +189,19 @@ async def _host(
         place.write(known)
         if leads is not None:
             place.write_starter(leads)
+        if asked_by is not None:
+            loop.remove_reader(asked_by)
         ready(seconds, known)
+        if asked_by is not None:
+            os.close(asked_by)
 
     with _needs(request, started, kept, notices, up) as host:
         try:
-            async with conversation(plan, host.needs, notices) as launch, asyncio.TaskGroup() as tasks:
+            async with conversation(plan, host.needs, notices, every=BEAT) as launch, asyncio.TaskGroup() as tasks:
                 hub = Hub(launch, host, tasks)
                 notices.of(hub)
+                if asked_by is not None:
+                    loop.add_reader(asked_by, launch.interrupts.interrupt)
                 async with listening(hub.attach) as socket:
                     sockets.append(socket)
                     try:
@@ -285,10 +300,9 @@ def start(request: UpRequest) -> Begun:
             os.write(writing, f"{took:.3f}\n".encode())
         except BrokenPipeError:
             raise StateError("the command that starts the host has ended") from None
-        os.close(writing)
         close_terminal()
 
-    return Begun(run_host(request, leave_terminal, ready))
+    return Begun(run_host(request, leave_terminal, ready, asked_by=writing))
 
 
 def _watched(child: int, reading: int) -> Begun:

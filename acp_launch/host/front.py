@@ -55,7 +55,7 @@ from acp_launch.session.service import FileServed, TerminalServed
 
 T = TypeVar("T")
 ANSWERS = 10.0  # seconds for an answer of the host to what needs no agent
-ENDED = "is gone, because its host has ended"
+ENDED = "is gone with its host"
 MISSED = "some of what happened is not shown: more came than is kept"
 
 

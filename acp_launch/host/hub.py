@@ -22,6 +22,7 @@ from acp_launch.errors import (
     SessionError,
     WaitExpired,
 )
+from acp_launch.host.catchup import coalesced
 from acp_launch.host.fronts import FrontLine, UnknownMethod
 from acp_launch.host.sessions import HostNeeds, HostSession
 from acp_launch.host.wire import (
@@ -403,9 +404,8 @@ class Hub:
             start = session.began if entrance.after < 0 else entrance.after
         elif how == "load":
             known = session.window.since(0, self.now())
-            for id, line in known or ():
-                if id <= start and UPDATE in line[:50]:
-                    front.show(line)
+            for line in coalesced([line for id, line in known or () if id <= start and UPDATE in line[:50]]):
+                front.show(line)
             if known is None:
                 front.show(event("missed", start))
         front.follow(session, start)

@@ -149,19 +149,19 @@ EVERY = 0.5
 EVERY_PORTABLY = 2.0
 
 
-async def keep_informed(guard: Guard) -> None:
-    """Record the running processes again and again, until cancelled."""
+async def keep_informed(guard: Guard, every: float = EVERY) -> None:
+    """Record the running processes again and again, until cancelled; `every` so many seconds on Linux."""
     now = asyncio.get_running_loop().time
     while True:
         guard.look()
-        await asyncio.sleep(to_beat(now(), EVERY if prepare.IS_LINUX else EVERY_PORTABLY))
+        await asyncio.sleep(to_beat(now(), every if prepare.IS_LINUX else EVERY_PORTABLY))
 
 
 @asynccontextmanager
-async def guard_informed(guard: Guard) -> AsyncIterator[None]:
+async def guard_informed(guard: Guard, every: float = EVERY) -> AsyncIterator[None]:
     """Listen to the guards and record the running processes while the block runs."""
     with listening(guard.guards):
-        informing = asyncio.create_task(keep_informed(guard))
+        informing = asyncio.create_task(keep_informed(guard, every))
         try:
             yield
         finally:
@@ -191,10 +191,14 @@ def listening(guards: Guards | None) -> Iterator[None]:
 
 @asynccontextmanager
 async def supervised(
-    guard: Guard, on_interrupt: Callable[[], None] | None = None, *, budget: Budget | None = None
+    guard: Guard,
+    on_interrupt: Callable[[], None] | None = None,
+    *,
+    budget: Budget | None = None,
+    every: float = EVERY,
 ) -> AsyncIterator[Interrupts]:
-    """Keep the guards informed and handle signals while the block runs."""
-    async with guard_informed(guard), Interrupts(on_interrupt, budget=budget) as interrupts:
+    """Keep the guards informed and handle signals while the block runs. `every` as `keep_informed`."""
+    async with guard_informed(guard, every), Interrupts(on_interrupt, budget=budget) as interrupts:
         yield interrupts
 
 

@@ -36,7 +36,7 @@ from acp_launch.errors import (
     Stopped,
     WaitExpired,
 )
-from acp_launch.launch.loop import Interrupts, supervised
+from acp_launch.launch.loop import EVERY, Interrupts, supervised
 from acp_launch.launch.servers import LaunchServers, launch_servers
 from acp_launch.launch.services import ServicePolicy, client_services
 from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, RemotePlan, ServerPlan
@@ -191,15 +191,18 @@ async def conversation(
     *,
     on_interrupt: Callable[[], None] | None = None,
     budget: Budget | None = None,
+    every: float = EVERY,
 ) -> AsyncIterator[Launch]:
     """Run the surroundings of the agent of `plan`: guards, signals and servers. SIGINT calls `on_interrupt`, if given.
+
+    The guards hear of processes `every` so many seconds.
 
     Raises:
         LaunchError: see the tree in `errors`; `Stopped` after a signal.
     """
     assert needs.guard is not None, "servers are about to start"
     async with (
-        supervised(needs.guard, on_interrupt, budget=budget) as interrupts,
+        supervised(needs.guard, on_interrupt, budget=budget, every=every) as interrupts,
         launch_servers(
             plan,
             observer,

@@ -9,6 +9,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
+from acp_launch.cli.fronting import asked
+from acp_launch.host.place import HostNote
+from acp_launch.host.wire import HostStatus
 from tests.cli.launcher import MARK, PATIENCE, Ended, Json, Launcher, alive, command, kill_all
 
 
@@ -23,9 +28,19 @@ class Host:
     name: str
 
     @property
-    def pid(self) -> int:
+    def note(self) -> Json:
+        """What the host says of itself."""
         (note,) = (self.state / "hosts").glob("*.json")
-        return int(json.loads(note.read_bytes())["pid"])
+        found: Json = json.loads(note.read_bytes())
+        return found
+
+    @property
+    def pid(self) -> int:
+        return int(self.note["pid"])
+
+    @property
+    def status(self) -> HostStatus:
+        return asked(msgspec.convert(self.note, HostNote))
 
     @property
     def state(self) -> Path:
@@ -50,13 +65,13 @@ class Host:
         return alive(self.mark)
 
 
-def up(launcher: Launcher, *arguments: str, name: str = "p") -> AbstractContextManager[Host]:
-    """Bring the profile up, and take it down afterwards; nothing is left then."""
-    return brought_up(launcher, "up", name, *arguments, name=name)
+def up(launcher: Launcher, *arguments: str, name: str = "p", is_killed: bool = False) -> AbstractContextManager[Host]:
+    """Bring the profile up, and take it down afterwards, unless it `is_killed` by then; nothing is left."""
+    return brought_up(launcher, "up", name, *arguments, name=name, is_killed=is_killed)
 
 
 @contextmanager
-def brought_up(launcher: Launcher, *words: str, name: str = "p") -> Iterator[Host]:
+def brought_up(launcher: Launcher, *words: str, name: str = "p", is_killed: bool = False) -> Iterator[Host]:
     """The same by another command."""
     mark = uuid.uuid4().hex
     transcript = launcher.project.parent / f"transcript-{mark}"
@@ -80,4 +95,6 @@ def brought_up(launcher: Launcher, *words: str, name: str = "p") -> Iterator[Hos
         assert alive(mark) == []
     finally:
         kill_all(mark)
+    if is_killed:
+        return
     assert not os.listdir(Path(launcher.env["ACP_LAUNCH_STATE_DIR"]) / "launches"), "a record is left"  # noqa: PTH208
