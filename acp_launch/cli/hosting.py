@@ -66,6 +66,16 @@ def present(settings: Settings, plan: LaunchPlan) -> HostNote | None:
     return find(settings.state, str(plan.project), plan.profile)
 
 
+def resolved_for_front(loaded: "Loaded", cwd: Path | None, session: str | None) -> LaunchPlan | None:
+    """Return the plan of a front, without servers: they are the host's. None if the profile cannot run here."""
+    from msgspec.structs import replace
+
+    from acp_launch.cli.planning import resolved_from
+
+    without = replace(loaded, profile=replace(loaded.profile, mcp_servers={}))
+    return resolved_from(without, cwd=cwd, session=session).plan
+
+
 def run_host(
     request: UpRequest,
     leave_terminal: Callable[[], None],
@@ -95,11 +105,11 @@ def run_host(
 
 def _rehearse(request: UpRequest) -> None:
     """Do once what each front of this profile does before it connects."""
-    from acp_launch.cli.planning import loaded_profile, resolved_from
+    from acp_launch.cli.planning import loaded_profile
 
     try:
         loaded = loaded_profile(request.profile, load())
-        resolved_from(loaded, cwd=request.cwd, session=None)
+        resolved_for_front(loaded, request.cwd, None)
         content_of(loaded)
     except LaunchError:  # it is met again, and reported
         return
