@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from acp_launch import __version__
 from acp_launch.cli.start import Launched, RunContext, agent_log, launched, open_env, server_logs, spawn_agent
-from acp_launch.cli.starter import Starter, starting
 from acp_launch.errors import AuthRequired, LaunchError, UsageError
 from acp_launch.host.place import HostNote, Place, find, hold_place
 from acp_launch.plan.model import LaunchPlan
@@ -19,6 +18,7 @@ from acp_launch.settings.load import load
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
+    from acp_launch.cli.starter import Starter
     from acp_launch.host.sessions import HostNeeds
     from acp_launch.profile.load import Loaded
     from acp_launch.session.connection import Connection
@@ -97,8 +97,10 @@ def run_host(
 
     require_platform()
     require_descriptors()
-    with starting(partial(_rehearse, request)) as starter:  # before the guards, secrets, threads and an event loop
-        start_guards()
+    start_guards()  # before the imports of a starter: a guard needs little memory
+    from acp_launch.cli.starter import starting
+
+    with starting(partial(_rehearse, request)) as starter:  # before there are secrets, threads and an event loop
         _hosted(request, leave_terminal, ready, starter, asked_by)
     return 0
 
@@ -119,7 +121,7 @@ def _hosted(
     request: UpRequest,
     leave_terminal: Callable[[], None],
     ready: Callable[[float, "HostNote"], None],
-    starter: Starter | None,
+    starter: "Starter | None",
     asked_by: int | None,
 ) -> None:
     from acp_launch.cli.planning import loaded_profile, trusted
