@@ -76,6 +76,8 @@ def _parameter(asked: VerbParameter, default: Any) -> Parameter:
 def _value(asked: VerbParameter, given: Any) -> Any:
     if asked.is_many:
         return tuple(map(asked.read, given or ()))
+    if given is not None and isinstance(asked.note, Option) and asked.note.read:
+        return asked.read(given)
     return given
 
 

@@ -12,6 +12,7 @@ from acp_launch.problem import ours
 if TYPE_CHECKING:
     import socket
 
+    from acp_launch.cli.hosting import Begun
     from acp_launch.cli.run_request import RunRequest
     from acp_launch.cli.screen import Screen
     from acp_launch.host.front import Attached
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from acp_launch.settings.model import Settings
 
 
+KEPT = 600.0  # seconds for which a host stays that `--detach` has brought up
+
+
 def hosted(request: "RunRequest", settings: "Settings", screen: "Screen") -> int | None:
     """Carry out the run with the host of its profile, and return the exit code; None if there is none for it.
 
@@ -34,23 +38,53 @@ def hosted(request: "RunRequest", settings: "Settings", screen: "Screen") -> int
     """
     from acp_launch.cli.hosting import content_of, present, resolved_for_front
     from acp_launch.cli.planning import loaded_profile
+    from acp_launch.cli.run_request import wants_host
 
     loaded = loaded_profile(request.words[0], settings)
     plan = resolved_for_front(loaded, request.cwd, request.session)
-    if plan is None or (note := present(settings, plan)) is None or not note.socket:
+    if plan is None:
+        return None
+    note = present(settings, plan)
+    if note is None and wants_host(request):
+        begun = _brought_up(request)
+        if begun.code or not begun.pid:  # it did not come up; or this process is the host, and has ended
+            return begun.code
+        note = present(settings, plan)
+    if note is None or not note.socket:
         return None
     content = content_of(loaded)
     if note.digest != content.digest or note.cwd != str(plan.cwd):
         light.decline()
-        _tell_difference(note, plan, content.lines)
+        _tell_difference(note, plan, content.lines, is_needed=request.detach)
         return None
     return _run(request, plan, settings, screen, note)
 
 
-def _tell_difference(note: "HostNote", plan: "LaunchPlan", lines: tuple[str, ...]) -> None:
-    """Say why a host is not used."""
+def _brought_up(request: "RunRequest") -> "Begun":
+    """Bring up a host that ends after its use. Returns in the host too, at its end."""
+    from acp_launch.cli.hosting import UpRequest, start
+    from acp_launch.waits import seconds
+
+    keep = request.keep or KEPT
+    begun = start(UpRequest(request.words[0], cwd=request.cwd, keep=keep, trust=request.trust, outlives=False))
+    if begun.pid and not begun.code and request.keep is None:
+        said = f"acp-launch: {request.words[0]} is up now, until {seconds(keep)} after its last use"
+        say(harmless(said, keep=""), style=DIM)
+    return begun
+
+
+def _tell_difference(note: "HostNote", plan: "LaunchPlan", lines: tuple[str, ...], *, is_needed: bool = False) -> None:
+    """Say why a host is not used.
+
+    Raises:
+        StateError: the run needs a host.
+    """
+    from acp_launch.errors import StateError
     from acp_launch.profile.trust import changes
 
+    if is_needed:
+        why = f"works in {note.cwd}" if note.cwd != str(plan.cwd) else "runs what the profile was"
+        raise StateError(f"the host of {note.called} {why}", fix=ours("up", note.called, "--replace"))
     if note.cwd != str(plan.cwd):
         other = f"acp-launch: the host of {note.called} works in {note.cwd}, so it is not used"
         say(harmless(other, keep=""), style=DIM)
@@ -95,7 +129,12 @@ def _run(
     person = screen.person()
     prompt = _Prompt(request, plan, text, name, record, blocks(request, plan, text))
     with closing(line):
-        return exit_code(asyncio.run(_prompted(prompt, settings, line, screen, person)))
+        end = asyncio.run(_prompted(prompt, settings, line, screen, person))
+    if end is not None:
+        return exit_code(end)
+    wait = ours("session", "wait", name)
+    say(harmless(f"acp-launch: the turn runs in session {name}; to wait for its end: {wait}", keep=""), style=DIM)
+    return 0
 
 
 def _interactive(request: "RunRequest", plan: "LaunchPlan", settings: "Settings", note: "HostNote") -> int:
@@ -187,9 +226,10 @@ class _Prompt:
 
 async def _prompted(
     prompt: _Prompt, settings: "Settings", line: "socket.socket", screen: "Screen", person: "Person | None"
-) -> "TurnEnd":
+) -> "TurnEnd | None":
+    """Return how the turn ended; None if it goes on in the host."""
     from acp_launch.cli.session_needs import asking, wished
-    from acp_launch.host.front import HostedServers, entering, renewed, with_host
+    from acp_launch.host.front import HostedServers, entering, handed_over, renewed, with_host
     from acp_launch.host.wire import Entrance
     from acp_launch.launch.loop import Interrupts
     from acp_launch.launch.run import Launch, Prompt, RestartAgent, SessionRequest, prompted, unhurried
@@ -198,13 +238,14 @@ async def _prompted(
     request, plan, observer = prompt.request, prompt.plan, screen.observer
     needs = front_needs(request, plan, settings, person)
     ask = asking(person, request, plan) if person else None
-    entrance = Entrance(name=prompt.name, can_ask=person is not None, approve=request.approve)
+    # Without a driver, the questions of a turn wait for one.
+    entrance = Entrance(name=prompt.name, can_ask=person is not None, approve=request.approve, watches=request.detach)
     async with Interrupts(budget=Budget(request.timeout)) as interrupts:
         servers = HostedServers(plan, observer, interrupts.budget, needs.server_logs)
         launch = Launch(plan, needs, observer, interrupts, servers)
         log_in = unhurried(needs.log_in, interrupts.budget) if person else needs.log_in
 
-        async def story(attached: "Attached") -> "TurnEnd":
+        async def story(attached: "Attached") -> "TurnEnd | None":
             servers.of(attached.connection)
             wanted = Prompt(
                 request=SessionRequest(
@@ -220,11 +261,18 @@ async def _prompted(
                 timeout=request.timeout,
                 over=lambda end: None,
             )
-            try:
+
+            async def carried_out() -> "TurnEnd | None":
+                if request.detach:
+                    await handed_over(launch, wanted, log_in, attached)
+                    return None
                 return await prompted(launch, wanted, log_in, attached.connection)
+
+            try:
+                return await carried_out()
             except RestartAgent:
                 await renewed(attached)
-                return await prompted(launch, wanted, log_in, attached.connection)
+                return await carried_out()
 
         end = await with_host(plan, needs, line, observer, story, interrupts)
         interrupts.check()

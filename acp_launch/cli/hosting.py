@@ -1,6 +1,7 @@
 """The process of a host: `up`, from its checks on the terminal to its end."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from acp_launch import __version__
 from acp_launch.cli.start import Launched, RunContext, agent_log, launched, open_env, server_logs, spawn_agent
-from acp_launch.errors import AuthRequired, LaunchError, UsageError
+from acp_launch.errors import AuthRequired, LaunchError, StateError, UsageError
 from acp_launch.host.place import HostNote, Place, find, hold_place
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
@@ -285,6 +286,54 @@ def _needs(
             keep=request.keep,
             outlives=request.outlives,
         )
+
+
+class Begun(NamedTuple):
+    """What became of a host: its exit code if it has ended; its pid, 0 in the host itself; seconds until it was up."""
+
+    code: int
+    pid: int = 0
+    took: float = 0.0
+
+
+def start(request: UpRequest) -> Begun:
+    """Start a host in the background, and return when it is up, or has failed. In the host, return at its end."""
+    reading, writing = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child:
+        os.close(writing)
+        return _watched(child, reading)
+    os.close(reading)
+
+    def ready(took: float, note: HostNote) -> None:
+        try:
+            os.write(writing, f"{took:.3f}\n".encode())
+        except BrokenPipeError:
+            raise StateError("the command that starts the host has ended") from None
+        close_terminal()
+
+    return Begun(run_host(request, leave_terminal, ready, asked_by=writing))
+
+
+def _watched(child: int, reading: int) -> Begun:
+    """Wait until the host is up, or has ended. Ctrl-C ends it."""
+    said = b""
+    try:
+        while not said.endswith(b"\n") and (more := os.read(reading, 100)):
+            said += more
+    except KeyboardInterrupt:
+        os.kill(child, signal.SIGTERM)
+        os.waitpid(child, 0)
+        raise
+    finally:
+        os.close(reading)
+    if said.endswith(b"\n"):
+        return Begun(0, child, float(said))
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return Begun(code if code >= 0 else 128 - code, child)
 
 
 async def _refuse(connection: "Connection", wanted: AuthRequired, *, is_second: bool) -> None:

@@ -47,7 +47,8 @@ def _carried_out(request: RunRequest, screen: Screen) -> int:
     require_platform()
     require_descriptors()
     settings = load()
-    if request.agent is None and request.words and any_host(settings.state):
+    prompts.check_background(request)
+    if prompts.may_be_hosted(request) and (prompts.wants_host(request) or any_host(settings.state)):
         from acp_launch.cli.fronting import hosted
 
         if (code := hosted(request, settings, screen)) is not None:

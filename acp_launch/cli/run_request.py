@@ -21,8 +21,8 @@ NAMED = ", ".join(f"{wait}=DURATION" for wait in WAITS)
 Limit = tuple[str, Duration]  # the wait, empty for all of the run
 
 
-def seconds(text: str) -> Duration:
-    """Parse a duration such as `2m`, `1.5s` or `1.5`.
+def seconds(text: str, option: str = "--timeout") -> Duration:
+    """Parse a duration such as `2m`, `1.5s` or `1.5`, the value of `option`.
 
     Raises:
         UsageError: the text is not a duration.
@@ -31,7 +31,7 @@ def seconds(text: str) -> Duration:
         return Duration.parse(f"{text}s" if text[-1:].isdigit() else text)
     except ValueError:
         fix = "write a positive number and its unit, seconds without one: 90, 500ms, 2m, 1h"
-        raise UsageError(f'--timeout: expected a duration, found "{text}"', fix=fix) from None
+        raise UsageError(f'{option}: expected a duration, found "{text}"', fix=fix) from None
 
 
 def limit(text: str) -> Limit:
@@ -45,6 +45,10 @@ def limit(text: str) -> Limit:
         fix = f"give a DURATION for the whole run, or {NAMED}"
         raise UsageError(f'--timeout: unknown wait "{wait}"', fix=fix)
     return wait, seconds(length)
+
+
+def _keep(text: str) -> Duration:
+    return seconds(text, "--keep")
 
 
 class RunRequest(NamedTuple):
@@ -75,6 +79,10 @@ class RunRequest(NamedTuple):
             limit,
         ),
     ] = ()
+    detach: Annotated[bool, Option("--detach -d", "Start the turn in a host; `session wait` waits.")] = False
+    keep: Annotated[
+        Duration | None, Option("--keep", "Leave a host up for so long after its last use.", "DURATION", _keep)
+    ] = None
     attach: Annotated[tuple[Path, ...], Option("--attach -a", "Attach a file: text, image, audio. Repeatable.")] = ()
     sets: Annotated[
         tuple[str, ...], Option("--set", "Set an option of the agent: model=opus. Repeatable.", "OPTION=VALUE")
@@ -99,6 +107,35 @@ class RunRequest(NamedTuple):
     def limits(self) -> dict[str, Duration]:
         """The limits of named waits."""
         return {wait: length for wait, length in self.timeouts if wait}
+
+
+# A host: whether the run may use the one of its profile, and whether it brings one up.
+
+
+def may_be_hosted(request: RunRequest) -> bool:
+    """Tell whether a host can carry it out: it has an agent of its profile, and traces what it was told to trace."""
+    return request.agent is None and request.trace is None and bool(request.words)
+
+
+def wants_host(request: RunRequest) -> bool:
+    """Tell whether a host is brought up if there is none."""
+    return request.detach or request.keep is not None
+
+
+def check_background(request: RunRequest) -> None:
+    """Raise UsageError for options that do not go with a host."""
+    option = "--detach" if request.detach else "--keep"
+    if not wants_host(request):
+        return
+    if request.agent is not None or request.trace is not None:
+        other = "--agent" if request.agent is not None else "--trace"
+        raise UsageError(f"{option} cannot be combined with {other}", fix="a host is of a profile; leave one out")
+    if not request.words:
+        raise UsageError(f"{option} needs a profile", fix=f"acp-launch run {option} PROFILE PROMPT")
+    if request.detach and is_left_open(request.words[1:], request.file):
+        raise UsageError(f"{option} needs a prompt", fix=WAYS)
+    if request.detach and request.timeout is not None:
+        raise UsageError("--timeout cannot be combined with --detach", fix="session wait has a --timeout")
 
 
 # The prompt: the words, then the file; stdin if there is neither.

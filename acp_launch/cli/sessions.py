@@ -1,6 +1,6 @@
-"""The verbs of `session`, for named sessions: `list`, `show`, `rename`, `close` and `rm`."""
+"""The verbs of `session`, for named sessions: `list`, `show`, `wait`, `rename`, `close` and `rm`."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 AGES = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}  # seconds
 PAGE = 50  # sessions that `list` shows without --all
-app = typer.Typer(help="Choose a session to resume; list, show, rename, close, rm, prune.")
+app = typer.Typer(help="Choose a session to resume; list, show, wait, rename, close, rm, prune.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The session's name; without one, its title.")]
 Profile = Annotated[
@@ -32,7 +32,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 @app.callback(invoke_without_command=True)
 def choose(context: typer.Context) -> None:
-    """Choose a session of this project and resume it; or list, show, rename, close, rm, prune."""
+    """Choose a session of this project and resume it; or list, show, wait, rename, close, rm, prune."""
     if context.invoked_subcommand is not None:
         return
     from pathlib import Path
@@ -96,6 +96,27 @@ def show(name: Name, profile: Profile = None, as_json: Json = False) -> None:
         stdout.put_json(sessions.details_json(record))
     else:
         stdout.line(sessions.details(record, now=time.time(), home=str(Path.home())))
+
+
+@app.command()
+def wait(
+    name: Name,
+    profile: Profile = None,
+    output: Annotated[
+        Literal["text", "json", "quiet"], typer.Option("--output", "-o", help="The output format.")
+    ] = "text",
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", metavar="DURATION", help="Stop waiting after so long; the turn goes on.")
+    ] = None,
+) -> None:
+    """Show the latest turn of a session that is up, and end as it ends."""
+    from acp_launch.cli.run_request import seconds
+    from acp_launch.cli.sessionwait import wait
+
+    limit = seconds(timeout) if timeout else None
+    with _registry() as registry:
+        record = _the(registry, name, profile)
+    raise typer.Exit(wait(record, _settings(), output=output, timeout=limit))
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,35 +38,21 @@ def up(
     from acp_launch.cli.hosting import UpRequest
     from acp_launch.cli.run_request import seconds
 
-    request = UpRequest(profile, keep=seconds(keep) if keep else None, trust=trust, trace=trace)
+    request = UpRequest(profile, keep=seconds(keep, "--keep") if keep else None, trust=trust, trace=trace)
     if replace:
         _replaced(profile)
     if foreground:
         raise typer.Exit(_stay(request))
-    raise typer.Exit(start(request))
+    raise typer.Exit(_start(request))
 
 
-def start(request: "UpRequest", *, is_quiet: bool = False) -> int:
-    """Start a host in the background, and return when it is up; the exit code is that of its failure otherwise."""
-    from acp_launch.cli.hosting import close_terminal, leave_terminal, run_host
+def _start(request: "UpRequest") -> int:
+    from acp_launch.cli.hosting import start
 
-    reading, writing = os.pipe()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    child = os.fork()
-    if child:
-        os.close(writing)
-        return _watched(child, reading, request.profile, is_quiet=is_quiet)
-    os.close(reading)
-
-    def ready(took: float, note: "HostNote") -> None:
-        try:
-            os.write(writing, f"{took:.3f}\n".encode())
-        except BrokenPipeError:
-            raise StateError("the command that starts the host has ended") from None
-        close_terminal()
-
-    return run_host(request, leave_terminal, ready, asked_by=writing)
+    begun = start(request)
+    if begun.pid and not begun.code:
+        _tell(request.profile, begun.pid, begun.took)
+    return begun.code
 
 
 def _stay(request: "UpRequest") -> int:
@@ -77,27 +62,6 @@ def _stay(request: "UpRequest") -> int:
         say(harmless(f"acp-launch: {request.profile} is up after {took:.1f} s (pid {note.pid})", keep=""), style=DIM)
 
     return run_host(request, lambda: None, ready)
-
-
-def _watched(child: int, reading: int, profile: str, *, is_quiet: bool) -> int:
-    """Wait until the host is up, or has ended. Ctrl-C ends it."""
-    said = b""
-    try:
-        while not said.endswith(b"\n") and (more := os.read(reading, 100)):
-            said += more
-    except KeyboardInterrupt:
-        os.kill(child, signal.SIGTERM)
-        os.waitpid(child, 0)
-        raise
-    finally:
-        os.close(reading)
-    if not said.endswith(b"\n"):
-        _, status = os.waitpid(child, 0)
-        code = os.waitstatus_to_exitcode(status)
-        return code if code >= 0 else 128 - code
-    if not is_quiet:
-        _tell(profile, child, float(said))
-    return 0
 
 
 def _tell(profile: str, pid: int, took: float) -> None:

@@ -8,6 +8,7 @@ It is a client of ACP whose agent is the host, so a turn, its updates and its en
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from math import inf
 from typing import Any, TypeVar
 
 import msgspec
@@ -26,22 +27,34 @@ from acp_launch.host.wire import (
     TAKE,
     Entrance,
     SocketTransport,
+    Wish,
     understood,
 )
 from acp_launch.launch.loop import Interrupts
-from acp_launch.launch.run import Launch, RestartAgent, SessionNeeds, SessionRequest, Side, Story
+from acp_launch.launch.run import (
+    Launch,
+    LogIn,
+    Prompt,
+    RestartAgent,
+    SessionNeeds,
+    SessionRequest,
+    Side,
+    Story,
+)
 from acp_launch.launch.servers import LaunchServers
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
+from acp_launch.protocol.acp import Offers
 from acp_launch.protocol.conversation import Extension
-from acp_launch.session.client import Client
+from acp_launch.session.client import Client, Turn
 from acp_launch.session.connection import Connection, connect, in_profile, negotiate
-from acp_launch.session.observer import Observer, Permission, When
+from acp_launch.session.observer import Observer, Permission, TurnEnd, When
 from acp_launch.session.person import Ask, ToolQuestion
 from acp_launch.session.service import FileServed, TerminalServed
 
 T = TypeVar("T")
+ANSWERS = 10.0  # seconds for an answer of the host to what needs no agent
 ENDED = "is gone with its host"
 MISSED = "some of what happened is not shown: more came than is kept"
 
@@ -66,7 +79,7 @@ class HostedServers(LaunchServers):
         """Learn the states of the servers."""
         assert self._connection is not None
         call = self._connection.conversation.forward(SERVERS, {})
-        answer = await self._connection.call(call, what="states of the servers from the host", limit=10.0)
+        answer = await self._connection.call(call, what="states of the servers from the host", limit=ANSWERS)
         self._known = msgspec.json.decode(answer, type=tuple[Standing, ...])
 
     def standings(self) -> list[Standing]:
@@ -88,7 +101,7 @@ class HostedServers(LaunchServers):
 
 
 async def _sent(connection: Connection, method: str, params: Mapping[str, object]) -> None:
-    await connection.call(connection.conversation.forward(method, params), what="answer of the host", limit=10.0)
+    await connection.call(connection.conversation.forward(method, params), what="answer of the host", limit=ANSWERS)
 
 
 class Attached:
@@ -115,6 +128,11 @@ class Attached:
             self.connection.listen(client)
 
         return Side(observer=self._observer, listen=listen, services={ASK: asked} if ask else {})
+
+    def mute(self) -> None:
+        """Show nothing more of what happens."""
+        self.connection.listen(None)
+        self.connection.extension = lambda extension: None
 
     def follow(self) -> None:
         """Have what follows the history, now that it is shown."""
@@ -187,22 +205,65 @@ async def with_host(
     Raises:
         LaunchError: as `launch.run.with_agent`; the host's own errors as they are raised there.
     """
+    limit, offers = plan.timeouts.initialize, needs.offers
+    return await met(line, observer, story, interrupts, max_line=needs.max_line, limit=limit, offers=offers)
 
-    async def met() -> T:
+
+async def met(
+    line: socket.socket,
+    observer: Observer,
+    story: Callable[[Attached], Awaitable[T]],
+    interrupts: Interrupts,
+    *,
+    max_line: int,
+    limit: float = ANSWERS,
+    offers: Offers | None = None,
+) -> T:
+    """Do the same without a plan; `limit` is for the handshake."""
+
+    async def attach() -> T:
         with line:
             async with connect(
-                SocketTransport(line, ENDED),
-                observer,
-                max_line=needs.max_line,
-                longer=in_profile,
-                budget=interrupts.budget,
+                SocketTransport(line, ENDED), observer, max_line=max_line, longer=in_profile, budget=interrupts.budget
             ) as connection:
                 attached = Attached(connection, observer)
-                await negotiate(connection, limit=plan.timeouts.initialize, offers=needs.offers)
+                await negotiate(connection, limit=limit, offers=offers)
                 connection.conversation.serving([ASK])
                 return await story(attached)
 
-    return await interrupts.watch(met())
+    return await interrupts.watch(attach())
+
+
+async def handed_over(launch: Launch, prompt: Prompt, log_in: LogIn, attached: Attached) -> None:
+    """Open the session, and return when the host has taken the prompt; its turn needs no front.
+
+    Raises:
+        LaunchError: as `launch.run.prompted`, up to the prompt.
+    """
+    connection = attached.connection
+    blocks = prompt.blocks(connection.agent.capabilities)
+    meta = {META: msgspec.to_builtins(Wish(detached=True))}
+    async with launch.session(connection, prompt.request, log_in) as session:
+        attached.mute()
+        connection.send(connection.conversation.prompt(session.ready.session_id, blocks, meta).line)
+        await _sent(connection, DETACH, {})  # answered after the prompt was taken
+    await connection.observer.drain()
+
+
+async def joined(attached: Attached, client: Client, session_id: str, entrance: Entrance) -> TurnEnd:
+    """Watch the latest turn of a session from its beginning, and return its end.
+
+    Raises:
+        LaunchError: how it failed.
+    """
+    connection = attached.connection
+    attached.client = client
+    client.opening(session_id)
+    conversation = connection.conversation
+    # The host has the session open, and reads only `_meta`.
+    entered = conversation.open("resume", session_id, cwd="/", servers=(), directories=(), meta=entering(entrance))
+    await connection.call(entered, what="answer of the host", limit=ANSWERS)
+    return await Turn(connection, client, session_id, silence=inf).run(None)
 
 
 class HostGround:

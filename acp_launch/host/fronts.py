@@ -19,7 +19,7 @@ from acp_launch.host.wire import SocketTransport, as_fault, event
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.jsonrpc import Called, Notified, Peer, as_line, notification
 from acp_launch.protocol.window import Window
-from acp_launch.rpc import Pump
+from acp_launch.rpc import Pump, TransportClosed
 from acp_launch.secret.redact import redactor
 
 PIECE = 256 * 1024  # bytes of events in one write
@@ -88,8 +88,8 @@ class FrontLine:
                 self._tasks.create_task(self._write())
                 await self._pump.over()
                 raise FrontGone
-        except (FrontGone, LaunchError):
-            pass  # it left, or broke the protocol: it concerns no one else
+        except (FrontGone, TransportClosed, LaunchError):
+            pass  # it left, also while we wrote to it, or broke the protocol: it concerns no one else
         finally:
             self._house.gone(self)
             self._line.close()

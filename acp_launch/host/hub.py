@@ -187,6 +187,7 @@ class Hub:
         await self.launch.servers.up()
         connection.listen(Router(self, connection))
         self._connection = connection
+        self._idle_since = self.now()
         self._is_wanted.clear()
         self._is_up.set()
         if not self._took:
@@ -408,8 +409,8 @@ class Hub:
             if known is None:
                 front.show(event("missed", start))
         front.follow(session, start)
-        if how == "load":
-            front.hold()  # until it has shown the history
+        if how == "load" or entrance.watches:
+            front.hold()  # until it has shown the history, or joins the turn
 
     async def _prompt(self, front: FrontLine, params: dict[str, Any]) -> object:
         session = self._entered(front)
@@ -421,9 +422,10 @@ class Hub:
 
     async def _join(self, front: FrontLine, params: dict[str, Any]) -> object:
         front.go_on()
-        end = await self._entered(front).join()
+        session = self._followed(front)
+        end = await session.join()
         if end is None:
-            raise SessionError(f'session "{self._entered(front).name}" has had no turn since the host is up')
+            raise SessionError(f'session "{session.name}" has had no turn since the host is up')
         if end.denied:
             front.say(event("denied", redactor.text(end.denied)))
         return end.result
@@ -461,10 +463,14 @@ class Hub:
         self.down()
         return NOTHING
 
-    def _entered(self, front: FrontLine) -> HostSession:
+    def _followed(self, front: FrontLine) -> HostSession:
         session = self.fronts.get(front)
         if session is None:
             raise SessionError("no session was entered")
+        return session
+
+    def _entered(self, front: FrontLine) -> HostSession:
+        session = self._followed(front)
         if session.gone.is_set():
             raise AgentError("the agent has ended")
         return session

@@ -189,7 +189,8 @@ class Connection:
         self.negotiated = negotiated
         self._pump.is_open = True
 
-    def listen(self, listener: Listener) -> None:
+    def listen(self, listener: Listener | None) -> None:
+        """Give it all that comes from now on; without one it is ignored."""
         self._listener = listener
 
     @property
@@ -251,7 +252,9 @@ class Connection:
         return answer.result
 
     def _waiting_word(self, what: str, waited: float, limit: float) -> None:
-        self.observer.waiting(what, waited, self._budget.clamped(waited, limit))
+        limit = self._budget.clamped(waited, limit)
+        if limit < inf:  # a wait without one is known to the user
+            self.observer.waiting(what, waited, limit)
 
     def _refused(self, method: str, fault: jsonrpc.Fault) -> LaunchError:
         if (foreseen := self.understood(fault)) is not None:

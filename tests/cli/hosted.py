@@ -5,7 +5,7 @@ import os
 import subprocess
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,15 +65,20 @@ class Host:
         return alive(self.mark)
 
 
-@contextmanager
-def up(launcher: Launcher, *arguments: str, name: str = "p", is_killed: bool = False) -> Iterator[Host]:
+def up(launcher: Launcher, *arguments: str, name: str = "p", is_killed: bool = False) -> AbstractContextManager[Host]:
     """Bring the profile up, and take it down afterwards, unless it `is_killed` by then; nothing is left."""
+    return brought_up(launcher, "up", name, *arguments, name=name, is_killed=is_killed)
+
+
+@contextmanager
+def brought_up(launcher: Launcher, *words: str, name: str = "p", is_killed: bool = False) -> Iterator[Host]:
+    """The same by another command."""
     mark = uuid.uuid4().hex
     transcript = launcher.project.parent / f"transcript-{mark}"
     env = {**launcher.env, MARK: mark, "ACP_TEST_TRANSCRIPT": str(transcript)}
     try:
         began = subprocess.run(
-            command("up", name, *arguments),
+            command(*words),
             env=env,
             cwd=launcher.project,
             stdin=subprocess.DEVNULL,

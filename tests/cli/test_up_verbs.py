@@ -1,0 +1,85 @@
+"""What else is done with a host: turns without a front, and what shows them (docs/up.md)."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.hosted import brought_up, up
+from tests.cli.launcher import Launcher
+
+# Says "one ", waits until the pipe GATE was opened by a writer, says "two", and ends as the prompt says.
+GATED = """
+import os
+
+def prompt(request):
+    session = script.session_of(request)
+    said = request["params"]["prompt"][0]["text"]
+    script.say(session, "one ")
+    open({gate!r}).close()
+    if said == "die":
+        os._exit(3)
+    script.say(session, "two")
+    script.end(request, "refusal" if said == "refuse" else "end_turn")
+
+script.serve({{"session/prompt": prompt}})
+"""
+
+
+@pytest.fixture
+def gate(launch: Launcher) -> Path:
+    """A pipe; the profile p has an agent that waits for its other end in each turn."""
+    pipe = launch.project.parent / "gate"
+    os.mkfifo(pipe)
+    launch.scripted(GATED.format(gate=str(pipe)))
+    return pipe
+
+
+def let_go(gate: Path) -> None:
+    """Let a turn go on; waits until the agent is there."""
+    gate.open("wb").close()
+
+
+def test_a_detached_turn_is_waited_for_from_elsewhere_and_after_its_end(launch: Launcher, gate: Path) -> None:
+    with brought_up(launch, "run", "p", "hi", "--detach", "-s", "work") as host:
+        assert "p is up now, until 10 min after its last use" in host.said
+        assert "acp-launch session wait work" in host.said
+        with launch.start("session", "wait", "work", "-o", "json") as waiting:
+            while '"one ' not in waiting.shows('"type"'):
+                pass
+            let_go(gate)
+            live = waiting.end()
+        assert (live.code, [event["type"] for event in live.events]) == (0, ["update", "result"])
+        again = launch.apart("session", "wait", "work")
+        assert (again.code, again.out) == (0, b"one two\n")
+
+
+def test_a_wait_ends_as_the_turn_ends(launch: Launcher, gate: Path) -> None:
+    with up(launch) as host:
+        assert host.run("refuse", "--detach", "-s", "a").code == 0
+        late = launch.apart("session", "wait", "a", "--timeout", "100ms")
+        assert (late.code, "the turn was not over within" in late.err) == (124, True)
+        let_go(gate)
+        assert launch.apart("session", "wait", "a", "-o", "quiet").code == 9
+        assert host.run("die", "-d", "-s", "b").code == 0
+        with launch.start("session", "wait", "b") as waiting:
+            waiting.complains("resumed")
+            let_go(gate)
+            dead = waiting.end()
+        assert (dead.code, "the agent exited with status 3" in dead.err) == (4, True), dead.err
+    gone = launch.apart("session", "wait", "b")
+    assert (gone.code, 'no host has the session "b"' in gone.err) == (3, True)
+
+
+def test_what_cannot_be_detached_says_so(launch: Launcher, gate: Path) -> None:
+    wrong = {
+        ("--agent", "true", "hi", "--detach"): "--detach cannot be combined with --agent",
+        ("p", "hi", "--detach", "--timeout", "2s"): "--timeout cannot be combined with --detach",
+        ("p", "hi", "--keep=soon"): '--keep: expected a duration, found "soon"',
+    }
+    for words, why in wrong.items():
+        refused = launch.apart("run", *words)
+        assert (refused.code, why in refused.err) == (2, True), refused.err
+    launch.write({"agent": {"command": "/not/there"}})
+    absent = launch.apart("run", "p", "hi", "--detach", "-o", "json")
+    assert (absent.code, [event["type"] for event in absent.events]) == (3, ["error"])
