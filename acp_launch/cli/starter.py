@@ -27,8 +27,6 @@ from typing import NamedTuple, NoReturn
 from acp_launch import __version__, leave
 from acp_launch.bridge.seat import SOCKET, directory, peer_uid
 from acp_launch.cli import light
-from acp_launch.cli.run import Run
-from acp_launch.cli.verb import plain
 from acp_launch.process import prepare
 from acp_launch.process.guard import disown_guards
 from acp_launch.process.guardian import keep_only
@@ -304,7 +302,6 @@ def _be_front(way: socket.socket, others: Sequence[int]) -> NoReturn:
 def _warm_up() -> None:
     """Write to memory that each front writes to, while it is not waited for: the kernel copies it now."""
     asyncio.run(asyncio.sleep(0))
-    plain(Run, ["profile", "prompt"])
 
 
 def _decline(line: socket.socket) -> NoReturn:
