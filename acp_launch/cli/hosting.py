@@ -20,13 +20,13 @@ from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
     from acp_launch.cli.starter import Starter
-    from acp_launch.host.sessions import HostNeeds
+    from acp_launch.host.sessions import HostNeeds, Unattended
     from acp_launch.profile.load import Loaded
     from acp_launch.session.connection import Connection
     from acp_launch.session.permission.gate import Gate
 
 BEAT = 1.0  # seconds between two looks at the processes; servers are looked at in the same moment
-FRONTLESS = 30 * 60.0  # seconds that a question waits for a front
+NOTIFIES = 10.0  # seconds from one run of `notify_command` to the next, at least
 
 
 class UpRequest(NamedTuple):
@@ -231,7 +231,7 @@ def _needs(
     from acp_launch.cli.permission_record import PermissionRecord
     from acp_launch.console.stream.redacted import RedactedOutput
     from acp_launch.host.notices import HostNotices
-    from acp_launch.host.sessions import HostNeeds, Unattended
+    from acp_launch.host.sessions import HostNeeds
     from acp_launch.launch.run import SessionNeeds
     from acp_launch.launch.services import ServicePolicy, offers
     from acp_launch.session.hold import hold
@@ -282,10 +282,47 @@ def _needs(
             hold=lambda name: hold(settings.state, (str(plan.project), plan.profile, name), verb="up"),
             redacted=RedactedOutput,
             ready=up,
-            unattended=Unattended(FRONTLESS),
+            unattended=_unattended(plan),
+            waits=_notifying(settings, plan, notices.note),
             keep=request.keep,
-            outlives=request.outlives,
+            outlives=request.outlives if settings.hangup is None else settings.hangup == "detach",
         )
+
+
+def _unattended(plan: LaunchPlan) -> "Unattended":
+    from acp_launch.document.scalars import Duration
+    from acp_launch.host.sessions import Unattended
+
+    word, _, length = plan.unattended.partition(" ")
+    return Unattended(plan.unattended, Duration.parse(length) if length else 0.0, allows_reads=word == "allow-reads")
+
+
+def _notifying(settings: Settings, plan: LaunchPlan, note: Callable[[str], None]) -> Callable[[str], None]:
+    """Return what runs the user's `notify_command`, for a session by its name."""
+    told = -NOTIFIES
+
+    def notify(session: str) -> None:
+        import shutil
+        import time
+
+        from acp_launch.process import detached
+        from acp_launch.secret.value import is_private
+
+        nonlocal told
+        now = time.monotonic()
+        if not settings.notify_command or now - told < NOTIFIES:
+            return
+        told = now
+        program, *rest = settings.notify_command
+        for mark, name in (("{profile}", plan.called), ("{session}", session)):
+            rest = [argument.replace(mark, name) for argument in rest]
+        env = {name: value for name, value in os.environ.items() if not is_private(name)}
+        found = shutil.which(program)
+        why = detached.start([os.path.abspath(found), *rest], env) if found else "command not found"  # noqa: PTH100
+        if why:
+            note(f"cannot run notify_command: {program}: {why}")
+
+    return notify
 
 
 class Begun(NamedTuple):

@@ -485,7 +485,7 @@ def _held(records: Logins, item: str, settings: Settings) -> Iterator[None]:
             try:
                 held.enter_context(locked(lock, FIRST_WORD))
             except TimeoutError:
-                say_waiting("another acp-launch that renews or changes this login", FIRST_WORD, limit)
+                say_waiting("the process that renews or changes this login", FIRST_WORD, limit)
                 held.enter_context(locked(lock, limit - FIRST_WORD))
         except TimeoutError:
             said = f"another acp-launch has been changing this login for {limit:g} s"

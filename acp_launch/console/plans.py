@@ -29,7 +29,7 @@ from acp_launch.plan.model import (
 )
 from acp_launch.plan.resolve import Resolved
 from acp_launch.problem import KeyPath
-from acp_launch.profile.model import Client, Match, RemoteRestart, RemoteTimeouts, Restart, Tools
+from acp_launch.profile.model import UNATTENDED_WAIT, Client, Match, RemoteRestart, RemoteTimeouts, Restart, Tools
 from acp_launch.secret.detect import masked
 from acp_launch.secret.value import Outcome
 
@@ -84,7 +84,11 @@ def described(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> 
         "session": plan.session,
         "mode": plan.mode,
         "config": {masked(name): _setting(value) for name, value in plan.config.items()},
-        "permissions": {"default": plan.permission, "rules": [_rule(rule) for rule in plan.rules]},
+        "permissions": {
+            "default": plan.permission,
+            "rules": [_rule(rule) for rule in plan.rules],
+            "unattended": plan.unattended,
+        },
         "client": asdict(plan.client),
         "timeouts": {name: float(seconds) for name, seconds in _timeouts(plan).items()},
         "agent": {
@@ -228,6 +232,8 @@ def _lines(plan: LaunchPlan, verbose: bool, logins: Mapping[str, str]) -> Iterat
     yield from _chosen_lines(plan)
     yield f"permissions  {plan.permission}{_at(plan, ('permissions', 'default'))}"
     yield from map(_rule_line, plan.rules)
+    if plan.unattended != UNATTENDED_WAIT:
+        yield f"unattended   {plan.unattended}{_at(plan, ('permissions', 'unattended'))}"
     if plan.client != Client():
         yield f"client       {_services(plan.client)}{_at(plan, ('client',))}"
     timeouts = ", ".join(f"{name} {seconds}" for name, seconds in _timeouts(plan).items())

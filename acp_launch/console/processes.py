@@ -84,7 +84,8 @@ def _rows(family: LaunchTree, sessions: Sessions, home: str) -> Iterator[tuple[s
 
 
 def _branch(member: TreeProcess, depth: int) -> Iterator[tuple[str, ...]]:
-    name = INDENT * depth + (member.name or member.command)
+    is_starter = member.command.startswith("acp_launch-starter")
+    name = INDENT * depth + (member.name or ("starter" if is_starter else member.command))
     restarts = str(member.restarts or "")
     yield (name, str(member.pid), age(member.age), size(member.memory), restarts, "", "", "")
     for child in member.children:

@@ -137,7 +137,8 @@ def knock(note: HostNote) -> socket.socket:
     line.close()
     other = answer[1:-1].decode(errors="replace")
     raise StateError(
-        f"the host of {note.called} runs acp-launch {other}, this is {__version__}", fix=f"{down}, and up again"
+        f"the host of {note.called} is of version {other}, this acp-launch is {__version__}",
+        fix=f"{down}, and up again",
     )
 
 

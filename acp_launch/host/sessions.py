@@ -29,7 +29,7 @@ from acp_launch.session.client import Client, Turn
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd, When
 from acp_launch.session.permission.gate import Gate
-from acp_launch.session.permission.policy import Approve
+from acp_launch.session.permission.policy import READS, Approve, choose
 from acp_launch.session.person import Answer, ToolQuestion
 from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.session.store import Registry, SessionKeeper
@@ -43,9 +43,14 @@ T = TypeVar("T")
 
 
 class Unattended(Struct, frozen=True):
-    """What becomes of a question while no front can ask the user: it waits so many seconds, then it is denied."""
+    """What becomes of a question while no front can ask the user (`permissions.unattended`, `written` there).
 
-    wait: float
+    It waits so many seconds; then it is denied, but for reads if `allows_reads`.
+    """
+
+    written: str
+    wait: float = 0.0
+    allows_reads: bool = False
 
 
 class HostNeeds(Struct, frozen=True, kw_only=True):
@@ -64,6 +69,7 @@ class HostNeeds(Struct, frozen=True, kw_only=True):
     redacted: "Callable[[Feed], Observer]"
     ready: Callable[[float], None]
     unattended: Unattended
+    waits: Callable[[str], None]  # hears of a session in which a question begins to wait
     keep: float | None = None
     outlives: bool = True
 
@@ -364,13 +370,20 @@ class HostSession:
     # Questions for the user.
 
     async def ask(self, question: ToolQuestion) -> Answer:
-        """Ask at the front that drives; without one, wait until a front comes, or deny."""
+        """Ask at the front that drives; without one, do what the profile says."""
         shown = redactor.tree(msgspec.to_builtins(question))
         params = {"sessionId": Raw(self.id_json), "question": shown}
         answer = await self._asked(ASK, params)
         if answer is None:
-            return Answer(None)
+            return self._unattended(question)
         return msgspec.convert(acp.mapping(acp.decoded(answer)), Answer)
+
+    def _unattended(self, question: ToolQuestion) -> Answer:
+        policy = self._hub.host.unattended
+        about = self._gate.about(question.call)
+        allowed = policy.allows_reads and about.kind in READS and not about.acts
+        came = ", and no terminal came" if policy.wait else ""
+        return Answer(choose(allowed, question.options), by=f"permissions.unattended: {policy.written}{came}")
 
     async def _elicited(self, params: dict[str, Any]) -> object:
         if self._gate.ask is None:
@@ -390,10 +403,18 @@ class HostSession:
                         with suppress(FrontGone):
                             return await front.request(method, params)
                         continue
+                    if not (wait := self._hub.host.unattended.wait):
+                        return None
                     if patience.when() is None:
-                        patience.reschedule(self._hub.now() + self._hub.host.unattended.wait)
+                        patience.reschedule(self._hub.now() + wait)
+                        self._wait_told()
                     await self._changed.wait()
         return None
+
+    def _wait_told(self) -> None:
+        host = self._hub.host
+        self.feed.note(f"a question waits in session {self.name} ({host.unattended.written}): acp-launch attach")
+        host.waits(self.name)
 
     # The agent's session.
 

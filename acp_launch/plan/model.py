@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from acp_launch.document.scalars import Duration
 from acp_launch.problem import KeyPath, Problem
 from acp_launch.profile.model import (
+    UNATTENDED_WAIT,
     Approval,
     Client,
     Elevation,
@@ -224,6 +225,7 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
     config: Mapping[str, str | bool] = field(default_factory=dict)
     origins: Mapping[KeyPath, Origin] = field(default_factory=dict)  # of each value in the files; a list is one value
     rules: tuple[RulePlan, ...] = ()
+    unattended: str = UNATTENDED_WAIT  # as in the profile: `wait DURATION`, `deny` or `allow-reads`
     client: Client = field(default_factory=Client)
     mcp: McpTransport = "auto"
 

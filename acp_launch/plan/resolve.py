@@ -633,6 +633,7 @@ class _Walk(Struct):
             additional_directories=distinct(further, besides=cwd),
             session=session,
             permission=profile.permissions.default,
+            unattended=profile.permissions.unattended,
             servers=used,
             mode=profile.session.mode,
             config=profile.session.config,

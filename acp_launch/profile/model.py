@@ -23,11 +23,13 @@ from acp_launch.profile.values import (
     SETTING,
     SWITCHED,
     TRUTH,
+    UNATTENDED,
     HeaderSpelling,
     Template,
     variable_headers,
 )
 
+UNATTENDED_WAIT = "wait 30m"
 Roots = Literal["agent", "session"]
 McpTransport = Literal["auto", "stdio", "http"]
 Approval = Literal["ask", "allow", "deny"]
@@ -117,6 +119,9 @@ class Permissions(Shape, frozen=True, kw_only=True):
     """What to answer when the agent asks for permission. `ask` without a terminal means deny."""
     rules: tuple[Rule, ...] = ()
     """What to answer about some calls; the first rule that matches decides, and `default` where none does."""
+    unattended: Annotated[str, UNATTENDED] = UNATTENDED_WAIT
+    """What becomes of a question in a host without a terminal: `wait 30m` waits for one so long, and then denies;
+    `allow-reads` allows to read and search, and denies the rest."""
 
 
 class Client(Shape, frozen=True, kw_only=True):

@@ -105,6 +105,19 @@ FILES = Scalar(
 )
 
 
+def _is_unattended(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(_UNATTENDED, value) is not None
+
+
+_UNATTENDED = r"deny|allow-reads|wait (?=.*[1-9])[0-9]{1,6}(?:\.[0-9]{1,3})?(?:ms|s|m|h)"
+UNATTENDED = Scalar(
+    "wait and a duration, deny or allow-reads",
+    "write wait 30m, deny or allow-reads",
+    _is_unattended,
+    {"type": "string", "pattern": f"^(?:{_UNATTENDED})$", "examples": ["wait 30m", "deny", "allow-reads"]},
+)
+
+
 class Listed:
     """An annotation for lists in which one text stands for a list of one. An empty list is for `rules` to refuse."""
 

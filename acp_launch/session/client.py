@@ -283,6 +283,8 @@ class Client:
         except Exception as error:  # a bug of ours costs the question, not the session
             self._connection.mishaps.add(AGENT, error)
             decision = Decision(False, None, "it could not be asked")
+        if decision.is_unasked:
+            self.denied = title(call)
         self._questions.pop(bytes(question.id), None)
         self._answered = asyncio.get_running_loop().time()
         self._answer(question, call, decision)

@@ -34,10 +34,11 @@ class ToolQuestion(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True):
-    """The answer to a permission question; `option_id` None means none of the options."""
+    """The answer to a permission question; `option_id` None means none of the options. `by` is who has decided."""
 
     option_id: str | None
     holds: Holds = "once"
+    by: str = USER
 
 
 class Person(Protocol):

@@ -38,7 +38,7 @@ SHORTEST, LONGEST = Duration(1), Duration(600)  # seconds; a store needs time, a
 SHORTEST_TTL, LONGEST_TTL = Duration(30), Duration(24 * 3600)
 _PLACEHOLDER = regex(r"(\$?)\{\s*([A-Za-z_][A-Za-z0-9_.:/-]*)?\s*\}")
 _HEADERS = "headers_command"
-_PRINTS = "[my-token-tool, --headers]"
+_PRINTS = "[my-token-tool, headers]"
 _COMMAND, _EXAMPLE = ("secrets", "command"), '[op, read, "op://dev/{name}/credential"]'
 
 

@@ -80,6 +80,8 @@ def load() -> Settings:
         secrets=chosen.secrets,
         attention=chosen.attention,
         headers_command=chosen.headers_command,
+        hangup=chosen.hangup,
+        notify_command=chosen.notify_command,
     )
 
 

@@ -78,6 +78,11 @@ class Choices(Shape, frozen=True, kw_only=True):
     """How the user's attention is called in an interactive session."""
     headers_command: Mapping[str, HeadersCommand] = field(default_factory=dict)
     """Which commands print headers for remote MCP servers, by the servers' addresses (`address`)."""
+    hangup: Literal["detach", "stop"] | None = None
+    """What becomes of a host's turn when its terminal closes; None: it goes on if `up` started the host."""
+    notify_command: tuple[str, ...] = ()
+    """A program and its arguments that are run when a question waits in a host without a terminal. `{profile}` and
+    `{session}` in an argument are their names."""
 
 
 class Settings(Choices, frozen=True, kw_only=True):

@@ -298,7 +298,7 @@ def test_a_logout_waits_for_a_renewal_and_says_so(home: Launcher) -> None:
         with ExitStack() as held:
             held.enter_context(locked(lock))
             with on_terminal("mcp", "logout", "p", "--trust", cwd=home.project, env=home.env) as terminal:
-                terminal.until("another acp-launch that renews or changes this login")
+                terminal.until("the process that renews or changes this login")
                 held.close()
                 assert terminal.ends() == 0, terminal.text
                 assert "docs: logged out" in terminal.text

@@ -1,12 +1,14 @@
 """What else is done with a host: turns without a front, and what shows them (docs/up.md)."""
 
+import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.cli.hosted import brought_up, up
-from tests.cli.launcher import Launcher
+from tests.cli.launcher import Launcher, Running
 
 # Says "one ", waits until the pipe GATE was opened by a writer, says "two", and ends as the prompt says.
 GATED = """
@@ -35,6 +37,12 @@ def gate(launch: Launcher) -> Path:
     return pipe
 
 
+def shows(running: Running, text: str) -> None:
+    """Return once it has printed an event with this text."""
+    while text not in running.shows('"type"'):
+        pass
+
+
 def let_go(gate: Path) -> None:
     """Let a turn go on; waits until the agent is there."""
     gate.open("wb").close()
@@ -45,8 +53,7 @@ def test_a_detached_turn_is_waited_for_from_elsewhere_and_after_its_end(launch: 
         assert "p is up now, until 10 min after its last use" in host.said
         assert "acp-launch session wait work" in host.said
         with launch.start("session", "wait", "work", "-o", "json") as waiting:
-            while '"one ' not in waiting.shows('"type"'):
-                pass
+            shows(waiting, '"one "')
             let_go(gate)
             live = waiting.end()
         assert (live.code, [event["type"] for event in live.events]) == (0, ["update", "result"])
@@ -83,3 +90,53 @@ def test_what_cannot_be_detached_says_so(launch: Launcher, gate: Path) -> None:
     launch.write({"agent": {"command": "/not/there"}})
     absent = launch.apart("run", "p", "hi", "--detach", "-o", "json")
     assert (absent.code, [event["type"] for event in absent.events]) == (3, ["error"])
+
+
+def test_a_question_without_a_terminal_waits_as_the_profile_says_and_the_user_is_notified(
+    launch: Launcher,
+) -> None:
+    told = launch.project.parent / "told"
+    config = Path(launch.env["ACP_LAUNCH_CONFIG_DIR"])
+    config.mkdir(parents=True, exist_ok=True)
+    notify = ["/bin/sh", "-c", 'echo "$0 $1" > "$2.part"; mv "$2.part" "$2"', "{profile}", "{session}", str(told)]
+    (config / "config.yaml").write_text(json.dumps({"notify_command": notify}))
+    os.mkfifo(f"{told}.part")
+    launch.profile("asker", permissions={"unattended": "wait 300ms"})
+    with up(launch) as host:
+        assert host.run("hi", "-d", "-s", "work").code == 0
+        assert Path(f"{told}.part").read_text() == "p work\n"
+        waited = launch.apart("session", "wait", "work")
+        assert (waited.code, waited.out) == (10, b"outcomes: reject_once-3\n")
+        assert "denied: Change a file (permissions.unattended: wait 300ms, and no terminal came)" in waited.err
+    log = launch("permission", "log", "p", "--json").out
+    assert b"permissions.unattended: wait 300ms, and no terminal came" in log
+
+
+def test_reads_may_be_allowed_without_a_terminal_and_nothing_else(launch: Launcher) -> None:
+    for kind, code, answer in (("read", 0, b"allow_once"), ("edit", 10, b"reject_once")):
+        launch.profile("asker", f"kind={kind}", permissions={"unattended": "allow-reads"})
+        with up(launch) as host:
+            assert host.run("hi", "-d", "-s", kind).code == 0
+            ended = launch.apart("session", "wait", kind)
+            assert (ended.code, answer in ended.out) == (code, True), ended
+
+
+@pytest.mark.parametrize("hangup", ["stop", "detach"])
+def test_a_turn_whose_terminal_closes_ends_or_goes_on_as_the_settings_say(
+    launch: Launcher, gate: Path, hangup: str
+) -> None:
+    config = Path(launch.env["ACP_LAUNCH_CONFIG_DIR"])
+    config.mkdir(parents=True, exist_ok=True)
+    (config / "config.yaml").write_text(f"hangup: {hangup}\n")
+    if hangup == "stop":
+        launch.profile("cancellable")
+    with up(launch) as host:
+        with launch.start("run", "p", "hi", "-s", "work", "-o", "json") as running:
+            shows(running, '"working"' if hangup == "stop" else '"one "')
+            running.kill(signal.SIGHUP)
+            assert running.end().code == 129
+        if hangup == "detach":
+            let_go(gate)
+        waited = launch.apart("session", "wait", "work")
+        assert waited.code == (9 if hangup == "stop" else 0)
+        assert ("session/cancel" in host.methods) == (hangup == "stop")

@@ -196,6 +196,7 @@ def test_a_plan_shows_what_the_session_is_put_into_and_what_the_agent_may_do(tmp
                 },
                 {"answer": "ask", "match": {"command": ["git *"]}, "origin": "/project/p.yaml:8:7"},
             ],
+            "unattended": "wait 30m",
         },
         "client": {"fs": "read", "terminal": True},
     }

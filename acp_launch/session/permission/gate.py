@@ -171,11 +171,12 @@ class Gate:
         kept = None
         if answer.holds != "once" and self._books is not None:
             kept = self._books.keep(call, allowed=allowed, holds=answer.holds, session=session)
-        by = USER
+        by = answer.by
         if kept is not None:
             self.policy = replace(self.policy, remembered=(*self.policy.remembered, kept))
             by = f"{USER}, {'for good' if kept.session is None else 'in this session'}"
-        return self._noted(how, call, options, Decision(allowed, answer.option_id, by))
+        is_unasked = answer.by != USER and not allowed
+        return self._noted(how, call, options, Decision(allowed, answer.option_id, by, is_unasked))
 
     def _remembered(self, call: Call) -> Remembered | None:
         """Return the answer that allowing this call would store."""
