@@ -3,7 +3,7 @@
 import os
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from acp_launch.cli import light
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share
@@ -11,6 +11,7 @@ from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable, Sequence
 
     from acp_launch.cli.hosting import Begun
     from acp_launch.cli.run_request import RunRequest
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from acp_launch.host.wire import HostStatus
     from acp_launch.launch.run import SessionNeeds
     from acp_launch.plan.model import LaunchPlan
+    from acp_launch.protocol.acp import Capabilities
     from acp_launch.session.login import InFront
     from acp_launch.session.observer import TurnEnd
     from acp_launch.session.person import Person
@@ -127,7 +129,7 @@ def _run(
     line = knock(note)
     screen.roots = (plan.cwd, *plan.additional_directories)
     person = screen.person()
-    prompt = _Prompt(request, plan, text, name, record, blocks(request, plan, text))
+    prompt = _Prompt(request, plan, name, record, blocks(request, plan, text))
     with closing(line):
         end = asyncio.run(_prompted(prompt, settings, line, screen, person))
     if end is not None:
@@ -208,20 +210,14 @@ async def _attached(
     return await run_session(ground, setup)
 
 
-class _Prompt:
-    """One prompt for a host."""
+class _Prompt(NamedTuple):
+    """One prompt for a host, in the session `name`; `record` is that of a session that is continued."""
 
-    def __init__(
-        self, request: "RunRequest", plan: "LaunchPlan", text: str, name: str, record: Any, blocks: Any
-    ) -> None:
-        self.request, self.plan, self.text, self.name, self.record, self.blocks = (
-            request,
-            plan,
-            text,
-            name,
-            record,
-            blocks,
-        )
+    request: "RunRequest"
+    plan: "LaunchPlan"
+    name: str
+    record: "Record | None"
+    blocks: "Callable[[Capabilities], Sequence[object]]"
 
 
 async def _prompted(

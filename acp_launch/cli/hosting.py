@@ -236,7 +236,7 @@ def _needs(
     from acp_launch.launch.services import ServicePolicy, offers
     from acp_launch.session.hold import hold
     from acp_launch.session.permission.gate import Gate
-    from acp_launch.session.permission.policy import Approve, policy
+    from acp_launch.session.permission.policy import policy
     from acp_launch.session.permission.remembered import AnswerStore
     from acp_launch.session.permission.remembered import load as remembered
 
@@ -258,8 +258,8 @@ def _needs(
         notices.log = log
         offered = offers(plan, has_person=True)
 
-        def gate(approve: Approve | None) -> "Gate":
-            return Gate(policy(plan, approve=approve, remembered=remembered(shelf), home=home), None, record)
+        def gate() -> "Gate":
+            return Gate(policy(plan, remembered=remembered(shelf), home=home), None, record)
 
         needs = SessionNeeds(
             guard=guard,
@@ -267,7 +267,7 @@ def _needs(
             max_line=settings.max_line,
             log=log,
             offers=offered,
-            services=ServicePolicy(offers=offered, gate=gate(None), env=open_env(plan), elicit=None),
+            services=ServicePolicy(offers=offered, gate=gate(), env=open_env(plan), elicit=None),
             log_in=_refuse,
             respawn=lambda: spawn_agent(plan, kept.secrets),
             server_logs=logs,

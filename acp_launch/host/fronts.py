@@ -21,6 +21,7 @@ from acp_launch.protocol.jsonrpc import Called, Notified, Peer, as_line, notific
 from acp_launch.protocol.window import Window
 from acp_launch.rpc import Pump, TransportClosed
 from acp_launch.secret.redact import redactor
+from acp_launch.session.permission.policy import Approve
 
 PIECE = 256 * 1024  # bytes of events in one write
 
@@ -69,6 +70,7 @@ class FrontLine:
 
     def __init__(self, house: House, line: socket.socket) -> None:
         self.can_ask = False  # whether a user can be asked there
+        self.approve: Approve | None = None  # `--approve` of its turns
         self._house, self._line = house, line
         self._peer = Peer()
         self._transport = SocketTransport(line, "has left")

@@ -298,7 +298,7 @@ class Hub:
         session = HostSession(self, entrance.name, how)
         if record is not None:
             session.named(record.session_id)
-        policy = session.policy(host.gate(entrance.approve))
+        policy = session.policy(host.gate())
         before = self.fronts[front]
         self._entering(front, session, entrance)
         keeper = SessionKeeper(host.registry, plan, record, "")
@@ -388,7 +388,7 @@ class Hub:
 
     async def _enter(self, how: How, front: FrontLine, params: dict[str, Any]) -> object:
         entrance = msgspec.convert(member(params), Entrance)
-        front.can_ask = front.can_ask and entrance.can_ask
+        front.can_ask, front.approve = front.can_ask and entrance.can_ask, entrance.approve
         known = self.sessions.get(entrance.name)
         session = await self.open(how, entrance, front)
         ready = session.feed.opened

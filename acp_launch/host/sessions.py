@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from acp_launch.errors import AgentError, AuthRequired, LaunchError, WaitExpired
 from acp_launch.host.fronts import FrontGone, FrontLine
@@ -29,7 +30,7 @@ from acp_launch.session.client import Client, Turn
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd, When
 from acp_launch.session.permission.gate import Gate
-from acp_launch.session.permission.policy import READS, Approve, choose
+from acp_launch.session.permission.policy import READS, choose
 from acp_launch.session.person import Answer, ToolQuestion
 from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.session.store import Registry, SessionKeeper
@@ -56,7 +57,7 @@ class Unattended(Struct, frozen=True):
 class HostNeeds(Struct, frozen=True, kw_only=True):
     """The needs of a host besides those of its sessions.
 
-    `gate` makes the gate of a session, for `--approve`; `hold` locks a session by its name. `redacted` removes secrets
+    `gate` makes the gate of a session; `hold` locks a session by its name. `redacted` removes secrets
     from what an observer is told. `ready` is called once, with seconds, when the host can be attached to. `keep` is how
     many seconds it stays without fronts and turns, None for ever; `outlives` is whether a turn goes on when the front
     that drives it ends.
@@ -64,7 +65,7 @@ class HostNeeds(Struct, frozen=True, kw_only=True):
 
     needs: SessionNeeds
     registry: Registry
-    gate: Callable[[Approve | None], Gate]
+    gate: Callable[[], Gate]
     hold: Callable[[str], AbstractContextManager[None]]
     redacted: "Callable[[Feed], Observer]"
     ready: Callable[[float], None]
@@ -336,6 +337,7 @@ class HostSession:
         self.turn = turn = self._hub.launch.turn(self._open, is_first=self._hub.turns == 0)
         self._hub.turns += 1
         self.since, self.failed = time.time(), None
+        self._gate.policy = replace(self._gate.policy, approve=front.approve)
         self.happened(event("turn", redactor.text(_text(blocks))), own=front)
         for block in blocks:
             update = {"sessionUpdate": "user_message_chunk", "content": block}

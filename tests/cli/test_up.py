@@ -70,7 +70,9 @@ def test_a_question_without_a_terminal_is_denied_as_without_a_host(launch: Launc
     alone = launch("run", "p", "hi")
     with up(launch) as host:
         done = host.run("hi")
-        allowed = host.run("hi", "--approve", "all")
+        allowed = host.run("hi", "--approve", "all", "-s", "one")
+        again = host.run("hi", "-s", "one")
+    assert again.code == alone.code, "it holds for one run"
     assert (done.code, done.out, done.err) == (alone.code, alone.out, alone.err)
     assert allowed.code == 0
 
