@@ -18,6 +18,7 @@ from acp_launch.errors import SessionError, Stopped, UsageError
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
+    from acp_launch.console.sessions import States
     from acp_launch.interactive.picker import Choices
     from acp_launch.profile.discover import Found
     from acp_launch.session.store import Record
@@ -83,13 +84,13 @@ def can_pick() -> bool:
     return can_draw()
 
 
-def list_sessions(records: "Sequence[Record]") -> None:
+def list_sessions(records: "Sequence[Record]", states: "States | None" = None) -> None:
     """Print a table of sessions."""
     from acp_launch.console import sessions, stdout
     from acp_launch.console.width import terminal_width
 
     width, home = terminal_width(), str(Path.home())
-    stdout.line(sessions.table(records, now=time.time(), home=home, width=width))
+    stdout.line(sessions.table(records, now=time.time(), home=home, width=width, states=states or {}))
 
 
 def refuse_to_choose(records: "Sequence[Record]") -> NoReturn:

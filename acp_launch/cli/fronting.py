@@ -12,16 +12,18 @@ from acp_launch.problem import ours
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from acp_launch.cli.hosting import Begun
     from acp_launch.cli.run_request import RunRequest
     from acp_launch.cli.screen import Screen
     from acp_launch.host.front import Attached
     from acp_launch.host.place import HostNote
-    from acp_launch.host.wire import HostStatus
+    from acp_launch.host.wire import HostStatus, SessionStatus
     from acp_launch.launch.run import SessionNeeds
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.protocol.acp import Capabilities
+    from acp_launch.session.hold import Key
     from acp_launch.session.login import InFront
     from acp_launch.session.observer import TurnEnd
     from acp_launch.session.person import Person
@@ -333,3 +335,19 @@ def asked(note: "HostNote") -> "HostStatus":
     if answer is None or not isinstance(answer.result, msgspec.Raw):
         raise StateError(f"the host of {note.called} (pid {note.pid}) does not say how it is")
     return msgspec.json.decode(answer.result, type=HostStatus)
+
+
+def hosted_sessions(state: "Path") -> "dict[Key, SessionStatus]":
+    """Return the sessions that hosts hold, by project, profile and name. A host that does not answer is told of."""
+    from acp_launch.errors import StateError
+    from acp_launch.host.place import any_host, hosts
+
+    found: dict[Key, SessionStatus] = {}
+    for note in hosts(state) if any_host(state) else ():
+        try:
+            sessions = asked(note).sessions if note.socket else ()
+        except StateError as error:
+            say(harmless(f"acp-launch: {error.message}", keep=""), style=YELLOW)
+            continue
+        found |= {(note.project, note.profile, each.name): each for each in sessions}
+    return found

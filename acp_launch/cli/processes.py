@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from acp_launch.console.processes import Sessions
     from acp_launch.process.leftovers import LaunchTree
 
+STATES = {"works": "runs"}  # of a session of a host, as users call them: runs, asks or idle
 EARLIER = 2.0  # seconds by which two clocks of the system may differ: an older note is of another process
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 def ps(as_json: Json = False) -> None:
-    """Show your running launches: session, directory, processes."""
+    """Show your running launches: sessions, directory, processes."""
     from pathlib import Path
 
     from acp_launch.console.processes import show_families
@@ -35,19 +36,35 @@ def ps(as_json: Json = False) -> None:
 
 
 def _sessions(families: "Sequence[LaunchTree]", state: "Path") -> "Sessions":
-    """Return the names and titles of the sessions that the launches hold."""
+    """Return the sessions that the launches hold, and their states in a host."""
     import time
 
+    from acp_launch.cli.fronting import hosted_sessions
+    from acp_launch.console.processes import HeldSession
     from acp_launch.session.hold import held
     from acp_launch.session.store import open_registry
 
-    since = {family.root.pid: time.time() - family.root.age for family in families if family.root}
+    now = time.time()
+    since = {family.root.pid: now - family.root.age for family in families if family.root}
     used = [each for each in held(state) if each.pid in since and each.since >= since[each.pid] - EARLIER]
     if not used:
         return {}
     with open_registry(state) as registry:
-        records = {each.pid: registry.find(*each.key) for each in used}
-    return {each.pid: (each.key[2], record.title if (record := records[each.pid]) else "") for each in used}
+        titles = [record.title if (record := registry.find(*each.key)) else "" for each in used]
+    hosted = hosted_sessions(state)
+    found: dict[int, list[HeldSession]] = {}
+    for each, title in zip(used, titles, strict=True):
+        shown = HeldSession(each.key[2], title)
+        if (status := hosted.get(each.key)) is not None:
+            shown = shown._replace(
+                title=title or status.title,
+                state=STATES.get(status.state, status.state),
+                age=max(0.0, now - status.since),
+                fronts=status.fronts,
+                queued=status.queued,
+            )
+        found.setdefault(each.pid, []).append(shown)
+    return found
 
 
 def reap(as_json: Json = False) -> None:

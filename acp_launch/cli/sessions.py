@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from acp_launch.cli.planning import Planned
+    from acp_launch.console.sessions import States
     from acp_launch.session.connection import Connection
     from acp_launch.session.store import Record, Registry
     from acp_launch.settings.model import Settings
@@ -71,10 +72,11 @@ def list_(
     with _registry() as registry:
         records = registry.list(project, profile, limit=None if everything or as_json else PAGE)
         more = registry.count(project, profile) - len(records) if len(records) == PAGE else 0
+    states = _states() if records else {}
     if as_json:
-        stdout.put_json(sessions.table_json(records))
+        stdout.put_json(sessions.table_json(records, states))
     elif records:
-        list_sessions(records)
+        list_sessions(records, states)
         if more > 0:
             say(f"{more:,} more {'is' if more == 1 else 'are'} older; --all shows every session")
     else:
@@ -190,6 +192,19 @@ def prune(
         say(f"no session was last used more than {older_than} ago")
     elif gone:
         say(f"deleted {_counted(gone)}; the agents still have what they stored")
+
+
+def _states() -> "States":
+    """Return the states of the sessions that hosts hold."""
+    from acp_launch.host.place import any_host
+
+    state = _settings().state
+    if not any_host(state):
+        return {}
+    from acp_launch.cli.fronting import hosted_sessions
+    from acp_launch.cli.processes import STATES
+
+    return {key: STATES.get(status.state, status.state) for key, status in hosted_sessions(state).items()}
 
 
 def _pruned(registry: "Registry", records: "Sequence[Record]") -> "list[Record]":

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from msgspec.structs import asdict
 
@@ -20,7 +21,19 @@ INDENT = "  "
 STEPS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))  # seconds
 
 
-Sessions = Mapping[int, tuple[str, str]]  # of launches by the pid of the launcher: the name and the title
+class HeldSession(NamedTuple):
+    """A session that a launch holds. The rest is of a host's: its `state`, for how many seconds it has it, how many
+    terminals and other fronts are attached, and how many prompts wait."""
+
+    name: str
+    title: str
+    state: str = ""
+    age: float = 0.0
+    fronts: int = 0
+    queued: int = 0
+
+
+Sessions = Mapping[int, Sequence[HeldSession]]  # of launches by the pid of the launcher
 
 
 def show_families(families: Sequence[LaunchTree], sessions: Sessions, *, home: str, as_json: bool) -> None:
@@ -73,14 +86,23 @@ def _rows(family: LaunchTree, sessions: Sessions, home: str) -> Iterator[tuple[s
         yield (title, "", "", "", "", "", directory, SAID[family.state])
     else:
         root = family.root
-        session = called(*sessions[root.pid]) if root.pid in sessions else ""
+        held = sessions.get(root.pid, ())
+        session = next((called(each.name, each.title) for each in held if not each.state), "")
         yield (title, str(root.pid), age(root.age), size(root.memory), "", session, directory, "")
+        yield from (_session(each) for each in held if each.state)
     for member in family.members:
         yield from _branch(member, 1)
     for each in family.remote:
         yield (INDENT + each.name, "-", age(each.age), "", str(each.restarts or ""), f"(remote, {each.state})", "", "")
     for gone in family.ended:
         yield (INDENT + gone.name, "-", "", "", str(gone.restarts or ""), "(ended)", "", "")
+
+
+def _session(held: HeldSession) -> tuple[str, ...]:
+    attached = f", {held.fronts} attached" if held.fronts else ""
+    queued = f", {held.queued} queued" if held.queued else ""
+    shown = f"{called(held.name, held.title)} ({held.state}{attached}{queued})"
+    return (f"{INDENT}session", "-", age(held.age), "", "", shown, "", "")
 
 
 def _branch(member: TreeProcess, depth: int) -> Iterator[tuple[str, ...]]:
@@ -93,13 +115,15 @@ def _branch(member: TreeProcess, depth: int) -> Iterator[tuple[str, ...]]:
 
 
 def _family(family: LaunchTree, sessions: Sessions) -> Mapping[str, object]:
-    name, title = sessions.get(family.root.pid if family.root else 0, (None, None))
+    held = sessions.get(family.root.pid if family.root else 0, ())
+    name, title = held[0][:2] if len(held) == 1 else (None, None)
     return {
         "profile": family.profile,
         "verb": family.verb,
         "state": "left behind" if family.state == "dead" else family.state,
         "session": name,
         "title": title,
+        "sessions": [each._asdict() | {"age": round(each.age, 2)} for each in held if each.state],
         "directory": family.cwd or None,
         "pid": family.root.pid if family.root else None,
         "age": round(family.root.age, 2) if family.root else None,

@@ -8,6 +8,7 @@ are never cut, because users type them again.
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
@@ -22,15 +23,29 @@ TITLE, DIRECTORY = 2, 5  # the columns that give way when the terminal is narrow
 STEPS = ((60, 60, "minute"), (3600, 24, "hour"), (86400, 14, "day"), (7 * 86400, 9, "week"))  # seconds, up to, name
 
 
-def table(records: "Sequence[Record]", *, now: float, home: str, width: int | None, zone: tzinfo | None = None) -> str:
+States = Mapping[tuple[str, str, str], str]  # of sessions that hosts hold, by project, profile and name
+
+
+def table(
+    records: "Sequence[Record]",
+    *,
+    now: float,
+    home: str,
+    width: int | None,
+    zone: tzinfo | None = None,
+    states: States = MappingProxyType({}),
+) -> str:
     """Return the lines for `session list`; empty without records.
 
     `width` is the terminal's width in cells; None without a terminal, and then nothing is cut. `zone` is the time zone
-    of dates; None for the local one.
+    of dates; None for the local one. Where one of the sessions has a state, there is a column for it.
     """
     if not records:
         return ""
     rows = [HEADINGS, *(_row(record, now, home, zone) for record in records)]
+    known = [states.get(record.key, "") for record in records]
+    if any(known):
+        rows = [(*row, state) for row, state in zip(rows, ["STATE", *known], strict=True)]
     return "\n".join(columns(rows, width=width, ends=[TITLE], starts=[DIRECTORY]))
 
 
@@ -70,15 +85,19 @@ def details(record: "Record", *, now: float, home: str, zone: tzinfo | None = No
     return "\n".join(f"{label + ':':<12}{plain(value)}" for label, value in shown.items() if value)
 
 
-def table_json(records: "Sequence[Record]") -> str:
-    """Return the JSON for `session list --json`: objects as in `details_json`.
+def table_json(records: "Sequence[Record]", states: States = MappingProxyType({})) -> str:
+    """Return the JSON for `session list --json`: objects as in `details_json`, and a `state` where a host has one.
 
     For 10,000 sessions: `json` indents in Python, but separators, such as a line's end, are written in C.
     """
     if not records:
         return json.dumps({"sessions": []}, indent=2)
     encode = json.JSONEncoder(separators=(",\n      ", ": ")).encode
-    objects = (f"    {{\n      {encode(asdict(record))[1:-1]}\n    }}" for record in records)
+    shown = (
+        asdict(record) | ({"state": state} if (state := states.get(record.key)) else {}) if states else asdict(record)
+        for record in records
+    )
+    objects = (f"    {{\n      {encode(each)[1:-1]}\n    }}" for each in shown)
     return '{\n  "sessions": [\n' + ",\n".join(objects) + "\n  ]\n}"
 
 

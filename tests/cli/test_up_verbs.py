@@ -140,3 +140,32 @@ def test_a_turn_whose_terminal_closes_ends_or_goes_on_as_the_settings_say(
         waited = launch.apart("session", "wait", "work")
         assert waited.code == (9 if hangup == "stop" else 0)
         assert ("session/cancel" in host.methods) == (hangup == "stop")
+
+
+def test_ps_and_the_list_of_sessions_show_what_the_sessions_of_a_host_do(launch: Launcher) -> None:
+    """The agent asks in the session `asks`; `idle` had its turn, in which every question was allowed."""
+    launch.profile("asker")
+    with up(launch) as host:
+        assert host.run("hi", "-s", "calm", "--approve", "all").code == 0
+        assert host.run("hi", "-d", "-s", "busy").code == 0
+        with launch.start("session", "wait", "busy", "-o", "json") as waiting:
+            shows(waiting, '"tool_call"')
+            states = {"calm": "idle", "busy": "asks"}
+            (found,) = json.loads(launch("ps", "--json").out)["launches"]
+            assert (found["verb"], found["pid"], found["session"]) == ("up", host.pid, None)
+            assert {each["name"]: each["state"] for each in found["sessions"]} == states
+            assert {each["name"]: each["fronts"] for each in found["sessions"]} == {"calm": 0, "busy": 1}
+            assert "busy (asks, 1 attached)" in launch("ps").out.decode()
+            listed = json.loads(launch.apart("session", "list", "--json").out)["sessions"]
+            assert {each["name"]: each["state"] for each in listed} == states
+            table = launch.apart("session", "list").out.decode().splitlines()
+            assert [line.split()[-1] for line in table] == ["STATE", "asks", "idle"]
+    assert b"STATE" not in launch.apart("session", "list").out
+
+
+def test_the_log_of_a_host_can_be_followed(launch: Launcher) -> None:
+    launch.scripted("script.serve({'session/new': lambda request: [script.complain('a word'), script.new(request)]})")
+    with up(launch) as host, launch.start("logs", "-f", "p") as following:
+        assert host.run("hi").code == 0
+        while "a word" not in following.shows(""):
+            pass
