@@ -1,6 +1,6 @@
 """The typer application with all verbs. `--help` imports none of the code that carries them out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
 from typing import Annotated, Any
 
@@ -18,7 +18,8 @@ from acp_launch.cli.logs import logs
 from acp_launch.cli.run import Run
 from acp_launch.cli.trace import trace
 from acp_launch.cli.trust import trust
-from acp_launch.cli.up import attach, down, up
+from acp_launch.cli.up import attach, down
+from acp_launch.cli.up_request import Up
 from acp_launch.cli.verb import Option, Verb, parameters
 from acp_launch.cli.verb import Parameter as VerbParameter
 
@@ -81,7 +82,8 @@ def _value(asked: VerbParameter, given: Any) -> Any:
     return given
 
 
-for name, verb in {"run": Run, **profiles.VERBS}.items():
+PLAIN: Mapping[str, Callable[..., Verb]] = {"run": Run, "up": Up, **profiles.VERBS}
+for name, verb in PLAIN.items():
     app.command(name)(_command(verb))
 app.command()(init)
 app.command()(edit.edit)
@@ -93,7 +95,6 @@ app.command()(logout)
 app.command()(trust)
 app.command()(logs)
 app.command()(trace)
-app.command()(up)
 app.command()(down)
 app.command()(attach)
 app.command()(processes.ps)

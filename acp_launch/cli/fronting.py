@@ -40,12 +40,12 @@ def hosted(request: "RunRequest", settings: "Settings", screen: "Screen") -> int
     Raises:
         LaunchError: as `run`; `StateError` if the host cannot be reached.
     """
-    from acp_launch.cli.hosting import content_of, present
-    from acp_launch.cli.planning import loaded_profile, resolved_from
+    from acp_launch.cli.hosting import content_of, present, resolved_for_front
+    from acp_launch.cli.planning import loaded_profile
     from acp_launch.cli.run_request import wants_host
 
     loaded = loaded_profile(request.words[0], settings)
-    plan = resolved_from(loaded, cwd=request.cwd, session=request.session).plan
+    plan = resolved_for_front(loaded, request.cwd, request.session)
     if plan is None:
         return None
     note = present(settings, plan)
@@ -116,7 +116,7 @@ def _run(
 
     words = request.words[1:]
     share()
-    plan = replace(plan, timeouts=replace(plan.timeouts, **request.limits), servers=())
+    plan = replace(plan, timeouts=replace(plan.timeouts, **request.limits))
     if prompts.is_left_open(words, request.file) and request.output == "text":
         return _interactive(request, plan, settings, note)
     text = prompts.read(words, request.file)

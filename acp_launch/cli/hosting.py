@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from acp_launch import __version__
 from acp_launch.cli.start import Launched, RunContext, agent_log, launched, open_env, server_logs, spawn_agent
-from acp_launch.cli.starter import Starter, starting
 from acp_launch.errors import AuthRequired, LaunchError, StateError, UsageError
 from acp_launch.host.place import HostNote, Place, find, hold_place
 from acp_launch.plan.model import LaunchPlan
@@ -20,6 +19,7 @@ from acp_launch.settings.load import load
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
+    from acp_launch.cli.starter import Starter
     from acp_launch.host.sessions import HostNeeds, Unattended
     from acp_launch.profile.load import Loaded
     from acp_launch.session.connection import Connection
@@ -67,6 +67,16 @@ def present(settings: Settings, plan: LaunchPlan) -> HostNote | None:
     return find(settings.state, str(plan.project), plan.profile)
 
 
+def resolved_for_front(loaded: "Loaded", cwd: Path | None, session: str | None) -> LaunchPlan | None:
+    """Return the plan of a front, without servers: they are the host's. None if the profile cannot run here."""
+    from msgspec.structs import replace
+
+    from acp_launch.cli.planning import resolved_from
+
+    without = replace(loaded, profile=replace(loaded.profile, mcp_servers={}))
+    return resolved_from(without, cwd=cwd, session=session).plan
+
+
 def run_host(
     request: UpRequest,
     leave_terminal: Callable[[], None],
@@ -88,19 +98,21 @@ def run_host(
 
     require_platform()
     require_descriptors()
-    with starting(partial(_rehearse, request)) as starter:  # before the guards, secrets, threads and an event loop
-        start_guards()
+    start_guards()  # before the imports of a starter: a guard needs little memory
+    from acp_launch.cli.starter import starting
+
+    with starting(partial(_rehearse, request)) as starter:  # before there are secrets, threads and an event loop
         _hosted(request, leave_terminal, ready, starter, asked_by)
     return 0
 
 
 def _rehearse(request: UpRequest) -> None:
     """Do once what each front of this profile does before it connects."""
-    from acp_launch.cli.planning import loaded_profile, resolved_from
+    from acp_launch.cli.planning import loaded_profile
 
     try:
         loaded = loaded_profile(request.profile, load())
-        resolved_from(loaded, cwd=request.cwd, session=None)
+        resolved_for_front(loaded, request.cwd, None)
         content_of(loaded)
     except LaunchError:  # it is met again, and reported
         return
@@ -110,7 +122,7 @@ def _hosted(
     request: UpRequest,
     leave_terminal: Callable[[], None],
     ready: Callable[[float, "HostNote"], None],
-    starter: Starter | None,
+    starter: "Starter | None",
     asked_by: int | None,
 ) -> None:
     from acp_launch.cli.planning import loaded_profile, trusted

@@ -88,6 +88,10 @@ def _verb(name: str) -> "Callable[..., Verb] | None":
         from acp_launch.cli.run import Run
 
         return Run
+    if name == "up":
+        from acp_launch.cli.up_request import Up
+
+        return Up
     from acp_launch.cli import profiles
 
     return profiles.VERBS.get(name)

@@ -8,6 +8,7 @@ hosts: anything else it declines. The starter reports how a front that cannot do
 asking process has died, and ends with the host and the fronts.
 """
 
+import asyncio
 import gc
 import os
 import select
@@ -27,6 +28,7 @@ from acp_launch import __version__, leave
 from acp_launch.bridge.seat import SOCKET, directory, peer_uid
 from acp_launch.cli import light
 from acp_launch.process import prepare
+from acp_launch.process.guard import disown_guards
 from acp_launch.process.guardian import keep_only
 from acp_launch.process.spawn import rename
 from acp_launch.profile.discover import Found
@@ -136,6 +138,8 @@ class _Serving:
         gc.disable()  # a collection would write to memory that is shared
         for number in (*ENDING, signal.SIGALRM):
             signal.signal(number, signal.SIG_DFL)
+        disown_guards()
+        leave.begin_anew()
         os.setsid()
         self._listener, self._lifeline = listener, lifeline
         self._woken, wakes = os.pipe()
@@ -147,12 +151,14 @@ class _Serving:
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
         self._fronts: dict[int, socket.socket] = {}  # by pid, until they are reaped
+        self._next: tuple[int, socket.socket] | None = None  # the pid of one that waits for its line, and the way to it
         self._poll = select.poll()
         for descriptor in (listener.fileno(), lifeline, self._woken):
             self._poll.register(descriptor, select.POLLIN)
 
     def serve(self) -> NoReturn:
-        """Fork for every connection, until the host has ended and with it all fronts."""
+        """Give every connection a front, until the host has ended and with it all fronts."""
+        self._prepare()
         is_open = True
         while is_open or self._fronts:
             ready = {descriptor for descriptor, _ in self._poll.poll()}
@@ -174,6 +180,12 @@ class _Serving:
         self._poll.unregister(self._lifeline)
         self._poll.unregister(self._listener)
         self._listener.close()
+        self._forget_next()
+
+    def _forget_next(self) -> None:
+        if self._next is not None:
+            self._next[1].close()  # it ends
+            self._next = None
 
     def _reap(self) -> None:
         """Fetch how fronts have ended, and report it."""
@@ -188,28 +200,55 @@ class _Serving:
                 self._poll.unregister(line)
             del self._fronts[pid]
             line.close()
+        if self._next is not None and os.waitpid(self._next[0], os.WNOHANG)[0]:
+            self._forget_next()
 
     def _accept(self) -> None:
-        """Fork a front for the next connection."""
+        """Give the next connection to a front."""
         try:
             line, _ = self._listener.accept()
         except OSError:  # it has gone, or descriptors run out
             return
         line.setblocking(True)
-        try:
-            pid = os.fork() if self._admits(line) else -1
-        except OSError:
-            pid = -1
-        if not pid:
-            _be_front(line, [*self._ours, *(each.fileno() for each in self._fronts.values())])
-        if pid < 0:
+        if not (self._admits(line) and self._given(line)):
             line.close()
-            return
-        self._fronts[pid] = line
-        self._poll.register(line, 0)  # its end is always reported
+        self._prepare()
 
     def _admits(self, line: socket.socket) -> bool:
         return len(self._fronts) < MOST and peer_uid(line) in (None, os.geteuid())
+
+    def _given(self, line: socket.socket) -> bool:
+        """Give the line to the front that waits for one."""
+        self._prepare()
+        if self._next is None:
+            return False
+        pid, way = self._next
+        self._next = None
+        with way:
+            try:
+                socket.send_fds(way, [b"."], [line.fileno()])
+            except OSError:  # it was killed
+                os.waitpid(pid, 0)
+                return False
+        self._fronts[pid] = line
+        self._poll.register(line, 0)  # its end is always reported
+        return True
+
+    def _prepare(self) -> None:
+        """Fork the next front: that takes longer than all else here, and is done before it is asked for."""
+        if self._next is not None:
+            return
+        ours, theirs = socket.socketpair()
+        try:
+            pid = os.fork()
+        except OSError:
+            ours.close()
+            theirs.close()
+            return
+        if not pid:
+            _be_front(theirs, [*self._ours, ours.fileno(), *(each.fileno() for each in self._fronts.values())])
+        theirs.close()
+        self._next = pid, ours
 
 
 # A front.
@@ -226,14 +265,20 @@ class _Asked(NamedTuple):
     variables: dict[bytes, bytes]
 
 
-def _be_front(line: socket.socket, others: Sequence[int]) -> NoReturn:
-    """Do in this forked process what the process at the other end would do, and end as it would."""
+def _be_front(way: socket.socket, others: Sequence[int]) -> NoReturn:
+    """Wait for a line on `way`, do in this forked process what the process at its other end would do, and end so."""
     code = 1
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for descriptor in others:
             os.close(descriptor)
+        _warm_up()
+        _, lines, _, _ = socket.recv_fds(way, 1, 1)
+        way.close()
+        if not lines:  # the starter has ended
+            os._exit(0)
+        line = socket.socket(fileno=lines[0])
         line.settimeout(light.PATIENCE)
         asked = _asked(line)
         if asked is None or not _sees_the_same(line):
@@ -252,6 +297,11 @@ def _be_front(line: socket.socket, others: Sequence[int]) -> NoReturn:
         os._exit(0)
     finally:
         os._exit(code)
+
+
+def _warm_up() -> None:
+    """Write to memory that each front writes to, while it is not waited for: the kernel copies it now."""
+    asyncio.run(asyncio.sleep(0))
 
 
 def _decline(line: socket.socket) -> NoReturn:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acp_launch.cli.trace import TraceFile
 from acp_launch.console.stderr import DIM, harmless, say
 from acp_launch.errors import SessionError, StateError, UsageError
 from acp_launch.problem import ours
@@ -19,43 +18,9 @@ if TYPE_CHECKING:
 
 ENDING = 15.0  # seconds for a host to end its agent and servers
 
-Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="The profile's name or file.")]
 
-
-def up(
-    profile: Profile,
-    keep: Annotated[
-        str | None, typer.Option("--keep", metavar="DURATION", help="End after so long without fronts and turns.")
-    ] = None,
-    foreground: Annotated[
-        bool, typer.Option("--foreground", help="Stay on this terminal, as a service manager wants it.")
-    ] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="End the host that is up, and start it again.")] = False,
-    trust: Annotated[bool, typer.Option("--trust", help="Run a project's profile once without trusting it.")] = False,
-    trace: TraceFile = None,
-) -> None:
-    """Start agent and servers in the background; `run` uses them from then on, without waiting for a start."""
-    from acp_launch.cli.hosting import UpRequest
-    from acp_launch.cli.run_request import seconds
-
-    request = UpRequest(profile, keep=seconds(keep, "--keep") if keep else None, trust=trust, trace=trace)
-    if replace:
-        _replaced(profile)
-    if foreground:
-        raise typer.Exit(_stay(request))
-    raise typer.Exit(_start(request))
-
-
-def _start(request: "UpRequest") -> int:
-    from acp_launch.cli.hosting import start
-
-    begun = start(request)
-    if begun.pid and not begun.code:
-        _tell(request.profile, begun.pid, begun.took)
-    return begun.code
-
-
-def _stay(request: "UpRequest") -> int:
+def stay(request: "UpRequest") -> int:
+    """Be a host on this terminal."""
     from acp_launch.cli.hosting import run_host
 
     def ready(took: float, note: "HostNote") -> None:
@@ -64,7 +29,8 @@ def _stay(request: "UpRequest") -> int:
     return run_host(request, lambda: None, ready)
 
 
-def _tell(profile: str, pid: int, took: float) -> None:
+def tell(profile: str, pid: int, took: float) -> None:
+    """Say what has come up."""
     from acp_launch.cli.fronting import asked
     from acp_launch.console.stream.text import stands
 
@@ -78,7 +44,8 @@ def _tell(profile: str, pid: int, took: float) -> None:
         say(f"  mcp server: {stands(server)}")
 
 
-def _replaced(profile: str) -> None:
+def replaced(profile: str) -> None:
+    """End the host that is up."""
     settings, note = _present(profile)
     if note is not None:
         end(note, settings)

@@ -148,9 +148,20 @@ def children(pid: int) -> list[int]:
 
 
 def starter(host: Host) -> int:
-    titles = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children(host.pid)}
-    (found,) = [pid for pid, title in titles.items() if title.startswith(b"acp_launch-starter")]
+    (found,) = [pid for pid in children(host.pid) if title(pid).startswith("acp_launch-starter")]
     return found
+
+
+def fronts(host: Host) -> list[int]:
+    """Those at work; the next one waits beside them."""
+    return [pid for pid in children(starter(host)) if title(pid).startswith("acp_launch-front")]
+
+
+def title(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 @contextmanager
@@ -158,7 +169,7 @@ def in_turn(host: Host) -> Iterator[tuple[Running, int]]:
     """A run in the middle of its turn, and the pid of its front."""
     with host.launcher.start("run", "p", "hi") as running:
         running.complains("execute: Long work")
-        (front,) = children(starter(host))
+        (front,) = fronts(host)
         yield running, front
 
 
@@ -198,7 +209,7 @@ def test_it_stops_and_goes_on_as_one_job(launch: Launcher) -> None:
         )
         assert ours.stderr is not None
         assert b"Long work" in ours.stderr.readline()
-        (front,) = children(starter(host))
+        (front,) = fronts(host)
         ours.send_signal(signal.SIGTSTP)
         _, status = os.waitpid(ours.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
@@ -251,7 +262,7 @@ def test_a_killed_host_is_told_as_ever_and_its_starter_ends(launch: Launcher) ->
             with launcher.start("run", "p", "hi") as running:
                 running.complains("execute: Long work")
                 pid = starter(host)
-                assert len(children(pid)) == is_light
+                assert len(fronts(host)) == is_light
                 os.kill(host.pid, signal.SIGKILL)
                 last = running.end()
             ended.append((last.code, last.out, last.err))
@@ -267,7 +278,7 @@ def test_on_a_terminal_it_takes_the_ordinary_way(launch: Launcher) -> None:
     launch.profile("cancellable")
     with up(launch) as host, on_terminal("run", "p", "hi", cwd=launch.project, env=launch.env) as terminal:
         terminal.until("Long work")
-        assert children(starter(host)) == []
+        assert fronts(host) == []
         terminal.types("\x03")
         assert terminal.ends() == 130
 
@@ -315,7 +326,7 @@ def test_the_profile_is_found_where_the_verb_finds_it(arguments: list[str]) -> N
 def test_each_option_is_known_or_left_to_the_ordinary_way() -> None:
     noted = [(each.note, each.kind) for each in parameters(Run)]
     options = {name: kind for note, kind in noted if isinstance(note, Option) for name in note.names.split()}
-    heavy = {"--agent", "--verbose", "-v", "--trace"}
+    heavy = {"--agent", "--verbose", "-v", "--trace", "--keep", "--detach", "-d"}
     assert {name for name, kind in options.items() if kind is bool} - heavy == light.FLAGS
     assert {name for name, kind in options.items() if kind is not bool} - heavy == light.VALUED
 
