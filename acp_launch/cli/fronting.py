@@ -72,6 +72,7 @@ def _brought_up(request: "RunRequest") -> "Begun":
     keep = request.keep or KEPT
     begun = start(UpRequest(request.words[0], cwd=request.cwd, keep=keep, trust=request.trust, outlives=False))
     if begun.pid and not begun.code and request.keep is None:
+        share()
         said = f"acp-launch: {request.words[0]} is up now, until {seconds(keep)} after its last use"
         say(harmless(said, keep=""), style=DIM)
     return begun

@@ -7,7 +7,7 @@ from acp_launch import leave
 from acp_launch.cli.fronting import asked
 from acp_launch.cli.screen import Screen
 from acp_launch.cli.session_needs import exit_code
-from acp_launch.console.stderr import DIM, harmless, say
+from acp_launch.console.stderr import DIM, harmless, say, share
 from acp_launch.errors import LaunchError, RunExpired, SessionError, Stopped, WaitExpired
 from acp_launch.host.door import knock
 from acp_launch.host.front import Attached, joined, met
@@ -39,6 +39,7 @@ def wait(record: "Record", settings: "Settings", *, output: str, timeout: float 
     if note is None or record.name not in held:
         fix = f"a turn can be waited for while its host is up; {ours('ps')} shows what runs"
         raise SessionError(f'no host has the session "{record.name}"', fix=fix)
+    share()
     if held[record.name].state == "asks":
         say(harmless(f"acp-launch: {record.name} waits for an answer", keep=""), style=DIM)
     screen = Screen(output)

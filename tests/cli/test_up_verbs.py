@@ -149,7 +149,7 @@ def test_ps_and_the_list_of_sessions_show_what_the_sessions_of_a_host_do(launch:
         assert host.run("hi", "-s", "calm", "--approve", "all").code == 0
         assert host.run("hi", "-d", "-s", "busy").code == 0
         with launch.start("session", "wait", "busy", "-o", "json") as waiting:
-            shows(waiting, '"tool_call"')
+            shows(waiting, "a question waits in session busy")
             states = {"calm": "idle", "busy": "asks"}
             (found,) = json.loads(launch("ps", "--json").out)["launches"]
             assert (found["verb"], found["pid"], found["session"]) == ("up", host.pid, None)
