@@ -13,7 +13,7 @@ Entry and parsing:
 - `help`, `manual`: the documentation and its search.
 
 Launching:
-- `run`, `run_request`: the verb `run` and its request, options and prompt.
+- `run`, `run_request`, `up_request`: the verb `run` and its request, options and prompt; the verb `up`.
 - `job`, `start`: one run, and the processes of a launch.
 - `session_needs`, `interactive_run`: the needs of a session; the interactive session.
 - `planning`: a profile or command line becomes a launch plan; asks for trust.

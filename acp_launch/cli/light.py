@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 GREETING = b"acp-launch front 1 "
 SUFFIX = ".starter"  # of the file beside the note of a host
 FOLDER = "hosts"  # in the state directory, as in host.place
-PATIENCE = 3.0  # seconds for the front to begin; it takes milliseconds
+PATIENCE = 5.0  # seconds for the front to begin; it takes milliseconds
 LONGEST = 1024  # bytes of an answer
 ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
 

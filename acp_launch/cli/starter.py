@@ -274,29 +274,39 @@ def _be_front(way: socket.socket, others: Sequence[int]) -> NoReturn:
         for descriptor in others:
             os.close(descriptor)
         _warm_up()
-        _, lines, _, _ = socket.recv_fds(way, 1, 1)
-        way.close()
-        if not lines:  # the starter has ended
+        if (begun := _met(way)) is None:
             os._exit(0)
-        line = socket.socket(fileno=lines[0])
-        line.settimeout(light.PATIENCE)
-        asked = _asked(line)
-        if asked is None or not _sees_the_same(line):
-            os._exit(0)
-        _take_over(asked)
-        line.sendall(b"+%d\n" % os.getpid())
-        if line.recv(1) != b".":
-            os._exit(0)
-        line.settimeout(None)
+        line, arguments = begun
         light.decline = lambda: _decline(line)
-        code = _carried_out(asked.arguments)
+        code = _carried_out(arguments)
         with suppress(OSError):
             line.sendall(b"=%d\n" % code)
         leave.finish(code)
-    except OSError:  # nothing has happened yet: the ordinary way is taken
-        os._exit(0)
     finally:
         os._exit(code)
+
+
+def _met(way: socket.socket) -> tuple[socket.socket, list[str]] | None:
+    """Take a line and what is asked for on it; None if the process at its other end is to take the ordinary way."""
+    _, lines, _, _ = socket.recv_fds(way, 1, 1)
+    way.close()
+    if not lines:  # the starter has ended
+        return None
+    line = socket.socket(fileno=lines[0])
+    line.set_inheritable(False)
+    line.settimeout(light.PATIENCE)
+    try:
+        asked = _asked(line)
+        if asked is None or not _sees_the_same(line):
+            return None
+        _take_over(asked)
+        line.sendall(b"+%d\n" % os.getpid())
+        if line.recv(1) != b".":
+            return None
+    except OSError:  # it has gone, or is slow
+        return None
+    line.settimeout(None)
+    return line, asked.arguments
 
 
 def _warm_up() -> None:
