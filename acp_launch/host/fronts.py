@@ -61,6 +61,9 @@ class House(Protocol):
     def told(self, front: "FrontLine", method: str) -> None:
         """Take a notification."""
 
+    def note(self, text: str) -> None:
+        """Take a line about a front that does not do what it should."""
+
     def gone(self, front: "FrontLine") -> None:
         """Note that the front has left."""
 
@@ -198,7 +201,7 @@ class FrontLine:
             self._house.told(self, message.method)
 
     def note(self, text: str) -> None:
-        """Ignore junk: the front is a program of ours."""
+        self._house.note(text)
 
     def died(self, how: str, last_words: tuple[str, ...], method: str) -> LaunchError:
         return LaunchError(f"the front {how}")

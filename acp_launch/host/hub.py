@@ -365,6 +365,9 @@ class Hub:
         if session is not None:
             session.exit(front)
 
+    def note(self, text: str) -> None:
+        self.launch.observer.note(text)
+
     def told(self, front: FrontLine, method: str) -> None:
         session = self.fronts[front]
         if method == "session/cancel" and session is not None:

@@ -35,8 +35,8 @@ from acp_launch.session.person import Answer, ToolQuestion
 from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.session.store import Registry, SessionKeeper
 
-KEPT = 200_000  # events of a session that are kept for fronts
-KEPT_BYTES = 32 * 1024 * 1024
+KEPT = 50_000  # events of a session that are kept for fronts
+KEPT_BYTES = 16 * 1024 * 1024
 KEPT_FOR = 3600.0  # seconds
 TITLE = 80  # characters of a prompt that name a session, or a queued prompt
 

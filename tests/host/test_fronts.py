@@ -1,0 +1,164 @@
+"""Ring 2. The line to a front over a real socket pair: order, answers between events, a front that does not read."""
+
+import asyncio
+import json
+import socket
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from acp_launch.errors import SessionError
+from acp_launch.host.fronts import FrontGone, FrontLine, UnknownMethod
+from acp_launch.protocol.window import Window
+
+PATIENCE = 20.0
+Json = dict[str, Any]
+
+
+class Hall:
+    """A session and its host, as a front line needs them."""
+
+    max_line = 1_000_000
+
+    def __init__(self, **limits: int) -> None:
+        self.window = Window(**limits)
+        self.left = asyncio.Event()
+        self.notes: list[str] = []
+
+    def is_own(self, id: int, front: FrontLine) -> bool:
+        return id == 2
+
+    def now(self) -> float:
+        return 0.0
+
+    async def serve(self, front: FrontLine, method: str, params: dict[str, Any], raw: Raw) -> object:
+        match method:
+            case "good":
+                return {"given": params}
+            case "bad":
+                raise SessionError("not here", fix="go there")
+            case "broken":
+                raise ZeroDivisionError
+        raise UnknownMethod
+
+    def told(self, front: FrontLine, method: str) -> None:
+        self.notes.append(method)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def gone(self, front: FrontLine) -> None:
+        self.left.set()
+
+    def happens(self, front: FrontLine, *numbers: int) -> None:
+        for number in numbers:
+            self.window.append(b'{"n":%d}\n' % number, key=None, now=0.0)
+            front.news()
+
+
+class Other:
+    """The front's own end."""
+
+    def __init__(self, line: socket.socket) -> None:
+        line.setblocking(False)
+        self._line, self._raw = line, b""
+
+    async def lines(self, count: int) -> list[Json]:
+        async with asyncio.timeout(PATIENCE):
+            while self._raw.count(b"\n") < count:
+                self._raw += await asyncio.get_running_loop().sock_recv(self._line, 1 << 16)
+        *whole, self._raw = self._raw.split(b"\n", count)
+        return [json.loads(line) for line in whole]
+
+    async def sends(self, message: Json) -> None:
+        await asyncio.get_running_loop().sock_sendall(self._line, json.dumps(message).encode() + b"\n")
+
+
+def test_events_come_in_order_and_answers_after_those_before_them() -> None:
+    async def story() -> None:
+        ours, theirs = socket.socketpair()
+        hall, other = Hall(), Other(theirs)
+        with theirs:
+            front = FrontLine(hall, ours)
+            running = asyncio.create_task(front.run())
+            front.follow(hall, 0)
+            hall.happens(front, 1, 2, 3)
+            front.say(b'{"said":1}\n')
+            hall.happens(front, 4)
+            front.say(b'{"said":2}\n')
+            assert await other.lines(5) == [{"n": 1}, {"n": 3}, {"said": 1}, {"n": 4}, {"said": 2}], "2 is its own"
+            front.hold()
+            hall.happens(front, 5)
+            front.say(b'{"said":3}\n')
+            assert await other.lines(1) == [{"said": 3}]
+            front.go_on()
+            assert await other.lines(1) == [{"n": 5}]
+            theirs.close()
+            await asyncio.wait_for(running, PATIENCE)
+        assert hall.left.is_set()
+
+    asyncio.run(story())
+
+
+def test_a_front_that_falls_out_of_the_window_is_told_so_and_goes_on_from_there() -> None:
+    async def story() -> None:
+        ours, theirs = socket.socketpair()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        hall, other = Hall(count=100), Other(theirs)
+        with theirs:
+            front = FrontLine(hall, ours)
+            running = asyncio.create_task(front.run())
+            front.follow(hall, 0)
+            for start in range(0, 30_000, 50):  # more than socket and window hold, while nothing is read
+                hall.happens(front, *range(start, start + 50))
+                await asyncio.sleep(0)
+            front.say(b'{"said":"end"}\n')
+            got: list[Json] = []
+            while got[-1:] != [{"said": "end"}]:
+                got += await other.lines(1)
+            missed = [each for each in got if each.get("method") == "_acp-launch/event"]
+            assert {each["params"]["name"] for each in missed} == {"missed"}
+            numbers = [each["n"] for each in got if "n" in each]
+            assert numbers == sorted(set(numbers)), "nothing twice, and in order"
+            hall.happens(front, 30_000)
+            assert await other.lines(1) == [{"n": 30_000}]
+            theirs.close()
+            await asyncio.wait_for(running, PATIENCE)
+
+    asyncio.run(story())
+
+
+def test_requests_of_a_front_are_answered_whatever_they_are() -> None:
+    async def story() -> None:
+        ours, theirs = socket.socketpair()
+        hall, other = Hall(), Other(theirs)
+        with theirs:
+            front = FrontLine(hall, ours)
+            running = asyncio.create_task(front.run())
+            for number, method in enumerate(("good", "bad", "broken", "other")):
+                await other.sends({"jsonrpc": "2.0", "id": number, "method": method, "params": {"x": 1}})
+            answers = {each["id"]: each for each in await other.lines(4)}
+            assert answers[0]["result"] == {"given": {"x": 1}}
+            assert answers[1]["error"]["data"]["acp-launch"] == {
+                "kind": "SessionError",
+                "message": "not here",
+                "fix": "go there",
+                "detail": [],
+            }
+            assert (answers[2]["error"]["code"], answers[3]["error"]["code"]) == (-32603, -32601)
+            await other.sends({"jsonrpc": "2.0", "method": "session/cancel"})
+            asking = asyncio.create_task(front.request("ask", {"q": 1}))
+            (asked,) = await other.lines(1)
+            assert hall.notes[-1] == "session/cancel"
+            await other.sends({"jsonrpc": "2.0", "id": asked["id"], "result": 7})
+            assert bytes(await asyncio.wait_for(asking, PATIENCE)) == b"7"
+            asking = asyncio.create_task(front.request("ask", {"q": 2}))
+            await other.lines(1)
+            theirs.close()
+            with pytest.raises(FrontGone):
+                await asyncio.wait_for(asking, PATIENCE)
+            await asyncio.wait_for(running, PATIENCE)
+            assert not front.can_ask
+
+    asyncio.run(story())
