@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from acp_launch import leave
 from acp_launch.cli import light
 from acp_launch.cli import run_request as prompts
 from acp_launch.cli.run_request import RunRequest
 from acp_launch.cli.screen import Screen
 from acp_launch.cli.start import RunContext, launched
-from acp_launch.errors import LaunchError, Stopped, UsageError
+from acp_launch.errors import UsageError
 from acp_launch.host.place import any_host
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.settings.load import load
@@ -28,15 +27,8 @@ def carry_out(request: RunRequest) -> int:
     if request.plain:
         os.environ["NO_COLOR"] = "1"  # known to everything that draws, also in the programs we start
     screen = Screen(request.output, has_links=not request.plain)
-    try:
+    with screen.reporting():
         return _carried_out(request, screen)
-    except LaunchError as error:
-        screen.failed(error)
-        raise
-    except KeyboardInterrupt:
-        stopped = Stopped("stopped", signal_number=leave.code() - 128)
-        screen.failed(stopped)
-        raise stopped from None
 
 
 def _carried_out(request: RunRequest, screen: Screen) -> int:

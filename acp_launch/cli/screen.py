@@ -1,13 +1,14 @@
 """The output of a run. It is created when there is something to show, because importing rich and msgspec takes time."""
 
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from acp_launch import leave
 from acp_launch.errors import LaunchError, RunExpired, Stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from acp_launch.console.stillclock import StillClock
@@ -80,6 +81,19 @@ class Screen:
         observer = self._make()  # not the run's own, which needs to know the secrets it must mask
         observer.waiting(what, waited, limit)
         asyncio.run(observer.drain())
+
+    @contextmanager
+    def reporting(self) -> "Iterator[None]":
+        """Report a failure in the block, or the signal that ended it, and raise it again."""
+        try:
+            yield
+        except LaunchError as error:
+            self.failed(error)
+            raise
+        except KeyboardInterrupt:
+            stopped = Stopped("stopped", signal_number=leave.code() - 128)
+            self.failed(stopped)
+            raise stopped from None
 
     def failed(self, error: LaunchError) -> None:
         """Finish the output so far, and report the failure to a script."""

@@ -3,12 +3,11 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from acp_launch import leave
 from acp_launch.cli.fronting import asked
 from acp_launch.cli.screen import Screen
 from acp_launch.cli.session_needs import exit_code
 from acp_launch.console.stderr import DIM, harmless, say, share
-from acp_launch.errors import LaunchError, RunExpired, SessionError, Stopped, WaitExpired
+from acp_launch.errors import RunExpired, SessionError, WaitExpired
 from acp_launch.host.door import knock
 from acp_launch.host.front import Attached, joined, met
 from acp_launch.host.place import HostNote, find
@@ -43,15 +42,8 @@ def wait(record: "Record", settings: "Settings", *, output: str, timeout: float 
     if held[record.name].state == "asks":
         say(harmless(f"acp-launch: {record.name} waits for an answer", keep=""), style=DIM)
     screen = Screen(output)
-    try:
+    with screen.reporting():
         return exit_code(asyncio.run(_ended(record, note, settings, screen, timeout)))
-    except LaunchError as error:
-        screen.failed(error)
-        raise
-    except KeyboardInterrupt:
-        stopped = Stopped("stopped", signal_number=leave.code() - 128)
-        screen.failed(stopped)
-        raise stopped from None
 
 
 async def _ended(

@@ -43,6 +43,7 @@ from acp_launch.host.wire import (
 )
 from acp_launch.launch.run import Launch, SessionRequest, with_agent
 from acp_launch.plan.model import LaunchPlan
+from acp_launch.problem import ours
 from acp_launch.process.spawn import Spawned
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.conversation import (
@@ -292,7 +293,7 @@ class Hub:
         if how != "new":
             record = continued(host.registry, plan, entrance.name, latest=False)
             if record is None:
-                raise SessionError(f'there is no session "{entrance.name}"', fix="session list")
+                raise SessionError(f'there is no session "{entrance.name}"', fix=ours("session", "list"))
             able = connection.agent.capabilities
             how = how_to_continue(able, replay=how == "load", name=entrance.name)
         session = HostSession(self, entrance.name, how)

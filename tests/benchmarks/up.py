@@ -72,7 +72,8 @@ def fifty(usual: str, env: Mapping[str, str]) -> str:
 def memory(pid: int) -> str:
     """A row: what the host holds with its starter, and with the guards and the next front too; without the agent."""
     every = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    ours = [each for each in every if each.pid == pid or each.name().startswith("acp_launch-")]
+    kept = ("acp_launch-guar", "acp_launch-star")  # as Linux keeps a name; the last front may be about to end
+    ours = [each for each in every if each.pid == pid or (each.is_running() and each.name().startswith(kept))]
     held = {each.pid: each.memory_full_info().pss / 2**20 for each in ours}
     starter = next(each.pid for each in ours if "starter" in each.name())
     both = f"{held[pid] + held[starter]:.0f}; {sum(held.values()):.0f} MiB"
@@ -94,8 +95,8 @@ def main() -> None:
         with host(usual, env) as pid:
             for row in rows(usual, cold, pairs):
                 print(measured(row, env), flush=True)
-            print(fifty(usual, env), flush=True)
-            print(memory(pid))
+            print(memory(pid), flush=True)
+            print(fifty(usual, env))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -281,6 +282,19 @@ def test_on_a_terminal_it_takes_the_ordinary_way(launch: Launcher) -> None:
         assert fronts(host) == []
         terminal.types("\x03")
         assert terminal.ends() == 130
+
+
+def test_where_other_files_are_seen_it_takes_the_ordinary_way(launch: Launcher) -> None:
+    """A process in a sandbox must not read through a front."""
+    apart = ("unshare", "--mount")
+    if shutil.which("unshare") is None or subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no mount namespace can be made here")
+    launch.profile("cancellable")
+    with up(launch) as host, launch.start("run", "p", "hi", prefix=apart) as running:
+        running.complains("execute: Long work")
+        assert fronts(host) == []
+        running.kill(signal.SIGINT)
+        assert running.end().code == 130
 
 
 def test_a_changed_profile_is_said_once(launch: Launcher) -> None:
