@@ -180,7 +180,10 @@ class _Serving:
         self._poll.unregister(self._lifeline)
         self._poll.unregister(self._listener)
         self._listener.close()
-        self._forget_next()
+        if self._next is not None:
+            pid = self._next[0]
+            self._forget_next()
+            os.waitpid(pid, 0)  # it ends at once, and nothing of a host outlives it
 
     def _forget_next(self) -> None:
         if self._next is not None:

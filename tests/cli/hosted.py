@@ -92,7 +92,8 @@ def brought_up(launcher: Launcher, *words: str, name: str = "p", is_killed: bool
             command("down", "--all"), env={**launcher.env}, cwd=launcher.project, capture_output=True, check=False
         )
         assert ended.returncode == 0, ended.stderr.decode()
-        assert alive(mark) == []
+        left = alive(mark)
+        assert left == [], left
     finally:
         kill_all(mark)
     if is_killed:

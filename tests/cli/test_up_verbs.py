@@ -27,6 +27,17 @@ def prompt(request):
 script.serve({{"session/prompt": prompt}})
 """
 
+# Says "one", and waits for its end unless the prompt is "hi".
+CANCELLED = """
+def prompt(request):
+    script.say(script.session_of(request), "one")
+    if script.said(request) != "hi":
+        script.expect("session/cancel")
+    script.end(request, "cancelled" if script.said(request) != "hi" else "end_turn")
+
+script.serve({"session/prompt": prompt})
+"""
+
 
 @pytest.fixture
 def gate(launch: Launcher) -> Path:
@@ -169,3 +180,14 @@ def test_the_log_of_a_host_can_be_followed(launch: Launcher) -> None:
         assert host.run("hi").code == 0
         while "a word" not in following.shows(""):
             pass
+
+
+def test_a_host_that_a_run_has_left_takes_the_next_prompt_and_ends_a_turn_with_its_terminal(launch: Launcher) -> None:
+    launch.scripted(CANCELLED)
+    with brought_up(launch, "run", "p", "hi", "--keep", "20m", "-s", "work") as host:
+        with launch.start("run", "p", "more", "-s", "work", "-o", "json") as running:
+            shows(running, '"one"')
+            running.kill(signal.SIGHUP)
+            assert running.end().code == 129
+        assert launch.apart("session", "wait", "work").code == 9
+        assert host.methods == ["initialize", "session/new", *["session/prompt"] * 2, "session/cancel"]
