@@ -189,11 +189,17 @@ async def _attached(
     held_sessions = HeldSessions(registry, plan, lambda name: nullcontext(), check=checked_name, kind=HostedSession)
     person = UntimedPerson(shown.person, clock)
     in_front = partial(in_front_of, shown)
+    anew = [name] if request.new else []  # once: after a loss of the agent it is loaded
+
+    def entrance(session: str) -> Entrance:
+        afresh = bool(anew) and anew.pop() == session
+        return Entrance(name=session, can_ask=True, approve=request.approve, afresh=afresh)
+
     ground = HostGround(
         plan,
         front_needs(request, plan, settings, person, in_front),
         partial(knock, note),
-        lambda name: Entrance(name=name, can_ask=True, approve=request.approve),
+        entrance,
         asking(person, request, plan),
     )
     setup = SessionSetup(
@@ -238,7 +244,14 @@ async def _prompted(
     needs = front_needs(request, plan, settings, person)
     ask = asking(person, request, plan) if person else None
     # Without a driver, the questions of a turn wait for one.
-    entrance = Entrance(name=prompt.name, can_ask=person is not None, approve=request.approve, watches=request.detach)
+    entrance = Entrance(
+        name=prompt.name,
+        can_ask=person is not None,
+        approve=request.approve,
+        watches=request.detach,
+        afresh=request.new,
+        alone=True,
+    )
     async with Interrupts(budget=Budget(request.timeout)) as interrupts:
         servers = HostedServers(plan, observer, interrupts.budget, needs.server_logs)
         launch = Launch(plan, needs, observer, interrupts, servers)

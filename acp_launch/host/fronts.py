@@ -74,6 +74,7 @@ class FrontLine:
     def __init__(self, house: House, line: socket.socket) -> None:
         self.can_ask = False  # whether a user can be asked there
         self.approve: Approve | None = None  # `--approve` of its turns
+        self.is_alone = False  # it is not shown the turns of others
         self._house, self._line = house, line
         self._peer = Peer()
         self._transport = SocketTransport(line, "has left")
@@ -121,6 +122,10 @@ class FrontLine:
     def hold(self) -> None:
         """Write no event of the session until `go_on`."""
         self._is_held = True
+
+    @property
+    def is_held(self) -> bool:
+        return self._is_held
 
     def go_on(self) -> None:
         self._is_held = False

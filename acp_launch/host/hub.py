@@ -144,6 +144,8 @@ class Hub:
         self._connection: Connection | None = None
         self._one_at_a_time = asyncio.Lock()
         self._is_up, self._is_wanted, self._is_over = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._has_failed = asyncio.Event()
+        self._failure: LaunchError | None = None  # of the latest agent
         self._is_left = asyncio.Event()  # the agent is to be stopped, and started again if it is wanted
         self._began = time.monotonic()
         self._took = 0.0
@@ -169,20 +171,35 @@ class Hub:
             if self._is_over.is_set():
                 launch.servers.stopping(is_orderly=True)
 
-        while True:
+        wanted: Spawned | None = spawned
+        while wanted is not None:
             try:
-                await with_agent(self.plan, launch.needs, spawned, observer, self._serve, interrupts, ending)
+                await with_agent(self.plan, launch.needs, wanted, observer, self._serve, interrupts, ending)
             except (AgentError, WaitExpired, RemoteProtocolError) as error:
                 if not self._took:
                     raise
-                observer.note(f"{error.message}; it is started again at the next prompt")
-            if self._is_over.is_set():
-                return
+                self._fail(error, observer)
+            wanted = await self._next_agent(observer)
+
+    async def _next_agent(self, observer: Observer) -> Spawned | None:
+        """Wait until the agent is wanted again, and start it; None once the host is to end."""
+        launch = self.launch
+        while not self._is_over.is_set():
             self._is_left.clear()
-            await interrupts.watch(self._until_wanted())
-            if self._is_over.is_set():
-                return
-            spawned = launch.needs.respawn()
+            await launch.interrupts.watch(self._until_wanted())
+            if not self._is_over.is_set():
+                try:
+                    return launch.needs.respawn()
+                except AgentError as error:
+                    self._fail(error, observer)
+        return None
+
+    def _fail(self, error: LaunchError, observer: Observer) -> None:
+        """Give an agent up: who waits for it hears why, and the next request starts it again."""
+        observer.note(f"{error.message}; it is started again at the next prompt")
+        self._is_wanted.clear()
+        self._failure = error
+        self._has_failed.set()
 
     async def _serve(self, connection: Connection) -> None:
         await self.launch.servers.up()
@@ -232,34 +249,35 @@ class Hub:
         """Return the connection to the agent, which is started if it has ended.
 
         Raises:
-            WaitExpired: it did not come up in time.
+            LaunchError: it did not come up.
         """
         limit = self.plan.timeouts.initialize
+        self._has_failed.clear()
         self._is_wanted.set()
         try:
             async with asyncio.timeout(limit):
-                await self._is_up.wait()
+                await _first_of(self._is_up.wait(), self._has_failed.wait())
         except TimeoutError:
             raise WaitExpired(f"the agent did not come up within {limit:g} s") from None
-        assert self._connection is not None
-        return self._connection
+        if self._connection is not None:
+            return self._connection
+        raise self._failure or AgentError("the agent has ended")
 
-    async def open(self, how: How, entrance: Entrance, front: FrontLine) -> HostSession:
-        """Enter a session, and open it if it is not open.
+    async def open(self, how: How, entrance: Entrance, front: FrontLine) -> tuple[HostSession, bool]:
+        """Enter a session, and open it if it is not open. Returns it, and whether it was open.
 
         Raises:
             LaunchError: it cannot be opened.
         """
-        session = self.sessions.get(entrance.name)
-        if session is not None and how == "new":
-            await self._closed(session)
-            session = None
-        if session is not None:
-            await asyncio.shield(session.opened)
-            self._entering(front, session, entrance)
-            return session
         async with self._one_at_a_time:
-            return await self._opened(how, entrance, front)
+            session = self.sessions.get(entrance.name)
+            if session is not None and entrance.afresh:
+                await self._closed(session)
+                session = None
+            if session is None:
+                return await self._opened(how, entrance, front), False
+            self._entering(front, session, entrance)
+            return session, True
 
     def _entering(self, front: FrontLine, session: HostSession, entrance: Entrance) -> None:
         before = self.fronts[front]
@@ -393,12 +411,16 @@ class Hub:
     async def _enter(self, how: How, front: FrontLine, params: dict[str, Any]) -> object:
         entrance = msgspec.convert(member(params), Entrance)
         front.can_ask, front.approve = front.can_ask and entrance.can_ask, entrance.approve
-        known = self.sessions.get(entrance.name)
-        session = await self.open(how, entrance, front)
+        front.is_alone = entrance.alone
+        session, was_open = await self.open(how, entrance, front)
         ready = session.feed.opened
         assert ready is not None, "it is open"
-        if known is session:  # it was open before
+        if was_open:
             self._catch_up(front, session, how, entrance)
+        if how == "new":  # also if another front has opened it meanwhile
+            return (
+                {**acp.mapping(acp.decoded(ready.result)), "sessionId": ready.session_id} if was_open else ready.result
+            )
         return ready.result
 
     def _catch_up(self, front: FrontLine, session: HostSession, how: How, entrance: Entrance) -> None:
@@ -418,7 +440,10 @@ class Hub:
 
     async def _prompt(self, front: FrontLine, params: dict[str, Any]) -> object:
         session = self._entered(front)
-        front.go_on()
+        if front.is_alone and session.is_busy:
+            front.hold()  # until its own turn
+        else:
+            front.go_on()
         said = member(params)
         wish = Wish() if said is None else msgspec.convert(said, Wish)
         end = await session.prompt(acp.sequence(params.get("prompt")), front, wish)

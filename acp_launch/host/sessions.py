@@ -327,13 +327,16 @@ class HostSession:
                 self._hub.renew()
             return error
         finally:
-            self.current = None
             if is_waiting:
                 self.queue.remove(said)
+            else:
+                self.current = None
 
     async def _turn(self, blocks: Sequence[object], said: str, front: FrontLine) -> TurnEnd:
         assert self._open is not None, "a front enters an open session"
         self.began = self.window.newest
+        if front.is_held:
+            front.follow(self, self.began)
         self.turn = turn = self._hub.launch.turn(self._open, is_first=self._hub.turns == 0)
         self._hub.turns += 1
         self.since, self.failed = time.time(), None

@@ -50,7 +50,8 @@ class Entrance(Struct, frozen=True, kw_only=True):
     """How a front enters a session. `name` is ours for it; `can_ask` is whether a user can be asked there.
 
     `approve` is of `--approve`; `after` the last event that the front has seen, None for the history. Who `watches`
-    drives nothing.
+    drives nothing. With `afresh` the session begins anew although it is open; who is there `alone` is
+    not shown the turns of others.
     """
 
     name: str
@@ -58,6 +59,8 @@ class Entrance(Struct, frozen=True, kw_only=True):
     approve: Literal["all", "reads", "none"] | None = None
     after: int | None = None
     watches: bool = False
+    afresh: bool = False
+    alone: bool = False
 
 
 class Wish(Struct, frozen=True, kw_only=True):

@@ -1,11 +1,13 @@
 """`up`, `down`, and `run` with a host (docs/up.md)."""
 
 import signal
+import subprocess
+import sys
 
 import pytest
 
 from tests.cli.hosted import up
-from tests.cli.launcher import Launcher
+from tests.cli.launcher import AGENTS, PATIENCE, Launcher, command
 
 
 @pytest.mark.parametrize("output", ["text", "json", "quiet"])
@@ -95,3 +97,39 @@ def test_a_second_up_and_a_down_without_a_host_say_so(launch: Launcher) -> None:
         second = launch.apart("up", "p")
         assert second.code == 2
         assert f"p is up (pid {host.pid})" in second.err
+
+
+def test_two_runs_that_open_the_same_session_at_once_share_it(launch: Launcher) -> None:
+    launch.profile("replayer")
+    with up(launch) as host:
+        both = [
+            subprocess.Popen(
+                command("run", "p", "hi", "-s", "work"),
+                env=launch.env,
+                cwd=launch.project,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            for _ in range(2)
+        ]
+        said = sorted(each.communicate(timeout=PATIENCE)[0] for each in both)
+        assert (said, [each.returncode for each in both]) == ([b"live 1\n", b"live 2\n"], [0, 0])
+        assert host.methods.count("session/new") == 1
+        anew = host.run("hi", "-s", "work", "--new")
+        assert (anew.code, host.methods.count("session/new")) == (0, 2)
+
+
+def test_an_agent_that_cannot_be_started_again_is_named_and_the_host_stays(launch: Launcher) -> None:
+    program = launch.project / "agent"
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S {AGENTS}/crasher.py prompt\n")
+    program.chmod(0o755)
+    launch.write({"agent": {"command": str(program)}})
+    with up(launch) as host:
+        assert host.run("hi").code == 4
+        text = program.read_text()
+        program.write_text(text.replace("prompt", "start"))
+        refused = host.run("hi")
+        assert (refused.code, "the agent exited with status 3" in refused.err) == (4, True), refused.err
+        program.write_text(text)
+        assert "crasher: last words" in host.run("hi").err

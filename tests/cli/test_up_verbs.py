@@ -185,7 +185,7 @@ def test_the_log_of_a_host_can_be_followed(launch: Launcher) -> None:
 def test_a_host_that_a_run_has_left_takes_the_next_prompt_and_ends_a_turn_with_its_terminal(launch: Launcher) -> None:
     launch.scripted(CANCELLED)
     with brought_up(launch, "run", "p", "hi", "--keep", "20m", "-s", "work") as host:
-        with launch.start("run", "p", "more", "-s", "work", "-o", "json") as running:
+        with launch.start("run", "p", "more", "-s", "work", "--no-replay", "-o", "json") as running:
             shows(running, '"one"')
             running.kill(signal.SIGHUP)
             assert running.end().code == 129
