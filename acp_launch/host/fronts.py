@@ -39,8 +39,8 @@ class Stream(Protocol):
 
     window: Window
 
-    def is_own(self, id: int, front: "FrontLine") -> bool:
-        """Return whether the front knows this event already."""
+    def is_hidden(self, id: int, front: "FrontLine") -> bool:
+        """Return whether this event is not for this front, as it knows it already, or it is of another's turn."""
 
 
 class House(Protocol):
@@ -123,10 +123,6 @@ class FrontLine:
         """Write no event of the session until `go_on`."""
         self._is_held = True
 
-    @property
-    def is_held(self) -> bool:
-        return self._is_held
-
     def go_on(self) -> None:
         self._is_held = False
         self.news()
@@ -158,7 +154,7 @@ class FrontLine:
             self._due(id - 1, parts)
             if size > PIECE:
                 break
-            if stream is not None and not stream.is_own(id, self):
+            if stream is not None and not stream.is_hidden(id, self):
                 parts.append(line)
                 size += len(line)
             self._at = id

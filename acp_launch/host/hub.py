@@ -440,10 +440,7 @@ class Hub:
 
     async def _prompt(self, front: FrontLine, params: dict[str, Any]) -> object:
         session = self._entered(front)
-        if front.is_alone and session.is_busy:
-            front.hold()  # until its own turn
-        else:
-            front.go_on()
+        front.go_on()
         said = member(params)
         wish = Wish() if said is None else msgspec.convert(said, Wish)
         end = await session.prompt(acp.sequence(params.get("prompt")), front, wish)

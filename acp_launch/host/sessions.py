@@ -38,6 +38,7 @@ from acp_launch.session.store import Registry, SessionKeeper
 KEPT = 50_000  # events of a session that are kept for fronts
 KEPT_BYTES = 16 * 1024 * 1024
 KEPT_FOR = 3600.0  # seconds
+MARKS = 1000  # turns whose front is remembered, twice
 TITLE = 80  # characters of a prompt that name a session, or a queued prompt
 
 T = TypeVar("T")
@@ -177,6 +178,7 @@ class HostSession:
         self._changed = asyncio.Event()  # a front has come or gone
         self._turning = asyncio.Lock()
         self._own: dict[int, FrontLine | None] = {}  # by event: the front that knows it already; None: all do
+        self._marks: list[tuple[int, FrontLine | None]] = []  # the event before a turn, or before its end, and whose
         self._client: Client | None = None
         self.current: asyncio.Task[object] | None = None  # runs the turn
         self._turns: dict[asyncio.Task[TurnEnd | LaunchError], FrontLine | None] = {}  # whose end ends each
@@ -214,8 +216,19 @@ class HostSession:
         for front in self.fronts:
             front.news()
 
-    def is_own(self, id: int, front: FrontLine) -> bool:
-        return id in self._own and self._own[id] in (None, front)
+    def is_hidden(self, id: int, front: FrontLine) -> bool:
+        if id in self._own and self._own[id] in (None, front):
+            return True
+        return front.is_alone and self._turn_of(id) not in (None, front)
+
+    def _mark(self, front: FrontLine | None) -> None:
+        """Note that what follows is of a turn of this front, or of none."""
+        self._marks.append((self.window.newest, front))
+        del self._marks[:-MARKS]
+
+    def _turn_of(self, id: int) -> FrontLine | None:
+        """Return the front whose turn an event is of; None if it is of none."""
+        return next((front for last, front in reversed(self._marks) if last < id), None)
 
     async def live(self, connection: Connection, request: SessionRequest) -> None:
         """Open the session, and keep it open until it is left or the agent ends."""
@@ -331,12 +344,12 @@ class HostSession:
                 self.queue.remove(said)
             else:
                 self.current = None
+                self._mark(None)
 
     async def _turn(self, blocks: Sequence[object], said: str, front: FrontLine) -> TurnEnd:
         assert self._open is not None, "a front enters an open session"
         self.began = self.window.newest
-        if front.is_held:
-            front.follow(self, self.began)
+        self._mark(front)
         self.turn = turn = self._hub.launch.turn(self._open, is_first=self._hub.turns == 0)
         self._hub.turns += 1
         self.since, self.failed = time.time(), None

@@ -26,7 +26,7 @@ class Hall:
         self.left = asyncio.Event()
         self.notes: list[str] = []
 
-    def is_own(self, id: int, front: FrontLine) -> bool:
+    def is_hidden(self, id: int, front: FrontLine) -> bool:
         return id == 2
 
     def now(self) -> float:
