@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
@@ -147,7 +148,7 @@ def _hosted(
             kept = RunContext(settings, secrets, registry, "", None, credentials)
             note = HostNote(
                 pid=os.getpid(),
-                since=_now(),
+                since=time.time(),
                 version=__version__,
                 project=str(plan.project),
                 profile=plan.profile,
@@ -159,12 +160,6 @@ def _hosted(
             )
             leads = starter.note(loaded.found) if starter is not None else None
             asyncio.run(_host(request, kept, started, place, note, ready, leads, asked_by))
-
-
-def _now() -> float:
-    import time
-
-    return time.time()
 
 
 def _is_up(note: HostNote | None, profile: str) -> LaunchError:
@@ -303,7 +298,6 @@ def _notifying(settings: Settings, plan: LaunchPlan, note: Callable[[str], None]
 
     def notify(session: str) -> None:
         import shutil
-        import time
 
         from acp_launch.process import detached
         from acp_launch.secret.value import is_private
@@ -374,6 +368,7 @@ def _watched(child: int, reading: int) -> Begun:
 
 
 async def _refuse(connection: "Connection", wanted: AuthRequired, *, is_second: bool) -> None:
+    """Leave a login to the front: its user is asked, and the front tries again."""
     raise wanted
 
 

@@ -110,7 +110,6 @@ class Attached:
     def __init__(self, connection: Connection, observer: Observer) -> None:
         self.connection, self._observer = connection, observer
         self.client: Client | None = None
-        self.missed: Callable[[], None] = lambda: observer.note(MISSED)
         self.began: Callable[[str], None] = lambda prompt: None  # hears of a turn of another front
         connection.understood = understood
         connection.extension = self._took
@@ -146,7 +145,7 @@ class Attached:
         if told.name == "denied" and self.client is not None:
             self.client.denied = msgspec.json.decode(value, type=str)
         elif told.name == "missed":
-            self.missed()
+            self._observer.note(MISSED)
         elif show := _SHOWN.get(told.name):
             show(self._observer, value)
         elif told.name in ("turn", "idle") and self.client is not None:

@@ -95,7 +95,7 @@ class FrontLine:
                 await self._pump.over()
                 raise FrontGone
         except (FrontGone, TransportClosed, LaunchError):
-            pass  # it left, also while we wrote to it, or broke the protocol: it concerns no one else
+            pass  # it left, also while we wrote to it, or broke the protocol: other fronts go on
         finally:
             self._house.gone(self)
             self._line.close()

@@ -27,7 +27,6 @@ from acp_launch.host.fronts import FrontLine, UnknownMethod
 from acp_launch.host.sessions import HostNeeds, HostSession
 from acp_launch.host.wire import (
     DETACH,
-    DOWN,
     FOLLOW,
     JOIN,
     RENEW,
@@ -138,7 +137,6 @@ class Hub:
             SERVERS: self._servers,
             RESTART: self._restart,
             RENEW: self._renew,
-            DOWN: self._down,
         }
         self._tasks = tasks
         self._connection: Connection | None = None
@@ -195,7 +193,7 @@ class Hub:
         return None
 
     def _fail(self, error: LaunchError, observer: Observer) -> None:
-        """Give an agent up: who waits for it hears why, and the next request starts it again."""
+        """Give an agent up: requests that wait for it are told why, and the next request starts it again."""
         observer.note(f"{error.message}; it is started again at the next prompt")
         self._is_wanted.clear()
         self._failure = error
@@ -314,7 +312,7 @@ class Hub:
                 raise SessionError(f'there is no session "{entrance.name}"', fix=ours("session", "list"))
             able = connection.agent.capabilities
             how = how_to_continue(able, replay=how == "load", name=entrance.name)
-        session = HostSession(self, entrance.name, how)
+        session = HostSession(self, entrance.name)
         if record is not None:
             session.named(record.session_id)
         policy = session.policy(host.gate())
@@ -359,8 +357,6 @@ class Hub:
         return HostStatus(
             pid=os.getpid(),
             agent=redactor.text(agent or self.plan.agent.command.name),
-            is_running=self._connection is not None,
-            took=self._took,
             sessions=tuple(session.status for session in self.sessions.values()),
             servers=tuple(self.launch.servers.standings()),
         )
@@ -483,10 +479,6 @@ class Hub:
 
     async def _renew(self, front: FrontLine, params: dict[str, Any]) -> object:
         self.renew()
-        return NOTHING
-
-    async def _down(self, front: FrontLine, params: dict[str, Any]) -> object:
-        self.down()
         return NOTHING
 
     def _followed(self, front: FrontLine) -> HostSession:

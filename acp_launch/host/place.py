@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from acp_launch.errors import StateError
-from acp_launch.private import make_private, take_lock
+from acp_launch.private import make_private, replace, take_lock
 
 FOLDER = "hosts"  # in the state directory
 STARTER = ".starter"
@@ -50,14 +50,10 @@ class Place:
 
     def write(self, note: HostNote) -> None:
         """Replace the note; a reader sees the old or the new one."""
-        from acp_launch.private import replace
-
         replace(self._path.with_suffix(".json"), msgspec.json.encode(note))
 
     def write_starter(self, content: bytes) -> None:
         """Write what leads to the starter of the host (`cli.light`)."""
-        from acp_launch.private import replace
-
         replace(self._path.with_suffix(STARTER), content)
 
     def leave(self) -> None:

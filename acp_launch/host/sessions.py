@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from acp_launch.errors import AgentError, AuthRequired, LaunchError, WaitExpired
+from acp_launch.errors import AgentError, LaunchError, WaitExpired
 from acp_launch.host.fronts import FrontGone, FrontLine
 from acp_launch.host.wire import ASK, Entrance, SessionStatus, Wish, event
 from acp_launch.launch.run import Launch, OpenSession, SessionNeeds, SessionRequest, Side
@@ -22,7 +22,7 @@ from acp_launch.launch.services import ServicePolicy
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Negotiated
-from acp_launch.protocol.conversation import ELICITATION, How, Updated
+from acp_launch.protocol.conversation import ELICITATION, Updated
 from acp_launch.protocol.jsonrpc import as_line, notification
 from acp_launch.protocol.window import Window
 from acp_launch.secret.redact import redactor
@@ -157,8 +157,8 @@ class Feed:
 class HostSession:
     """A session of the host, with the fronts that are attached to it. The one that drives it is asked questions."""
 
-    def __init__(self, hub: Holder, name: str, how: How) -> None:
-        self.name, self.how = name, how
+    def __init__(self, hub: Holder, name: str) -> None:
+        self.name = name
         self.window = Window(count=KEPT, size=KEPT_BYTES, age=KEPT_FOR)
         self.fronts: list[FrontLine] = []
         self.driver: FrontLine | None = None
@@ -170,7 +170,6 @@ class HostSession:
         self.feed = Feed(self)
         self.failed: LaunchError | None = None  # how the last turn failed
         self.turn: Turn | None = None
-        self.turns = 0
         self.since = time.time()
         self._hub = hub
         self._open: OpenSession | None = None
@@ -193,7 +192,6 @@ class HostSession:
     @property
     def status(self) -> SessionStatus:
         client = self._client
-        last = self.feed.last.result if self.feed.last is not None else Raw(b"null")
         return SessionStatus(
             name=self.name,
             title=redactor.text(client.title) if client else "",
@@ -201,7 +199,6 @@ class HostSession:
             since=self.since,
             fronts=len(self.fronts),
             queued=len(self.queue),
-            last=last,
         )
 
     @property
@@ -235,7 +232,7 @@ class HostSession:
         hub = self._hub
         try:
             with hub.host.hold(self.name):
-                async with hub.launch.session(connection, request, _refuse) as opened:
+                async with hub.launch.session(connection, request, hub.launch.needs.log_in) as opened:
                     self._open = opened
                     self.opened.set_result(None)
                     await self._left.wait()
@@ -250,7 +247,7 @@ class HostSession:
     def _not_opened(self, error: LaunchError) -> None:
         if not self.opened.done():
             self.opened.set_exception(error)
-            self.opened.exception()  # it is read by who waits; without one it is not a fault of ours
+            self.opened.exception()  # a request that waits reads it; without one it is not a fault of ours
 
     def leave(self) -> None:
         """Close it."""
@@ -364,7 +361,6 @@ class HostSession:
         finally:
             self.turn, self.since = None, time.time()
             self.happened(event("idle", said), own=front)
-        self.turns += 1
         self._keeper.ended(end.title or ("" if self._has_title else said))
         if end.denied:
             self.happened(event("denied", redactor.text(end.denied)))
@@ -450,11 +446,6 @@ class HostSession:
     def named(self, session_id: str) -> None:
         """Note the agent's id before the first event of a session that is loaded."""
         self.id_json = msgspec.json.encode(session_id)
-
-
-async def _refuse(connection: Connection, wanted: AuthRequired, *, is_second: bool) -> None:
-    """Leave a login to the front: its user is asked, and the front tries again."""
-    raise wanted
 
 
 def _text(blocks: Sequence[object]) -> str:

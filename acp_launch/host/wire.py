@@ -15,7 +15,6 @@ Then the front is a client of ACP. What ACP has no words for has methods that be
              servers {}, restart {server}      the states of the servers; restarts one
              renew {}                          starts the agent again, after a login that wants it
              detach {}                         lets the turn of this front go on without it
-             down {}                           ends the host
 
 `_meta.acp-launch` of session/new, load and resume is an `Entrance`, of session/prompt a `Wish`.
 """
@@ -26,7 +25,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from acp_launch import errors
 from acp_launch.errors import LaunchError
@@ -43,7 +42,7 @@ META = "acp-launch"  # the member of `_meta`
 EVENT, ASK = f"{OURS}event", f"{OURS}ask"
 JOIN, FOLLOW, TAKE, STATUS = f"{OURS}join", f"{OURS}follow", f"{OURS}take", f"{OURS}status"
 SERVERS = f"{OURS}servers"
-RESTART, RENEW, DETACH, DOWN = f"{OURS}restart", f"{OURS}renew", f"{OURS}detach", f"{OURS}down"
+RESTART, RENEW, DETACH = f"{OURS}restart", f"{OURS}renew", f"{OURS}detach"
 
 
 class Entrance(Struct, frozen=True, kw_only=True):
@@ -72,7 +71,7 @@ class Wish(Struct, frozen=True, kw_only=True):
 class SessionStatus(Struct, frozen=True, kw_only=True):
     """A session of a host. `since` is when its state began, in Unix seconds; `fronts` how many are attached.
 
-    `asks` is what waits for an answer, `queued` how many prompts wait for the turn's end.
+    `queued` is how many prompts wait for the turn's end.
     """
 
     name: str
@@ -81,16 +80,13 @@ class SessionStatus(Struct, frozen=True, kw_only=True):
     since: float
     fronts: int
     queued: int = 0
-    last: Raw = Raw(b"null")  # the answer to the last prompt
 
 
 class HostStatus(Struct, frozen=True, kw_only=True):
-    """A host: its agent by its own name, `up` after so many seconds, its sessions and servers."""
+    """A host: its agent by its own name, its sessions and servers."""
 
     pid: int
     agent: str
-    is_running: bool  # the agent
-    took: float
     sessions: tuple[SessionStatus, ...]
     servers: tuple[Standing, ...]
 

@@ -383,7 +383,7 @@ class SharedServer(RuleBasedStateMachine):
         assert self.level == min(wanted, key=LEVELS.index, default=self.level)
 
     def teardown(self) -> None:
-        """Once the server has answered everything, nobody waits."""
+        """Once the server has answered everything, no request waits."""
         for number, request in list(self.open.items()):
             self.sides.hears(answer(number, {"tag": request["params"].get("tag", 0)}))
         self.take_answers()
