@@ -110,7 +110,6 @@ def _run(
 
     from acp_launch.cli import run_request as prompts
     from acp_launch.cli.session_needs import blocks, exit_code
-    from acp_launch.errors import UsageError
     from acp_launch.host.door import knock
     from acp_launch.session import store
 
@@ -121,14 +120,8 @@ def _run(
         return _interactive(request, plan, settings, note)
     text = prompts.read(words, request.file)
     prompts.examine(request.attach)
-    if request.latest and (request.session or request.new):
-        raise UsageError("--continue cannot be combined with --session or --new")
-    with ExitStack() as stack:
-        registry = stack.enter_context(store.open_registry(settings.state))
-        name = store.latest_name(registry, plan) if request.latest else plan.session or store.fresh_name()
-        record = None
-        if not request.new and (request.latest or plan.session):
-            record = store.continued(registry, plan, name, latest=request.latest)
+    with store.open_registry(settings.state) as registry:
+        name, record = _session_of(request, plan, registry)
     line = knock(note)
     screen.roots = (plan.cwd, *plan.additional_directories)
     person = screen.person()
@@ -142,6 +135,22 @@ def _run(
     return 0
 
 
+def _session_of(request: "RunRequest", plan: "LaunchPlan", registry: "Registry") -> "tuple[str, Record | None]":
+    """Return the session's name, and its record if it is resumed. The host holds it, so it is not locked here.
+
+    Raises:
+        UsageError, SessionError: as `job.session_of`.
+    """
+    from acp_launch.cli import run_request as prompts
+    from acp_launch.session import store
+
+    prompts.require_one_session(request)
+    name = store.latest_name(registry, plan) if request.latest else plan.session or store.fresh_name()
+    if request.new or not (request.latest or plan.session):
+        return name, None
+    return name, store.continued(registry, plan, name, latest=request.latest)
+
+
 def _interactive(request: "RunRequest", plan: "LaunchPlan", settings: "Settings", note: "HostNote") -> int:
     """Attach a terminal to a session of the host."""
     import asyncio
@@ -151,10 +160,7 @@ def _interactive(request: "RunRequest", plan: "LaunchPlan", settings: "Settings"
 
     prompts.require_nothing_one_shot(request)
     with store.open_registry(settings.state) as registry:
-        name = store.latest_name(registry, plan) if request.latest else plan.session or store.fresh_name()
-        record = None
-        if not request.new and (request.latest or plan.session):
-            record = store.continued(registry, plan, name, latest=request.latest)
+        name, record = _session_of(request, plan, registry)
         return asyncio.run(_attached(request, plan, settings, note, registry, name, record))
 
 

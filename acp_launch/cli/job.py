@@ -11,7 +11,6 @@ from acp_launch.cli import run_request as prompts
 from acp_launch.cli.run_request import RunRequest
 from acp_launch.cli.screen import Screen
 from acp_launch.cli.start import RunContext, launched
-from acp_launch.errors import UsageError
 from acp_launch.host.place import any_host
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.settings.load import load
@@ -60,8 +59,7 @@ def _carried_out(request: RunRequest, screen: Screen) -> int:
     prompts.examine(request.attach)
     with ExitStack() as stack:
         held = stack.enter_context(ExitStack())
-        if request.latest and (request.session or request.new):
-            raise UsageError("--continue cannot be combined with --session or --new")
+        prompts.require_one_session(request)
         registry, name, record = session_of(plan, settings, stack, held, latest=request.latest, is_new=request.new)
         kept = RunContext(settings, secrets, registry, name, record, credentials)
         if is_interactive:

@@ -169,6 +169,12 @@ def examine(files: tuple[Path, ...]) -> None:
             examine(file)
 
 
+def require_one_session(request: RunRequest) -> None:
+    """Raise UsageError for options that name different sessions."""
+    if request.latest and (request.session or request.new):
+        raise UsageError("--continue cannot be combined with --session or --new")
+
+
 def require_nothing_one_shot(request: RunRequest) -> None:
     """Raise UsageError for options that make sense only with a prompt."""
     if request.timeout is not None:
