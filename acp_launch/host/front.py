@@ -56,6 +56,7 @@ from acp_launch.session.service import FileServed, TerminalServed
 T = TypeVar("T")
 ANSWERS = 10.0  # seconds for an answer of the host to what needs no agent
 ENDED = "is gone with its host"
+TAKEN = "questions about this session are asked on another terminal from now on; :take takes them back"
 MISSED = "some of what happened is not shown: more came than is kept"
 
 
@@ -111,6 +112,7 @@ class Attached:
         self.connection, self._observer = connection, observer
         self.client: Client | None = None
         self.began: Callable[[str], None] = lambda prompt: None  # hears of a turn of another front
+        self.changed: Callable[[Change], None] = lambda change: None  # hears of a step in the life of a server
         connection.understood = understood
         connection.extension = self._took
 
@@ -144,19 +146,14 @@ class Attached:
         value = told.value
         if told.name == "denied" and self.client is not None:
             self.client.denied = msgspec.json.decode(value, type=str)
-        elif told.name == "missed":
-            self._observer.note(MISSED)
+        elif told.name == "server":
+            change = msgspec.json.decode(value, type=Change)
+            self.changed(change)
+            self._observer.server(change)
         elif show := _SHOWN.get(told.name):
             show(self._observer, value)
         elif told.name in ("turn", "idle") and self.client is not None:
             self._work(value, is_working=told.name == "turn")
-        elif told.name == "queued":
-            prompts = msgspec.json.decode(value, type=list[str])
-            self._observer.note(f"queued after the turn that runs: {', '.join(prompts)}")
-        elif told.name == "taken":
-            self._observer.note(
-                "questions about this session are asked on another terminal from now on; :take takes them back"
-            )
 
     def _work(self, value: Raw, *, is_working: bool) -> None:
         assert self.client is not None
@@ -181,8 +178,12 @@ _SHOWN: Mapping[str, Callable[[Observer, Raw], None]] = {
     "file": lambda observer, value: observer.served(msgspec.json.decode(value, type=FileServed)),
     "terminal": lambda observer, value: observer.served(msgspec.json.decode(value, type=TerminalServed)),
     "note": lambda observer, value: observer.note(msgspec.json.decode(value, type=str)),
-    "server": lambda observer, value: observer.server(msgspec.json.decode(value, type=Change)),
     "standing": _standing,
+    "queued": lambda observer, value: observer.note(
+        f"queued after the turn that runs: {', '.join(msgspec.json.decode(value, type=list[str]))}"
+    ),
+    "taken": lambda observer, value: observer.note(TAKEN),
+    "missed": lambda observer, value: observer.note(MISSED),
 }
 
 
@@ -292,8 +293,8 @@ class HostGround:
     async def meet(self, launch: Launch, story: Story[int], ending: Callable[[BaseException | None], None]) -> int:
         async def met(attached: Attached) -> int:
             self._attached = attached
-            attached.began = self._began
             assert isinstance(launch.servers, HostedServers)
+            attached.began, attached.changed = self._began, launch.servers.note_state
             launch.servers.of(attached.connection)
             await launch.servers.refresh()
             try:

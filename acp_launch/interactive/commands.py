@@ -321,6 +321,7 @@ def _tell_option(interactive: InteractiveState, option: Option) -> None:
 
 
 async def _servers(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
+    await interactive.launch.servers.refresh()
     standings = interactive.launch.servers.standings()
     for standing in standings:
         interactive.say(f"  {stands(standing)}")

@@ -187,6 +187,9 @@ class LaunchServers:
             self.note(f"{said}; the session opens without it")
             self.absent |= {server.name}
 
+    async def refresh(self) -> None:
+        """Learn the states of the servers, where they run in a host."""
+
     def standings(self) -> list[Standing]:
         """Return the state of each bridged server, in the profile's order."""
         return self._inner.servers.standings() if self._inner else []

@@ -92,3 +92,15 @@ def test_attach_says_what_there_is(demo: Launcher) -> None:
         with at(demo, "attach") as terminal:
             terminal.until("several sessions are open: one (p, idle), two (p, idle)")
             assert terminal.ends() == 3
+
+
+def test_servers_of_a_host_are_shown_as_they_are_now(demo: Launcher) -> None:
+    with up(demo), at(demo, "run", "p") as terminal:
+        terminal.until("ready ·")
+        terminal.types("add 20 22" + ENTER)
+        terminal.until("42")
+        terminal.until("ready ·")
+        terminal.types(":servers" + ENTER)
+        terminal.until_it(lambda: any(row.startswith("▐   notes ready in") for row in terminal.all), "its state")
+        terminal.types(":quit" + ENTER)
+        assert terminal.ends() == 0
