@@ -19,6 +19,7 @@ from acp_launch.bridge import shim
 from acp_launch.bridge.offer import ShimCommand, entries
 from acp_launch.bridge.servers import ServerNeeds, running
 from acp_launch.document.scalars import Duration
+from acp_launch.mcp import era
 from acp_launch.plan.model import Origin, RemotePlan, StdioPlan, Value
 from acp_launch.process.lifecycle import Change
 from acp_launch.profile.model import (
@@ -31,6 +32,7 @@ from acp_launch.profile.model import (
     Tools,
 )
 from tests.bridge.observing import Silent
+from tests.realservers.recorder import PATIENCE
 
 
 def value(text: str) -> Value:
@@ -99,5 +101,6 @@ async def main(directories: list[Path], servers: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    era.SILENCE = PATIENCE  # on a busy machine a server may take longer to start than a user waits for its era
     asked = json.loads(sys.stdin.readline())
     asyncio.run(main([Path(directory) for directory in asked["directories"]], asked["servers"]))

@@ -134,7 +134,7 @@ def assert_same(server: Server, script: Script, answers: Callable[[], Mapping[st
     """The two transcripts are the same lines in the same order; gives them, as messages."""
     direct, through = transcripts(server, script, answers)
     for number, (one, other) in enumerate(zip(direct, through, strict=False)):
-        assert other == one, f"line {number} differs"
+        assert other == one, f"line {number} differs: {one[:2000]!r} directly, {other[:2000]!r} through the seat"
     assert len(through) == len(direct)
     return [json.loads(line) for line in direct]
 
