@@ -18,7 +18,7 @@ from acp_launch.cli.logs import logs
 from acp_launch.cli.run import Run
 from acp_launch.cli.trace import trace
 from acp_launch.cli.trust import trust
-from acp_launch.cli.up import attach, down
+from acp_launch.cli.up import attach, down, reload
 from acp_launch.cli.up_request import Up
 from acp_launch.cli.verb import Option, Verb, parameters
 from acp_launch.cli.verb import Parameter as VerbParameter
@@ -96,6 +96,7 @@ app.command()(trust)
 app.command()(logs)
 app.command()(trace)
 app.command()(down)
+app.command()(reload)
 app.command()(attach)
 app.command()(processes.ps)
 app.command()(processes.reap)

@@ -29,6 +29,7 @@ from acp_launch.host.wire import (
     DETACH,
     FOLLOW,
     JOIN,
+    RELOAD,
     RENEW,
     RESTART,
     SERVERS,
@@ -136,6 +137,7 @@ class Hub:
             STATUS: self._status,
             SERVERS: self._servers,
             RESTART: self._restart,
+            RELOAD: self._reload,
             RENEW: self._renew,
         }
         self._tasks = tasks
@@ -476,6 +478,10 @@ class Hub:
             raise LaunchError(f'unknown server "{name}"')
         self.launch.servers.restart(name)
         return NOTHING
+
+    async def _reload(self, front: FrontLine, params: dict[str, Any]) -> object:
+        async with self._one_at_a_time:  # a session is opened with the servers of before or of after
+            return await self.host.reload(self.launch, acp.text(params.get("digest")))
 
     async def _renew(self, front: FrontLine, params: dict[str, Any]) -> object:
         self.renew()

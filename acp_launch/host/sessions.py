@@ -6,7 +6,7 @@ Towards the agent it is what a run of one prompt is. All that happens is an even
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Protocol, TypeVar
 
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
 from acp_launch.host.fronts import FrontGone, FrontLine
-from acp_launch.host.wire import ASK, Entrance, SessionStatus, Wish, event
+from acp_launch.host.wire import ASK, Entrance, Reloaded, SessionStatus, Wish, event
 from acp_launch.launch.run import Launch, OpenSession, SessionNeeds, SessionRequest, Side
 from acp_launch.launch.services import ServicePolicy
 from acp_launch.process.lifecycle import Change, Standing
@@ -61,7 +61,7 @@ class HostNeeds(Struct, frozen=True, kw_only=True):
     `gate` makes the gate of a session; `hold` locks a session by its name. `redacted` removes secrets
     from what an observer is told. `ready` is called once, with seconds, when the host can be attached to. `keep` is how
     many seconds it stays without fronts and turns, None for ever; `outlives` is whether a turn goes on when the front
-    that drives it ends.
+    that drives it ends. `reload` takes the servers of the profile if its content has this digest.
     """
 
     needs: SessionNeeds
@@ -71,6 +71,7 @@ class HostNeeds(Struct, frozen=True, kw_only=True):
     redacted: "Callable[[Feed], Observer]"
     ready: Callable[[float], None]
     unattended: Unattended
+    reload: Callable[[Launch, str], Awaitable[Reloaded]]
     waits: Callable[[str], None]  # hears of a session in which a question begins to wait
     keep: float | None = None
     outlives: bool = True
