@@ -125,7 +125,7 @@ def _with_default(profile: Any) -> Iterator[tuple[str, str]]:
 
 
 def _set_it(name: str) -> str:
-    return f"write its value or a secret instead, or set {name} for the desktop: acp-launch help editors"
+    return f"write its value or a secret instead, or set {name} for the desktop: acp-launch help serve"
 
 
 def advised(

@@ -418,11 +418,11 @@ async def open_requested(
         how = how_to_continue(agent.capabilities, replay=request.replay, name=request.name)
         if changed := drift(request.continued, agent):
             connection.observer.note(changed)
-    taken = _taken(plan, agent, connection.observer)
+    offered = taken(plan, agent, connection.observer)
     await servers.up()
-    taken = [server for server in taken if server.name not in servers.absent]
+    offered = [server for server in offered if server.name not in servers.absent]
     way = await servers.way(offer.transport(plan, agent.capabilities))
-    stay = _stay(plan, agent, connection.observer, offer.entries(taken, secrets, way), request.meta)
+    stay = _stay(plan, agent, connection.observer, offer.entries(offered, secrets, way), request.meta)
 
     async def tried() -> SessionReady:
         session_id = request.continued.session_id if request.continued else ""
@@ -488,7 +488,7 @@ def unhurried(log_in: LogIn, budget: Budget) -> LogIn:
     return logged_in
 
 
-def _taken(plan: LaunchPlan, negotiated: Negotiated, observer: Observer) -> list[ServerPlan]:
+def taken(plan: LaunchPlan, negotiated: Negotiated, observer: Observer) -> list[ServerPlan]:
     """List the servers that the agent supports.
 
     Raises:
