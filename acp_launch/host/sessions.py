@@ -91,6 +91,9 @@ class Holder(Protocol):
     def begin(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Run work that no front owns."""
 
+    def lost(self, session: "HostSession") -> None:
+        """Note that a session is not open any more."""
+
     def renew(self) -> None:
         """Stop the agent; the next request starts it again."""
 
@@ -203,6 +206,11 @@ class HostSession:
         )
 
     @property
+    def has_turned(self) -> bool:
+        """Whether it has had a turn, whose end can be told."""
+        return self.turn is None and (self.failed is not None or self.feed.last is not None)
+
+    @property
     def is_busy(self) -> bool:
         return self.turn is not None or bool(self.queue)
 
@@ -211,6 +219,8 @@ class HostSession:
         id = self.window.append(line, key=None, now=self._hub.now())
         if own is not None or is_history:
             self._own[id] = own
+            while next(iter(self._own)) <= self.window.lost:
+                del self._own[next(iter(self._own))]
         for front in self.fronts:
             front.news()
 
@@ -242,7 +252,7 @@ class HostSession:
         finally:
             self._not_opened(AgentError("the agent ended before the session was open"))
             if hub.sessions.get(self.name) is self:
-                del hub.sessions[self.name]
+                hub.lost(self)
             self.gone.set()
 
     def _not_opened(self, error: LaunchError) -> None:
@@ -293,6 +303,11 @@ class HostSession:
             elif owner is front:
                 task.cancel()
         self._turned()
+
+    def go_on(self, front: FrontLine) -> None:
+        """Give a front what follows the history that it has shown."""
+        front.go_on()
+        self._changed.set()
 
     def detach(self, front: FrontLine) -> None:
         """Let the turns of a front go on without it."""
@@ -415,6 +430,9 @@ class HostSession:
                     front = self.driver
                     if front is not None and front.can_ask:
                         patience.reschedule(None)
+                        if front.is_held:  # the question stands below the history
+                            await self._changed.wait()
+                            continue
                         with suppress(FrontGone):
                             return await front.request(method, params)
                         continue

@@ -85,12 +85,16 @@ class SessionStatus(Struct, frozen=True, kw_only=True):
 
 
 class HostStatus(Struct, frozen=True, kw_only=True):
-    """A host: its agent by its own name, its sessions and servers."""
+    """A host: its agent by its own name, its sessions and servers.
+
+    `past` are the names of sessions that ended with their agent, and whose latest turn can be waited for.
+    """
 
     pid: int
     agent: str
     sessions: tuple[SessionStatus, ...]
     servers: tuple[Standing, ...]
+    past: tuple[str, ...] = ()
 
 
 class Reloaded(Struct, frozen=True, kw_only=True):
