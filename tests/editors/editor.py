@@ -82,11 +82,7 @@ class Edited:
     """A connection to an agent, or to `serve` in front of it."""
 
     recorder: Recorder
-    mark: str
     transcript: Path
-
-    def alive(self) -> list[str]:
-        return alive(self.mark)
 
     def heard(self) -> list[bytes]:
         """What the agent was sent, once it has ended."""
@@ -110,9 +106,11 @@ def edited(
     environment = {**launch.env, MARK: mark, "ACP_TEST_TRANSCRIPT": str(transcript), **env}
     try:
         with kind(argv, env=environment, cwd=cwd or launch.project, answers=answers) as recorder:
-            found = Edited(recorder, mark, transcript)
+            found = Edited(recorder, transcript)
             yield found
-        assert found.alive() == []
+            assert recorder.end() == 0
+        left = alive(mark)
+        assert left == [], left
     finally:
         kill_all(mark)
     if is_judged and transcript.exists():

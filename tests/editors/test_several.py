@@ -61,6 +61,6 @@ def test_two_editors_on_one_profile_do_not_meet(launch: Launcher) -> None:
             assert "result" in editor.request("session/prompt", prompt(session, "call box cwd {}"))
         assert str(launch.project) in said(both[0], sessions[0])
         assert said(both[0], sessions[1]) == ""
-        both[0].close()
+        assert both[0].end() == 0
         assert "result" in both[1].request("session/prompt", prompt(sessions[1], "call box argv {}"))
         assert said(both[1], sessions[1]).count(str(launch.project)) == 2

@@ -119,6 +119,12 @@ class Recorder:
     def kill(self) -> None:
         self._process.kill()
 
+    def end(self) -> int:
+        """Close its stdin, and wait until it ends by itself; the exit code."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        return self._process.wait(PATIENCE)
+
     def close(self) -> None:
         """Close its stdin and see it end; a server that does not end by itself is killed."""
         assert self._process.stdin is not None
