@@ -282,6 +282,9 @@ def exported(profile: Profile, tool: Tool, context: ExportContext) -> Exported:
 
 
 def _agent(writer: EntryWriter, agent: Agent) -> dict[str, Entry]:
+    if agent.command is None:
+        writer.notes.append(f"the agent is left out: {writer.tool.title} has its own way to get {agent.registry}")
+        return {}
     try:
         command = writer.path(agent.command, is_program=True)
         args = [writer.text(text) for text in agent.args]
