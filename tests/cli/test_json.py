@@ -24,7 +24,16 @@ WITHOUT = {
     **dict.fromkeys(("profile set", "profile remove"), "a change of a file"),
     **dict.fromkeys(("edit", "config edit"), "an editor"),
     **dict.fromkeys(
-        ("mcp login", "mcp logout", "logout", "session rename", "session close", "session rm", "permission forget"),
+        (
+            "mcp login",
+            "mcp logout",
+            "logout",
+            "session rename",
+            "session close",
+            "session rm",
+            "permission forget",
+            "agents rm",
+        ),
         "nothing",
     ),
     **dict.fromkeys(("up", "reload", "down", "attach"), "a launch; ps shows it"),
