@@ -36,7 +36,7 @@ WITHOUT = {
         ),
         "nothing",
     ),
-    **dict.fromkeys(("up", "down", "attach"), "a launch; ps shows it"),
+    **dict.fromkeys(("up", "reload", "down", "attach"), "a launch; ps shows it"),
     "session wait": "a turn; its output is that of run",
     **dict.fromkeys(("secret set", "secret rm", "secret rename", "secret copy-to-env"), "nothing of its own"),
 }
