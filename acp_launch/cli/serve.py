@@ -30,6 +30,9 @@ class Serve(NamedTuple):
     login: Annotated[
         str | None, Option("--login", "Do a login of the agent on this terminal, as an editor asks for it.", "METHOD")
     ] = None
+    proxy: Annotated[bool, Option("--proxy", "Experimental: be a proxy of a conductor, which starts the agent.")] = (
+        False
+    )
     trace: Annotated[Path | None, TRACE] = None
 
     def carry_out(self) -> int:
@@ -39,6 +42,8 @@ class Serve(NamedTuple):
 
             login(self.profile, self.login, trust=self.trust, trace=self.trace)
             return 0
+        if self.proxy and self.trace:
+            raise UsageError("--proxy has no --trace, as the conductor starts the agent", fix="let the conductor trace")
         from acp_launch.process.spawn import require_platform
 
         require_platform()
@@ -89,7 +94,7 @@ def _refused(error: LaunchError, source: "Lent", sink: "Lent | int") -> int:
 
 
 class _Served:
-    """A profile whose agent was started; `stack` ends it."""
+    """A profile whose agent was started, unless a conductor does that; `stack` ends it."""
 
     def __init__(self, request: Serve, stack: ExitStack) -> None:
         """Start the agent.
@@ -100,7 +105,7 @@ class _Served:
         from msgspec.structs import replace
 
         from acp_launch.cli.planning import loaded_profile, ready, trusted
-        from acp_launch.cli.start import launched
+        from acp_launch.cli.start import guard, launched
         from acp_launch.process.guard import start_guards
         from acp_launch.process.prepare import require_descriptors
         from acp_launch.settings.load import load
@@ -112,9 +117,12 @@ class _Served:
         resolved = trusted(self.loaded, self.settings, cwd=request.cwd, session=None, trust=request.trust)
         self.ready = ready(resolved, self.settings)
         alone = replace(self.ready.plan, servers=())  # they are those of the sessions
-        self.started: Launched = stack.enter_context(
-            launched(self.settings, alone, self.ready.secrets, request.trace, "serve")
-        )
+        self.started: Launched | None = None
+        if request.proxy:
+            self.plan, self.trace, self.guard = alone, None, stack.enter_context(guard(self.settings, alone, "serve"))
+            return
+        self.started = stack.enter_context(launched(self.settings, alone, self.ready.secrets, request.trace, "serve"))
+        self.plan, self.trace, self.guard = self.started.plan, self.started.trace, self.started.guard
 
     def run(self, source: "Lent", sink: "Lent | int") -> int:
         import asyncio
@@ -131,7 +139,7 @@ class _Served:
         from acp_launch.serve.sessions import ServeNeeds
 
         self.observer = observer = RedactedOutput(Notices())
-        settings, plan, trace = self.settings, self.started.plan, self.started.trace
+        settings, plan, trace = self.settings, self.plan, self.trace
         if trace is not None:
             trace.note = observer.note
         for each in self.ready.credentials.values():
@@ -140,7 +148,7 @@ class _Served:
             log.begin()
             yield ServeNeeds(
                 plan=plan,
-                guard=self.started.guard,
+                guard=self.guard,
                 max_line=settings.max_line,
                 log=log,
                 observer=observer,
@@ -231,10 +239,15 @@ def _is_same_agent(one: "Loaded", other: "Loaded", here: "ProcessPlan", there: "
     return one.profile.agent == other.profile.agent and here.command == there.command
 
 
-async def _serve(needs: "ServeNeeds", started: "Launched", source: "Lent", sink: "Lent | int") -> None:
+async def _serve(needs: "ServeNeeds", started: "Launched | None", source: "Lent", sink: "Lent | int") -> None:
     from acp_launch.launch.loop import supervised
     from acp_launch.serve.proxy import Proxy
 
     async with supervised(needs.guard) as interrupts:
-        await interrupts.watch(Proxy(needs, interrupts, source, sink).run(started.spawned))
+        if started is not None:
+            await interrupts.watch(Proxy(needs, interrupts, source, sink).run(started.spawned))
+        else:
+            from acp_launch.serve.chain import Chained
+
+            await interrupts.watch(Chained(needs, interrupts, source, sink).run())
         interrupts.check()

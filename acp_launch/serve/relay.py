@@ -21,6 +21,7 @@ from acp_launch.protocol.jsonrpc import NULL, Envelope
 Side = Literal["editor", "agent"]
 OTHER: Mapping[Side, Side] = {"editor": "agent", "agent": "editor"}
 CANCEL = "$/cancel_request"
+ELICITATION = "elicitation/create"
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 TOLD = (1, 100, 10_000)  # the lines of this kind that are reported, by count
 
@@ -52,7 +53,7 @@ class Request:
 class Relay:
     def __init__(self, send: Mapping[Side, Send], note: Callable[[str], None]) -> None:
         """`send` writes a line to a side; `note` shows a line to the user."""
-        self.requests: dict[Side, dict[str, RequestHook]] = {"editor": {}, "agent": {}}
+        self.requests: dict[Side, dict[str, RequestHook]] = {"editor": {}, "agent": {ELICITATION: self._elicit}}
         self.notices: dict[Side, dict[str, NoticeHook]] = {"editor": {}, "agent": {}}
         self._send, self._note = send, note
         self._next = 0
@@ -73,6 +74,13 @@ class Relay:
             self._notified(side, str(message.method), line, message.params)
         else:
             self._called(side, bytes(message.id), str(message.method), line)
+
+    def side_of(self, line: bytes, message: Envelope) -> Side:
+        """Return the side that an answer or a withdrawal comes from, where one peer speaks for both."""
+        if message.method is UNSET:
+            return "agent" if message.id is not UNSET and bytes(message.id) in self._asked["agent"] else "editor"
+        place = edits.at(line, ("params", "requestId"))
+        return "agent" if place and ids.key(Raw(line[slice(*place)])) in self._open["agent"] else "editor"
 
     @property
     def waiting(self) -> list[Request]:
@@ -198,6 +206,15 @@ class Relay:
         assert self._parked is not None
         self._parked.append(lambda: None if request.is_settled else go_on())
         self.parked()
+
+    def _elicit(self, request: Request) -> None:
+        """Pass a question of the agent on. One that belongs to a request of the editor names it by its id there."""
+        line = request.line
+        found = edits.at(line, ("params", "requestId"))
+        asked = None if found is None else self._asked["agent"].get(line[found[0] : found[1]])
+        if found is not None and asked is not None and asked.id is not None:
+            line = line[: found[0]] + asked.id + line[found[1] :]
+        self.pass_on(request, line)
 
     def _answer(self, side: Side, message: Envelope, line: bytes) -> None:
         if message.id is UNSET:
