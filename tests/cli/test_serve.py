@@ -126,7 +126,7 @@ def test_an_agent_that_cannot_be_started_or_ends_is_named(launch: Launcher) -> N
     launch.profile("crasher")
     with serving(launch) as editor:
         assert "the agent" in editor.refused()
-        editor.ended()
+        assert editor.end() == 4
 
 
 def test_a_terminal_or_nothing_on_stdin_is_no_editor(launch: Launcher) -> None:
