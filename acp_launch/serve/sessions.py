@@ -440,8 +440,19 @@ class Sessions:
             elif method == "session/set_model":
                 line = edits.replaced(line, ("result", "models", "currentModelId"), written(params["modelId"]))
             elif isinstance(listed := acp.mapping(result).get("configOptions"), list):
-                line = edits.replaced(line, ("result", "configOptions"), written(listed))
+                line = _shown(edits.replaced(line, ("result", "configOptions"), written(listed)), listed)
         return line
+
+
+def _shown(line: bytes, options: list[Any]) -> bytes:
+    """Show the values of options also where an agent tells mode and model in the older way, beside them."""
+    for option in map(acp.mapping, options):
+        older = {"mode": ("modes", "currentModeId"), "model": ("models", "currentModelId")}.get(
+            acp.text(option.get("category"))
+        )
+        if older is not None and isinstance(option.get("currentValue"), str):
+            line = edits.replaced(line, ("result", *older), written(option["currentValue"]))
+    return line
 
 
 def _with_param(line: bytes, key: str, value: object) -> bytes:

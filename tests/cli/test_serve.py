@@ -210,6 +210,17 @@ def test_mode_and_options_of_the_profile_are_set_before_the_editor_hears_of_the_
         assert "nonsense" in editor.refused("session/new", **editor.place())
 
 
+def test_a_mode_that_is_an_option_shows_in_the_older_modes_too(launch: Launcher) -> None:
+    launch.write({"agent": {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.agent"]}})
+    profile = json.loads((launch.project / ".acp-launch" / "p.yaml").read_text())
+    launch.write({**profile, "session": {"mode": "plan"}})
+    with serving(launch) as editor:
+        editor.begin()
+        opened = editor.request("session/new", editor.place())["result"]
+        assert [each["currentValue"] for each in opened["configOptions"] if each["category"] == "mode"] == ["plan"]
+        assert opened["modes"]["currentModeId"] == "plan"
+
+
 def test_an_update_right_after_the_session_opens_stays_behind_the_answer(launch: Launcher) -> None:
     modes = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "plan", "name": "Plan"}]}
     body = capable(modes=modes).replace(
