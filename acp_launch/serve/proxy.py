@@ -245,6 +245,7 @@ class Proxy:
                 self._pass(plain)
                 plain = []
                 receive("agent", line)
+                whole = whole and is_dull(b"")  # an answer may let updates wait
             concerns = False  # only the first one began before this chunk
         self._pass(plain)
 
