@@ -247,7 +247,8 @@ class Sessions:
         try:
             await self._lived(session, request, agent)
         except LaunchError as error:
-            self._needs.observer.note(f"{request.method}: {error.message}" if str(error) else request.method)
+            told = (line.strip() for line in error.message.splitlines())
+            self._needs.observer.note(f"{request.method}: {'; '.join(told)}" if str(error) else request.method)
             self._relay.refuse(request, *self._fault(error))
         except Exception as error:  # a bug of ours costs the session, not the others
             self._mishaps.add("a session", error)
