@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "acp_launch"
 ROWS = [
     {"cli", "__main__"},
     {"interactive"},
-    {"host"},  # a launch that outlives its terminal
+    {"host", "serve"},  # a launch that outlives its terminal; a profile as an agent for editors
     {"launch", "console"},
     {"checks"},  # what `doctor` looks at
     {"session", "bridge"},
@@ -73,6 +73,8 @@ PURE = [
     "session/permission/subject",
     "checks/check",
     "host/catchup",
+    "serve/handshake",
+    "serve/relay",
     "bridge/conversation",
     "bridge/elevation",
     "bridge/exchange",
@@ -254,6 +256,7 @@ REVEALED = {
     "bridge/relay",
     "plan/model",  # a client's secret, which becomes a secret again
     "plan/resolve",  # only to look at
+    "serve/entries",  # the PATH of a server
 }
 
 

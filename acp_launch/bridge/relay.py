@@ -85,6 +85,19 @@ def policy(plan: ServerPlan) -> "ToolPolicy | None":
     return None if restricting.is_open else restricting
 
 
+# What may differ between two plans of a server without an effect on a conversation that goes on.
+CARRIED = frozenset(
+    {"command", "args", "cwd", "required", "restart", "missing", "url", "headers", "env", "env_headers", "oauth"}
+)
+
+
+def is_carried(before: ServerPlan, now: ServerPlan) -> bool:
+    """Return whether a conversation can go on with another process of the server."""
+    if type(before) is not type(now) or now.start == "lazy" or now.session_elevation != "off":
+        return False
+    return all(getattr(before, name) == getattr(now, name) for name in {*before.__struct_fields__} - CARRIED)
+
+
 KEPT = 1024 * 1024  # bytes held for an agent that has not connected yet; the server waits with the rest
 LINGER = 0.5  # seconds for answers to an agent that has closed its side
 AWAY = 120.0  # seconds in which an elevated session without a connection can be resumed
@@ -138,6 +151,7 @@ class Relay:
         self.left = asyncio.Event()
         self.is_claimed = False  # a shared server never is
         self.is_last = False  # the agent opens no further session
+        self.retired = ""  # why no process will follow, for the agent
         self._observer, self._max_line = observer, max_line
         self.elevation: Elevation | None = None  # if an agent may resume its session on another connection
         self.upstream: Upstream | None = None  # the session with a server that has such
@@ -258,6 +272,16 @@ class Relay:
         self.exchange.tick(is_stopped=is_stopped, is_fetching=self.supervisor.life.is_fetching)
         self._doze()
 
+    def renew_as(self, plan: ServerPlan, program: Program) -> None:
+        """Go on with another process, of a plan that differs only in what `CARRIED` names."""
+        self.plan, self._probe, self.knowledge = plan, True, pinned(plan.protocol)
+        self.supervisor.renew_as(program, restart=plan.restart, required=plan.required)
+
+    async def retire(self, why: str, hurry: asyncio.Event) -> None:
+        """End the server for good; from now on the agent gets errors, which say `why`."""
+        self.retired = why
+        await self.supervisor.stop(hurry)
+
     # Events of the server's process, from the supervisor.
 
     def started(self, child: Running) -> None:
@@ -304,7 +328,9 @@ class Relay:
             change = replace(change, reason="", detail=())  # they name its address, which is not for the agent
         if change.by_hand and self.upstream is not None:
             self.upstream.end()
-        self.exchange.lost(lost(change, self.plan.name), for_good=for_good, unsent=unsent)
+        told = lost(change, self.plan.name)
+        told = replace(told, why=self.retired or told.why, stderr=() if self.retired else told.stderr)
+        self.exchange.lost(told, for_good=for_good, unsent=unsent)
         if change.state == "asleep":
             self.exchange.fall_asleep()
             self._loop.call_soon(self._wake)  # a request may have come while it was ended

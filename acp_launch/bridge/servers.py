@@ -6,6 +6,8 @@ one process is started ahead of the agent's first connection. A second connectio
 After a connection has ended, a process is started ahead again for the next one. A lazy server whose answers to a
 handshake are known is not started ahead, but is asleep until it is needed (presentation.py). A shared server has one
 process for all connections of the agent, also after they have ended (sharedlink.py).
+
+The plans may change while they run (`reload`): then a server restarts behind the connections that the agent has to it.
 """
 
 import asyncio
@@ -19,7 +21,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_launch.bridge.conversation import ServerObserver
-from acp_launch.bridge.relay import Relay, TracedRelay, program, remote_program
+from acp_launch.bridge.relay import Relay, TracedRelay, is_carried, program, remote_program
 from acp_launch.bridge.seat import Seat, ShimConnection, seat
 from acp_launch.errors import first
 from acp_launch.mcp.era import Knowledge
@@ -32,6 +34,8 @@ from acp_launch.secret.value import Secret
 from acp_launch.waits import to_beat
 
 if TYPE_CHECKING:
+    from collections.abc import KeysView
+
     from acp_launch.bridge.elevation import Elevations
     from acp_launch.bridge.front.server import Front
     from acp_launch.bridge.presentation import Presentations
@@ -69,7 +73,7 @@ class Servers:
         self._plans = {plan.name: plan for plan in plans}
         self._needs, self._observer, self._tasks = needs, observer, tasks
         self._relays: list[Relay] = []
-        self._lives: set[asyncio.Task[None]] = set()
+        self._lives: dict[Relay, asyncio.Task[None]] = {}
         self._seated: dict[str, Relay] = {}  # the latest that the agent has opened and not left, by server name
         self._knowledge: dict[str, Knowledge] = {}  # of their eras, by server name
         self._opened: set[str] = set()  # names of servers that the agent has ever opened
@@ -77,7 +81,7 @@ class Servers:
         self._remotes: dict[str, RemoteProgram] = {}  # the connections to one server share what they learn of it
         self._elevations: Elevations | None = None  # the sessions that the agent has opened
         self._sessions: dict[str, Sessions] = {}  # what is known of those of a server, by its name
-        self._presentations = {plan.name: _presentations(plan, needs.cache) for plan in plans if plan.start == "lazy"}
+        self._presentations: dict[str, Presentations] = {}  # of lazy servers, by their names
         self._is_stopping = False
         for plan in plans:
             self._ahead(plan)
@@ -148,6 +152,48 @@ class Servers:
             if not relay.left.is_set():
                 relay.supervisor.renew()
 
+    @property
+    def names(self) -> "KeysView[str]":
+        """The names of the servers, also of those that are added later."""
+        return self._plans.keys()
+
+    async def reload(
+        self, plans: Sequence[ServerPlan], secrets: Mapping[str, Secret], credentials: "Mapping[str, Credentials]"
+    ) -> None:
+        """Take these plans instead. A server whose plan is the same object goes on.
+
+        A changed one restarts, behind its connections if they can go on with it. Otherwise, and if it is removed, the
+        agent gets errors on them. Returns when what must end has ended.
+        """
+        self._needs = replace(self._needs, secrets=secrets, credentials=credentials)
+        now = {plan.name: plan for plan in plans}
+        for name in [name for name, plan in self._plans.items() if now.get(name) is not plan]:
+            for known in (self._remotes, self._knowledge, self._sessions, self._presentations):
+                known.pop(name, None)
+            self._proven.discard(name)
+        self._plans.clear()
+        self._plans.update(now)
+        changed = [relay for relay in self._relays if now.get(relay.plan.name) is not relay.plan]
+        await asyncio.gather(*map(self._reload, changed))
+        for plan in plans:
+            if not self._is_stopping and self._waiting_for(plan) is None and not any(self._of(plan)):
+                self._ahead(plan)
+
+    async def _reload(self, relay: Relay) -> None:
+        plan = self._plans.get(relay.plan.name)
+        if not (relay.is_claimed or relay.is_connected):
+            relay.left.set()
+            await asyncio.wait([self._lives[relay]])
+        elif relay.retired:
+            return
+        elif plan is not None and is_carried(relay.plan, plan):
+            relay.credentials = self._needs.credentials.get(plan.name)
+            relay.renew_as(plan, self._program(plan, relay.name))
+            self._knowledge[plan.name] = relay.knowledge
+        else:
+            why = "is no longer in the profile" if plan is None else "has changed; a new session can use it"
+            await relay.retire(why, self._needs.hurry)
+
     def stopping(self) -> None:
         """Note that the agent is about to be stopped: no further processes are started ahead."""
         self._is_stopping = True
@@ -167,13 +213,13 @@ class Servers:
         for relay in self._relays:
             relay.left.set()
         if self._lives:
-            await asyncio.wait(self._lives)
+            await asyncio.wait(self._lives.values())
 
     async def tick(self) -> None:
-        limits = [limit for plan in self._plans.values() for limit in (plan.timeouts.call, plan.idle)]
-        every = max(0.02, min([TICK, *(limit / 4 for limit in limits if limit is not None)]))
         now = asyncio.get_running_loop().time
         while True:
+            limits = [limit for plan in self._plans.values() for limit in (plan.timeouts.call, plan.idle)]
+            every = max(0.02, min([TICK, *(limit / 4 for limit in limits if limit is not None)]))
             await asyncio.sleep(to_beat(now(), every))
             for relay in self._relays:
                 relay.tick()
@@ -182,6 +228,8 @@ class Servers:
         name = self._free_name(plan.name)
         needs, running = self._needs, self._program(plan, name)
         inputs = plan, running, needs.directories, self._observer
+        if plan.start == "lazy" and plan.name not in self._presentations:
+            self._presentations[plan.name] = _presentations(plan, needs.cache)
         known = self._presentations.get(plan.name)
         relay: Relay
         if needs.trace is None:
@@ -193,9 +241,8 @@ class Servers:
         if plan.session_elevation != "off":
             self._elevate(relay, plan.session_elevation)
         self._relays.append(relay)
-        life = self._tasks.create_task(self._life(relay), name=f"server {name}")
-        self._lives.add(life)
-        life.add_done_callback(self._lives.discard)
+        self._lives[relay] = life = self._tasks.create_task(self._life(relay), name=f"server {name}")
+        life.add_done_callback(lambda _: self._lives.pop(relay))
         return relay
 
     def _elevate(self, relay: Relay, mode: Literal["probe", "on"]) -> None:
@@ -237,8 +284,9 @@ class Servers:
             if self._seated.get(relay.plan.name) is relay:
                 del self._seated[relay.plan.name]
             self._observer.log_end(relay.name)
-        if not self._is_stopping and self._waiting_for(relay.plan) is None:
-            self._ahead(relay.plan)
+        plan = self._plans.get(relay.plan.name)  # it may have changed, or be gone
+        if plan is not None and not self._is_stopping and self._waiting_for(plan) is None:
+            self._ahead(plan)
 
     def _waiting_for(self, plan: ServerPlan) -> Relay | None:
         return next((relay for relay in self._of(plan) if not relay.is_claimed), None)
@@ -300,7 +348,7 @@ async def _forever(tell: Callable[[], Awaitable[None]]) -> None:
 
 
 def _starter(
-    names: Sequence[str], servers: Servers, needs: ServerNeeds, observer: ServerObserver, fronts: AsyncExitStack
+    servers: Servers, needs: ServerNeeds, observer: ServerObserver, fronts: AsyncExitStack
 ) -> "Callable[[], Awaitable[Front]]":
     """Return the function that starts the HTTP front, or returns it if it is running; `fronts` closes it."""
     started: list[Front] = []
@@ -310,9 +358,14 @@ def _starter(
 
         if not started:
             opening = front(
-                make_keys(names), servers.seated, observer.note, max_line=needs.max_line, elevated=servers.elevated
+                make_keys(servers.names),
+                servers.seated,
+                observer.note,
+                max_line=needs.max_line,
+                elevated=servers.elevated,
             )
             started.append(await fronts.enter_async_context(opening))
+        started[0].add(servers.names, servers.elevated)
         return started[0]
 
     return start
@@ -325,12 +378,12 @@ async def running(
     """Run the servers while the block runs; leaving stops them concurrently."""
     try:
         async with asyncio.TaskGroup() as tasks:
-            names, servers = [plan.name for plan in plans], Servers(plans, needs, observer, tasks)
+            servers = Servers(plans, needs, observer, tasks)
             refused = lambda why: observer.note(f"a connection to the launch's MCP socket was refused: {why}")  # noqa: E731
             beside = [tasks.create_task(servers.tick()), tasks.create_task(_forever(observer.tell))]
             try:
-                async with seat(names, servers.seated, refused) as address, AsyncExitStack() as fronts:
-                    yield RunningServers(servers, address, _starter(names, servers, needs, observer, fronts))
+                async with seat(servers.names, servers.seated, refused) as address, AsyncExitStack() as fronts:
+                    yield RunningServers(servers, address, _starter(servers, needs, observer, fronts))
             finally:
                 for task in beside:
                     task.cancel()

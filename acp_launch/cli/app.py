@@ -16,9 +16,10 @@ from acp_launch.cli.interop import export, import_
 from acp_launch.cli.login import login, logout
 from acp_launch.cli.logs import logs
 from acp_launch.cli.run import Run
+from acp_launch.cli.serve import Serve
 from acp_launch.cli.trace import trace
 from acp_launch.cli.trust import trust
-from acp_launch.cli.up import attach, down
+from acp_launch.cli.up import attach, down, reload
 from acp_launch.cli.up_request import Up
 from acp_launch.cli.verb import Option, Verb, parameters
 from acp_launch.cli.verb import Parameter as VerbParameter
@@ -82,7 +83,7 @@ def _value(asked: VerbParameter, given: Any) -> Any:
     return given
 
 
-PLAIN: Mapping[str, Callable[..., Verb]] = {"run": Run, "up": Up, **profiles.VERBS}
+PLAIN: Mapping[str, Callable[..., Verb]] = {"run": Run, "serve": Serve, "up": Up, **profiles.VERBS}
 for name, verb in PLAIN.items():
     app.command(name)(_command(verb))
 app.command()(init)
@@ -96,6 +97,7 @@ app.command()(trust)
 app.command()(logs)
 app.command()(trace)
 app.command()(down)
+app.command()(reload)
 app.command()(attach)
 app.command()(processes.ps)
 app.command()(processes.reap)

@@ -1,7 +1,13 @@
-"""The verb `export`: prints a profile's servers and agent for another tool, or writes them to the tool's file."""
+"""
+The verb `export`: prints what makes another tool use a profile, or writes it to the tool's file.
+
+A tool that starts agents gets one that acp-launch runs: the whole profile, with its servers and secrets. Other tools,
+and any with `--direct`, get the profile's own servers and agent.
+"""
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec import Struct
@@ -13,12 +19,16 @@ from acp_launch.console.interop import listed, note, show_change, warn
 from acp_launch.errors import UsageError
 from acp_launch.interop import files, write
 from acp_launch.interop.drafts import collect_drafts
+from acp_launch.interop.editors import serving
 from acp_launch.interop.formats import Misfit
 from acp_launch.interop.merge import refuse_escaping_link
-from acp_launch.interop.tools import Host, Tool, at_home, own_place, read
-from acp_launch.interop.write import ExportContext, Exported, exported
+from acp_launch.interop.read import ToolEntry, entries
+from acp_launch.interop.tools import PRINTED, Host, Tool, at_home, own_place, read
+from acp_launch.interop.write import ExportContext, Exported, exported, exported_whole
 from acp_launch.problem import ours
+from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, shown
+from acp_launch.profile.trust import trust_state
 from acp_launch.secret.redact import redactor
 from acp_launch.settings import load
 
@@ -26,6 +36,7 @@ from acp_launch.settings import load
 class ExportRequest(Struct, frozen=True):
     """The options of `export`; `file` is empty for the tool's own file."""
 
+    direct: bool
     write: bool
     file: str
     yes: bool
@@ -42,31 +53,79 @@ def export_profile(name: str, tool: Tool, request: ExportRequest) -> None:
     """
     chosen = load.load()
     loaded = loaded_profile(name, chosen)
+    file = _file(loaded, tool, request)
     if request.write:
         require(loaded, resolved_from(loaded, cwd=None).found, chosen, is_waved=request.trust)
-    found = exported(loaded.profile, tool, _surroundings(loaded))
+    is_whole = bool(tool.agents) and not request.direct
+    called = _named(loaded.found, file)
+    if is_whole:
+        found = exported_whole(loaded.found.name, tool, serving(_launcher(), called))
+    else:
+        found = exported(loaded.profile, tool, _surroundings(loaded))
     for remark in found.notes:
         warn(remark)
     if not (found.servers or found.agents):
         raise UsageError(
             f"nothing of {loaded.found.name} can be exported to {tool.title}", fix="the warnings above say why"
         )
-    if request.write:
-        _write(loaded, tool, found, request)
+    if file is not None and request.write:
+        _write(loaded, tool, found, request, file)
     else:
         stdout.put(write.standalone_text(found, tool))
     _tell_of_secrets(tool, found)
+    if is_whole:
+        _tell_of_whole(loaded, tool, called, is_trusted=trust_state(loaded, chosen).is_trusted)
 
 
-def _write(loaded: Loaded, tool: Tool, found: Exported, request: ExportRequest) -> None:
-    project = loaded.found.project
+def _file(loaded: Loaded, tool: Tool, request: ExportRequest) -> Path | None:
+    """Return the file that the export is for; None for a tool without one.
+
+    Raises:
+        UsageError: it was to be written all the same.
+    """
+    if tool.name in PRINTED:
+        if request.write:
+            what = f"there is no file of {tool.title} that acp-launch can change"
+            raise UsageError(what, fix=f"print it: {ours('export', loaded.found.called, '--to', tool.name)}")
+        return None
     machine = Host(Path.home(), os.environ, sys.platform)
-    file = here() / at_home(request.file) if request.file else own_place(tool, machine, project)
+    return here() / at_home(request.file) if request.file else own_place(tool, machine, loaded.found.project)
+
+
+def _named(found: Found, file: Path | None) -> str:
+    """Return how an entry in `file` names a profile: a project's by its absolute path, as editors start anywhere."""
+    is_inside = file is not None and file.is_relative_to(found.project)
+    return (
+        found.name
+        if found.origin in ("user", "built-in") or (found.origin == "project" and is_inside)
+        else str(found.file)
+    )
+
+
+def _launcher() -> tuple[str, ...]:
+    """Return the command of this program by absolute paths, as an editor's PATH may lack it."""
+    started = here() / sys.argv[0]
+    if started.stem == "acp-launch" and os.access(started, os.X_OK):
+        return (os.path.normpath(started),)
+    return (sys.executable, "-P", "-m", "acp_launch")  # -P: nothing in the editor's directory replaces a module
+
+
+def _tell_of_whole(loaded: Loaded, tool: Tool, called: str, *, is_trusted: bool) -> None:
+    """Tell what stays here, and what an editor cannot ask."""
+    note(f"{tool.title} starts acp-launch, which runs {loaded.found.name}: its servers and secrets stay in the profile")
+    if not is_trusted:
+        warn(f"{tool.title} cannot ask whether you trust it: {ours('trust', loaded.found.called)}")
+    note(f"to check what it needs there: {ours('doctor', '--gui', loaded.found.called)}")
+
+
+def _write(loaded: Loaded, tool: Tool, found: Exported, request: ExportRequest, file: Path) -> None:
+    project = loaded.found.project
     refuse_escaping_link(file, project)
     source = read(file, tool) if file.exists() or file.is_symlink() else None
     if source is not None:  # the change is shown, and secrets in the file must not be
         tokens = collect_drafts([(tool, source.root)], str(project)).tokens
         redactor.register(*(token.secret for token in tokens if token.secret is not None))
+        _tell_of_doubles(loaded, tool, found, entries(tool, source.root, str(project)))
     everything = write.pieces(found, tool, source.root if source else {})
     for piece in everything:
         if piece.difference == "other" and not request.force:
@@ -97,6 +156,14 @@ def _nothing_new(file: Path, everything: tuple[write.ExportEntry, ...]) -> None:
     if any(piece.difference == "other" for piece in everything):
         raise UsageError(f"nothing was written to {shown(file)}", fix="--force replaces the existing entries")
     note(f"{shown(file)} already has all of it; nothing was changed")
+
+
+def _tell_of_doubles(loaded: Loaded, tool: Tool, found: Exported, present: Iterable[ToolEntry]) -> None:
+    """Tell of servers that the agent would have twice, such as those of an earlier export."""
+    own = () if found.servers else loaded.profile.mcp_servers
+    twice = [one.name for one in present if one.kind == "server" and one.name in own and not one.disabled]
+    if twice:
+        warn(f"{tool.title} has {listed(twice)} besides, and gives it to all agents; remove it there")
 
 
 def _agree(request: ExportRequest) -> None:

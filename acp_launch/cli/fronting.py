@@ -11,10 +11,13 @@ from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    import msgspec
+
     from acp_launch.cli.hosting import Begun
+    from acp_launch.cli.reload import Content
     from acp_launch.cli.run_request import RunRequest
     from acp_launch.cli.screen import Screen
     from acp_launch.host.front import Attached
@@ -40,8 +43,9 @@ def hosted(request: "RunRequest", settings: "Settings", screen: "Screen") -> int
     Raises:
         LaunchError: as `run`; `StateError` if the host cannot be reached.
     """
-    from acp_launch.cli.hosting import content_of, present, resolved_for_front
+    from acp_launch.cli.hosting import present, resolved_for_front
     from acp_launch.cli.planning import loaded_profile
+    from acp_launch.cli.reload import content_of
     from acp_launch.cli.run_request import wants_host
 
     loaded = loaded_profile(request.words[0], settings)
@@ -59,7 +63,7 @@ def hosted(request: "RunRequest", settings: "Settings", screen: "Screen") -> int
     content = content_of(loaded)
     if note.digest != content.digest or note.cwd != str(plan.cwd):
         light.decline()
-        _tell_difference(note, plan, content.lines, is_needed=request.detach)
+        _tell_difference(note, plan, content, is_needed=request.detach)
         return None
     return _run(request, plan, settings, screen, note)
 
@@ -78,7 +82,7 @@ def _brought_up(request: "RunRequest") -> "Begun":
     return begun
 
 
-def _tell_difference(note: "HostNote", plan: "LaunchPlan", lines: tuple[str, ...], *, is_needed: bool = False) -> None:
+def _tell_difference(note: "HostNote", plan: "LaunchPlan", content: "Content", *, is_needed: bool = False) -> None:
     """Say why a host is not used.
 
     Raises:
@@ -87,17 +91,20 @@ def _tell_difference(note: "HostNote", plan: "LaunchPlan", lines: tuple[str, ...
     from acp_launch.errors import StateError
     from acp_launch.profile.trust import changes
 
+    is_elsewhere = note.cwd != str(plan.cwd)
+    has_other_servers = content.others == note.others and not is_elsewhere
+    again = ours("reload", note.called) if has_other_servers else ours("up", note.called, "--replace")
     if is_needed:
-        why = f"works in {note.cwd}" if note.cwd != str(plan.cwd) else "runs what the profile was"
-        raise StateError(f"the host of {note.called} {why}", fix=ours("up", note.called, "--replace"))
-    if note.cwd != str(plan.cwd):
+        why = f"works in {note.cwd}" if is_elsewhere else "runs what the profile was"
+        raise StateError(f"the host of {note.called} {why}", fix=again)
+    if is_elsewhere:
         other = f"acp-launch: the host of {note.called} works in {note.cwd}, so it is not used"
         say(harmless(other, keep=""), style=DIM)
         return
-    again = ours("up", note.called, "--replace")
-    text = f"acp-launch: {note.called} has changed since it is up, so its host is not used; {again} starts it again"
+    what = "restarts just its servers" if has_other_servers else "starts it again"
+    text = f"acp-launch: {note.called} has changed since it is up, so its host is not used; {again} {what}"
     say(harmless(text, keep=""), style=YELLOW)
-    for line in changes(note.lines, lines):
+    for line in changes(note.lines, content.lines):
         say(harmless(f"    {line}", keep=""), style=DIM)
 
 
@@ -341,20 +348,40 @@ def asked(note: "HostNote") -> "HostStatus":
     """
     import msgspec
 
+    from acp_launch.host.wire import STATUS, HostStatus
+
+    return msgspec.json.decode(requested(note, STATUS, {}), type=HostStatus)
+
+
+def requested(
+    note: "HostNote", method: str, params: "Mapping[str, object]", *, within: float | None = None
+) -> "msgspec.Raw":
+    """Return the answer of a host to one request. It has 3 s, or as many as `within` says.
+
+    Raises:
+        StateError: it cannot be reached, or does not answer.
+        LaunchError: its own error.
+    """
+    import msgspec
+
     from acp_launch.errors import StateError
     from acp_launch.host.door import knock
-    from acp_launch.host.wire import STATUS, HostStatus
+    from acp_launch.host.wire import understood
     from acp_launch.protocol import jsonrpc
 
     with closing(knock(note)) as line, line.makefile("rb") as answers:
+        if within is not None:
+            line.settimeout(within)
         try:
-            line.sendall(jsonrpc.as_line(jsonrpc.request(0, STATUS, {})))
+            line.sendall(jsonrpc.as_line(jsonrpc.request(0, method, params)))
             answer = jsonrpc.decode(answers.readline())
         except TimeoutError:
             raise StateError(f"the host of {note.called} (pid {note.pid}) does not answer") from None
-    if answer is None or not isinstance(answer.result, msgspec.Raw):
-        raise StateError(f"the host of {note.called} (pid {note.pid}) does not say how it is")
-    return msgspec.json.decode(answer.result, type=HostStatus)
+    if answer is not None and isinstance(answer.result, msgspec.Raw):
+        return answer.result
+    fault = jsonrpc.fault(answer.error) if answer is not None and answer.error is not msgspec.UNSET else None
+    error = understood(fault) if fault is not None else None
+    raise error or StateError(f"the host of {note.called} (pid {note.pid}) does not answer as it should")
 
 
 def hosted_sessions(state: "Path") -> "dict[Key, SessionStatus]":

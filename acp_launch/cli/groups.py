@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 WIDEST = 120  # columns; longer lines are hard to read
 # The headings of `acp-launch --help`. Every command stands under one.
 HEADINGS = {
-    "Run": ("run", "up", "attach", "down", "login", "logout", "permission"),
+    "Run": ("run", "serve", "up", "attach", "reload", "down", "login", "logout", "permission"),
     "Profiles": (
         *("list", "init", "import", "edit", "profile", "validate", "plan", "show", "trust", "export", "schema"),
     ),

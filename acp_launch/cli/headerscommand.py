@@ -55,14 +55,10 @@ def first_headers(
     `addresses` are those of the entries, by the servers' names.
     """
     from acp_launch.cli.stores import protect_secrets
-    from acp_launch.mcp.headerscommand import PrintedHeaders
 
     protect_secrets()
     limit = settings.secrets.timeout
-    made = {
-        address: PrintedHeaders(address, settings.headers_command[address], limit=limit, run=_captured)
-        for address in dict.fromkeys(addresses.values())
-    }
+    made = {address: _printed(address, settings) for address in dict.fromkeys(addresses.values())}
     failed = _first(made, limit)
     headers, lacks = dict[str, PrintedHeaders](), list[Lack]()
     for server in servers:
@@ -73,6 +69,18 @@ def first_headers(
         else:
             lacks.append(Lack(server, error.how, error.fix))
     return headers, lacks
+
+
+def later_headers(addresses: Mapping[str, str], settings: Settings) -> "dict[str, PrintedHeaders]":
+    """Return what runs the command of each server at its first request."""
+    return {server: _printed(address, settings) for server, address in addresses.items()}
+
+
+def _printed(address: str, settings: Settings) -> "PrintedHeaders":
+    from acp_launch.mcp.headerscommand import PrintedHeaders
+
+    entry = settings.headers_command[address]
+    return PrintedHeaders(address, entry, limit=settings.secrets.timeout, run=_captured)
 
 
 def _first(made: Mapping[str, "PrintedHeaders"], limit: float) -> Mapping[str, "NoToken | None"]:

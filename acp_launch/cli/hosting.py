@@ -5,26 +5,27 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from acp_launch import __version__
-from acp_launch.cli.start import Launched, RunContext, agent_log, launched, open_env, server_logs, spawn_agent
+from acp_launch.cli.start import Launched, RunContext, agent_log, launched
 from acp_launch.errors import AuthRequired, LaunchError, StateError, UsageError
-from acp_launch.host.place import HostNote, Place, find, hold_place
+from acp_launch.host.place import HostNote, find, hold_place
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
 from acp_launch.settings.load import load
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
+    from acp_launch.cli.reload import Reloading
     from acp_launch.cli.starter import Starter
+    from acp_launch.host.notices import HostNotices
     from acp_launch.host.sessions import HostNeeds, Unattended
     from acp_launch.profile.load import Loaded
     from acp_launch.session.connection import Connection
-    from acp_launch.session.permission.gate import Gate
 
 BEAT = 1.0  # seconds between two looks at the processes; servers are looked at in the same moment
 NOTIFIES = 10.0  # seconds from one run of `notify_command` to the next, at least
@@ -39,28 +40,6 @@ class UpRequest(NamedTuple):
     trust: bool = False
     outlives: bool = True
     trace: Path | None = None
-
-
-class Content(NamedTuple):
-    """What a profile says, for the comparison with what a host runs."""
-
-    digest: str
-    raw: tuple[str, ...]
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """Its lines, with credentials masked."""
-        from acp_launch.profile.trust import shown
-
-        return tuple(str(shown(line)) for line in self.raw)
-
-
-def content_of(loaded: "Loaded") -> Content:
-    """Return the content of a profile."""
-    from acp_launch.profile.trust import content, digest
-
-    lines = content(loaded.merged)
-    return Content(digest(str(loaded.found.project), lines), lines)
 
 
 def present(settings: Settings, plan: LaunchPlan) -> HostNote | None:
@@ -110,6 +89,7 @@ def run_host(
 def _rehearse(request: UpRequest) -> None:
     """Do once what each front of this profile does before it connects."""
     from acp_launch.cli.planning import loaded_profile
+    from acp_launch.cli.reload import content_of
 
     try:
         loaded = loaded_profile(request.profile, load())
@@ -141,8 +121,11 @@ def _hosted(
         with (
             open_registry(settings.state) as registry,
             launched(settings, plan, secrets, request.trace, "up") as started,
+            ExitStack() as later,
         ):
             import asyncio  # while the agent starts
+
+            from acp_launch.cli.reload import Reloading, content_of
 
             content = content_of(loaded)
             kept = RunContext(settings, secrets, registry, "", None, credentials)
@@ -156,10 +139,12 @@ def _hosted(
                 cwd=str(plan.cwd),
                 here=here,
                 digest=content.digest,
+                others=content.others,
                 lines=content.lines,
             )
+            reloading = Reloading(request.profile, request.cwd, kept, started.plan, loaded, place, later)
             leads = starter.note(loaded.found) if starter is not None else None
-            asyncio.run(_host(request, kept, started, place, note, ready, leads, asked_by))
+            asyncio.run(_host(request, kept, started, reloading, note, ready, leads, asked_by))
 
 
 def _is_up(note: HostNote | None, profile: str) -> LaunchError:
@@ -171,7 +156,7 @@ async def _host(
     request: UpRequest,
     kept: RunContext,
     started: Launched,
-    place: Place,
+    reloading: "Reloading",
     note: HostNote,
     ready: Callable[[float, HostNote], None],
     leads: bytes | None,
@@ -193,18 +178,19 @@ async def _host(
 
     def up(seconds: float) -> None:
         known = replace(note, socket=str(sockets[0]))
-        place.write(known)
+        reloading.tell(known)
         if leads is not None:
-            place.write_starter(leads)
+            reloading.place.write_starter(leads)
         if asked_by is not None:
             loop.remove_reader(asked_by)
         ready(seconds, known)
         if asked_by is not None:
             os.close(asked_by)
 
-    with _needs(request, started, kept, notices, up) as host:
+    with _needs(request, started, kept, notices, up, reloading) as host:
         try:
-            async with conversation(plan, host.needs, notices, every=BEAT) as launch, asyncio.TaskGroup() as tasks:
+            running = conversation(plan, host.needs, notices, every=BEAT, may_change=True)
+            async with running as launch, asyncio.TaskGroup() as tasks:
                 hub = Hub(launch, host, tasks)
                 notices.of(hub)
                 if asked_by is not None:
@@ -221,55 +207,27 @@ async def _host(
 
 @contextmanager
 def _needs(
-    request: UpRequest, started: Launched, kept: RunContext, notices: object, up: Callable[[float], None]
+    request: UpRequest,
+    started: Launched,
+    kept: RunContext,
+    notices: "HostNotices",
+    up: Callable[[float], None],
+    reload: "Reloading",
 ) -> "Iterator[HostNeeds]":
-    from acp_launch.cli.permission_record import PermissionRecord
+    from acp_launch.cli.session_needs import needs_of
     from acp_launch.console.stream.redacted import RedactedOutput
-    from acp_launch.host.notices import HostNotices
     from acp_launch.host.sessions import HostNeeds
-    from acp_launch.launch.run import SessionNeeds
-    from acp_launch.launch.services import ServicePolicy, offers
     from acp_launch.session.hold import hold
-    from acp_launch.session.permission.gate import Gate
-    from acp_launch.session.permission.policy import policy
-    from acp_launch.session.permission.remembered import AnswerStore
-    from acp_launch.session.permission.remembered import load as remembered
 
-    assert isinstance(notices, HostNotices)
     guard, plan, _, trace = started
     settings = kept.settings
-    shelf = AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
-    home = os.environ.get("HOME", "")
-    if trace is not None:
-        trace.note = notices.note
-    for each in kept.credentials.values():
-        each.note = notices.note
     with (
         closing(agent_log(settings, plan)) as log,
-        closing(server_logs(settings, plan)) as logs,
-        closing(PermissionRecord(plan, shelf, home, notices.note)) as record,
+        needs_of(plan, kept, guard, notices.note, log=log, log_in=_refuse, has_person=True, trace=trace) as made,
     ):
         log.begin()
         notices.log = log
-        offered = offers(plan, has_person=True)
-
-        def gate() -> "Gate":
-            return Gate(policy(plan, remembered=remembered(shelf), home=home), None, record)
-
-        needs = SessionNeeds(
-            guard=guard,
-            secrets=kept.secrets,
-            max_line=settings.max_line,
-            log=log,
-            offers=offered,
-            services=ServicePolicy(offers=offered, gate=gate(), env=open_env(plan), elicit=None),
-            log_in=_refuse,
-            respawn=lambda: spawn_agent(plan, kept.secrets),
-            server_logs=logs,
-            cache=settings.cache,
-            credentials=kept.credentials,
-            trace=trace,
-        )
+        needs, gate = made
         yield HostNeeds(
             needs=needs,
             registry=kept.registry,
@@ -278,6 +236,7 @@ def _needs(
             redacted=RedactedOutput,
             ready=up,
             unattended=_unattended(plan),
+            reload=reload,
             waits=_notifying(settings, plan, notices.note),
             keep=request.keep,
             outlives=request.outlives if settings.hangup is None else settings.hangup == "detach",

@@ -227,7 +227,7 @@ class _Import:
         what = f"{shown(self._goal.file)} does not exist yet, and the source has no agent for it"
         if agents:
             return UsageError(what, fix=f"name the agent, and the servers you want: --only {listed(agents)}")
-        return UsageError(what, fix="name the agent of the new profile: --agent claude")
+        return UsageError(what, fix="name the agent of the new profile: --agent claude", detail=_unfit_agents(drafts))
 
     def _only_agents(self, drafts: Sequence[Draft]) -> UsageError | None:
         """Explain that the source has only agents. A profile has one agent, which is not replaced without --force."""
@@ -253,6 +253,13 @@ class _Import:
             raise UsageError(f"nothing was written to {name}", fix=f"--force replaces the existing entries{beside}")
         if not plan.steps:
             raise self._only_agents(plan.incoming.drafts) or UsageError(
-                "nothing to import", fix="acp-launch import lists the sources on this machine"
+                "nothing to import",
+                fix="acp-launch import lists the sources on this machine",
+                detail=_unfit_agents(plan.incoming.drafts),
             )
         note(f"{name} already has all of it; nothing was changed")
+
+
+def _unfit_agents(drafts: Sequence[Draft]) -> list[str]:
+    """Say why agents of the source cannot be imported, if they were not asked for by name."""
+    return [interop.discreet(f"{one.original}: {one.unfit}") for one in drafts if one.kind == "agent" and one.unfit]

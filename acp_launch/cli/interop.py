@@ -12,6 +12,8 @@ from acp_launch.errors import UsageError
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from acp_launch.interop.tools import Tool
 
 Only = Annotated[
@@ -43,13 +45,14 @@ def import_(
 ) -> None:
     """Import MCP servers and agents from other tools. Without SOURCE, list those on this machine; a terminal asks."""
     from acp_launch.cli.importing import ImportRequest, find_sources, import_source
+    from acp_launch.interop.tools import TOOLS
 
     if source is None:
         if into is not None:
             raise UsageError("no source is given", fix="acp-launch import lists the sources on this machine")
         _from_the_list(as_json=as_json)
         return
-    tool = _tool(origin) if origin else None
+    tool = _tool(origin, TOOLS) if origin else None
     if into is None:
         find_sources(source, tool)  # a mistake in the source is reported first, as no profile would mend it
         whose = ("--from", origin) if origin else ()
@@ -79,6 +82,9 @@ def _from_the_list(*, as_json: bool) -> None:
 def export(
     profile: Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its file.")],
     to: Annotated[str, typer.Option("--to", metavar="TOOL", help="zed, vscode, claude, codex, ...")],
+    direct: Annotated[
+        bool, typer.Option("--direct", help="The agent's own command and the servers, without acp-launch.")
+    ] = False,
     write: Annotated[bool, typer.Option("--write", help="Write it to the tool's configuration.")] = False,
     file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="Write it to this file instead.")] = None,
     yes: Yes = False,
@@ -87,17 +93,17 @@ def export(
         bool, typer.Option("--trust", help="Export a project's profile once without trusting it.")
     ] = False,
 ) -> None:
-    """Print or write a profile's servers and agent for another tool. Never prints a secret's value."""
+    """Print or write what makes another tool use a profile. Never prints a secret's value."""
     from acp_launch.cli.exporting import ExportRequest, export_profile
+    from acp_launch.interop.tools import PRINTED, TOOLS
 
-    export_profile(
-        profile, _tool(to), ExportRequest(write or file is not None, file or "", yes=yes, force=force, trust=trust)
+    request = ExportRequest(
+        direct=direct, write=write or file is not None, file=file or "", yes=yes, force=force, trust=trust
     )
+    export_profile(profile, _tool(to, TOOLS | PRINTED), request)
 
 
-def _tool(name: str) -> "Tool":
-    from acp_launch.interop.tools import TOOLS
-
-    if name not in TOOLS:
-        raise UsageError(f'unknown tool "{name}"', fix=f"choose one of {', '.join(TOOLS)}")
-    return TOOLS[name]
+def _tool(name: str, tools: "Mapping[str, Tool]") -> "Tool":
+    if name not in tools:
+        raise UsageError(f'unknown tool "{name}"', fix=f"choose one of {', '.join(tools)}")
+    return tools[name]

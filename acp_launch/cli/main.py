@@ -88,6 +88,10 @@ def _verb(name: str) -> "Callable[..., Verb] | None":
         from acp_launch.cli.run import Run
 
         return Run
+    if name == "serve":
+        from acp_launch.cli.serve import Serve
+
+        return Serve
     if name == "up":
         from acp_launch.cli.up_request import Up
 

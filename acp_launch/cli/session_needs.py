@@ -21,7 +21,7 @@ from acp_launch.profile.discover import project_of
 from acp_launch.session.connection import Connection
 from acp_launch.session.opening import Setting, wishes
 from acp_launch.session.permission.gate import Gate
-from acp_launch.session.permission.policy import policy
+from acp_launch.session.permission.policy import Approve, policy
 from acp_launch.session.permission.remembered import AnswerStore, load
 from acp_launch.session.person import Answer, Ask, Person, ToolQuestion
 from acp_launch.session.store import SessionKeeper
@@ -54,37 +54,70 @@ def session_needs(
 
     `in_front` runs a program on the terminal if the screen must be left first.
     """
+    with stderr_log(kept.settings, plan, echo=request.verbose) as log_file:
+        aloud = AgentStderr(log_file, sys.stderr)
+        with needs_of(
+            plan,
+            kept,
+            guard,
+            note,
+            log=log_file if request.verbose else aloud,
+            log_in=logging_in((plan, kept.secrets), person, None if request.verbose else aloud, in_front),
+            approve=request.approve,
+            ask=asking(person, request, plan) if person else None,
+            elicit=eliciting(person) if person else None,
+            has_person=person is not None,
+            trace=trace,
+        ) as (needs, _):
+            yield needs
+
+
+@contextmanager
+def needs_of(
+    plan: LaunchPlan,
+    kept: RunContext,
+    guard: Guard,
+    note: Callable[[str], None],
+    *,
+    log: Callable[[bytes], None],
+    log_in: LogIn,
+    approve: Approve | None = None,
+    ask: Ask | None = None,
+    elicit: Elicit | None = None,
+    has_person: bool,
+    trace: "Trace | None",
+) -> "Iterator[tuple[SessionNeeds, Callable[[], Gate]]]":
+    """Provide the needs of sessions, and what makes the gate of another session; `log` takes the agent's stderr."""
     if trace is not None:
         trace.note = note
     for each in kept.credentials.values():
         each.note = note
     shelf = AnswerStore(kept.settings.state, str(plan.project), plan.profile, plan.called)
     home = os.environ.get("HOME", "")
-    rules = policy(plan, approve=request.approve, remembered=load(shelf), home=home)
     with (
-        stderr_log(kept.settings, plan, echo=request.verbose) as log_file,
         closing(server_logs(kept.settings, plan)) as logs,
         closing(PermissionRecord(plan, shelf, home, note)) as record,
     ):
-        offered = offers(plan, has_person=person is not None)
-        gate = Gate(rules, asking(person, request, plan) if person else None, record)
-        aloud = AgentStderr(log_file, sys.stderr)
-        yield SessionNeeds(
+
+        def gate() -> Gate:
+            return Gate(policy(plan, approve=approve, remembered=load(shelf), home=home), ask, record)
+
+        offered = offers(plan, has_person=has_person)
+        needs = SessionNeeds(
             guard=guard,
             secrets=kept.secrets,
             max_line=kept.settings.max_line,
-            log=log_file if request.verbose else aloud,
+            log=log,
             offers=offered,
-            services=ServicePolicy(
-                offers=offered, gate=gate, env=open_env(plan), elicit=eliciting(person) if person else None
-            ),
-            log_in=logging_in((plan, kept.secrets), person, None if request.verbose else aloud, in_front),
+            services=ServicePolicy(offers=offered, gate=gate(), env=open_env(plan), elicit=elicit),
+            log_in=log_in,
             respawn=lambda: spawn_agent(plan, kept.secrets),
             server_logs=logs,
             cache=kept.settings.cache,
             credentials=kept.credentials,
             trace=trace,
         )
+        yield needs, gate
 
 
 def _listing(request: "RunRequest", plan: LaunchPlan) -> str:

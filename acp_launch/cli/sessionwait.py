@@ -34,12 +34,13 @@ def wait(record: "Record", settings: "Settings", *, output: str, timeout: float 
         LaunchError: how the turn failed.
     """
     note = find(settings.state, record.project, record.profile)
-    held = {each.name: each for each in asked(note).sessions} if note is not None and note.socket else {}
-    if note is None or record.name not in held:
+    status = asked(note) if note is not None and note.socket else None
+    states = {each.name: each.state for each in status.sessions} if status else {}
+    if note is None or status is None or record.name not in {*states, *status.past}:
         fix = f"a turn can be waited for while its host is up; {ours('ps')} shows what runs"
         raise SessionError(f'no host has the session "{record.name}"', fix=fix)
     share()
-    if held[record.name].state == "asks":
+    if states.get(record.name) == "asks":
         say(harmless(f"acp-launch: {record.name} waits for an answer", keep=""), style=DIM)
     screen = Screen(output)
     with screen.reporting():

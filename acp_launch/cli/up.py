@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from acp_launch.settings.model import Settings
 
 ENDING = 15.0  # seconds for a host to end its agent and servers
+RELOADING = 900.0  # seconds for servers to end, and for required ones to be downloaded and to answer
 
 
 def stay(request: "UpRequest") -> int:
@@ -62,21 +63,47 @@ def down(
     settings = load()
     if everything and profile:
         raise UsageError("--all cannot be combined with a profile")
-    if profile is not None:
-        settings, found = _present(profile)
-        if found is None:
-            raise SessionError(f"{profile} is not up", fix=ours("ps"))
-        notes = [found]
-    else:
-        notes = hosts(settings.state)
-        if not everything and len(notes) > 1:
-            names = ", ".join(note.called for note in notes)
-            raise UsageError(f"several profiles are up: {names}", fix="name one, or --all")
-        if not notes and not everything:
-            raise SessionError("no profile is up")
-    for note in notes:
+    for note in hosts(settings.state) if everything else [_chosen(settings, profile, otherwise=", or --all")]:
         end(note, settings)
         say(harmless(f"acp-launch: {note.called} is down", keep=""), style=DIM)
+
+
+def reload(
+    profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="The profile's name or file.")] = None,
+) -> None:
+    """Restart the MCP servers of a host that have changed in its profile; the agent and its sessions stay."""
+    import msgspec
+
+    from acp_launch.cli.fronting import requested
+    from acp_launch.cli.planning import loaded_profile, ready, trusted
+    from acp_launch.cli.reload import content_of, sentences
+    from acp_launch.console.stream.text import stands
+    from acp_launch.host.wire import RELOAD, Reloaded
+    from acp_launch.profile.trust import changes
+    from acp_launch.settings.load import load
+
+    settings = load()
+    note = _chosen(settings, profile)
+    if profile is None:
+        os.chdir(note.here)  # where the profile has the name that `up` was given
+    loaded = loaded_profile(profile or note.called, settings)
+    content = content_of(loaded)
+    if content.digest == note.digest:
+        say(harmless(f"acp-launch: {note.called} has not changed since it is up", keep=""), style=DIM)
+        return
+    if content.others != note.others:
+        what = f"more than the servers of {note.called} has changed since it is up"
+        lines = list(changes(note.lines, content.lines))
+        raise StateError(what, fix=ours("up", note.called, "--replace"), detail=lines)
+    ready(trusted(loaded, settings, cwd=Path(note.cwd), session=None, trust=False), settings)
+    answer = requested(note, RELOAD, {"digest": content.digest}, within=RELOADING)
+    done = msgspec.json.decode(answer, type=Reloaded)
+    say(harmless(f"acp-launch: {note.called} is reloaded; its agent and sessions stay", keep=""))
+    for line in sentences(done):
+        say(harmless(f"  {line}", keep=""))
+    for server in done.servers:
+        if server.server in (*done.added, *done.changed):
+            say(f"  mcp server: {stands(server)}")
 
 
 def attach(
@@ -140,6 +167,29 @@ def end(note: "HostNote", settings: "Settings") -> None:
         if left is None or left != host or left.is_dead:  # where init does not fetch its status it stays in the table
             return
     raise StateError(f"the host of {note.called} (pid {note.pid}) does not end")
+
+
+def _chosen(settings: "Settings", profile: str | None, otherwise: str = "") -> "HostNote":
+    """Return the host of a profile; without one, the only host. `otherwise` is what else can be done with several.
+
+    Raises:
+        SessionError: it is not up.
+        UsageError: several are up.
+    """
+    from acp_launch.host.place import hosts
+
+    if profile is not None:
+        _, found = _present(profile)
+        if found is None:
+            raise SessionError(f"{profile} is not up", fix=ours("ps"))
+        return found
+    notes = hosts(settings.state)
+    if len(notes) > 1:
+        names = ", ".join(note.called for note in notes)
+        raise UsageError(f"several profiles are up: {names}", fix=f"name one{otherwise}")
+    if not notes:
+        raise SessionError("no profile is up")
+    return notes[0]
 
 
 def _present(profile: str) -> "tuple[Settings, HostNote | None]":

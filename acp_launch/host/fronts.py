@@ -79,9 +79,9 @@ class FrontLine:
         self._peer = Peer()
         self._transport = SocketTransport(line, "has left")
         self._stream: Stream | None = None
+        self.is_held = False  # nothing of the stream is written, only answers
         self._said: deque[tuple[int, bytes]] = deque()  # what stands after the event of an id
         self._at = 0  # the last event of the stream that was written
-        self._is_held = False  # nothing of the stream is written, only answers
         self._news = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._pump = Pump(
@@ -109,7 +109,7 @@ class FrontLine:
 
     def say(self, line: bytes) -> None:
         """Write a line after all events so far."""
-        self._said.append((self._stream.window.newest if self._stream and not self._is_held else self._at, line))
+        self._said.append((self._stream.window.newest if self._stream and not self.is_held else self._at, line))
         self.news()
 
     def news(self) -> None:
@@ -117,14 +117,14 @@ class FrontLine:
 
     def follow(self, stream: Stream | None, at: int) -> None:
         """Write the events of a session from now on, those after the one with the id `at`."""
-        self._stream, self._at, self._is_held = stream, at, False
+        self._stream, self._at, self.is_held = stream, at, False
 
     def hold(self) -> None:
         """Write no event of the session until `go_on`."""
-        self._is_held = True
+        self.is_held = True
 
     def go_on(self) -> None:
-        self._is_held = False
+        self.is_held = False
         self.news()
 
     def show(self, line: bytes) -> None:
@@ -143,7 +143,7 @@ class FrontLine:
         """Return what is to be written next; empty if there is nothing."""
         parts: list[bytes] = []
         size = 0
-        stream = None if self._is_held else self._stream
+        stream = None if self.is_held else self._stream
         missed = stream.window.since(self._at, self._house.now()) if stream else []
         if missed is None:
             assert stream is not None

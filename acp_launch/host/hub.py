@@ -29,6 +29,7 @@ from acp_launch.host.wire import (
     DETACH,
     FOLLOW,
     JOIN,
+    RELOAD,
     RENEW,
     RESTART,
     SERVERS,
@@ -63,6 +64,7 @@ from acp_launch.session.store import SessionKeeper, continued
 
 T = TypeVar("T")
 NOTHING = Raw(b"{}")
+PAST = 5  # sessions whose latest turn is kept after their agent has ended
 UPDATE = b'"session/update"'
 Handler = Callable[[FrontLine, dict[str, Any]], Awaitable[object]]
 
@@ -119,6 +121,7 @@ class Hub:
         self.sessions: dict[str, HostSession] = {}
         self.clients: list[Client] = []
         self.fronts: dict[FrontLine, HostSession | None] = {}  # and what each has entered
+        self.past: dict[str, HostSession] = {}  # sessions that ended with their agent, until they are opened again
         self.opening: HostSession | None = None
         self.turns = 0
         self.now = asyncio.get_running_loop().time
@@ -136,6 +139,7 @@ class Hub:
             STATUS: self._status,
             SERVERS: self._servers,
             RESTART: self._restart,
+            RELOAD: self._reload,
             RENEW: self._renew,
         }
         self._tasks = tasks
@@ -269,6 +273,8 @@ class Hub:
         """
         async with self._one_at_a_time:
             session = self.sessions.get(entrance.name)
+            if session is None and entrance.watches and entrance.after is not None:
+                session = self._past(entrance.name)
             if session is not None and entrance.afresh:
                 await self._closed(session)
                 session = None
@@ -276,6 +282,10 @@ class Hub:
                 return await self._opened(how, entrance, front), False
             self._entering(front, session, entrance)
             return session, True
+
+    def _past(self, name: str) -> HostSession | None:
+        past = self.past.get(name)
+        return past if past is not None and past.has_turned else None
 
     def _entering(self, front: FrontLine, session: HostSession, entrance: Entrance) -> None:
         before = self.fronts[front]
@@ -331,6 +341,7 @@ class Hub:
             side=session.side(),
         )
         self.sessions[entrance.name] = self.opening = session
+        self.past.pop(entrance.name, None)
         connection.beside(session.live(connection, request))
         try:
             await asyncio.shield(session.opened)
@@ -341,6 +352,13 @@ class Hub:
         finally:
             self.opening = None
         return session
+
+    def lost(self, session: HostSession) -> None:
+        """Note that a session is not open any more; the end of its latest turn can still be waited for."""
+        del self.sessions[session.name]
+        self.past[session.name] = session
+        while len(self.past) > PAST:
+            del self.past[next(iter(self.past))]
 
     async def forward(self, method: str, params: object) -> Raw:
         """Pass a request on to the agent, and return its answer."""
@@ -359,6 +377,7 @@ class Hub:
             agent=redactor.text(agent or self.plan.agent.command.name),
             sessions=tuple(session.status for session in self.sessions.values()),
             servers=tuple(self.launch.servers.standings()),
+            past=tuple(name for name, session in self.past.items() if session.has_turned),
         )
 
     def close(self) -> None:
@@ -436,15 +455,15 @@ class Hub:
 
     async def _prompt(self, front: FrontLine, params: dict[str, Any]) -> object:
         session = self._entered(front)
-        front.go_on()
+        session.go_on(front)
         said = member(params)
         wish = Wish() if said is None else msgspec.convert(said, Wish)
         end = await session.prompt(acp.sequence(params.get("prompt")), front, wish)
         return end.result
 
     async def _join(self, front: FrontLine, params: dict[str, Any]) -> object:
-        front.go_on()
         session = self._followed(front)
+        session.go_on(front)
         end = await session.join()
         if end is None:
             raise SessionError(f'session "{session.name}" has had no turn since the host is up')
@@ -453,7 +472,7 @@ class Hub:
         return end.result
 
     async def _follow(self, front: FrontLine, params: dict[str, Any]) -> object:
-        front.go_on()
+        self._followed(front).go_on(front)
         return NOTHING
 
     async def _take_over(self, front: FrontLine, params: dict[str, Any]) -> object:
@@ -476,6 +495,10 @@ class Hub:
             raise LaunchError(f'unknown server "{name}"')
         self.launch.servers.restart(name)
         return NOTHING
+
+    async def _reload(self, front: FrontLine, params: dict[str, Any]) -> object:
+        async with self._one_at_a_time:  # a session is opened with the servers of before or of after
+            return await self.host.reload(self.launch, acp.text(params.get("digest")))
 
     async def _renew(self, front: FrontLine, params: dict[str, Any]) -> object:
         self.renew()

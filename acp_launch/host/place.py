@@ -25,8 +25,9 @@ LONGEST = 4 * 1024 * 1024  # bytes of a note; it holds the content of a profile
 class HostNote(Struct, frozen=True, kw_only=True):
     """What a host writes of itself. `since` is in Unix seconds.
 
-    `called` is the profile's name in commands. `digest` covers the content that it runs; `lines` show what has changed,
-    with credentials masked (as `profile.trust`). `socket` is empty until fronts may attach.
+    `called` is the profile's name in commands. `digest` covers the content that it runs, `others` all of it but the
+    servers; `lines` show what has changed, with credentials masked (as `profile.trust`). `socket` is empty until fronts
+    may attach.
     """
 
     pid: int
@@ -38,6 +39,7 @@ class HostNote(Struct, frozen=True, kw_only=True):
     cwd: str  # of its sessions
     here: str  # where `up` was typed
     digest: str
+    others: str = ""
     lines: tuple[str, ...] = ()
     socket: str = ""
 

@@ -6,7 +6,7 @@ Towards the agent it is what a run of one prompt is. All that happens is an even
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Protocol, TypeVar
 
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
 from acp_launch.host.fronts import FrontGone, FrontLine
-from acp_launch.host.wire import ASK, Entrance, SessionStatus, Wish, event
+from acp_launch.host.wire import ASK, Entrance, Reloaded, SessionStatus, Wish, event
 from acp_launch.launch.run import Launch, OpenSession, SessionNeeds, SessionRequest, Side
 from acp_launch.launch.services import ServicePolicy
 from acp_launch.process.lifecycle import Change, Standing
@@ -61,7 +61,7 @@ class HostNeeds(Struct, frozen=True, kw_only=True):
     `gate` makes the gate of a session; `hold` locks a session by its name. `redacted` removes secrets
     from what an observer is told. `ready` is called once, with seconds, when the host can be attached to. `keep` is how
     many seconds it stays without fronts and turns, None for ever; `outlives` is whether a turn goes on when the front
-    that drives it ends.
+    that drives it ends. `reload` takes the servers of the profile if its content has this digest.
     """
 
     needs: SessionNeeds
@@ -71,6 +71,7 @@ class HostNeeds(Struct, frozen=True, kw_only=True):
     redacted: "Callable[[Feed], Observer]"
     ready: Callable[[float], None]
     unattended: Unattended
+    reload: Callable[[Launch, str], Awaitable[Reloaded]]
     waits: Callable[[str], None]  # hears of a session in which a question begins to wait
     keep: float | None = None
     outlives: bool = True
@@ -89,6 +90,9 @@ class Holder(Protocol):
 
     def begin(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Run work that no front owns."""
+
+    def lost(self, session: "HostSession") -> None:
+        """Note that a session is not open any more."""
 
     def renew(self) -> None:
         """Stop the agent; the next request starts it again."""
@@ -202,6 +206,11 @@ class HostSession:
         )
 
     @property
+    def has_turned(self) -> bool:
+        """Whether it has had a turn, whose end can be told."""
+        return self.turn is None and (self.failed is not None or self.feed.last is not None)
+
+    @property
     def is_busy(self) -> bool:
         return self.turn is not None or bool(self.queue)
 
@@ -210,6 +219,8 @@ class HostSession:
         id = self.window.append(line, key=None, now=self._hub.now())
         if own is not None or is_history:
             self._own[id] = own
+            while next(iter(self._own)) <= self.window.lost:
+                del self._own[next(iter(self._own))]
         for front in self.fronts:
             front.news()
 
@@ -241,7 +252,7 @@ class HostSession:
         finally:
             self._not_opened(AgentError("the agent ended before the session was open"))
             if hub.sessions.get(self.name) is self:
-                del hub.sessions[self.name]
+                hub.lost(self)
             self.gone.set()
 
     def _not_opened(self, error: LaunchError) -> None:
@@ -292,6 +303,11 @@ class HostSession:
             elif owner is front:
                 task.cancel()
         self._turned()
+
+    def go_on(self, front: FrontLine) -> None:
+        """Give a front what follows the history that it has shown."""
+        front.go_on()
+        self._changed.set()
 
     def detach(self, front: FrontLine) -> None:
         """Let the turns of a front go on without it."""
@@ -414,6 +430,9 @@ class HostSession:
                     front = self.driver
                     if front is not None and front.can_ask:
                         patience.reschedule(None)
+                        if front.is_held:  # the question stands below the history
+                            await self._changed.wait()
+                            continue
                         with suppress(FrontGone):
                             return await front.request(method, params)
                         continue

@@ -13,6 +13,7 @@ Then the front is a client of ACP. What ACP has no words for has methods that be
              take {sessionId}                  makes this front the one that drives the session
              status {}                         the sessions and servers
              servers {}, restart {server}      the states of the servers; restarts one
+             reload {digest}                   takes the servers of the profile with this content: a `Reloaded`
              renew {}                          starts the agent again, after a login that wants it
              detach {}                         lets the turn of this front go on without it
 
@@ -43,6 +44,7 @@ EVENT, ASK = f"{OURS}event", f"{OURS}ask"
 JOIN, FOLLOW, TAKE, STATUS = f"{OURS}join", f"{OURS}follow", f"{OURS}take", f"{OURS}status"
 SERVERS = f"{OURS}servers"
 RESTART, RENEW, DETACH = f"{OURS}restart", f"{OURS}renew", f"{OURS}detach"
+RELOAD = f"{OURS}reload"
 
 
 class Entrance(Struct, frozen=True, kw_only=True):
@@ -83,12 +85,25 @@ class SessionStatus(Struct, frozen=True, kw_only=True):
 
 
 class HostStatus(Struct, frozen=True, kw_only=True):
-    """A host: its agent by its own name, its sessions and servers."""
+    """A host: its agent by its own name, its sessions and servers.
+
+    `past` are the names of sessions that ended with their agent, and whose latest turn can be waited for.
+    """
 
     pid: int
     agent: str
     sessions: tuple[SessionStatus, ...]
     servers: tuple[Standing, ...]
+    past: tuple[str, ...] = ()
+
+
+class Reloaded(Struct, frozen=True, kw_only=True):
+    """What has become of the servers of a host, by their names. `servers` is the state of all."""
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    servers: tuple[Standing, ...] = ()
 
 
 def event(name: str, value: object) -> bytes:

@@ -9,6 +9,7 @@ has no counterpart. Open `tools` first.
     drafts    entries to drafts of a profile, with their credentials taken out
     merge     drafts into a profile's text
     write     a profile to a tool's entries, and those into the tool's file
+    editors   the command by which an editor starts a profile
     formats   JSON with comments: parse it, change one value
     toml      TOML: put one table
     files     replace a user's file, unless it changed meanwhile

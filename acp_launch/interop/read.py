@@ -17,6 +17,7 @@ from msgspec import Struct
 from acp_launch.document.nodes import number_text
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError, ProblemsError
+from acp_launch.interop.editors import served
 from acp_launch.interop.tools import TOOLS, Dialect, Host, Source, Tool, places, read
 from acp_launch.profile.values import header_name_fault
 from acp_launch.regex import regex
@@ -408,6 +409,8 @@ def _complete(tool: Tool, entry: ToolEntry) -> None:
         entry.unfit = "it has both a command and a url"
     elif entry.url and entry.kind == "agent":
         entry.unfit = "it is not a program to start"
+    elif entry.kind == "agent" and (profile := served([entry.command, *entry.args])) is not None:
+        entry.unfit = f"it is acp-launch itself, which runs the profile {profile}".rstrip()
     elif entry.url and entry.transport not in ("http", "sse"):
         entry.transport = "sse" if entry.url.rstrip("/").endswith("/sse") and not entry.transport else "http"
 

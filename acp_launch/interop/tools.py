@@ -22,7 +22,7 @@ from acp_launch.private import Unfit, read_bounded
 from acp_launch.problem import Problem
 from acp_launch.profile.load import shown
 
-Syntax = Literal["json", "toml", "yaml"]
+Syntax = Literal["json", "toml", "yaml", "shell", "lua"]
 # The notation of a tool's references: none; `${VAR}`; also `$VAR`; `${env:VAR}` and `${input:x}`; `{env:VAR}`.
 Dialect = Literal["none", "shell", "dollar", "code", "braces"]
 
@@ -60,8 +60,18 @@ TOOLS = {
     )
 }
 
+# Tools without a file of entries: an export prints a command line, or a piece of a program, for the user to paste.
+PRINTED = {
+    tool.name: tool
+    for tool in (
+        Tool("toad", "toad", "shell", "none", agents="agents"),
+        Tool("neovim", "Neovim", "lua", "none", agents="agents"),
+    )
+}
+
 
 _SHARED = {"claude", "vscode", "cursor"}  # tools whose users usually keep servers in the project
+_OF_USER = {"zed"}  # tools that take no agent from a project, so that a repository cannot start programs
 
 
 class Host(Struct, frozen=True):
@@ -103,7 +113,8 @@ def own_place(tool: Tool, machine: Host, project: Path) -> Path:
 
     If a file may have several names, it is the one that exists, since the tool would read both.
     """
-    shared, own = _of_project(tool.name, project), _of_user(tool.name, machine)
+    shared = () if tool.name in _OF_USER else _of_project(tool.name, project)
+    own = _of_user(tool.name, machine)
     if there := next((file for file in shared if _is_taken(file)), None):
         return there
     if shared and tool.name in _SHARED:

@@ -1,9 +1,9 @@
 """
 The export of a profile: its servers, and its agent if the tool starts agents, as entries of another tool. Pure.
 
-`exported` converts a profile. A value that the tool cannot express is left out with a note (`Exported.notes`); a server
-is left out if its command or address cannot be expressed. `insert_entries` puts the entries into the tool's file;
-`standalone_text` writes them on their own.
+`exported` converts a profile, `exported_whole` makes it one agent that acp-launch runs. A value that the tool cannot
+express is left out with a note (`Exported.notes`); a server is left out if its command or address cannot be expressed.
+`insert_entries` puts the entries into the tool's file; `standalone_text` writes them on their own.
 
 Secrets are never read here. If the tool takes secrets only from its environment, each secret gets a variable: that of
 the server if it is the variable's whole value, else its own name in upper case. `References` records them.
@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from acp_launch.interop import formats, toml
+from acp_launch.interop import editors, formats, toml
 from acp_launch.interop.formats import Misfit
 from acp_launch.interop.read import Untranslatable
 from acp_launch.interop.tools import Dialect, Tool
@@ -270,6 +270,7 @@ class Exported(Struct, frozen=True):
 
 
 def exported(profile: Profile, tool: Tool, context: ExportContext) -> Exported:
+    """Convert a profile's servers, and its agent if the tool starts agents."""
     writer = EntryWriter(tool, context, References(), [])
     for server in profile.mcp_servers.values():
         for name, text in server.env.items() if isinstance(server, StdioServer) else ():
@@ -281,22 +282,30 @@ def exported(profile: Profile, tool: Tool, context: ExportContext) -> Exported:
     return Exported(servers, agents, tuple(writer.notes), writer.references.variables, writer.references.inputs)
 
 
+def exported_whole(name: str, tool: Tool, command: Sequence[str]) -> Exported:
+    """Convert a profile into one agent, whose `command` runs all of it: no server and no secret is exported."""
+    return Exported({}, {name: _agent_entry(tool, command, {})}, (), {}, {})
+
+
 def _agent(writer: EntryWriter, agent: Agent) -> dict[str, Entry]:
     try:
-        command = writer.path(agent.command, is_program=True)
-        args = [writer.text(text) for text in agent.args]
+        command = [writer.path(agent.command, is_program=True), *map(writer.text, agent.args)]
     except Untranslatable as why:
         writer.notes.append(f"the agent is left out: its command {why}")
         return {}
     title = writer.tool.title
     writer.notes.append(f"{title} starts the agent itself: acp-launch is not in between, and supervises nothing")
-    if writer.tool.name == "acpx":
-        if agent.env:
-            writer.notes.append(f"agent: env is left out ({', '.join(agent.env)}): acpx gives its agents its own")
-        return {writer.context.profile: {"argv": [command, *args]}}
-    kind = {"type": "custom"} if writer.tool.name == "zed" else {}
-    env = writer.texts("agent", "env", agent.env)
-    return {writer.context.profile: {**kind, "command": command, "args": args, "env": env}}
+    if writer.tool.name == "acpx" and agent.env:
+        writer.notes.append(f"agent: env is left out ({', '.join(agent.env)}): acpx gives its agents its own")
+    env = {} if writer.tool.name == "acpx" else writer.texts("agent", "env", agent.env)
+    return {writer.context.profile: _agent_entry(writer.tool, command, env)}
+
+
+def _agent_entry(tool: Tool, command: Sequence[str], env: Mapping[str, str]) -> Entry:
+    if tool.name == "acpx":
+        return {"argv": list(command)}
+    kind = {"type": "custom"} if tool.name == "zed" else {}
+    return {**kind, "command": command[0], "args": list(command[1:]), "env": dict(env)}
 
 
 def _servers(writer: EntryWriter, servers: Mapping[str, McpServer]) -> Iterator[tuple[str, Entry]]:
@@ -511,6 +520,8 @@ def insert_entries(text: str | None, tool: Tool, wanted: tuple[ExportEntry, ...]
 
 def standalone_text(found: Exported, tool: Tool) -> str:
     """Write the entries on their own, under their keys, for the user to paste."""
+    if tool.syntax in ("shell", "lua"):
+        return editors.toad(found.agents) if tool.syntax == "shell" else editors.neovim(found.agents)
     everything = {tool.agents: found.agents, tool.servers: found.servers}
     shown: dict[str, Any] = {key: value for key, value in everything.items() if key and value}
     if tool.syntax == "toml":

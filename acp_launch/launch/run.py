@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from acp_launch.bridge import offer
 from acp_launch.errors import (
@@ -145,6 +146,18 @@ class Launch:
         self.plan, self.needs, self.observer = plan, needs, observer
         self.interrupts, self.servers = interrupts, servers
 
+    async def reload(
+        self, plan: LaunchPlan, secrets: Mapping[str, Secret], credentials: "Mapping[str, Credentials]"
+    ) -> None:
+        """Go on with the servers of this plan, which differs in nothing else.
+
+        Raises:
+            LaunchError: as `LaunchServers.up`; the other servers are as the plan says.
+        """
+        self.plan, self.needs = plan, replace(self.needs, secrets=secrets, credentials=credentials)
+        await self.servers.reload(plan, secrets, credentials)
+        await self.servers.up()
+
     @asynccontextmanager
     async def session(
         self,
@@ -192,10 +205,11 @@ async def conversation(
     on_interrupt: Callable[[], None] | None = None,
     budget: Budget | None = None,
     every: float = EVERY,
+    may_change: bool = False,
 ) -> AsyncIterator[Launch]:
     """Run the surroundings of the agent of `plan`: guards, signals and servers. SIGINT calls `on_interrupt`, if given.
 
-    The guards hear of processes `every` so many seconds.
+    The guards hear of processes `every` so many seconds. `Launch.reload` is for servers that `may_change`.
 
     Raises:
         LaunchError: see the tree in `errors`; `Stopped` after a signal.
@@ -213,6 +227,7 @@ async def conversation(
             trace=needs.trace,
             cache=needs.cache,
             credentials=needs.credentials,
+            may_change=may_change,
         ) as servers,
     ):
         is_orderly = False
@@ -403,11 +418,11 @@ async def open_requested(
         how = how_to_continue(agent.capabilities, replay=request.replay, name=request.name)
         if changed := drift(request.continued, agent):
             connection.observer.note(changed)
-    taken = _taken(plan, agent, connection.observer)
+    offered = taken(plan, agent, connection.observer)
     await servers.up()
-    taken = [server for server in taken if server.name not in servers.absent]
+    offered = [server for server in offered if server.name not in servers.absent]
     way = await servers.way(offer.transport(plan, agent.capabilities))
-    stay = _stay(plan, agent, connection.observer, offer.entries(taken, secrets, way), request.meta)
+    stay = _stay(plan, agent, connection.observer, offer.entries(offered, secrets, way), request.meta)
 
     async def tried() -> SessionReady:
         session_id = request.continued.session_id if request.continued else ""
@@ -473,7 +488,7 @@ def unhurried(log_in: LogIn, budget: Budget) -> LogIn:
     return logged_in
 
 
-def _taken(plan: LaunchPlan, negotiated: Negotiated, observer: Observer) -> list[ServerPlan]:
+def taken(plan: LaunchPlan, negotiated: Negotiated, observer: Observer) -> list[ServerPlan]:
     """List the servers that the agent supports.
 
     Raises:

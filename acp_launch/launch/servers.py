@@ -82,7 +82,8 @@ class LaunchServers:
         """Report the states of the servers once all of them are known."""
         if self._inner is None or self._is_told or not self._is_open:
             return
-        if all(map(_is_settled, standings := self._inner.servers.standings())):
+        standings = self._inner.servers.standings()
+        if standings and all(map(_is_settled, standings)):
             self._is_told = True
             self._observer.standing(standings, "opened")
             self._news.set()
@@ -187,6 +188,17 @@ class LaunchServers:
             self.note(f"{said}; the session opens without it")
             self.absent |= {server.name}
 
+    async def reload(
+        self, plan: LaunchPlan, secrets: Mapping[str, Secret], credentials: "Mapping[str, Credentials]"
+    ) -> None:
+        """Go on with the servers of this plan (`bridge.servers.Servers.reload`); `may_change` was set.
+
+        Servers that the agent runs or connects to itself are as the plan says in sessions opened from now on.
+        """
+        assert self._inner is not None
+        self._plan, self._asked, self.absent, self._fatal = plan, (), frozenset(), ""
+        await self._inner.servers.reload(_ours(plan), secrets, credentials)
+
     async def refresh(self) -> None:
         """Learn the states of the servers, where they run in a host."""
 
@@ -207,9 +219,8 @@ class LaunchServers:
     def first_turn_over(self) -> None:
         """Report the states after the first turn: the agent opens no more servers, and some drop servers silently
         (docs/agents.md)."""
-        if self._inner is None:
+        if self._inner is None or not (standings := self._inner.servers.standings()):
             return
-        standings = self._inner.servers.standings()
         if not self._is_told:
             self._is_told = True
             self._observer.standing(standings, "opened")
@@ -295,13 +306,17 @@ async def launch_servers(
     trace: "Trace | None" = None,
     cache: Path | None = None,
     credentials: "Mapping[str, Credentials] | None" = None,
+    may_change: bool = False,
 ) -> AsyncIterator[LaunchServers]:
-    """Start the servers of `plan`; leaving stops them, which must be after the agent, because its shims use them."""
+    """Start the servers of `plan`; leaving stops them, which must be after the agent, because its shims use them.
+
+    Servers may be added later if they `may_change`.
+    """
     servers = LaunchServers(plan, observer, interrupts.budget, logs, trace)
     ours = _ours(plan)
     async with _reaching(plan) as asked:
         servers.asking(asked)
-        if not ours:
+        if not ours and not may_change:
             yield servers
             return
         from acp_launch.bridge.servers import ServerNeeds, running  # takes 15 ms, which a launch without servers saves

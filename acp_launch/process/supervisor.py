@@ -28,6 +28,8 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from acp_launch.errors import AgentError
 from acp_launch.process import lifecycle
 from acp_launch.process.child import GRACE, first_of
@@ -240,6 +242,12 @@ class Supervisor:
             self._tell_lost()
         elif self.child is not None:
             self._let_go(self.child)  # now: from here on, messages are for the next process
+
+    def renew_as(self, program: Program, *, restart: Restart | RemoteRestart, required: bool) -> None:
+        """Do the same with another program of the same kind."""
+        self._program, self._required, self._may_fetch = program, required, program.may_fetch
+        self._life = replace(self._life, restart=restart)
+        self.renew()
 
     def need(self) -> None:
         """Start the next process sooner, because a request waits for it. Only for remote servers, and if asleep."""

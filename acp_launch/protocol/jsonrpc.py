@@ -73,7 +73,7 @@ def _tolerated(line: bytes, *, is_deep: bool) -> Envelope | None:
     """
     from acp_launch.protocol import splice  # rarely needed; its regular expressions take time to compile
 
-    if not (is_deep or (b"\\ud" in line.lower() and _is_json(line))):
+    if not (is_deep or (b"\\ud" in line.lower() and is_json(line))):
         return None
     try:
         found = {member.key: member for member in splice.members(line)}
@@ -88,7 +88,8 @@ def _tolerated(line: bytes, *, is_deep: bool) -> Envelope | None:
     return Envelope(method=method, **carried)
 
 
-def _is_json(line: bytes) -> bool:
+def is_json(line: bytes) -> bool:
+    """Tell whether a line is JSON of any kind."""
     import json
 
     try:

@@ -26,11 +26,11 @@ class Window:
     def __init__(self, *, count: int = COUNT, size: int = SIZE, age: float = AGE) -> None:
         """`size` is in bytes, `age` in seconds."""
         self.newest = 0  # the id of the latest event; 0 before the first
+        self.lost = 0  # the newest event that left by a limit
         self._count, self._size, self._age = count, size, age
         self._kept = OrderedDict[int, tuple[bytes, Hashable, float]]()  # line, key and time, by id
         self._by_key: dict[Hashable, int] = {}  # the ids of what is kept and has a key
         self._bytes = 0
-        self._lost = 0  # the newest event that left by a limit
         self._due = inf  # not later than when the oldest becomes too old
 
     def append(self, line: bytes, *, key: Hashable | None, now: float) -> int:
@@ -61,7 +61,7 @@ class Window:
         None if some of them may be lost: `last` is None, was never given to an event, or too much came since then.
         """
         self._trim(now)
-        if last is None or not self._lost <= last <= self.newest:
+        if last is None or not self.lost <= last <= self.newest:
             return None
         missed = []
         for id in reversed(self._kept):
@@ -83,5 +83,5 @@ class Window:
             if key is not None:
                 del self._by_key[key]
             self._bytes -= len(line)
-            self._lost = oldest
+            self.lost = oldest
         self._due = inf

@@ -7,9 +7,9 @@ A session is new, or one from the store: loaded with its history, or resumed wit
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from acp_launch.errors import (
     AgentRefused,
@@ -23,11 +23,11 @@ from acp_launch.errors import (
 from acp_launch.problem import KeyPath, ours
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.acp import Capabilities
-from acp_launch.protocol.conversation import How
+from acp_launch.protocol.conversation import Conversation, How
 from acp_launch.protocol.jsonrpc import Call
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
-from acp_launch.session.observer import SessionReady
+from acp_launch.session.observer import Observer, SessionReady
 from acp_launch.session.options import NotOffered, Option, Options, Value, find, match, one_line, value_of
 from acp_launch.session.state import SessionState
 
@@ -42,6 +42,19 @@ QUIET_AT_MOST = 10.0  # seconds a replay may continue after the answer
 REFUSAL = 0.5  # seconds an agent has to refuse an unknown request; a few never do
 KNOB = "session"
 OPENING = {"new": "a new session", "load": "the session to be loaded", "resume": "the session to be resumed"}
+
+
+class Caller(Protocol):
+    """What the requests about options need of a connection."""
+
+    @property
+    def conversation(self) -> Conversation: ...
+
+    @property
+    def observer(self) -> Observer: ...
+
+    async def call(self, call: Call, *, what: str, limit: float, knob: str = "") -> Raw:
+        """Send a request and wait for its answer; see `Connection.call`."""
 
 
 class Stay(Struct, frozen=True):
@@ -249,7 +262,7 @@ def wishes(
 
 
 async def configure(
-    connection: Connection, state: SessionState, session_id: str, wanted: Sequence[Setting], *, limit: float
+    connection: Caller, state: SessionState, session_id: str, wanted: Sequence[Setting], *, limit: float
 ) -> None:
     """Set all wanted options, `limit` seconds for each; of two about one option only the later.
 
@@ -267,7 +280,7 @@ async def configure(
 
 
 async def fulfil(
-    connection: Connection, state: SessionState, session_id: str, wish: Setting, *, limit: float
+    connection: Caller, state: SessionState, session_id: str, wish: Setting, *, limit: float
 ) -> tuple[Option, Value]:
     """Set one option. Returns it as it was, and the value as it was sent.
 
@@ -293,7 +306,7 @@ async def fulfil(
     return option, value
 
 
-def _check(connection: Connection, state: SessionState, id: str, wish: Setting, value: Value) -> None:
+def _check(connection: Caller, state: SessionState, id: str, wish: Setting, value: Value) -> None:
     """Report an option with another value than wanted: an agent may adjust
     a value, or change one option with another."""
     found = next((option for option in state.options if option.id == id), None)
@@ -302,7 +315,7 @@ def _check(connection: Connection, state: SessionState, id: str, wish: Setting, 
         connection.observer.note(f'{wish.origin}: the agent has "{one_line(id)}" at "{found.shown}", not "{wanted}"')
 
 
-def _call(connection: Connection, session_id: str, option: Option, value: Value) -> Call:
+def _call(connection: Caller, session_id: str, option: Option, value: Value) -> Call:
     say = connection.conversation
     if option.source == "option":
         return say.set_option(session_id, option.id, value)

@@ -288,6 +288,7 @@ def store(launch: Launcher) -> Path:
 STARTING = (
     ("run",),
     ("up",),
+    ("serve",),
     ("login",),
     ("logout",),
     ("doctor",),

@@ -56,6 +56,8 @@ def test_a_question_waits_for_a_terminal_after_the_first_one_is_gone(demo: Launc
             first.until("[y]")
         with at(demo, "attach", "work") as second:
             second.until("[y]")
+            shown = "\n".join(second.all)
+            assert "resumed work" in shown[: shown.index("[y]")], "a question stands below the history"
             second.types("y")
             second.until("Noted: kept")
             second.until("ready ·")

@@ -12,7 +12,7 @@ from msgspec import convert
 
 from acp_launch.cli import tab
 from acp_launch.cli.tab import Line
-from acp_launch.interop.tools import TOOLS
+from acp_launch.interop.tools import PRINTED, TOOLS
 from acp_launch.session.store import Record, Registry, open_registry
 from tests.cli import verbtable
 from tests.cli.launcher import Ended, Launcher
@@ -173,7 +173,7 @@ def test_where_a_path_may_be_meant_the_shell_adds_files(project: Launcher, typed
 def test_a_tool_to_import_from_is_named_or_given_by_its_file(project: Launcher) -> None:
     assert asked(project, "import", "v") == ["nothing", *TOOLS]
     assert asked(project, "import", "./v") == ["files", *TOOLS]
-    assert asked(project, "export", "p", "--to=") == ["nothing", *(f"--to={tool}" for tool in TOOLS)]
+    assert asked(project, "export", "p", "--to=") == ["nothing", *(f"--to={tool}" for tool in [*TOOLS, *PRINTED])]
 
 
 def test_sessions_are_those_of_the_profile_on_the_line(project: Launcher) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_launch.cli import exporting
 from tests.cli.launcher import Ended, Launcher
 from tests.cli.terminal import on_terminal, yes_or_no
 from tests.cli.test_secrets import (
@@ -652,6 +653,92 @@ def test_without_a_terminal_an_export_is_written_only_if_yes_is_said(project: La
     assert written == {"mcp_servers": {"gh": {"command": "npx", "args": [], "env_vars": ["GITHUB_TOKEN"]}}}
 
 
+def zed(launch: Launcher) -> Path:
+    return Path(launch.env["HOME"]) / ".config" / "zed" / "settings.json"
+
+
+def test_an_editor_gets_acp_launch_with_the_profile_whose_servers_and_secrets_stay(project: Launcher) -> None:
+    """A project's profile has its path, because an editor starts its agents in a directory of its own choice."""
+    with_servers(project)
+    done = project("export", "p", "--to", "zed", "--write", "--yes")
+    assert done.code == 0, done.err
+    (entry,) = json.loads(zed(project).read_text())["agent_servers"].values()
+    words = [entry.pop("command"), *entry.pop("args")]
+    assert Path(words[0]).is_absolute()
+    assert words[-2:] == ["serve", str(profile(project))]
+    assert entry == {"type": "custom", "env": {}}
+    assert list(json.loads(zed(project).read_text())) == ["agent_servers"]
+    assert done.err == (
+        f"acp-launch: {zed(project)}: p written\n"
+        "acp-launch: Zed starts acp-launch, which runs p: its servers and secrets stay in the profile\n"
+        "acp-launch: Zed cannot ask whether you trust it: acp-launch trust p\n"
+        "acp-launch: to check what it needs there: acp-launch doctor --gui p\n"
+    )
+    again = project("export", "p", "--to", "zed", "--write", "--yes")
+    assert "already has all of it; nothing was changed" in again.err
+
+
+def test_in_a_projects_own_file_a_profile_of_it_has_its_name(project: Launcher) -> None:
+    with_servers(project)
+    file = project.project / ".acpxrc.json"
+    file.write_text("{}")
+    assert project("export", "p", "--to", "acpx", "--write", "--yes").code == 0
+    assert json.loads(file.read_text())["agents"]["p"]["argv"][-2:] == ["serve", "p"]
+
+
+def test_the_program_is_named_so_that_it_starts_from_any_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "bin" / "acp-launch"
+    program.parent.mkdir()
+    program.touch(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["bin/../bin/acp-launch", "export"])
+    assert exporting._launcher() == (str(program),)
+    monkeypatch.setattr(sys, "argv", ["acp_launch/__main__.py", "export"])
+    assert exporting._launcher() == (sys.executable, "-P", "-m", "acp_launch")
+
+
+def test_servers_of_an_earlier_export_are_told_of_since_the_agent_would_have_them_twice(project: Launcher) -> None:
+    with_servers(project)
+    assert project("export", "p", "--to", "zed", "--write", "--yes", "--direct").code == 0
+    before = json.loads(zed(project).read_text())
+    assert before["agent_servers"]["p"]["command"] == "cat"
+    assert project("export", "p", "--to", "zed", "--write", "--yes").code == 2
+    done = project("export", "p", "--to", "zed", "--write", "--yes", "--force")
+    assert done.code == 0, done.err
+    assert "acp-launch: Zed has gh besides, and gives it to all agents; remove it there\n" in done.err
+    assert json.loads(zed(project).read_text())["context_servers"] == before["context_servers"]
+
+
+def test_a_tool_without_a_file_is_printed_for_and_not_written_to(project: Launcher) -> None:
+    done = project("export", "p", "--to", "toad")
+    assert (done.code, done.out.decode().endswith(f"serve {profile(project)}' .\n")) == (0, True)
+    done = project("export", "p", "--to", "neovim", "--write")
+    assert (done.code, done.out) == (2, b"")
+    assert done.err == (
+        "acp-launch: there is no file of Neovim that acp-launch can change\n"
+        "    fix: print it: acp-launch export p --to neovim\n"
+    )
+
+
+def test_an_agent_that_is_acp_launch_itself_is_not_imported(project: Launcher) -> None:
+    assert project("export", "p", "--to", "zed", "--write", "--yes").code == 0
+    why = f"    p: it is acp-launch itself, which runs the profile {profile(project)}\n"
+    done = project("import", "zed", "--into", "new", "--yes")
+    assert (done.code, done.err) == (
+        2,
+        "acp-launch: .acp-launch/new.yaml does not exist yet, and the source has no agent for it\n"
+        f"{why}    fix: name the agent of the new profile: --agent claude\n",
+    )
+    done = project("import", "zed", "--into", "p", "--yes")
+    assert done.err == (
+        f"acp-launch: nothing to import\n{why}    fix: acp-launch import lists the sources on this machine\n"
+    )
+    listed = json.loads(project("import", "--json").out)["found"]
+    assert [(one["tool"], one["agents"]) for one in listed] == [("zed", [])]
+
+
 def test_a_tools_file_that_leads_out_of_the_project_is_not_written_to(project: Launcher) -> None:
     with_servers(project)
     outside = project.project.parent / "outside.json"
@@ -666,7 +753,7 @@ def test_an_unknown_tool_is_answered_with_the_list_of_tools(project: Launcher) -
     assert done.code == 2
     assert done.err == (
         'acp-launch: unknown tool "emacs"\n    fix: choose one of claude-desktop, claude, vscode, cursor, codex,'
-        " gemini, zed, jetbrains, opencode, goose, acpx\n"
+        " gemini, zed, jetbrains, opencode, goose, acpx, toad, neovim\n"
     )
 
 

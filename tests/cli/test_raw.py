@@ -36,6 +36,8 @@ TOOLS = (
     "acpx",
     "jetbrains",
     "claude-desktop",
+    "toad",
+    "neovim",
 )
 
 
@@ -83,16 +85,16 @@ def test_no_verb_shows_a_file_raw(evil: Launcher, verb: str) -> None:
 def test_no_export_is_raw_on_a_terminal_nor_in_a_file(evil: Launcher, tool: str, tmp_path: Path) -> None:
     """Of JSON and TOML that go to a pipe what cannot be seen is an escape, too, and means the same."""
     profile = {
-        "agent": AGENT,
+        "agent": {"command": "cat", "args": [BIDI + C1 + "\u2028é"]},
         "mcp_servers": {"s": {"command": "${python}", "args": [BIDI + C1 + "\u2028é"], "env": {"A": BIDI}}},
     }
     evil.write(profile)
-    assert_tame(on_a_terminal(evil, "export", "p", "--to", tool))
-    piped = evil("export", "p", "--to", tool)
+    assert_tame(on_a_terminal(evil, "export", "p", "--direct", "--to", tool))
+    piped = evil("export", "p", "--direct", "--to", tool)
     assert piped.code in (0, 2), piped.err
     text = piped.out.decode()
     assert all(mark.isprintable() or mark == "\n" for mark in text), text
-    assert piped.code or "é" in text or tool == "jetbrains"
+    assert piped.code or "é" in text
 
 
 def test_a_file_goes_to_a_pipe_as_it_is(evil: Launcher) -> None:

@@ -85,6 +85,11 @@ def test_a_wait_ends_as_the_turn_ends(launch: Launcher, gate: Path) -> None:
             let_go(gate)
             dead = waiting.end()
         assert (dead.code, "the agent exited with status 3" in dead.err) == (4, True), dead.err
+        after = launch.apart("session", "wait", "b", "-o", "json")
+        assert (after.code, [event["type"] for event in after.events][-2:]) == (4, ["update", "error"])
+        assert "the agent exited with status 3" in after.event("error")["message"]
+        ended = launch.apart("session", "wait", "a", "-o", "quiet")
+        assert (ended.code, ended.out) == (9, b"one two\n"), "it ended with the agent, after its turn"
     gone = launch.apart("session", "wait", "b")
     assert (gone.code, 'no host has the session "b"' in gone.err) == (3, True)
 

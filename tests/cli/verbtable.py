@@ -16,7 +16,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from acp_launch.cli.app import app
 from acp_launch.cli.tab import FLAG, MORE, PROGRAM, TABLE
-from acp_launch.interop.tools import TOOLS
+from acp_launch.interop.tools import PRINTED, TOOLS
 from acp_launch.profile.agents import AGENTS
 
 FILE = Path(TABLE)
@@ -40,6 +40,7 @@ KINDS = {
     ("logs", "server"): "log",
     ("secret set", "name"): "needed",
     ("mcp call", "tool"): "text",  # a server's, which would have to be started
+    ("export", "to"): "|".join([*TOOLS, *PRINTED]),
     ("init", "agent"): "|".join(AGENTS),
 }
 

@@ -286,10 +286,18 @@ def test_the_directories_a_person_chose_are_looked_into() -> None:
 def test_an_entry_goes_to_the_project_where_that_is_the_custom_and_else_to_the_user(tmp_path: Path) -> None:
     machine = Host(Path("/home/me"), {}, "linux")
     assert own_place(TOOLS["claude"], machine, tmp_path) == tmp_path / ".mcp.json"
-    assert own_place(TOOLS["zed"], machine, tmp_path) == Path("/home/me/.config/zed/settings.json")
+    assert own_place(TOOLS["gemini"], machine, tmp_path) == Path("/home/me/.gemini/settings.json")
+    for folder in (".gemini", ".zed"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "settings.json").write_text("{}")
+    assert own_place(TOOLS["gemini"], machine, tmp_path) == tmp_path / ".gemini" / "settings.json"
+
+
+def test_an_agent_for_zed_goes_to_the_user_as_zed_takes_none_from_a_project(tmp_path: Path) -> None:
     (tmp_path / ".zed").mkdir()
     (tmp_path / ".zed" / "settings.json").write_text("{}")
-    assert own_place(TOOLS["zed"], machine, tmp_path) == tmp_path / ".zed" / "settings.json"
+    machine = Host(Path("/home/me"), {}, "linux")
+    assert own_place(TOOLS["zed"], machine, tmp_path) == Path("/home/me/.config/zed/settings.json")
 
 
 ALL = sorted(TOOLS)
@@ -311,7 +319,7 @@ def test_an_export_goes_into_the_file_that_is_there_by_whatever_name_the_tool_re
     for file in read:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("{}")
-        is_usual = scope == "user" and tool in ("claude", "vscode", "cursor")  # theirs are the project's
+        is_usual = (scope == "user" and tool in ("claude", "vscode", "cursor")) or (scope, tool) == ("project", "zed")
         assert (own_place(TOOLS[tool], machine, project) == file) is not is_usual
         file.unlink()
         file.symlink_to("nowhere")

@@ -50,6 +50,7 @@ class Recorder:
         self._unanswered: list[Json] = []
         self.pid = self._process.pid
         self.lines: list[bytes] = []  # all it was sent, in order, without newlines
+        self.sent: list[bytes] = []  # all it has sent but answers
 
     def initialize(self, version: str = "2025-11-25", capabilities: Json | None = None) -> Json:
         about = {"name": "recorder", "version": "1.0"}
@@ -131,7 +132,8 @@ class Recorder:
         self.close()
 
     def _send(self, message: Json) -> None:
-        self._unsent += json.dumps(message, ensure_ascii=False).encode() + b"\n"
+        self.sent.append(json.dumps(message, ensure_ascii=False).encode() + b"\n")
+        self._unsent += self.sent[-1]
         while self._unsent:
             self._step(f"room for {len(self._unsent)} bytes")
 

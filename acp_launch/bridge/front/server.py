@@ -70,7 +70,7 @@ class Front:
     def __init__(
         self,
         listener: socket.socket,
-        keys: Mapping[str, Key],
+        keys: dict[str, Key],
         seated: Callable[[ShimConnection], None],
         note: Callable[[str], None],
         *,
@@ -85,13 +85,23 @@ class Front:
         self._keys, self._note = keys, note
         self._loop = asyncio.get_running_loop()
         self.mishaps = Mishaps(note)
-        self.endpoints = {
-            name: Endpoint(name, seated, max_line, limits, self.mishaps, is_elevated=name in elevated) for name in keys
-        }
+        self.endpoints: dict[str, Endpoint] = {}
+        self._seated = seated
+        self._open(keys, elevated)
         self._strangers: dict[HttpConnection, None] = {}  # the oldest first
         self._connections: dict[HttpConnection, None] = {}
         self._noted: set[int | str] = set()
         self._beat = self._loop.call_later(limits.beat, self._beats)
+
+    def add(self, names: Iterable[str], elevated: Collection[str]) -> None:
+        """Serve those of these servers too that are not served yet."""
+        added = make_keys(name for name in names if name not in self._keys)
+        self._keys.update(added)
+        self._open(added, elevated)
+
+    def _open(self, names: Iterable[str], elevated: Collection[str]) -> None:
+        inputs = self._seated, self.max_line, self.limits, self.mishaps
+        self.endpoints |= {name: Endpoint(name, *inputs, is_elevated=name in elevated) for name in names}
 
     def address(self, name: str) -> str:
         return f"http://127.0.0.1:{self.port}{self._keys[name].path}"
@@ -146,7 +156,7 @@ class Front:
 
 @asynccontextmanager
 async def front(
-    keys: Mapping[str, Key],
+    keys: dict[str, Key],
     seated: Callable[[ShimConnection], None],
     note: Callable[[str], None],
     *,

@@ -1,0 +1,236 @@
+"""
+Servers of a profile that change while its host is up: the host reads the profile anew, and restarts just those.
+
+The command `reload` asks everything on its terminal first. It passes no secret to the host, and nothing that the host
+would run: only which content the user has seen. The host reads the profile itself, requires trust, and looks up the
+secrets that it does not know yet, without asking.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from acp_launch.cli.start import RunContext, with_workdirs
+from acp_launch.errors import NotTrusted, ProblemsError, StateError
+from acp_launch.host.place import HostNote, Place
+from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan
+from acp_launch.problem import ours
+from acp_launch.secret.value import Secret, Store, StoreFault
+
+if TYPE_CHECKING:
+    from acp_launch.host.wire import Reloaded
+    from acp_launch.launch.run import Launch
+    from acp_launch.mcp.http.wire import Credentials
+    from acp_launch.plan.resolve import Resolved
+    from acp_launch.profile.load import Loaded
+
+SPARE = 10.0  # seconds besides `secrets.timeout` to read the profile
+
+
+class Content(NamedTuple):
+    """What a profile says, for the comparison with what a host runs. `others` is the digest of all but its servers."""
+
+    digest: str
+    others: str
+    raw: tuple[str, ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Its lines, with credentials masked."""
+        from acp_launch.profile.trust import shown
+
+        return tuple(str(shown(line)) for line in self.raw)
+
+
+def content_of(loaded: "Loaded") -> Content:
+    """Return the content of a profile."""
+    from acp_launch.profile.trust import content, digest
+
+    lines, project = content(loaded.merged), str(loaded.found.project)
+    others = content({key: value for key, value in loaded.merged.items() if key != "mcp_servers"})
+    return Content(digest(project, lines), digest(project, others), lines)
+
+
+class _Reread(NamedTuple):
+    """What the profile says now. `fresh` are the plans of servers that are new or have changed, without directories."""
+
+    content: Content
+    plan: LaunchPlan
+    servers: Mapping[str, object]  # as they are written
+    fresh: Mapping[str, ServerPlan]
+    secrets: Mapping[str, Secret]
+    credentials: "Mapping[str, Credentials]"
+
+
+class Reloading:
+    """The profile of a host, as it was read last, with the secrets and credentials of its servers."""
+
+    def __init__(
+        self,
+        profile: str,
+        cwd: Path | None,
+        kept: RunContext,
+        plan: LaunchPlan,
+        loaded: "Loaded",
+        place: Place,
+        later: ExitStack,
+    ) -> None:
+        """Prepare it. `later` ends with the host, after its servers; it gets the directories of servers to come."""
+        self.place = place
+        self._profile, self._cwd, self._kept, self._plan, self._later = profile, cwd, kept, plan, later
+        self._secrets, self._credentials = kept.secrets, kept.credentials
+        self._servers = _servers(loaded)
+        self._note: HostNote | None = None
+
+    def tell(self, note: HostNote) -> None:
+        """Write what fronts find the host by."""
+        self._note = note
+        self.place.write(note)
+
+    async def __call__(self, launch: "Launch", digest: str) -> "Reloaded":
+        """Take the servers of the profile, if its content has this digest.
+
+        Raises:
+            StateError: it has another one by now, or the host cannot run it; nothing has changed.
+            NotTrusted: the user does not trust it; nothing has changed.
+            ServerError: a required server has failed; the others are as the profile says.
+        """
+        from acp_launch.host.wire import Reloaded
+        from acp_launch.session.files import run_in_thread
+
+        limit = self._kept.settings.secrets.timeout + SPARE
+        try:
+            read = await run_in_thread(partial(self._read, digest), name="reload", limit=limit)
+        except TimeoutError:
+            raise self._unfit([f"its secrets were not there within {limit:g} s"]) from None
+        except ProblemsError as error:
+            raise self._unfit([line for each in error.problems for line in str(each).splitlines()]) from None
+        before = {server.name: server for server in self._plan.servers}
+        plan = self._taken(read, before)
+        for each in read.credentials.values():
+            each.note = launch.observer.note
+        assert self._note is not None, "a front has asked"
+        self.tell(replace(self._note, digest=read.content.digest, lines=read.content.lines))
+        added = tuple(name for name in read.fresh if name not in before)
+        changed = tuple(name for name in read.fresh if name in before)
+        removed = tuple(name for name in before if name not in {server.name for server in plan.servers})
+        launch.observer.note("; ".join(sentences(Reloaded(added=added, changed=changed, removed=removed))))
+        await launch.reload(plan, self._secrets, self._credentials)
+        servers = tuple(launch.servers.standings())
+        return Reloaded(added=added, changed=changed, removed=removed, servers=servers)
+
+    def _taken(self, read: _Reread, before: Mapping[str, ServerPlan]) -> LaunchPlan:
+        """Return the plan from now on; servers that have not changed keep theirs, the same objects."""
+        fresh = replace(read.plan, servers=tuple(read.fresh.values()))
+        given = {
+            server.name: server
+            for server in self._later.enter_context(with_workdirs(self._kept.settings, fresh)).servers
+        }
+        names = [server.name for server in read.plan.servers if server.name in {*given, *before}]
+        servers = tuple(given.get(name) or before[name] for name in names)
+        self._plan = replace(self._plan, servers=servers, origins=read.plan.origins)
+        self._servers = read.servers
+        self._secrets = {**self._secrets, **read.secrets}
+        kept = {name: each for name, each in self._credentials.items() if name in names and name not in given}
+        self._credentials = {**kept, **read.credentials}
+        return self._plan
+
+    def _unfit(self, why: Sequence[str]) -> StateError:
+        called = self._plan.called
+        what = f"the host of {called} cannot use what the profile says now; nothing has changed"
+        return StateError(what, fix=ours("up", called, "--replace"), detail=why)
+
+    def _read(self, digest: str) -> _Reread:
+        """Read the profile; in a thread, as a store may be slow."""
+        from acp_launch.cli.planning import loaded_profile, resolved_from
+        from acp_launch.errors import MachineError
+        from acp_launch.profile.trust import trust_state
+
+        settings, called = self._kept.settings, self._plan.called
+        loaded = loaded_profile(self._profile, settings)
+        content = content_of(loaded)
+        if content.digest != digest or self._note is None or content.others != self._note.others:
+            raise StateError(f"{called} has changed again meanwhile", fix=ours("reload", called))
+        if not trust_state(loaded, settings).is_trusted:
+            raise NotTrusted(f"this profile is not trusted: {loaded.label}", fix=ours("trust", called))
+        resolved = resolved_from(loaded, cwd=self._cwd)
+        if resolved.plan is None:
+            raise MachineError(resolved.problems)
+        servers = _servers(loaded)
+        secrets = {**self._secrets, **self._looked_up(resolved)}
+        changed = {name for name, written in servers.items() if self._servers.get(name) != written}
+        fresh = {server.name: server for server in resolved.plan.servers if server.name in changed}
+        absent, credentials = self._proofs(list(fresh.values()), secrets)
+        fresh = {name: server for name, server in fresh.items() if name not in absent}
+        return _Reread(content, resolved.plan, servers, fresh, secrets, credentials)
+
+    def _looked_up(self, resolved: "Resolved") -> dict[str, Secret]:
+        """Look up the secrets that are not known yet.
+
+        Raises:
+            MachineError: they are not there, or cannot be looked up without a terminal.
+        """
+        from acp_launch.cli.stores import open_store, outcomes
+        from acp_launch.errors import MachineError
+        from acp_launch.plan.resolve import unfit, unmet
+        from acp_launch.secret.lookup import secrets
+
+        settings = self._kept.settings
+        needs = [need for need in resolved.needs if need.name not in self._secrets]
+        if not needs:
+            return {}
+        opening: Callable[[], Store] = partial(open_store, settings, asks=False)
+        if settings.secrets.store == "command":
+            opening = _closed
+        found = outcomes((need.name for need in needs), settings, lambda *waited: None, opening)
+        values = secrets(found)
+        if missing := (*unmet(needs, found), *unfit(resolved.plan, {**self._secrets, **values})):
+            raise MachineError(missing)
+        return values
+
+    def _proofs(
+        self, fresh: Sequence[ServerPlan], secrets: Mapping[str, Secret]
+    ) -> "tuple[frozenset[str], Mapping[str, Credentials]]":
+        """Return the names of optional servers that lack a login, and the credentials of the others."""
+        if not any(isinstance(server, RemotePlan) for server in fresh):
+            return frozenset(), {}
+        from acp_launch.cli.bearers import Wallet, server_logins
+        from acp_launch.cli.headerscommand import later_headers, printing
+        from acp_launch.cli.stores import open_unasked
+
+        settings = self._kept.settings
+        commands = printing(fresh, settings)
+        logins = server_logins([server for server in fresh if server.name not in commands], settings)
+        absent = frozenset(
+            login.server.name for login in logins if login.is_needed and not login.item and not login.server.required
+        )
+        wallet = Wallet(
+            settings=settings,
+            opening=cache(partial(open_unasked, settings)),
+            secrets=secrets,
+            called=self._plan.called,
+        )
+        return absent, {**wallet.bearers(logins, {}), **later_headers(commands, settings)}
+
+
+def _servers(loaded: "Loaded") -> Mapping[str, object]:
+    """Return the servers of a profile as they are written."""
+    written = loaded.merged.get("mcp_servers")
+    return written if isinstance(written, dict) else {}
+
+
+def _closed() -> Store:
+    raise StoreFault("unavailable", "a host runs the command of secrets.store only at its start")
+
+
+def sentences(reloaded: "Reloaded") -> list[str]:
+    """Say what has become of the servers."""
+    return [
+        *(f"mcp server {name} is added; sessions opened from now on have it" for name in reloaded.added),
+        *(f"mcp server {name} has changed, and is restarted" for name in reloaded.changed),
+        *(f"mcp server {name} is removed; open sessions get errors from it" for name in reloaded.removed),
+    ]

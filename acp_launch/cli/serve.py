@@ -1,0 +1,223 @@
+"""The verb `serve`: a profile as an ACP agent on stdin and stdout, for an editor."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+from acp_launch.cli.verb import TRACE, Argument, Option
+from acp_launch.errors import LaunchError, NotTrusted, SessionError, UsageError
+
+if TYPE_CHECKING:
+    from acp_launch.cli.planning import Ready
+    from acp_launch.cli.start import Launched
+    from acp_launch.plan.model import ProcessPlan
+    from acp_launch.process.flow import Lent
+    from acp_launch.profile.load import Loaded
+    from acp_launch.serve.sessions import ServeNeeds, SessionPlan
+
+
+class Serve(NamedTuple):
+    """Serve a profile to an editor: an ACP agent on stdin and stdout."""
+
+    profile: Annotated[str, Argument("PROFILE", "The profile's name or file.")]
+    cwd: Annotated[Path | None, Option("--cwd", "The agent's directory; sessions have those of the editor.", "DIR")] = (
+        None
+    )
+    trust: Annotated[bool, Option("--trust", "Run a project's profile without trusting it.")] = False
+    login: Annotated[
+        str | None, Option("--login", "Do a login of the agent on this terminal, as an editor asks for it.", "METHOD")
+    ] = None
+    trace: Annotated[Path | None, TRACE] = None
+
+    def carry_out(self) -> int:
+        """Serve until the editor ends, and return the exit code."""
+        if self.login is not None:
+            from acp_launch.cli.login import login
+
+            login(self.profile, self.login, trust=self.trust, trace=self.trace)
+            return 0
+        from acp_launch.process.spawn import require_platform
+
+        require_platform()
+        source, sink = _streams()
+        with ExitStack() as stack:
+            try:
+                served = _Served(self, stack)
+            except LaunchError as error:
+                return _refused(error, source, sink)
+            return served.run(source, sink)
+
+
+def _streams() -> "tuple[Lent, Lent | int]":
+    """Take stdin and stdout for the protocol alone: whatever else reads and writes there meets nothing, and stderr.
+
+    Raises:
+        UsageError: stdin is not a pipe.
+    """
+    from acp_launch.process.flow import lend
+
+    source = lend(os.dup(0), reads=True)
+    if source is None:
+        fix = "enter this command in an editor that speaks ACP; on a terminal: acp-launch run PROFILE"
+        raise UsageError("serve is started by an editor, which speaks ACP on a pipe to its stdin", fix=fix)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    kept = os.dup(1)
+    sink = lend(os.dup(1), reads=False)
+    os.dup2(2, 1)
+    if sink is None:  # a file, or a terminal: both are written to as they are
+        return source, kept
+    os.close(kept)
+    return source, sink
+
+
+def _refused(error: LaunchError, source: "Lent", sink: "Lent | int") -> int:
+    """Tell the editor why its agent does not come; return the exit code once it has ended."""
+    import asyncio
+
+    from acp_launch.console.failure import show
+    from acp_launch.serve.proxy import refuse_all
+    from acp_launch.settings.model import MAX_LINE
+
+    show(error)
+    asyncio.run(refuse_all(error, source, sink, max_line=MAX_LINE))
+    return error.exit_code
+
+
+class _Served:
+    """A profile whose agent was started; `stack` ends it."""
+
+    def __init__(self, request: Serve, stack: ExitStack) -> None:
+        """Start the agent.
+
+        Raises:
+            LaunchError: as `run`.
+        """
+        from msgspec.structs import replace
+
+        from acp_launch.cli.planning import loaded_profile, ready, trusted
+        from acp_launch.cli.start import launched
+        from acp_launch.process.guard import start_guards
+        from acp_launch.process.prepare import require_descriptors
+        from acp_launch.settings.load import load
+
+        require_descriptors()
+        start_guards()
+        self.request, self.settings = request, load()
+        self.loaded = loaded_profile(request.profile, self.settings)
+        resolved = trusted(self.loaded, self.settings, cwd=request.cwd, session=None, trust=request.trust)
+        self.ready = ready(resolved, self.settings)
+        alone = replace(self.ready.plan, servers=())  # they are those of the sessions
+        self.started: Launched = stack.enter_context(
+            launched(self.settings, alone, self.ready.secrets, request.trace, "serve")
+        )
+
+    def run(self, source: "Lent", sink: "Lent | int") -> int:
+        import asyncio
+
+        with self._needs() as needs:
+            asyncio.run(_serve(needs, self.started, source, sink))
+        return 0
+
+    @contextmanager
+    def _needs(self) -> "Iterator[ServeNeeds]":
+        from acp_launch.cli.start import agent_log, server_logs, spawn_agent
+        from acp_launch.console.stream.redacted import RedactedOutput
+        from acp_launch.console.stream.text import Notices
+        from acp_launch.serve.sessions import ServeNeeds
+
+        settings, plan, trace, observer = (
+            self.settings,
+            self.started.plan,
+            self.started.trace,
+            RedactedOutput(Notices()),
+        )
+        if trace is not None:
+            trace.note = observer.note
+        for each in self.ready.credentials.values():
+            each.note = observer.note
+        with closing(agent_log(settings, plan)) as log, closing(server_logs(settings, plan)) as logs:
+            log.begin()
+            yield ServeNeeds(
+                plan=plan,
+                guard=self.started.guard,
+                max_line=settings.max_line,
+                log=log,
+                observer=observer,
+                session_plan=self._session_plan,
+                respawn=lambda: spawn_agent(plan, self.ready.secrets),
+                server_logs=logs,
+                cache=settings.cache,
+                trace=trace,
+            )
+
+    @contextmanager
+    def _session_plan(self, cwd: Path) -> "Iterator[SessionPlan]":
+        """Plan a session for its directory."""
+        from acp_launch.cli.session_needs import wished
+        from acp_launch.cli.start import with_workdirs
+        from acp_launch.serve.sessions import SessionPlan
+
+        plan, secrets, credentials = self._for(cwd)
+        with with_workdirs(self.settings, plan) as given:
+            yield SessionPlan(given, secrets, credentials, wished(given))
+
+    def _for(self, cwd: Path) -> "Ready":
+        """Plan the profile of this name as it is found from a directory; trust is judged there.
+
+        Raises:
+            LaunchError: as `run` there, and SessionError if it has another agent.
+        """
+        from msgspec.structs import replace
+
+        from acp_launch.cli.planning import Ready, ready, require
+        from acp_launch.errors import MachineError
+        from acp_launch.plan.resolve import resolve
+
+        loaded = self._found_from(cwd)
+        resolved = resolve(loaded, cwd=cwd, environ=os.environ, cwd_override=cwd)
+        try:
+            require(loaded, resolved.found, self.settings, is_waved=self.request.trust)
+        except NotTrusted as error:
+            import shlex
+
+            error.fix = f"in {shlex.quote(str(cwd))}: {error.fix}"
+            raise
+        running = self.ready.plan
+        if resolved.plan is not None and not _is_same_agent(loaded, self.loaded, resolved.plan.agent, running.agent):
+            what = f"the agent of {loaded.label} is another one than the agent that runs for {self.loaded.label}"
+            raise SessionError(what, fix="start the agent again in the editor, in the directory of this session")
+        if loaded.merged != self.loaded.merged:
+            return ready(resolved, self.settings)
+        if resolved.plan is None:
+            raise MachineError(resolved.problems)
+        names = {server.name for server in running.servers}  # without those that lack a login
+        servers = tuple(server for server in resolved.plan.servers if server.name in names)
+        return Ready(replace(resolved.plan, servers=servers), self.ready.secrets, self.ready.credentials)
+
+    def _found_from(self, cwd: Path) -> "Loaded":
+        from acp_launch.profile.discover import find
+        from acp_launch.profile.load import load
+
+        if self.loaded.found.origin == "path":
+            found = self.loaded.found
+        else:
+            found = find(self.request.profile, start=cwd, settings=self.settings)
+        return load(found, cache=self.settings.cache)
+
+
+def _is_same_agent(one: "Loaded", other: "Loaded", here: "ProcessPlan", there: "ProcessPlan") -> bool:
+    """Tell whether two profiles start the same agent, apart from its directory and what names that."""
+    return one.profile.agent == other.profile.agent and here.command == there.command
+
+
+async def _serve(needs: "ServeNeeds", started: "Launched", source: "Lent", sink: "Lent | int") -> None:
+    from acp_launch.launch.loop import supervised
+    from acp_launch.serve.proxy import Proxy
+
+    async with supervised(needs.guard) as interrupts:
+        await interrupts.watch(Proxy(needs, interrupts, source, sink).run(started.spawned))
+        interrupts.check()

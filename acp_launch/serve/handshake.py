@@ -1,0 +1,79 @@
+"""
+The edits of `initialize`: what the profile keeps from the agent, and what is added to the agent's answer. Pure.
+"""
+
+from collections.abc import Sequence
+
+from acp_launch import __version__
+from acp_launch.plan.model import LaunchPlan
+from acp_launch.protocol import acp, edits
+from acp_launch.protocol.written import written
+
+META = "acp-launch"  # our member of `_meta`
+CAPABILITIES = ("params", "clientCapabilities")
+FILES = {"fs/read_text_file", "fs/write_text_file"}
+TERMINALS = frozenset(f"terminal/{verb}" for verb in ("create", "output", "release", "wait_for_exit", "kill"))
+
+
+def withheld(plan: LaunchPlan) -> frozenset[str]:
+    """Return the methods of the editor that the profile keeps from the agent; what it does not mention passes."""
+    found: set[str] = set()
+    if ("client", "fs") in plan.origins:
+        found |= {
+            method for method in FILES if plan.client.fs is False or (plan.client.fs == "read" and "write" in method)
+        }
+    if ("client", "terminal") in plan.origins and not plan.client.terminal:
+        found |= TERMINALS
+    return frozenset(found)
+
+
+def asked(line: bytes, kept: frozenset[str]) -> bytes:
+    """Edit the editor's request: without the capabilities whose methods are `kept` from the agent."""
+    places = {
+        "fs/read_text_file": (*CAPABILITIES, "fs", "readTextFile"),
+        "fs/write_text_file": (*CAPABILITIES, "fs", "writeTextFile"),
+        "terminal/create": (*CAPABILITIES, "terminal"),
+    }
+    for method, path in places.items():
+        if method in kept:
+            line = edits.replaced(line, path, b"false")
+    return line
+
+
+def answered(line: bytes, profile: str) -> bytes:
+    """Edit the agent's answer: servers of any kind are taken, and logins on a terminal run through us.
+
+    An editor appends the `args` of such a login to the arguments it starts us with (C-26).
+    """
+    result = edits.at(line, ("result",))
+    if result is None or not isinstance(said := acp.decoded(line[result[0] : result[1]]), dict):
+        return line
+    line = _with_methods(line, acp.sequence(said.get("authMethods")))
+    for kind in ("http", "sse"):
+        line = _with(line, ("result", "agentCapabilities", "mcpCapabilities"), kind, True)
+    return _with(line, ("result", "_meta"), META, {"name": META, "version": __version__, "profile": profile})
+
+
+def _with_methods(line: bytes, methods: Sequence[object]) -> bytes:
+    """Rewrite the logins on a terminal; the others stay, byte for byte."""
+    from acp_launch.protocol import splice
+
+    place = edits.at(line, ("result", "authMethods"))
+    if place is None or not any(acp.mapping(method).get("type") == "terminal" for method in methods):
+        return line
+    rest = line[place[0] :]
+    for (start, end), method in reversed(list(zip(splice.elements(rest), methods, strict=True))):
+        said = acp.mapping(method)
+        if said.get("type") == "terminal" and isinstance(said.get("id"), str):
+            here = edits.without(rest[start:end], (), ("args", "env"))
+            rest = (
+                rest[:start] + edits.with_members(here, (), b'"args":' + written(["--login", said["id"]])) + rest[end:]
+            )
+    return line[: place[0]] + rest
+
+
+def _with(line: bytes, path: tuple[str, ...], key: str, value: object) -> bytes:
+    """Set a member of the object at `path`, which is made if it is missing."""
+    if edits.at(line, (*path, key)) is not None:
+        return edits.replaced(line, (*path, key), written(value))
+    return edits.with_members(line, path, written({key: value})[1:-1])

@@ -1,0 +1,131 @@
+"""`reload`: the servers of a host as its profile says now (docs/up.md)."""
+
+import json
+import sys
+
+import pytest
+
+from tests.cli.hosted import Host, up
+from tests.cli.launcher import ROOT, Ended, Json, Launcher
+
+SERVERS = ROOT / "tests" / "servers"
+
+
+def server(**more: object) -> Json:
+    return {"command": sys.executable, "args": ["-I", "-S", str(SERVERS / "polite.py")], "start": "eager", **more}
+
+
+def written(launch: Launcher, servers: Json, **sections: Json) -> None:
+    """Write the profile p with these servers; the user trusts it."""
+    file = launch.profile("mcp_client", mcp_servers=servers)
+    launch.write({**json.loads(file.read_text()), **sections})
+    assert launch("trust", "p", "--yes").code == 0
+
+
+def called(host: Host, server: str, tool: str, session: str = "work") -> Json:
+    """The answer of a tool, called in a session of the host."""
+    done = host.run(f"call {server} {tool}", "-s", session, "-o", "quiet")
+    assert done.code == 0, done.err
+    found: Json = json.loads(json.loads(done.out)["line"])
+    return found
+
+
+def said(answer: Json) -> str:
+    """The text of a tool's answer."""
+    return str(answer["result"]["content"][0]["text"])
+
+
+def reloaded(launch: Launcher) -> Ended:
+    return launch.apart("reload", "p")
+
+
+def test_servers_that_have_changed_are_restarted_and_the_rest_stays(launch: Launcher) -> None:
+    """In an open session: `same` goes on, `changed` restarts behind it, `gone` answers with errors."""
+    launch.env["ACP_LAUNCH_SECRET_TOKEN"] = "a-secret-of-the-test"
+    written(launch, {"same": server(), "changed": server(), "gone": server(), "other": server()})
+    with up(launch) as host:
+        before = {name: said(called(host, name, "pid")) for name in ("same", "changed", "gone", "other")}
+        agent = host.methods.count("initialize")
+        other = server(tools={"deny": ["env_*"]})
+        new = server(env={"TOKEN": "${secret:token}"})
+        written(launch, {"same": server(), "changed": server(env={"WORD": "now"}), "other": other, "new": new})
+        refused = launch.apart("run", "p", "pids", "-d")
+        assert (refused.code, "fix: acp-launch reload p" in refused.err) == (3, True), refused.err
+        done = reloaded(launch)
+        assert done.code == 0, done.err
+        for line in (
+            "changed has changed, and is restarted",
+            "gone is removed; open sessions get errors",
+            "new is added",
+        ):
+            assert line in done.err
+        assert "a-secret-of-the-test" not in done.err
+        assert said(called(host, "same", "pid")) == before["same"]
+        assert said(called(host, "changed", "pid")) != before["changed"]
+        assert "WORD" in said(called(host, "changed", "env_names"))
+        assert 'MCP server "gone" is no longer in the profile' in called(host, "gone", "pid")["error"]["message"]
+        assert 'MCP server "other" has changed; a new session' in called(host, "other", "pid")["error"]["message"]
+        assert said(called(host, "new", "pid", "later")) != ""
+        assert said(called(host, "other", "pid", "later")) != before["other"]
+        assert (host.methods.count("initialize"), host.methods.count("session/new")) == (agent, 2)
+        again = reloaded(launch)
+        assert (again.code, "p has not changed since it is up" in again.err) == (0, True)
+
+
+def test_the_first_server_of_a_host_can_be_added(launch: Launcher) -> None:
+    written(launch, {})
+    with up(launch) as host:
+        written(launch, {"new": server()})
+        assert launch.apart("reload").code == 0
+        assert said(called(host, "new", "pid")) != ""
+
+
+def test_what_is_more_than_servers_needs_another_host(launch: Launcher) -> None:
+    written(launch, {"one": server()})
+    with up(launch) as host:
+        written(launch, {"one": server(env={"A": "b"})}, permissions={"default": "deny"})
+        done = reloaded(launch)
+        assert (done.code, "fix: acp-launch up p --replace" in done.err) == (3, True)
+        assert "more than the servers of p has changed since it is up" in done.err
+        assert "permissions.default" in done.err
+        assert [each.server for each in host.status.servers] == ["one"]
+    none = reloaded(launch)
+    assert (none.code, "p is not up" in none.err) == (3, True)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_the_host_looks_secrets_up_itself_and_says_which_it_cannot(launch: Launcher, is_known: bool) -> None:
+    """It has the environment of `up`; that of `reload` stays where it is."""
+    if is_known:
+        launch.env["ACP_LAUNCH_SECRET_TOKEN"] = "one"
+    written(launch, {"one": server()})
+    with up(launch) as host:
+        written(launch, {"one": server(), "two": server(env={"TOKEN": "${secret:token}"})})
+        done = launch.apart("reload", "p", ACP_LAUNCH_SECRET_TOKEN="one")
+        assert done.code == (0 if is_known else 3), done.err
+        if not is_known:
+            assert "the host of p cannot use what the profile says now; nothing has changed" in done.err
+            assert "token" in done.err
+            assert "fix: acp-launch up p --replace" in done.err
+        assert [each.server for each in host.status.servers] == (["one", "two"] if is_known else ["one"])
+
+
+def test_a_required_server_that_does_not_come_up_is_said_and_can_be_mended(launch: Launcher) -> None:
+    written(launch, {"one": server()})
+    with up(launch) as host:
+        called(host, "one", "pid")
+        written(launch, {"one": server(args=["-c", "raise SystemExit(3)"], restart={"policy": "never"})})
+        done = reloaded(launch)
+        assert (done.code, 'the MCP server "one" failed' in done.err) == (8, True), done.err
+        written(launch, {"one": server(env={"A": "b"}, restart={"policy": "never"})})
+        assert reloaded(launch).code == 0
+        assert said(called(host, "one", "pid")) != ""
+
+
+def test_a_profile_that_is_not_trusted_is_not_taken(launch: Launcher) -> None:
+    written(launch, {"one": server()})
+    with up(launch) as host:
+        launch.profile("mcp_client", mcp_servers={"two": server()})
+        done = reloaded(launch)
+        assert (done.code, "this profile has changed since you trusted it" in done.err) == (7, True)
+        assert [each.server for each in host.status.servers] == ["one"]
