@@ -31,6 +31,7 @@ PERMISSION, CANCEL = "session/request_permission", "$/cancel_request"
 UPDATE = b'{"jsonrpc":"2.0","method":"session/update"'
 ROOM = 1024 * 1024  # bytes for the editor that wait; then the host is not read
 OURS = "acp-launch/"  # prefix of the ids of our own requests
+OF_HOST = ("server", "standing")  # events of the host as a whole
 EDITOR = "the editor"  # who has answered, in the record
 
 
@@ -184,7 +185,6 @@ class HostedAgent:
 
     def _entering(self, line: bytes, name: str) -> bytes:
         entrance = msgspec.to_builtins(Entrance(name=name, can_ask=True))
-        line = edits.replaced(line, ("params", "mcpServers"), b"[]")  # those of the session are the host's
         return edits.with_meta(line, written({META: entrance})[1:-1])
 
     def _line_of(self, session_id: str) -> _Line:
@@ -258,7 +258,9 @@ class HostedAgent:
         elif message.id is not UNSET:
             await self._asked_by_host(front, message, line)
         elif message.method == EVENT:
-            show(self._observer, msgspec.json.decode(message.params, type=Told))
+            told = msgspec.json.decode(message.params, type=Told)
+            if told.name not in OF_HOST or front is self._lines[0]:  # each line is told of the servers
+                show(self._observer, told)
         elif message.method == CANCEL:
             self._withdraw(front, message.params)
         else:
