@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from acp_launch.plan.model import ProcessPlan
     from acp_launch.process.flow import Lent
     from acp_launch.profile.load import Loaded
-    from acp_launch.serve.sessions import ServeNeeds, SessionPlan
+    from acp_launch.serve.session import SessionPlan
+    from acp_launch.serve.sessions import ServeNeeds
 
 
 class Serve(NamedTuple):
@@ -129,12 +130,8 @@ class _Served:
         from acp_launch.console.stream.text import Notices
         from acp_launch.serve.sessions import ServeNeeds
 
-        settings, plan, trace, observer = (
-            self.settings,
-            self.started.plan,
-            self.started.trace,
-            RedactedOutput(Notices()),
-        )
+        self.observer = observer = RedactedOutput(Notices())
+        settings, plan, trace = self.settings, self.started.plan, self.started.trace
         if trace is not None:
             trace.note = observer.note
         for each in self.ready.credentials.values():
@@ -157,13 +154,33 @@ class _Served:
     @contextmanager
     def _session_plan(self, cwd: Path) -> "Iterator[SessionPlan]":
         """Plan a session for its directory."""
+        from acp_launch.cli.permission_record import PermissionRecord
         from acp_launch.cli.session_needs import wished
         from acp_launch.cli.start import with_workdirs
-        from acp_launch.serve.sessions import SessionPlan
+        from acp_launch.serve.session import SessionPlan
+        from acp_launch.session.hold import hold
+        from acp_launch.session.permission.gate import Gate
+        from acp_launch.session.permission.policy import policy
+        from acp_launch.session.permission.remembered import AnswerStore, load
+        from acp_launch.session.store import open_registry
 
         plan, secrets, credentials = self._for(cwd)
-        with with_workdirs(self.settings, plan) as given:
-            yield SessionPlan(given, secrets, credentials, wished(given))
+        state, home, key = self.settings.state, os.environ.get("HOME", ""), (str(plan.project), plan.profile)
+        shelf = AnswerStore(state, *key, plan.called)
+        with (
+            with_workdirs(self.settings, plan) as given,
+            closing(PermissionRecord(given, shelf, home, self.observer.note)) as record,
+            open_registry(state) as registry,
+        ):
+            yield SessionPlan(
+                plan=given,
+                secrets=secrets,
+                credentials=credentials,
+                wishes=wished(given),
+                gate=Gate(policy(given, remembered=load(shelf), home=home), None, record),
+                registry=registry,
+                hold=lambda name: hold(state, (*key, name), verb="serve"),
+            )
 
     def _for(self, cwd: Path) -> "Ready":
         """Plan the profile of this name as it is found from a directory; trust is judged there.

@@ -10,12 +10,13 @@ Each session is a task, which begins with the editor's request and lives until t
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
@@ -34,29 +35,21 @@ from acp_launch.protocol.conversation import Conversation
 from acp_launch.protocol.jsonrpc import Call
 from acp_launch.protocol.mishap import Mishaps
 from acp_launch.protocol.written import written
-from acp_launch.secret.value import Secret
 from acp_launch.serve.entries import planned
 from acp_launch.serve.relay import Relay, Request
+from acp_launch.serve.session import Session, SessionPlan
 from acp_launch.session.observer import Observer
-from acp_launch.session.opening import Setting, configure
+from acp_launch.session.opening import configure
 from acp_launch.session.state import SessionState
 from acp_launch.waits import awaited
 
 if TYPE_CHECKING:
-    from acp_launch.mcp.http.wire import Credentials
     from acp_launch.trace import Trace
 
+SERVED = ("fs/read_text_file", "fs/write_text_file", "terminal/create")
+INFO = b'"session_info_update"'
 OPENING = ("session/new", "session/load", "session/resume", "session/fork")
 CLOSING = ("session/close", "session/delete")
-
-
-class SessionPlan(Struct, frozen=True):
-    """The plan of a session; each of its servers has a directory. `wishes` are its mode and options."""
-
-    plan: LaunchPlan
-    secrets: Mapping[str, Secret]
-    credentials: "Mapping[str, Credentials]"
-    wishes: Sequence[Setting] = ()
 
 
 class ServeNeeds(Struct, frozen=True, kw_only=True):
@@ -74,6 +67,15 @@ class ServeNeeds(Struct, frozen=True, kw_only=True):
     trace: "Trace | None" = None
 
 
+class _Params(Struct, gc=False):
+    sessionId: str  # noqa: N815 - wire name
+
+
+class _About(Struct, gc=False):
+    params: _Params
+
+
+_about = msgspec.json.Decoder(_About)
 Fault = Callable[[LaunchError], tuple[int, str, object]]
 
 
@@ -103,17 +105,6 @@ class Caller:
         return said.result
 
 
-class Session:
-    """A session of the editor, from its request to its end. `held` are its updates that wait for an answer of ours."""
-
-    def __init__(self) -> None:
-        self.id = ""  # the agent's, once it is known
-        self.servers: LaunchServers | None = None
-        self.held: list[bytes] | None = None
-        self.left = asyncio.Event()
-        self.gone = asyncio.Event()
-
-
 class Sessions:
     def __init__(self, needs: ServeNeeds, interrupts: Interrupts, relay: Relay, fault: Fault) -> None:
         self._needs, self._interrupts, self._relay, self._fault = needs, interrupts, relay, fault
@@ -124,7 +115,12 @@ class Sessions:
         self._holding = 0  # how many sessions hold updates back
         self._mishaps = Mishaps(needs.observer.note)
         relay.requests["editor"].update(dict.fromkeys(OPENING, self._asked) | dict.fromkeys(CLOSING, self._closing))
+        relay.requests["editor"]["session/prompt"] = self._of(Session.prompted)
+        relay.requests["agent"]["session/request_permission"] = self._of(Session.permission)
+        for method in SERVED:
+            relay.requests["agent"][method] = self._of(Session.served)
         relay.notices["agent"]["session/update"] = self._updated
+        relay.notices["editor"]["session/cancel"] = self._cancelled
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -135,7 +131,7 @@ class Sessions:
                     yield
                 finally:
                     for task, session in self._lives.items():
-                        if session.id:
+                        if session.is_open:
                             session.left.set()
                         else:
                             task.cancel()
@@ -163,9 +159,11 @@ class Sessions:
         if self._agent is None or not Path(acp.text(request.params.get("cwd"))).is_absolute():
             self._relay.pass_on(request)  # the agent will say what is wrong
             return
-        assert self._tasks is not None, "the sessions run"
-        session = Session()
-        task = self._tasks.create_task(self._life(session, request, self._agent), name=request.method)
+        tasks = self._tasks
+        assert tasks is not None, "the sessions run"
+        id = acp.text(request.params.get("sessionId")) if request.method in ("session/load", "session/resume") else ""
+        session = Session(self._relay, self._needs.observer, tasks.create_task, request.method, id)
+        task = tasks.create_task(self._life(session, request, self._agent), name=request.method)
         self._lives[task] = session
         task.add_done_callback(self._lives.pop)
         request.withdrawn = lambda: (task.cancel(), None)[1]
@@ -182,13 +180,44 @@ class Sessions:
         request.answered = closed
         self._relay.pass_on(request)
 
+    def _of(self, hook: Callable[[Session, Request], None]) -> Callable[[Request], None]:
+        """Return the hook of a request that is about a session; of an unknown one it passes."""
+
+        def hooked(request: Request) -> None:
+            session = self._session(request.line)
+            if session is None:
+                self._relay.pass_on(request)
+            else:
+                hook(session, request)
+
+        return hooked
+
+    def _session(self, line: bytes) -> Session | None:
+        """Return the session that a message is about."""
+        try:
+            return self._by_id.get(_about.decode(line).params.sessionId)
+        except (msgspec.DecodeError, RecursionError):
+            place = edits.at(line, ("params", "sessionId"))
+            return self._by_id.get(acp.text(acp.decoded(line[place[0] : place[1]]))) if place else None
+
+    def _cancelled(self, line: bytes, params: Raw) -> bytes:
+        session = self._session(line)
+        if session is not None:
+            session.cancelled()
+        return line
+
     def _updated(self, line: bytes, params: Raw) -> bytes | None:
         """Pass an update on, or hold it until the editor knows the session as it is."""
-        if not self._holding:
+        if not self._holding and b'"tool_call' not in line and INFO not in line:
             return line
         said = jsonrpc.read(acp.session_update, params)
         session = self._by_id.get(said.sessionId) if said else None
-        if session is None or session.held is None:
+        if said is None or session is None:
+            return line
+        kind = jsonrpc.read(acp.update_kind, said.update)
+        if kind is not None:
+            session.updated(kind.sessionUpdate, said.update)
+        if session.held is None:
             return line
         session.held.append(line)
         return None
@@ -212,9 +241,9 @@ class Sessions:
 
     async def _lived(self, session: Session, request: Request, agent: Negotiated) -> None:
         needs, params = self._needs, request.params
-        if request.method in ("session/load", "session/resume"):
-            await self._renamed(session, acp.text(params.get("sessionId")))
-        with needs.session_plan(Path(acp.text(params.get("cwd")))) as made:
+        if session.id:
+            await self._in_place(session)
+        with needs.session_plan(Path(acp.text(params.get("cwd")))) as made, session.begin(made, agent):
             given = planned(
                 acp.sequence(params.get("mcpServers")), [each.name for each in made.plan.servers], made.plan.cwd
             )
@@ -243,14 +272,13 @@ class Sessions:
                 finally:
                     servers.stopping(is_orderly=session.left.is_set())
 
-    async def _renamed(self, session: Session, id: str) -> None:
+    async def _in_place(self, session: Session) -> None:
         """Take the place of a session of this id, if it is open."""
-        before = self._by_id.get(id)
+        before = self._by_id.get(session.id)
+        self._by_id[session.id] = session
         if before is not None:
             before.left.set()
             await before.gone.wait()
-        session.id = id
-        self._by_id[id] = session
 
     async def _entries(
         self, plan: LaunchPlan, made: SessionPlan, servers: LaunchServers, agent: Negotiated
@@ -301,6 +329,7 @@ class Sessions:
         result = acp.mapping(acp.decoded(message.result)) if message and message.result is not UNSET else {}
         session.id = session.id or acp.text(result.get("sessionId"))
         self._by_id[session.id] = session
+        session.is_open = True
         session.held = []
         self._holding += 1
 

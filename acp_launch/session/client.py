@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 from msgspec.structs import replace
 
 from acp_launch.errors import AgentRefused, LaunchError, WaitExpired
@@ -28,10 +28,10 @@ from acp_launch.protocol.conversation import (
 from acp_launch.protocol.jsonrpc import BROKEN
 from acp_launch.session.connection import AGENT, Connection
 from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd
+from acp_launch.session.permission.checks import Checks
 from acp_launch.session.permission.gate import Decision, Gate
-from acp_launch.session.permission.subject import Subject
 from acp_launch.session.service import Refusal, Services
-from acp_launch.session.state import KINDS, SessionState, ToolCalls, call_id, title
+from acp_launch.session.state import KINDS, SessionState, ToolCalls, title
 
 # Requests of the agent are served beside the pump, so that a slow one does not hold up others (C-11).
 #
@@ -89,15 +89,7 @@ class Serving:
         self._connection.reply(line)
 
 
-DENIED = "it was denied"
 HISTORY = WORDS | KINDS  # the updates that make a history; others may come at any time
-
-
-class Settled(Struct, frozen=True):
-    """A tool call that was asked about, or reported."""
-
-    allowed: bool
-    about: Subject
 
 
 class Client:
@@ -141,8 +133,7 @@ class Client:
         self._completed, self._changed = completed, changed
         self._answered = 0.0  # loop time of the user's last answer
         self._questions: dict[bytes, tuple[str, asyncio.Task[None]]] = {}
-        self._settled: dict[str, Settled] = {}  # by tool call: the question, and the report
-        self._excused: set[str] = set()  # calls that may fail: asked about, whatever the answer, or cancelled
+        self._checks = Checks(gate)
         self.attend()
 
     def attend(self) -> None:
@@ -220,7 +211,7 @@ class Client:
         # replaced whole, so one level is enough; a deeper copy would fail on deep nesting.
         announced = self.calls.announced(question.tool_call)
         call = dict(self.calls.merge(question.tool_call))
-        self._excused.add(call_id(call))
+        self._checks.excuse([call])
         if question.session_id != self._session_id and self._session is not None:
             decision: Decision | None = Decision(False, None, "its session was left")
         else:
@@ -272,7 +263,7 @@ class Client:
         self._questions.clear()
         self._serving.cancel(session_id)
         unfinished = self.calls.cancel()
-        self._excused.update(call_id(call) for call in unfinished)
+        self._checks.excuse(unfinished)
         self.observer.cancelled(unfinished, grace)
 
     async def _question(self, question: PermissionAsked, call: dict[str, Any], announced: str) -> None:
@@ -292,7 +283,7 @@ class Client:
     def _answer(self, question: PermissionAsked, call: dict[str, Any], decision: Decision) -> None:
         permit = self._connection.conversation.permit
         self._connection.send(permit(question.session_id, question.id, decision.option_id))
-        self._settled[call_id(call)] = Settled(decision.allowed, self._gate.about(call))
+        self._checks.settle(call, allowed=decision.allowed)
         self.observer.permission(
             Permission(
                 title(call),
@@ -314,25 +305,10 @@ class Client:
             self._changed()
 
     def _tool(self, call: dict[str, Any], *, is_replay: bool) -> None:
-        status = call.get("status")
-        if status == "completed":
+        if call.get("status") == "completed":
             self.denied = ""
-        elif status != "failed":
-            return
-        if is_replay or not (by := self._passed_over(call)):
-            return
-        self._settled[call_id(call)] = Settled(True, self._gate.about(call))
-        self.observer.unasked(call, by)
-
-    def _passed_over(self, call: dict[str, Any]) -> str:
-        """Return why a call should not have run as it did; empty if it is fine, or was reported before."""
-        settled = self._settled.get(call_id(call))
-        if settled is None:
-            was_asked = call_id(call) in self._excused  # and withdrawn, or cancelled with its turn
-            return "" if was_asked and call.get("status") == "failed" else self._gate.passed(call)
-        if not settled.allowed:  # a failure is the right result of a denial
-            return self._gate.passed(call, by=DENIED) if call.get("status") == "completed" else ""
-        return "" if settled.about.includes(self._gate.about(call)) else self._gate.passed(call)
+        if not is_replay and (by := self._checks.passed_over(call)):
+            self.observer.unasked(call, by)
 
 
 def usage(result: msgspec.Raw) -> dict[str, Any] | None:

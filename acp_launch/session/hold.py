@@ -109,7 +109,8 @@ def _take(descriptor: int, name: str) -> None:
 
 def _note(key: Key, verb: str, now: float) -> bytes:
     _, profile, name = key
-    command = f"acp-launch run {profile} --session {name}" if verb == "run" else f"acp-launch {verb} {name}"
+    words = {"run": f"run {profile} --session {name}", "serve": f"serve {profile}"}
+    command = f"acp-launch {words.get(verb, f'{verb} {name}')}"
     return msgspec.json.encode({"pid": os.getpid(), "since": now, "command": command, "key": key})
 
 

@@ -5,6 +5,7 @@ In comes a tool call, from the agent or from our own services; out comes a `Deci
 
     policy       decides from rules and remembered answers: allow, deny or ask
     gate         asks the policy, then the user, and records the answer
+    checks       tells calls that ran although they should not have
     subject      what a tool call is about: files, commands, addresses
     globs        how the globs of a rule match
     links        the directories of a launch that are reached through links

@@ -200,6 +200,14 @@ class Gate:
             decision = self._concluded(call, SERVICE_OPTIONS, verdict, "service")
         return "" if decision.allowed else f"denied: {decision.by}"
 
+    def forbids(self, call: Call) -> str:
+        """Return why nothing may do this for the agent, an editor neither; empty if the policy does not deny it."""
+        verdict = self._judged(call)
+        if verdict.answer != "deny":
+            return ""
+        self._noted("service", call, [], Decision(False, None, verdict.by))
+        return f"denied: {verdict.by}"
+
     def passed(self, call: Call, *, by: str = "") -> str:
         """Return the rule by which a call that ran without a question should have been asked about; empty if it was
         fine.

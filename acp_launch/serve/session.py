@@ -1,0 +1,216 @@
+"""
+A session of an editor while it is open: the questions about its tool calls, its name in the store, and what opened it.
+
+The profile's rules answer a question first; the others go to the editor, as they are. What the editor does for the
+agent, files and commands, is refused if a rule denies it.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Raw, Struct
+
+from acp_launch.errors import LaunchError
+from acp_launch.plan.model import LaunchPlan
+from acp_launch.protocol import acp, edits, jsonrpc
+from acp_launch.protocol.acp import Negotiated
+from acp_launch.protocol.conversation import How
+from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, NULL
+from acp_launch.secret.value import Secret
+from acp_launch.serve.relay import Relay, Request
+from acp_launch.session.observer import Observer, Permission, SessionReady
+from acp_launch.session.opening import Setting
+from acp_launch.session.permission.checks import Checks
+from acp_launch.session.permission.gate import Decision, Gate
+from acp_launch.session.person import Answer, ToolQuestion
+from acp_launch.session.state import KINDS, ToolCalls, title
+from acp_launch.session.store import Record, Registry, SessionKeeper, fresh_name
+
+if TYPE_CHECKING:
+    from acp_launch.launch.servers import LaunchServers
+    from acp_launch.mcp.http.wire import Credentials
+
+EDITOR = "the editor"  # what the record calls it
+INFO = "session_info_update"
+TITLE = 80  # characters of a prompt that name a session
+Settings = dict[tuple[str, str], tuple[str, object]]  # method and params, by method and option
+
+
+class SessionPlan(Struct, frozen=True, kw_only=True):
+    """The plan of a session; each of its servers has a directory. `wishes` are its mode and options.
+
+    `hold` locks a session by its name.
+    """
+
+    plan: LaunchPlan
+    secrets: Mapping[str, Secret]
+    credentials: "Mapping[str, Credentials]"
+    wishes: Sequence[Setting]
+    gate: Gate
+    registry: Registry
+    hold: Callable[[str], AbstractContextManager[None]]
+
+
+class Session:
+    """A session, from the editor's request to its end."""
+
+    def __init__(
+        self,
+        relay: Relay,
+        observer: Observer,
+        beside: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
+        method: str,
+        id: str,
+    ) -> None:
+        """`beside` runs a task that ends with the connection. `id` is empty for a new session."""
+        self.id = id  # the agent's
+        self.how: How = "load" if method == "session/load" else "resume" if method == "session/resume" else "new"
+        self.is_open = False  # the agent's answer has come
+        self.servers: LaunchServers | None = None
+        self.held: list[bytes] | None = None  # updates that wait until the editor knows the session
+        self.left = asyncio.Event()
+        self.gone = asyncio.Event()
+        self.params: dict[str, Any] = {}  # of the request that the agent got
+        self.settings: Settings = {}  # what was set since
+        self._relay, self._observer, self._beside = relay, observer, beside
+        self._calls = ToolCalls()
+        self._waiting: dict[int, asyncio.Future[Answer]] = {}  # by the identity of a call
+
+    def begin(self, made: SessionPlan, agent: Negotiated) -> AbstractContextManager[None]:
+        """Take the plan, and the name that the store has for this session, or a new one. Return its lock."""
+        plan, self._agent = made.plan, agent
+        known = made.registry.list(str(plan.project), plan.profile) if self.id else ()
+        record: Record | None = next((each for each in known if each.session_id == self.id), None)
+        self._name = record.name if record else fresh_name()
+        self._keeper = SessionKeeper(made.registry, plan, record, "")
+        self._title, self._has_title, self._is_kept = "", bool(record and record.title), False
+        self._said = ""
+        self._gate, self._checks = made.gate, Checks(made.gate)
+        self._gate.ask = self._by_editor
+        self._gate.enter(self._name)
+        if self.how == "new":
+            self._gate.begin()
+        return made.hold(self._name)
+
+    # Tool calls.
+
+    def updated(self, kind: str, update: Raw) -> None:
+        """Take an update about a tool call, or the session's title."""
+        body = acp.mapping(acp.decoded(update))
+        if kind == INFO:
+            self._title = acp.text(body.get("title")) or self._title
+        elif kind in KINDS:
+            call = self._calls.merge(body)
+            if self.is_open and (by := self._checks.passed_over(call)):
+                self._observer.unasked(call, by)
+
+    def permission(self, request: Request) -> None:
+        """Answer a question by the rules, or pass it on to the editor."""
+        params = request.params
+        options = acp.sequence(params.get("options"))
+        call = dict(self._calls.merge(acp.mapping(params.get("toolCall"))))
+        self._checks.excuse([call])
+        decision = self._gate.decided(call, options)
+        if decision is None:
+            self._ask(request, call, options)
+            return
+        id = decision.option_id
+        outcome = {"outcome": "cancelled"} if id is None else {"outcome": "selected", "optionId": id}
+        self._relay.answer(request, {"outcome": outcome})
+        self._decided(call, options, decision)
+
+    def served(self, request: Request) -> None:
+        """Pass on what the editor is to do for the agent, unless a rule denies it."""
+        if why := self._gate.forbids(_act(request.method, request.params)):
+            self._relay.refuse(request, INTERNAL_ERROR, why)
+        else:
+            self._relay.pass_on(request)
+
+    def cancelled(self) -> None:
+        """Note that the editor cancels the turn."""
+        self._checks.excuse(self._calls.cancel())
+
+    def _ask(self, request: Request, call: dict[str, Any], options: list[Any]) -> None:
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[id(call)] = answer
+
+        def came(line: bytes) -> None:
+            self._relay.finish(request, line)
+            if not answer.done():
+                answer.set_result(_answer(line))
+
+        task = self._beside(self._recorded(call, options))
+        request.answered, request.withdrawn = came, lambda: (task.cancel(), None)[1]
+        self._relay.pass_on(request)
+
+    async def _recorded(self, call: dict[str, Any], options: list[Any]) -> None:
+        try:
+            self._decided(call, options, await self._gate.asked(call, options))
+        finally:
+            self._waiting.pop(id(call), None)
+
+    async def _by_editor(self, question: ToolQuestion) -> Answer:
+        return await self._waiting[id(question.call)]
+
+    def _decided(self, call: dict[str, Any], options: list[Any], decision: Decision) -> None:
+        self._checks.settle(call, allowed=decision.allowed)
+        allowed, option_id, by = decision.allowed, decision.option_id, decision.by
+        self._observer.permission(Permission(title(call), call, options, allowed=allowed, option_id=option_id, by=by))
+
+    # The store. A session is kept once it has had a prompt: editors open many that they never use.
+
+    def prompted(self, request: Request) -> None:
+        """Pass a prompt on; its end is kept."""
+        self._gate.new_turn()
+        if not self._has_title and not self._said:
+            blocks = map(acp.mapping, acp.sequence(request.params.get("prompt")))
+            self._said = " ".join(next((acp.text(block.get("text")) for block in blocks), "").split())[:TITLE]
+        self._noting(self._keep)
+
+        def ended(line: bytes) -> None:
+            self._relay.finish(request, line)
+            if edits.at(line, ("error",)) is None:
+                self._noting(self._ended)
+
+        request.answered = ended
+        self._relay.pass_on(request)
+
+    def _keep(self) -> None:
+        if not self._is_kept:
+            self._keeper.opened(SessionReady(self.id, self._name, self.how, 0, NULL), self._agent)
+            self._is_kept = True
+
+    def _ended(self) -> None:
+        self._keeper.ended(self._title or ("" if self._has_title else self._said))
+        self._has_title = True
+
+    def _noting(self, work: Callable[[], None]) -> None:
+        """Do something with the store; a fault of it is not one of the session."""
+        try:
+            work()
+        except LaunchError as error:
+            self._observer.note(f"the session is not kept: {error.message}")
+
+
+def _answer(line: bytes) -> Answer:
+    """Read the editor's answer to a question; an error, and one that is malformed, allow nothing."""
+    message = jsonrpc.decode(line)
+    result = acp.decoded(message.result) if message is not None and isinstance(message.result, Raw) else None
+    outcome = acp.mapping(acp.mapping(result).get("outcome"))
+    return Answer(acp.text(outcome.get("optionId")) or None, by=EDITOR)
+
+
+def _act(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tool call that a request to the editor amounts to, as our own services word it."""
+    path = acp.text(params.get("path"))
+    match method:
+        case "fs/read_text_file":
+            return {"kind": "read", "title": f"Read {path}", "locations": [{"path": path}]}
+        case "fs/write_text_file":
+            diff = {"type": "diff", "path": path, "newText": acp.text(params.get("content"))}
+            return {"kind": "edit", "title": f"Write {path}", "locations": [{"path": path}], "content": [diff]}
+    words = [acp.text(params.get("command")), *map(acp.text, acp.sequence(params.get("args")))]
+    raw = {"command": words[0], **({"args": words[1:]} if words[1:] else {}), "cwd": acp.text(params.get("cwd"))}
+    return {"kind": "execute", "title": " ".join(words), "rawInput": raw}

@@ -1,0 +1,225 @@
+"""Ring 3. Permissions, secrets and named sessions of an editor that `serve` stands behind."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.launcher import Launcher, names
+from tests.cli.serving import Editor, serving
+from tests.realservers.recorder import Responder
+
+CANARY = "canary-7f3a9c-tweet"
+
+
+def choosing(option: str) -> Responder:
+    return lambda params: {"result": {"outcome": {"outcome": "selected", "optionId": option}}}
+
+
+def log(launch: Launcher) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in launch("permission", "log", "p", "--json").out.splitlines()]
+
+
+# Permissions.
+
+
+def test_a_rule_answers_before_the_editor_is_asked_and_is_recorded(launch: Launcher) -> None:
+    rules = [{"allow": {"kind": "edit"}}, {"deny": {"kind": "execute"}}]
+    for kind, option in (("edit", "allow_once"), ("execute", "reject_once")):
+        launch.profile("asker", f"kind={kind}", permissions={"rules": rules})
+        with serving(launch) as editor:
+            editor.begin()
+            editor.prompt(editor.open(), "go")
+            assert editor.said() == f"outcomes: {option}-{'1' if option == 'allow_once' else '3'}"
+            assert editor.heard("session/request_permission") == []
+    assert [each["answer"] for each in log(launch)] == ["allow", "deny"]
+    assert all(each["by"].startswith("permissions.rules[") for each in log(launch))
+
+
+def test_what_no_rule_decides_goes_to_the_editor_as_it_is(launch: Launcher) -> None:
+    launch.profile("asker", 'meta={"x": [1,  2]}')
+    answers = {"session/request_permission": choosing("reject_always-2")}
+    with serving(launch, answers=answers) as editor:
+        editor.begin()
+        editor.prompt(editor.open(), "go")
+        assert editor.said() == "outcomes: reject_always-2"
+        (question,) = editor.heard("session/request_permission")
+        assert question["params"]["toolCall"]["_meta"] == {"x": [1, 2]}
+    (recorded,) = log(launch)
+    assert (recorded["answer"], recorded["by"]) == ("deny", "the editor")
+
+
+def test_the_agent_may_take_a_question_back(launch: Launcher) -> None:
+    launch.profile("asker", "withdraw")
+    withdrawn = {"error": {"code": -32800, "message": "Request cancelled"}}
+    with serving(launch, answers={"session/request_permission": lambda params: withdrawn}) as editor:
+        editor.begin()
+        editor.prompt(editor.open(), "go")
+        assert editor.said() == "outcomes: error -32800"
+        (question,) = editor.heard("session/request_permission")
+        (taken,) = editor.heard("$/cancel_request")
+        assert taken["params"]["requestId"] == question["id"]
+
+
+def test_a_rule_also_keeps_the_editor_from_what_it_would_do_for_the_agent(launch: Launcher) -> None:
+    body = """
+def prompt(request):
+    session = script.session_of(request)
+    for path in ("/secret/key", "/open/note"):
+        said = script.ask("fs/read_text_file", {"sessionId": session, "path": path}, identity=path)
+        script.say(session, json.dumps(said.get("result", said.get("error"))) + " ")
+    script.end(request)
+import json
+script.serve({"session/prompt": prompt})
+"""
+    launch.scripted(body)
+    profile = json.loads((launch.project / ".acp-launch" / "p.yaml").read_text())
+    launch.write({**profile, "permissions": {"rules": [{"deny": {"path": "/secret/**"}}]}})
+    with serving(launch, answers={"fs/read_text_file": lambda params: {"result": {"content": "text"}}}) as editor:
+        editor.begin()
+        editor.prompt(editor.open(), "go")
+        assert "denied: permissions.rules[0]" in editor.said()
+        assert '{"content": "text"}' in editor.said()
+        assert [each["params"]["path"] for each in editor.heard("fs/read_text_file")] == ["/open/note"]
+
+
+def test_what_the_client_section_forbids_is_neither_offered_nor_served(launch: Launcher) -> None:
+    body = """
+def initialize(request):
+    script.complain(str(request["params"]["clientCapabilities"]))
+    script.initialize(request)
+def prompt(request):
+    session = script.session_of(request)
+    said = script.ask("fs/write_text_file", {"sessionId": session, "path": "/x", "content": ""})
+    script.say(session, str(said["error"]["code"]))
+    script.end(request)
+script.serve({"initialize": initialize, "session/prompt": prompt})
+"""
+    launch.scripted(body)
+    profile = json.loads((launch.project / ".acp-launch" / "p.yaml").read_text())
+    launch.write({**profile, "client": {"fs": "read"}})
+    with serving(launch) as editor:
+        editor.begin()
+        editor.prompt(editor.open(), "go")
+        assert editor.said() == "-32601"
+    (asked,) = [each["params"] for each in editor.agent_heard if each.get("method") == "initialize"]
+    assert asked["clientCapabilities"] == {"fs": {"readTextFile": True, "writeTextFile": False}, "terminal": True}
+
+
+# Secrets.
+
+
+def test_no_secret_of_the_profile_reaches_the_editor_or_stderr_in_any_message(launch: Launcher) -> None:
+    body = """
+import os
+secret = os.environ["TOKEN"]
+def prompt(request):
+    session = script.session_of(request)
+    script.complain(f"stderr {secret}")
+    script.say(session, f"words {secret}")
+    script.update(session, "tool_call", toolCallId="c", title=secret, rawInput={secret: [secret]})
+    script.update(session, "session_info_update", title=secret)
+    script.send({"method": "_vendor/notice", "params": {"deep": [{"x": secret[:9] + "\\\\u002d" + secret[10:]}]}})
+    said = script.ask("fs/write_text_file", {"sessionId": session, "path": "/x", "content": secret})
+    script.refuse(request, -32000, secret, more=secret)
+script.serve({"session/prompt": prompt})
+"""
+    launch.scripted(body, env={"TOKEN": "${secret:token}"})
+    wrote: list[str] = []
+
+    def write(params: dict[str, Any]) -> dict[str, Any]:
+        wrote.append(params["content"])
+        return {"result": {}}
+
+    with serving(launch, answers={"fs/write_text_file": write}, ACP_LAUNCH_SECRET_TOKEN=CANARY) as editor:
+        editor.begin()
+        assert editor.prompt(editor.open(), "go")["error"]["message"] == "***"
+        seen = b"".join(line for line in editor.lines if b"fs/write_text_file" not in line).decode()
+        assert CANARY not in seen
+        assert seen.count("***") >= 7
+        assert wrote == [CANARY], "a file is written as the agent wants it"
+    assert CANARY not in editor.told
+    state = Path(launch.env["ACP_LAUNCH_STATE_DIR"])
+    assert not [path for path in state.rglob("*") if path.is_file() and CANARY.encode() in path.read_bytes()]
+
+
+# Named sessions.
+
+
+def test_a_terminal_goes_on_with_the_session_of_an_editor_and_the_editor_with_that(launch: Launcher) -> None:
+    launch.profile("replayer", "2")
+    with serving(launch) as editor:
+        editor.begin()
+        unused, used = editor.open(), editor.open()
+        editor.prompt(used, "fix  the tests")
+        (name,) = names(launch)
+        busy = launch("run", "p", "--continue", "more")
+        assert (busy.code, "acp-launch serve p" in busy.err) == (3, True)
+    assert unused != used
+    shown = json.loads(launch("session", "list", "--json").out)["sessions"][0]
+    assert (shown["title"], shown["session_id"], shown["turns"]) == ("fix the tests", used, 1)
+    done = launch("run", "p", "--continue", "more")
+    assert done.code == 0, done.err
+    assert next(each["params"]["sessionId"] for each in done.heard if each["method"].startswith("session/")) == used
+    with serving(launch) as editor:
+        editor.begin()
+        assert editor.request("session/load", {"sessionId": used, **editor.place()})["result"] == {}
+        assert len(editor.heard("session/update")) == 2, "the history is shown"
+        editor.prompt(used, "and more")
+    assert names(launch) == [name], "it is the same session"
+    assert json.loads(launch("session", "show", name, "--json").out)["turns"] == 3
+
+
+def test_a_session_that_is_in_use_is_refused_and_free_again_once_it_is_closed(launch: Launcher) -> None:
+    launch.profile("replayer", "0")
+    with serving(launch) as one, serving(launch) as other:
+        one.begin()
+        other.begin()
+        session = one.open()
+        one.prompt(session, "mine")
+        load = {"sessionId": session, **other.place()}
+        text = other.refused("session/load", **load)
+        assert "is in use by process" in text
+        assert one.request("session/close", {"sessionId": session})["result"] == {}
+        _until(one, lambda: "result" in other.request("session/load", load))
+        other.prompt(session, "now mine")
+
+
+def test_a_session_that_is_loaded_twice_on_one_connection_stays_one(launch: Launcher) -> None:
+    launch.profile("replayer", "0")
+    with serving(launch) as editor:
+        editor.begin()
+        session = editor.open()
+        editor.prompt(session, "first")
+        for _ in range(2):
+            assert "result" in editor.request("session/resume", {"sessionId": session, **editor.place()})
+        editor.prompt(session, "second")
+    assert len(names(launch)) == 1
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_the_title_is_the_agents_or_the_first_prompt(launch: Launcher, is_told: bool) -> None:
+    told = (
+        'script.update(script.session_of(request), "session_info_update", title="Their title")' if is_told else "pass"
+    )
+    launch.scripted(f"""
+def prompt(request):
+    {told}
+    script.end(request)
+script.serve({{"session/prompt": prompt}})
+""")
+    with serving(launch) as editor:
+        editor.begin()
+        editor.prompt(editor.open(), "my words")
+    (shown,) = json.loads(launch("session", "list", "--json").out)["sessions"]
+    assert shown["title"] == ("Their title" if is_told else "my words")
+
+
+def _until(editor: Editor, holds: Any) -> None:
+    """Ask the agent of `editor` for nothing until something holds."""
+    for _ in range(10_000):
+        if holds():
+            return
+        editor.request("_test/round", {})
+    raise AssertionError("it never held")
