@@ -2,18 +2,21 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from acp_launch.cli.verb import TRACE, Argument, Option
 from acp_launch.errors import LaunchError, NotTrusted, SessionError, UsageError
+from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Ready
-    from acp_launch.cli.start import Launched
+    from acp_launch.host.place import HostNote
     from acp_launch.plan.model import ProcessPlan
     from acp_launch.process.flow import Lent
+    from acp_launch.process.spawn import Spawned
     from acp_launch.profile.load import Loaded
     from acp_launch.serve.session import SessionPlan
     from acp_launch.serve.sessions import ServeNeeds
@@ -109,18 +112,41 @@ class _Served:
         start_guards()
         self.request, self.settings = request, load()
         self.loaded = loaded_profile(request.profile, self.settings)
+        self.spawned: Spawned | None = None
+        self.host = self._found_host(stack)
+        if self.host is not None:
+            return
         resolved = trusted(self.loaded, self.settings, cwd=request.cwd, session=None, trust=request.trust)
         self.ready = ready(resolved, self.settings)
         alone = replace(self.ready.plan, servers=())  # they are those of the sessions
-        self.started: Launched = stack.enter_context(
+        self.guard, self.plan, self.spawned, self.trace = stack.enter_context(
             launched(self.settings, alone, self.ready.secrets, request.trace, "serve")
         )
+
+    def _found_host(self, stack: ExitStack) -> "HostNote | None":
+        """Return the host of the profile if one is up that can be used here, and prepare to be a front of it."""
+        from acp_launch.host.place import any_host
+
+        if not any_host(self.settings.state):
+            return None
+        from acp_launch.cli.fronting import fitting
+        from acp_launch.cli.hosting import present, resolved_for_front
+        from acp_launch.cli.planning import Ready
+        from acp_launch.cli.start import guard, traced
+
+        plan = resolved_for_front(self.loaded, self.request.cwd, None)
+        if plan is None or (note := fitting(present(self.settings, plan), self.loaded, plan)) is None:
+            return None
+        self.ready, self.plan = Ready(plan, {}, {}), plan
+        self.guard = stack.enter_context(guard(self.settings, plan, "serve"))
+        self.trace = stack.enter_context(traced(self.request.trace, plan, "serve"))
+        return note
 
     def run(self, source: "Lent", sink: "Lent | int") -> int:
         import asyncio
 
         with self._needs() as needs:
-            asyncio.run(_serve(needs, self.started, source, sink))
+            asyncio.run(_serve(needs, self.spawned, source, sink))
         return 0
 
     @contextmanager
@@ -128,10 +154,11 @@ class _Served:
         from acp_launch.cli.start import agent_log, server_logs, spawn_agent
         from acp_launch.console.stream.redacted import RedactedOutput
         from acp_launch.console.stream.text import Notices
+        from acp_launch.host.door import knock
         from acp_launch.serve.sessions import ServeNeeds
 
         self.observer = observer = RedactedOutput(Notices())
-        settings, plan, trace = self.settings, self.started.plan, self.started.trace
+        settings, plan, trace = self.settings, self.plan, self.trace
         if trace is not None:
             trace.note = observer.note
         for each in self.ready.credentials.values():
@@ -140,11 +167,12 @@ class _Served:
             log.begin()
             yield ServeNeeds(
                 plan=plan,
-                guard=self.started.guard,
+                guard=self.guard,
                 max_line=settings.max_line,
                 log=log,
                 observer=observer,
                 session_plan=self._session_plan,
+                knock=partial(knock, self.host) if self.host else None,
                 respawn=lambda: spawn_agent(plan, self.ready.secrets),
                 server_logs=logs,
                 cache=settings.cache,
@@ -164,6 +192,19 @@ class _Served:
         from acp_launch.session.permission.remembered import AnswerStore, load
         from acp_launch.session.store import open_registry
 
+        if self.host is not None:
+            _require_place(self.host, cwd)
+            with open_registry(self.settings.state) as registry:
+                yield SessionPlan(
+                    plan=self.plan,
+                    secrets={},
+                    credentials={},
+                    wishes=wished(self.plan),
+                    gate=None,
+                    registry=registry,
+                    hold=lambda name: nullcontext(),
+                )
+            return
         plan, secrets, credentials = self._for(cwd)
         state, home, key = self.settings.state, os.environ.get("HOME", ""), (str(plan.project), plan.profile)
         shelf = AnswerStore(state, *key, plan.called)
@@ -226,15 +267,27 @@ class _Served:
         return load(found, cache=self.settings.cache)
 
 
+def _require_place(host: "HostNote", cwd: Path) -> None:
+    """Require the directory of a host, in which all its sessions are.
+
+    Raises:
+        SessionError: it is another one.
+    """
+    if os.path.realpath(cwd) != os.path.realpath(host.cwd):
+        what = f"{host.called} is up in {host.cwd}, and its sessions are there alone"
+        down = ours("down", host.called)
+        raise SessionError(what, fix=f"for a session in {cwd}: {down}, and start the agent again in the editor")
+
+
 def _is_same_agent(one: "Loaded", other: "Loaded", here: "ProcessPlan", there: "ProcessPlan") -> bool:
     """Tell whether two profiles start the same agent, apart from its directory and what names that."""
     return one.profile.agent == other.profile.agent and here.command == there.command
 
 
-async def _serve(needs: "ServeNeeds", started: "Launched", source: "Lent", sink: "Lent | int") -> None:
+async def _serve(needs: "ServeNeeds", spawned: "Spawned | None", source: "Lent", sink: "Lent | int") -> None:
     from acp_launch.launch.loop import supervised
     from acp_launch.serve.proxy import Proxy
 
     async with supervised(needs.guard) as interrupts:
-        await interrupts.watch(Proxy(needs, interrupts, source, sink).run(started.spawned))
+        await interrupts.watch(Proxy(needs, interrupts, source, sink).run(spawned))
         interrupts.check()

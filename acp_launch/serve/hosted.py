@@ -3,7 +3,7 @@ A host as the agent of an editor: one line to it for each session, together a `T
 
 A front of a host enters one session (host/wire.py), and an editor opens several with one agent. Messages pass as they
 are, but for what the two say to each other besides ACP: how a session is entered, the questions about tool calls, and
-what an observer is told.
+what an observer is told. The host starts its agent again when it is wanted; its sessions are then entered again here.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from contextlib import asynccontextmanager, suppress
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from acp_launch.errors import LaunchError
+from acp_launch.errors import AgentError, LaunchError
 from acp_launch.host.front import Told, show
-from acp_launch.host.wire import ASK, EVENT, FOLLOW, META, Entrance, SocketTransport
+from acp_launch.host.wire import ASK, EVENT, FOLLOW, META, Entrance, SocketTransport, understood
 from acp_launch.protocol import acp, edits, jsonrpc
 from acp_launch.protocol.conversation import ELICITATION
 from acp_launch.protocol.jsonrpc import Envelope, LineFramer, as_line
@@ -71,8 +71,9 @@ class _Line:
         self.socket, self.framer = line, framer
         self.transport = SocketTransport(line, "has ended")
         self.session_id = ""
-        self.is_entered = False
-        self.is_met = False  # the host has answered `initialize` here
+        self.entry = b""  # the params with which its session was entered
+        self.is_lost = False  # its agent has ended since
+        self.is_ready = False  # the host has answered `initialize`, and what enters the session again
         self.waiting: list[bytes] = []  # until then
 
 
@@ -90,12 +91,11 @@ class HostedAgent:
     def __init__(
         self,
         knock: Callable[[], socket.socket],
-        name_of: Callable[[str], str],
         observer: Observer,
         tasks: asyncio.TaskGroup,
         max_line: int,
     ) -> None:
-        self._knock, self._name_of, self._observer = knock, name_of, observer
+        self._knock, self._observer = knock, observer
         self._tasks, self._max_line = tasks, max_line
         self._lines: list[_Line] = []
         self._framer = LineFramer(limit=max_line)
@@ -153,39 +153,48 @@ class HostedAgent:
             return
         method = str(message.method)
         if method == CANCEL:
-            found = jsonrpc.read(_cancelled, message.params)
-            sent = self._sent.get(bytes(found.requestId)) if found else None
-            if sent is not None:
-                await self._send(sent[0], line)
+            await self._withdrawn_by_editor(message.params, line)
             return
         session_id = (jsonrpc.read(_session, message.params) or _Session()).sessionId
-        front = self._line_of(session_id)
         if method == "initialize":
             self._greeting = bytes(message.params)
             said = jsonrpc.read(_initialize, message.params) or _Initialize()
             self._can_elicit = said.clientCapabilities.elicitation is not None
             line = self._greeted(line)
-        elif method in ENTERING:
-            name = self._name_of(session_id)
-            if not name:
-                assert message.id is not UNSET, "a request of the editor"
-                self._up(jsonrpc.error(message.id, jsonrpc.NOT_FOUND, "unknown session"))
-                return
-            front = self._line_of(session_id) if front.session_id == session_id and session_id else await self._free()
-            front.is_entered = True
-            line = self._entering(line, name)
+        front = await self._routed(method, session_id, message.params)
         if message.id is not UNSET:
             self._sent[bytes(message.id)] = front, method, session_id
         await self._send(front, line, is_first=method == "initialize")
+
+    async def _routed(self, method: str, session_id: str, params: Raw) -> _Line:
+        """Return the line for a request, or a notification."""
+        front = self._line_of(session_id)
+        if method in ENTERING:
+            if not session_id or front.session_id != session_id:
+                front = await self._free()
+            front.entry, front.is_lost = bytes(params), False
+        elif front.is_lost:
+            await self._enter_again(front)
+        return front
+
+    async def _withdrawn_by_editor(self, params: Raw, line: bytes) -> None:
+        found = jsonrpc.read(_cancelled, params)
+        sent = self._sent.get(bytes(found.requestId)) if found else None
+        if sent is not None:
+            await self._send(sent[0], line)
 
     def _greeted(self, line: bytes) -> bytes:
         """Return the editor's `initialize`: a front that can be asked anything says that it knows elicitation."""
         path = ("params", "clientCapabilities")
         return edits.with_members(edits.without(line, path, ["elicitation"]), path, b'"elicitation":{"form":{}}')
 
-    def _entering(self, line: bytes, name: str) -> bytes:
-        entrance = msgspec.to_builtins(Entrance(name=name, can_ask=True))
-        return edits.with_meta(line, written({META: entrance})[1:-1])
+    async def _enter_again(self, front: _Line) -> None:
+        """Have the host open a session again, whose agent has ended; what comes meanwhile waits."""
+        front.is_lost = front.is_ready = False
+        entry = msgspec.json.decode(front.entry, type=dict[str, Raw])
+        id = self._own(front, "session/resume", front.session_id)
+        again = jsonrpc.request(id, "session/resume", {**entry, "sessionId": front.session_id})
+        await self._send(front, again, is_first=True)
 
     def _line_of(self, session_id: str) -> _Line:
         """Return the line that has entered this session, or the first one."""
@@ -195,7 +204,7 @@ class HostedAgent:
 
     async def _free(self) -> _Line:
         """Return a line that has entered no session."""
-        front = next((line for line in self._lines if not line.is_entered), None)
+        front = next((line for line in self._lines if not line.entry), None)
         if front is None:
             front = self._opened()
             greeting = jsonrpc.request(self._own(front, "initialize"), "initialize", Raw(self._greeting))
@@ -216,7 +225,7 @@ class HostedAgent:
         return id
 
     async def _send(self, front: _Line, line: bytes, *, is_first: bool = False) -> None:
-        if not (front.is_met or is_first):
+        if not (front.is_ready or is_first):
             front.waiting.append(line)
             return
         await front.transport.write(line if line.endswith(b"\n") else as_line(line))
@@ -267,29 +276,36 @@ class HostedAgent:
             self._up(line)
 
     async def _answered_by_host(self, front: _Line, message: Envelope, line: bytes) -> None:
-        id = b"" if message.id is UNSET else bytes(message.id)
-        sent = self._sent.pop(id, None)
-        if sent is None:
+        id = bytes(message.id) if isinstance(message.id, Raw) else b""
+        if id not in self._sent:
             return
-        _, method, session_id = sent
+        _, method, session_id = self._sent.pop(id)
         is_ours = id.startswith(f'"{OURS}'.encode())
         if method == "initialize":
-            front.is_met = True
-            waiting, front.waiting = front.waiting, []
-            for each in waiting:
-                await self._send(front, each)
+            await self._begin(front)
         elif method in ENTERING:
-            if message.result is UNSET:
-                front.is_entered = False
-            else:
-                opened = jsonrpc.read(_session, message.result) or _Session()
-                front.session_id = session_id or opened.sessionId
-                follow = jsonrpc.request(self._own(front, FOLLOW), FOLLOW, {})
-                self._up(line)
-                await self._send(front, follow)
-                return
+            await self._entered(front, message, session_id, is_again=is_ours)
+        elif message.error is not UNSET and isinstance(understood(jsonrpc.fault(message.error)), AgentError):
+            front.is_lost = bool(front.entry)
         if not is_ours:
             self._up(line)
+
+    async def _entered(self, front: _Line, message: Envelope, session_id: str, *, is_again: bool) -> None:
+        if message.result is not UNSET:
+            opened = jsonrpc.read(_session, message.result) or _Session()
+            front.session_id = session_id or opened.sessionId
+            await self._send(front, jsonrpc.request(self._own(front, FOLLOW), FOLLOW, {}), is_first=True)
+        elif not is_again:
+            front.entry = b""
+        if is_again:
+            await self._begin(front)
+
+    async def _begin(self, front: _Line) -> None:
+        """Send what has waited."""
+        front.is_ready = True
+        waiting, front.waiting = front.waiting, []
+        for line in waiting:
+            await self._send(front, line)
 
     async def _asked_by_host(self, front: _Line, message: Envelope, line: bytes) -> None:
         assert message.id is not UNSET
@@ -326,16 +342,21 @@ class HostedAgent:
 
 @asynccontextmanager
 async def hosted_agent(
-    knock: Callable[[], socket.socket], name_of: Callable[[str], str], observer: Observer, *, max_line: int
+    knock: Callable[[], socket.socket], observer: Observer, *, max_line: int
 ) -> AsyncIterator[HostedAgent]:
-    """Be a front of a host while the block runs. `knock` connects to it.
+    """Be a front of a host while the block runs; `knock` connects to it. A session is entered by a line of `entering`.
 
-    `name_of` gives the name of a session of the store by the agent's id, or a new name for no id; empty if the id is
-    unknown. The observer is told what the host tells its fronts.
+    The observer is told what the host tells its fronts.
     """
     async with asyncio.TaskGroup() as tasks:
-        agent = HostedAgent(knock, name_of, observer, tasks, max_line)
+        agent = HostedAgent(knock, observer, tasks, max_line)
         try:
             yield agent
         finally:
             agent.end()
+
+
+def entering(line: bytes, name: str) -> bytes:
+    """Return the request that opens a session, for a host; `name` is the session's in the store."""
+    entrance = msgspec.to_builtins(Entrance(name=name, can_ask=True))
+    return edits.with_meta(line, written({META: entrance})[1:-1])

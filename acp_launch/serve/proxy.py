@@ -9,6 +9,8 @@ the editor takes.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from msgspec import Raw
 
@@ -83,8 +85,8 @@ class Proxy:
         self._sessions = Sessions(needs, interrupts, self._relay, fault)
         self._hook()
 
-    async def run(self, spawned: Spawned) -> None:
-        """Serve until the editor ends.
+    async def run(self, spawned: Spawned | None) -> None:
+        """Serve until the editor ends; without a process, with the agent of a host.
 
         Raises:
             LaunchError: see the tree in `errors`.
@@ -104,21 +106,35 @@ class Proxy:
 
     # The agent.
 
-    async def _with_agent(self, spawned: Spawned) -> None:
+    async def _with_agent(self, spawned: Spawned | None) -> None:
         """Relay until the agent or the editor ends, and stop the agent."""
+        async with self._agent(spawned) as transport:
+            try:
+                await first_of(self._read(transport), self._write(transport), self._over.wait())
+                if not self._over.is_set():
+                    how, last_words = await transport.describe_end()
+                    self._relay.lost(lambda method: (INTERNAL_ERROR, f"the agent {how} before it answered {method}"))
+                    raise AgentError(f"the agent {how}", detail=last_words)
+            finally:
+                self._sessions.stopping()
+                self._interrupts.stopping()
+
+    @asynccontextmanager
+    async def _agent(self, spawned: Spawned | None) -> AsyncIterator[Transport]:
+        """Attach to the agent, and stop it if it is ours."""
+        if spawned is None:
+            from acp_launch.serve.hosted import hosted_agent  # few have a host
+
+            assert self._needs.knock is not None, "there is a host"
+            hosted = hosted_agent(self._needs.knock, self._needs.observer, max_line=self._needs.max_line)
+            async with hosted as agent:
+                yield agent
+            return
         async with attach(spawned, log=self._needs.log) as child:
             with connected(child, self._needs.trace) as transport:
                 try:
-                    await first_of(self._read(transport), self._write(transport), self._over.wait())
-                    if not self._over.is_set():
-                        how, last_words = await transport.describe_end()
-                        self._relay.lost(
-                            lambda method: (INTERNAL_ERROR, f"the agent {how} before it answered {method}")
-                        )
-                        raise AgentError(f"the agent {how}", detail=last_words)
+                    yield transport
                 finally:
-                    self._sessions.stopping()
-                    self._interrupts.stopping()
                     await stop(child, grace=HASTY, hurry=self._interrupts.hurry)
 
     async def _read(self, transport: Transport) -> None:

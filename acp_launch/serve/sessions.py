@@ -10,6 +10,7 @@ Each session is a task, which begins with the editor's request and lives until t
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
@@ -61,6 +62,7 @@ class ServeNeeds(Struct, frozen=True, kw_only=True):
     log: Callable[[bytes], None]  # takes the agent's stderr
     observer: Observer
     session_plan: Callable[[Path], AbstractContextManager[SessionPlan]]
+    knock: Callable[[], socket.socket] | None  # connects to the host that has the agent
     respawn: Callable[[], Spawned]  # starts the agent again
     server_logs: ServerLogs
     cache: Path | None = None
@@ -181,11 +183,11 @@ class Sessions:
         self._relay.pass_on(request)
 
     def _of(self, hook: Callable[[Session, Request], None]) -> Callable[[Request], None]:
-        """Return the hook of a request that is about a session; of an unknown one it passes."""
+        """Return the hook of a request that is about a session; of an unknown one, or in a host, it passes."""
 
         def hooked(request: Request) -> None:
             session = self._session(request.line)
-            if session is None:
+            if session is None or session.is_hosted:
                 self._relay.pass_on(request)
             else:
                 hook(session, request)
@@ -300,6 +302,10 @@ class Sessions:
         """Have the agent open the session, set its mode and options, and answer the editor. False if it refuses."""
         line = _with_param(request.line, "mcpServers", entries)
         line = self._with_directories(line, request.params, plan, agent)
+        if session.is_hosted:
+            from acp_launch.serve.hosted import entering
+
+            line = entering(line, session.name)
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
         def came(line: bytes) -> None:
