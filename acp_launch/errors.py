@@ -7,6 +7,7 @@ LaunchError                 unexpected                                        1
 ├── SettingsError           config.yaml or a variable is wrong; Problems      2
 ├── MachineError            the profile is right, this machine is not ready   3
 ├── SecretError             a store cannot keep or give a secret              3
+├── RegistryError           an agent of the registry cannot be had            3
 ├── StateError              the state directory cannot be read or written     3
 ├── Exhausted               no files, threads or processes left               3
 ├── SessionError            the named session cannot be opened                3
@@ -97,6 +98,12 @@ class MachineError(ProblemsError):
 
 class SecretError(LaunchError):
     """Raised by the verbs about secrets. References of a profile raise Problems instead."""
+
+    exit_code = 3
+
+
+class RegistryError(LaunchError):
+    """Raised when the registry's index cannot be read, or an agent of it not be installed."""
 
     exit_code = 3
 

@@ -24,6 +24,7 @@ ROWS = [
     {"process"},
     {"interop"},  # other tools' configuration
     {"plan"},
+    {"registry"},  # agents that the registry publishes, and those that are installed
     {"profile"},  # knows what a reference looks like, and where the user keeps profiles
     {"secret"},  # goes to the store the user chose
     {"protocol", "settings"},
@@ -255,6 +256,7 @@ REVEALED = {
     "bridge/offer",
     "bridge/relay",
     "plan/model",  # a client's secret, which becomes a secret again
+    "plan/needs",  # only to look at
     "plan/resolve",  # only to look at
     "serve/entries",  # the PATH of a server
 }

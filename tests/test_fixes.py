@@ -27,6 +27,8 @@ FOREIGN = {
     "--package",
     "--upgrade",
     "--list-backends",
+    *("--no-audit", "--no-fund", "--no-update-notifier", "--save-exact", "--loglevel"),  # npm
+    *("--prefix", "--quiet", "--no-input", "--disable-pip-version-check"),  # npm, uv and pip
 }
 TEXTS = [path for path in MODULES if place(path) != "demo"]
 

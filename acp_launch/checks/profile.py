@@ -17,7 +17,8 @@ from acp_launch.checks.check import MACHINE, Check, of_error, of_problem, ok, pr
 from acp_launch.errors import LaunchError, NotTrusted, ProfileError
 from acp_launch.plan.executable import CannotRun, find
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan
-from acp_launch.plan.resolve import Need, Resolved, next_command, process, resolve, unfit
+from acp_launch.plan.needs import Need, next_command, unfit
+from acp_launch.plan.resolve import Resolved, process, resolve
 from acp_launch.problem import Problem, errors, ours
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, inspect

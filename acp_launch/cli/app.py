@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from acp_launch.cli import config, edit, mcp, permission, processes, profiles, secrets, sessions
+from acp_launch.cli import agents, config, edit, mcp, permission, processes, profiles, secrets, sessions
 from acp_launch.cli.complete import completion
 from acp_launch.cli.doctor import doctor
 from acp_launch.cli.groups import WIDEST, AllCommands, Commands
@@ -108,4 +108,5 @@ app.add_typer(edit.app, name="profile", cls=Commands)
 app.add_typer(secrets.app, name="secret")
 app.add_typer(sessions.app, name="session", cls=Commands)
 app.add_typer(mcp.app, name="mcp", cls=Commands)
+app.add_typer(agents.app, name="agents", cls=Commands)
 app.add_typer(permission.app, name="permission", cls=Commands)

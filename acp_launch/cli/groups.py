@@ -15,6 +15,7 @@ HEADINGS = {
     "Secrets": ("secret",),
     "Sessions": ("session",),
     "Servers": ("mcp",),
+    "Agents": ("agents",),
     "This machine": ("doctor", "config", "ps", "logs", "trace", "reap", "completion", "help"),
 }
 

@@ -111,7 +111,7 @@ def _counted(problems: Sequence[Problem]) -> str:
 def _missing(profiles: Sequence[Profile], settings: "Settings") -> list[tuple[str, str]]:
     """Return the secrets without a value; none if the store is a command, which alone knows what it has."""
     from acp_launch.cli.completion import stored_secrets
-    from acp_launch.plan.resolve import needs
+    from acp_launch.plan.needs import needs
     from acp_launch.secret.value import variable
 
     needed: dict[str, str] = {}

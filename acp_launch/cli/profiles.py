@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from acp_launch.console.logins import State
     from acp_launch.console.profiles import Entry
-    from acp_launch.plan.resolve import Need, Resolved
+    from acp_launch.plan.needs import Need
+    from acp_launch.plan.resolve import Resolved
     from acp_launch.problem import Problem
     from acp_launch.profile.discover import Found
     from acp_launch.profile.load import Loaded
@@ -46,11 +47,21 @@ class Validate(NamedTuple):
         reports: list[Entry] = [(found, *examine(found, cache=settings.cache)) for found in _chosen(self.names)]
         if not self.names:
             reports += _broken_parents(reports, settings)
+        reports = [(found, loaded, (*problems, *_unlisted(loaded))) for found, loaded, problems in reports]
         needed = [need for _, loaded, _ in reports if loaded for need in _needs(loaded)] if self.secrets else []
         outcomes, unmet = _looked_up(needed, settings)
         if not profiles.show_reports(reports, outcomes, unmet, as_json=self.as_json, strict=self.strict):
             return ProfileError.exit_code
         return MachineError.exit_code if unmet else 0
+
+
+def _unlisted(loaded: "Loaded | None") -> "Sequence[Problem]":
+    """Warn about an agent that the copy of the registry's index does not list."""
+    if loaded is None or loaded.profile.agent.registry is None:
+        return ()
+    from acp_launch.plan.registered import unlisted
+
+    return unlisted(loaded)
 
 
 class Plan(NamedTuple):
@@ -194,14 +205,14 @@ def _looked_up(needs: "Sequence[Need]", settings: "Settings") -> "tuple[dict[str
     if not needs:
         return {}, ()
     from acp_launch.cli.stores import outcomes
-    from acp_launch.plan.resolve import unmet
+    from acp_launch.plan.needs import unmet
 
     found = outcomes((need.name for need in needs), settings)
     return found, unmet(needs, found)
 
 
 def _needs(loaded: "Loaded") -> "tuple[Need, ...]":
-    from acp_launch.plan.resolve import needs
+    from acp_launch.plan.needs import needs
 
     return needs(loaded)
 

@@ -33,6 +33,9 @@ class Serve(NamedTuple):
     login: Annotated[
         str | None, Option("--login", "Do a login of the agent on this terminal, as an editor asks for it.", "METHOD")
     ] = None
+    proxy: Annotated[bool, Option("--proxy", "Experimental: be a proxy of a conductor, which starts the agent.")] = (
+        False
+    )
     trace: Annotated[Path | None, TRACE] = None
 
     def carry_out(self) -> int:
@@ -42,6 +45,8 @@ class Serve(NamedTuple):
 
             login(self.profile, self.login, trust=self.trust, trace=self.trace)
             return 0
+        if self.proxy and self.trace:
+            raise UsageError("--proxy has no --trace, as the conductor starts the agent", fix="let the conductor trace")
         from acp_launch.process.spawn import require_platform
 
         require_platform()
@@ -92,7 +97,7 @@ def _refused(error: LaunchError, source: "Lent", sink: "Lent | int") -> int:
 
 
 class _Served:
-    """A profile whose agent was started; `stack` ends it."""
+    """A profile whose agent was started, unless a conductor does that; `stack` ends it."""
 
     def __init__(self, request: Serve, stack: ExitStack) -> None:
         """Start the agent.
@@ -103,7 +108,7 @@ class _Served:
         from msgspec.structs import replace
 
         from acp_launch.cli.planning import loaded_profile, ready, trusted
-        from acp_launch.cli.start import launched
+        from acp_launch.cli.start import guard, launched
         from acp_launch.process.guard import start_guards
         from acp_launch.process.prepare import require_descriptors
         from acp_launch.settings.load import load
@@ -119,6 +124,9 @@ class _Served:
         resolved = trusted(self.loaded, self.settings, cwd=request.cwd, session=None, trust=request.trust)
         self.ready = ready(resolved, self.settings)
         alone = replace(self.ready.plan, servers=())  # they are those of the sessions
+        if request.proxy:
+            self.plan, self.trace, self.guard = alone, None, stack.enter_context(guard(self.settings, alone, "serve"))
+            return
         self.guard, self.plan, self.spawned, self.trace = stack.enter_context(
             launched(self.settings, alone, self.ready.secrets, request.trace, "serve")
         )
@@ -127,7 +135,7 @@ class _Served:
         """Return the host of the profile if one is up that can be used here, and prepare to be a front of it."""
         from acp_launch.host.place import any_host
 
-        if not any_host(self.settings.state):
+        if self.request.proxy or not any_host(self.settings.state):
             return None
         from acp_launch.cli.fronting import fitting
         from acp_launch.cli.hosting import present, resolved_for_front
@@ -146,7 +154,7 @@ class _Served:
         import asyncio
 
         with self._needs() as needs:
-            asyncio.run(_serve(needs, self.spawned, source, sink))
+            asyncio.run(_serve(self, needs, source, sink))
         return 0
 
     @contextmanager
@@ -284,10 +292,15 @@ def _is_same_agent(one: "Loaded", other: "Loaded", here: "ProcessPlan", there: "
     return one.profile.agent == other.profile.agent and here.command == there.command
 
 
-async def _serve(needs: "ServeNeeds", spawned: "Spawned | None", source: "Lent", sink: "Lent | int") -> None:
+async def _serve(served: _Served, needs: "ServeNeeds", source: "Lent", sink: "Lent | int") -> None:
     from acp_launch.launch.loop import supervised
     from acp_launch.serve.proxy import Proxy
 
     async with supervised(needs.guard) as interrupts:
-        await interrupts.watch(Proxy(needs, interrupts, source, sink).run(spawned))
+        if served.request.proxy:
+            from acp_launch.serve.chain import Chained
+
+            await interrupts.watch(Chained(needs, interrupts, source, sink).run())
+        else:
+            await interrupts.watch(Proxy(needs, interrupts, source, sink).run(served.spawned))
         interrupts.check()

@@ -14,7 +14,8 @@ from acp_launch.errors import MachineError, Stopped, UsageError
 from acp_launch.problem import Problem, dotted, errors
 
 if TYPE_CHECKING:
-    from acp_launch.plan.resolve import Need, Resolved
+    from acp_launch.plan.needs import Need
+    from acp_launch.plan.resolve import Resolved
     from acp_launch.process.tree import Exit
     from acp_launch.secret.value import Outcome, Store
     from acp_launch.settings.model import Settings

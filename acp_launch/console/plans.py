@@ -93,6 +93,7 @@ def described(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> 
         "timeouts": {name: float(seconds) for name, seconds in _timeouts(plan).items()},
         "agent": {
             **_program(plan.agent),
+            "registry": plan.agent.registry or None,
             "cwd": str(plan.agent.cwd),
             "mcp": plan.mcp,
             "mcp_over": wanted_transport(plan),
@@ -367,6 +368,8 @@ def _wanted(oauth: LoginPlan) -> str:
 
 
 def _program_lines(program: ProcessPlan | StdioPlan, path: KeyPath, plan: LaunchPlan, verbose: bool) -> Iterator[str]:
+    if isinstance(program, ProcessPlan) and program.registry:
+        yield f"  registry   {program.registry}{_at(plan, (*path, 'registry'))}"
     yield f"  command    {program.command}{_at(plan, (*path, 'command'))}"
     if program.missing:
         yield f"  missing    {program.missing}"

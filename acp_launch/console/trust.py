@@ -95,18 +95,43 @@ def _where(server: StdioServer, there: Path | None) -> str:
 
 
 def _program(path: KeyPath, program: Agent | StdioServer, found: Found, label: str, before: str) -> Iterator[ReportRow]:
-    there = found.get((*path, "command"))
-    words = [str(there or program.command), *program.args]
-    yield ReportRow(label, f"{before}{discreet(' '.join(map(shlex.quote, words)))}")
-    if there is None:
-        yield ReportRow("", "not installed")
-    elif "${" in program.command:
-        yield ReportRow("", f"from {program.command}")
+    if isinstance(program, Agent) and program.registry is not None:
+        yield from _registered(program.registry, program.args, found.get((*path, "registry")), label)
+    else:
+        there, command = found.get((*path, "command")), program.command or ""
+        yield _line(label, before, [str(there or command), *program.args])
+        if there is None:
+            yield ReportRow("", "not installed")
+        elif "${" in command:
+            yield ReportRow("", f"from {command}")
     yield from _variables(program.env)
     if program.inherit_env == "all":
         yield ReportRow("", "gets your whole environment")
     elif program.inherit_env != "minimal" and program.inherit_env:
         yield ReportRow("", f"gets from your environment: {', '.join(program.inherit_env)}")
+
+
+def _line(label: str, before: str, words: Sequence[str]) -> ReportRow:
+    return ReportRow(label, f"{before}{discreet(' '.join(map(shlex.quote, words)))}")
+
+
+def _registered(written: str, args: Sequence[str], program: Path | None, label: str) -> Iterator[ReportRow]:
+    """Yield what runs of the registry: a version that the profile does not choose may be another one tomorrow."""
+    from acp_launch.registry.installed import of_program
+
+    made = of_program(program) if program else None
+    if program is None or made is None:
+        yield ReportRow(
+            label,
+            f"the registry's agent {written}, with: {shlex.join(args)}" if args else f"the registry's agent {written}",
+        )
+        yield ReportRow("", "not installed")
+        return
+    said = made.manifest
+    yield _line(label, "", [str(program), *said.args, *args])
+    version = f"version {said.version}" if "@" in written else f"the newest version installed: {said.version}"
+    yield ReportRow("", f"{said.id} of the registry, {version} ({said.kind} {said.package})")
+    yield from _variables(said.env)
 
 
 def _directories(profile: Profile, found: Found) -> Iterator[ReportRow]:

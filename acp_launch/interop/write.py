@@ -288,6 +288,9 @@ def exported_whole(name: str, tool: Tool, command: Sequence[str]) -> Exported:
 
 
 def _agent(writer: EntryWriter, agent: Agent) -> dict[str, Entry]:
+    if agent.command is None:
+        writer.notes.append(f"the agent is left out: {writer.tool.title} has its own way to get {agent.registry}")
+        return {}
     try:
         command = [writer.path(agent.command, is_program=True), *map(writer.text, agent.args)]
     except Untranslatable as why:

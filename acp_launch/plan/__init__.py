@@ -6,6 +6,8 @@ only secrets are unresolved, or every Problem at once. Open `model` first, then 
 
     model        `LaunchPlan` and its parts; a `Value` knows where it came from
     resolve      a profile and this machine to a plan
+    needs        the secrets that a profile refers to, and those that were not found
+    registered   an agent of the registry, as it is installed
     adhoc        a command line to a plan
     executable   the program of a command on PATH; directories; programs that a project could replace
     environment  the variables that a child inherits

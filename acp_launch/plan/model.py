@@ -97,6 +97,7 @@ class ProcessPlan(Struct, frozen=True, kw_only=True):
     """One process to start. `command` is absolute and exists; `env` is its whole environment.
 
     `missing` says why `command` cannot be run; then it is the text of the profile. Only a draft has such a process.
+    `registry` is the agent of the registry that is started, as `ID@VERSION`; empty for any other program.
     """
 
     name: str
@@ -105,6 +106,7 @@ class ProcessPlan(Struct, frozen=True, kw_only=True):
     env: Mapping[str, Value]
     cwd: Path
     missing: str = ""
+    registry: str = ""
 
     def display(self) -> str:
         """Return its command line, quoted for a shell: safe to print."""

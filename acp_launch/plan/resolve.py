@@ -2,7 +2,7 @@
 The resolution of a profile: together with this machine it becomes a `LaunchPlan`, or every Problem at once.
 
 `resolve` reads the machine (environment, files, PATH) and changes nothing. Secrets stay references; they are looked up
-once, when something is about to start. `needs` lists them, and `unmet` reports those that were not found.
+once, when something is about to start; `needs` beside this module lists them.
 
 The steps are: `Substitution` fills in references, `Machine` finds directories and programs, `servers` and `rules`
 plan those, and `_Walk` puts everything together. Each records problems at their places and goes on, so that all are
@@ -11,7 +11,7 @@ reported at once.
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -32,6 +32,7 @@ from acp_launch.plan.model import (
     StdioPlan,
     Value,
 )
+from acp_launch.plan.needs import Need, needs
 from acp_launch.plan.reach import is_of_session, kept_out, names_project, speaks_for, words
 from acp_launch.problem import KeyPath, Problem, dotted, errors
 from acp_launch.profile.layers import ordered
@@ -49,7 +50,6 @@ from acp_launch.profile.values import (
     host,
     is_in_the_clear,
     session_name_fault,
-    templates,
     url_fault,
     user_fault,
     variable_headers,
@@ -63,7 +63,6 @@ from acp_launch.secret.reference import (
     parse,
     place,
 )
-from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, State, variable
 
 
 class Substitution(Struct):
@@ -474,74 +473,6 @@ def _absolute(project: str, written: str) -> Iterator[str]:
         yield "/".join([escape(real), *parts[fixed:]])
 
 
-class Need(Struct, frozen=True):
-    """One reference to a secret; `origin` is the place of its `${`."""
-
-    name: str
-    origin: Origin
-
-
-def needs(loaded: Loaded, *, without: Iterable[str] = ()) -> tuple[Need, ...]:
-    """List every reference to a secret in the profile, file by file in the order of lines; each once per text.
-
-    `without` names servers that will not be started.
-    """
-    unused = {("mcp_servers", name) for name in without}
-    used = ((path, template) for path, template in templates(loaded.profile) if path[:2] not in unused)
-    found = [need for path, template in used for need in _within(loaded, path, template)]
-    return tuple(sorted(found, key=lambda need: (need.origin.source, need.origin.line, need.origin.column)))
-
-
-def _within(loaded: Loaded, path: KeyPath, template: str) -> Iterable[Need]:
-    for part in dict.fromkeys(parse(template)):
-        if isinstance(part, SecretReference):
-            at = loaded.positions.where(path, offset=place(template, part))
-            yield Need(part.name, Origin(at.file, at.line, at.column, dotted(path)))
-
-
-def unmet(needs: Iterable[Need], outcomes: Mapping[str, Outcome]) -> tuple[Problem, ...]:
-    """Return a problem for each reference whose secret was not found."""
-    return tuple(_problem(need, outcomes[need.name]) for need in needs if outcomes[need.name].state != "found")
-
-
-def unfit(plan: LaunchPlan | None, secrets: Mapping[str, Secret]) -> tuple[Problem, ...]:
-    """Return a problem for each header or variable whose secret does not fit in a header; values are never quoted."""
-    headers = [
-        value
-        for server in (plan.servers if plan else ())
-        if isinstance(server, RemotePlan)
-        for value in server.sent.values()
-        if value.secrets and all(secret.name in secrets for secret in value.secrets)
-    ]
-    return tuple(
-        value.origin.problem(
-            f"{fault}, but the secret in this one does",
-            f"keep it as one line of ASCII: acp-launch secret set {value.secrets[0].name}",
-        )
-        for value in headers
-        if (fault := header_fault(value.reveal(secrets)))
-    )
-
-
-def _problem(need: Need, outcome: Outcome) -> Problem:
-    if outcome.state == "missing":
-        message = f'secret "{need.name}" is not set in the {outcome.source}'
-    else:
-        message = f'cannot read secret "{need.name}": {outcome.reason}'
-    return need.origin.problem(message, outcome.fix or next_command(need.name, outcome.state))
-
-
-def next_command(name: str, state: State) -> str:
-    """Return the fix for a secret that was not found, if the store does not give one."""
-    export = f"export {variable(name)}=..."
-    return {
-        "missing": f"acp-launch secret set {name}",
-        "locked": f"unlock it and try again, or {export}",
-        "denied": f"try again and allow it, or {export}",
-        "too large": f"store at most {MAX_VALUE // 1024} KiB: acp-launch secret set {name}",
-    }.get(state, f"acp-launch secret set {name} shows how to choose another store; or {export}")
-
-
 class Resolved(Struct, frozen=True):
     """
     The result of `resolve`. `plan` is None if a problem is an error. `problems` include the profile's own warnings.
@@ -681,9 +612,11 @@ class _Walk(Struct):
     def _agent(self, cwd: Path, own: Mapping[str, Value], *, is_accepted: bool) -> ProcessPlan | None:
         """Plan the agent. `is_accepted`: the user accepted its project together with the profile."""
         agent = self.substitution.loaded.profile.agent
+        if agent.registry is not None:
+            return self._registered(agent.registry, cwd, own, is_accepted=is_accepted)
         args = self.substitution.sequence(("agent", "args"), agent.args)
         search = search_path(self.substitution.environ, agent.inherit_env, own)
-        command = self.machine.command(("agent", "command"), agent.command, search=search)
+        command = self.machine.command(("agent", "command"), agent.command or "", search=search)
         missing = self.machine.why_missing(("agent", "command"))
         if command is not None and not missing and not is_accepted:
             command = self.machine.as_named(("agent", "command"), command, args, cwd=cwd)
@@ -693,3 +626,31 @@ class _Walk(Struct):
             own = {**kept_out(command, args), **own}
         env = environment(self.substitution.environ, agent.inherit_env, own)
         return ProcessPlan(name="agent", command=command, args=args, env=env, cwd=cwd, missing=missing)
+
+    def _registered(
+        self, written: str, cwd: Path, own: Mapping[str, Value], *, is_accepted: bool
+    ) -> ProcessPlan | None:
+        """Plan an agent of the registry, as it is installed here. If it is not, a draft has its name as the command."""
+        from acp_launch.plan.registered import registered
+
+        agent, path = self.substitution.loaded.profile.agent, ("agent", "registry")
+        args = self.substitution.sequence(("agent", "args"), agent.args)
+        search = search_path(self.substitution.environ, agent.inherit_env, own)
+        made = registered(written, (self.machine.project, self.typed), search)
+        if isinstance(made, CannotRun):
+            self.machine.missing[path] = made
+            self.substitution.refuse(path, made)
+            env = environment(self.substitution.environ, agent.inherit_env, own)
+            return ProcessPlan(name="agent", command=Path(written), args=args, env=env, cwd=cwd, missing=made.message)
+        self.machine.found[path] = made.program
+        own = {**made.env, **own}
+        if not is_accepted:
+            own = {**kept_out(made.program, (*made.args, *args)), **own}
+        return ProcessPlan(
+            name="agent",
+            command=made.program,
+            args=(*made.args, *args),
+            env=environment(self.substitution.environ, agent.inherit_env, own),
+            cwd=cwd,
+            registry=made.reference,
+        )

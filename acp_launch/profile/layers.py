@@ -159,6 +159,8 @@ MAX_IDLE = 100  # warnings; more would not help the user
 # Keys for which `null` is a value, with the same meaning as a missing key. "*" is a server's name.
 NULLABLE = frozenset(
     {
+        ("agent", "command"),
+        ("agent", "registry"),
         ("workspace", "cwd"),
         ("session", "name"),
         ("session", "mode"),

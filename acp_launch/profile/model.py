@@ -20,6 +20,7 @@ from acp_launch.profile.values import (
     LIMIT,
     LISTED,
     PORT,
+    REGISTERED,
     SETTING,
     SWITCHED,
     TRUTH,
@@ -56,8 +57,11 @@ class Timeouts(Shape, frozen=True, kw_only=True):
 
 
 class Agent(Shape, frozen=True, kw_only=True):
-    command: Template
+    command: Template | None = None
     """The program to start: a name on PATH, an absolute path, or a path relative to the project."""
+    registry: Annotated[str | None, REGISTERED] = None
+    """Instead of `command`, an installed agent of the ACP registry: its id, or `ID@VERSION`. `args` come after those of
+    the registry, and `env` goes over its."""
     args: tuple[Template, ...] = ()
     """Its arguments. A secret here is visible to every user of the machine in `ps`."""
     env: Mapping[str, Template] = field(default_factory=dict)

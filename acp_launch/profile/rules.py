@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from acp_launch.document.faults import Fault, choose, in_list
+from acp_launch.document.faults import REQUIRED, Fault, choose, in_list
 from acp_launch.document.nodes import Plain, shorten
 from acp_launch.document.scalars import Duration
 from acp_launch.problem import KeyPath
@@ -150,7 +150,8 @@ INHERITED_NAME = r"^[^=*\s\x00-\x1f\x7f]+\*?$"
 
 def broken(root: Mapping[str, Plain]) -> Iterator[Fault]:
     """Yield a fault for every rule that the profile breaks."""
-    yield from _agent(_mapping(root, "agent"))
+    if isinstance(agent := root.get("agent"), dict):
+        yield from _agent(agent)
     yield from _workspace(_mapping(root, "workspace"))
     yield from _session(_mapping(root, "session"))
     for path, text in patterns(root):
@@ -199,6 +200,13 @@ def _mapping(owner: Mapping[str, Plain], key: str) -> Mapping[str, Plain]:
 
 
 def _agent(agent: Mapping[str, Plain]) -> Iterator[Fault]:
+    if agent.get("registry") is None and agent.get("command") is None:
+        key = next((key for key in ("command", "registry") if key in agent), "command")
+        yield Fault(("agent", key), REQUIRED, f"add: {key}: ...")
+    elif agent.get("registry") is not None and agent.get("command") is not None:
+        what = "an agent has a command, or an id in the registry, not both"
+        fix = "keep the command (a program of yours) or the registry's id; null removes what another profile says"
+        yield Fault(("agent", "registry"), what, fix, at_key=True)
     yield from _program(agent, ("agent",))
     yield from _inherited(agent, ("agent",))
 

@@ -45,7 +45,7 @@ def layered(root: Mapping[str, Any], shapes: Mapping[str, Any]) -> dict[str, Any
 
 
 def _loosened(shape: Mapping[str, Any]) -> dict[str, Any]:
-    twin = {key: value for key, value in shape.items() if key not in ("required", "dependentRequired")}
+    twin = {key: value for key, value in shape.items() if key not in ("required", "dependentRequired", "oneOf")}
     keys = shape["properties"].items()
     return {**twin, "properties": {key: value if key in _KEPT else _removable(value) for key, value in keys}}
 
@@ -135,9 +135,11 @@ def _restrict(root: dict[str, Any], shapes: dict[str, Any]) -> None:
     shapes["Session"]["properties"]["name"].update(maxLength=MAX_SESSION_NAME)
     for program in ("Agent", "StdioServer"):
         shapes[program]["properties"]["env"]["propertyNames"] = {"pattern": rules.ENVIRONMENT_NAME}
-        shapes[program]["properties"]["command"]["minLength"] = 1
+        command = shapes[program]["properties"]["command"]
+        (command if "type" in command else _text(command))["minLength"] = 1
         choices = shapes[program]["properties"]["inherit_env"]["anyOf"]
         next(choice for choice in choices if choice["type"] == "array")["items"]["pattern"] = rules.INHERITED_NAME
+    shapes["Agent"]["oneOf"] = [{"required": ["command"]}, {"required": ["registry"]}]
     for remote in ("HttpServer", "SseServer"):
         for key in ("headers", "env"):
             shapes[remote]["properties"][key]["propertyNames"] = {"pattern": rules.HEADER_NAME}

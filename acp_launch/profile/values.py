@@ -230,6 +230,16 @@ def templates(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Temp
             yield from templates(getattr(value, name), (*path, name))
 
 
+AGENT_ID = r"[a-z][a-z0-9-]{0,63}"  # in the registry
+AGENT_VERSION = r"[0-9A-Za-z][0-9A-Za-z.+-]{0,63}"  # also the name of a directory
+_REGISTERED = rf"{AGENT_ID}(?:@{AGENT_VERSION})?"
+_IS_REGISTERED = regex(_REGISTERED)
+REGISTERED = Scalar(
+    "an agent of the registry, as ID or ID@VERSION",
+    "write an id that acp-launch agents search lists",
+    lambda value: isinstance(value, str) and bool(_IS_REGISTERED.fullmatch(value)),
+    {"type": "string", "pattern": f"^{_REGISTERED}$"},
+)
 MAX_SESSION_NAME = 200  # characters
 CONTROL = regex(r"[\x00-\x08\x0a-\x1f\x7f]")  # forbidden in headers; a tab is allowed
 SCOPE = regex(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749 "scope-token"

@@ -8,4 +8,5 @@ Open `relay` first, then `proxy`.
 - `handshake`: what is edited in `initialize`. Pure.
 - `proxy`: the editor's streams, and the agent, which is started again if it dies.
 - `sessions`: what opens a session: its plan, its servers, its mode and options.
+- `chain`: the same in a chain of proxies, where a conductor starts the agent.
 """

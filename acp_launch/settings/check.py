@@ -56,6 +56,8 @@ def broken(root: Mapping[str, Plain]) -> Iterator[Fault]:
         what = "the store is a command, but secrets.command is not set"
         yield Fault(("secrets", "store"), what, f"add secrets.command: {_EXAMPLE}")
     yield from _headers_commands(_mapping(root, _HEADERS))
+    if isinstance(registry := root.get("registry"), str):
+        yield from _registry(registry)
 
 
 def _mapping(owner: Mapping[str, Plain], key: str) -> Mapping[str, Plain]:
@@ -113,6 +115,22 @@ def _headers_commands(entries: Mapping[str, Plain]) -> Iterator[Fault]:
             yield from _between((*path, "ttl"), entry.get("ttl"), SHORTEST_TTL, LONGEST_TTL)
             if isinstance(command := entry.get("command"), list):
                 yield from _printing((*path, "command"), command)
+
+
+def _registry(text: str) -> Iterator[Fault]:
+    """Check where the index of agents is: an address, or a file wherever the command is typed."""
+    if "://" in text:
+        try:
+            is_in_the_clear = read(text).is_in_the_clear
+        except ValueError as unfit:
+            yield Fault(("registry",), str(unfit), "write the https address of an index, or the path of a file")
+            return
+        if is_in_the_clear:
+            what = "the address is http, so others on the way could choose what is installed"
+            yield Fault(("registry",), what, "write https://")
+    elif not text.startswith(("/", "~/")):
+        what = f"expected an https address or the full path of a file, found {found(text)}"
+        yield Fault(("registry",), what, "write a path that begins with / or ~/")
 
 
 def _printing(path: KeyPath, words: Sequence[Plain]) -> Iterator[Fault]:

@@ -81,6 +81,7 @@ def load() -> Settings:
         attention=chosen.attention,
         headers_command=chosen.headers_command,
         hangup=chosen.hangup,
+        registry=chosen.registry,
         notify_command=chosen.notify_command,
     )
 

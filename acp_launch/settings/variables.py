@@ -7,7 +7,7 @@ PREFIX, DELIMITER = "ACP_LAUNCH_", "__"
 _SECTION = f"{PREFIX}SECRETS{DELIMITER}"
 NEARLY = f"{PREFIX}SECRETS_"  # one underscore too few, or a secret with one letter too many
 _KEYS = ("STORE", "TIMEOUT", "KEYRING__BACKEND", "FILE__PATH", "FILE__KEY_FILE", "COMMAND")
-NAMES = (f"{PREFIX}MAX_LINE", *(_SECTION + key for key in _KEYS))
+NAMES = (f"{PREFIX}MAX_LINE", f"{PREFIX}REGISTRY", *(_SECTION + key for key in _KEYS))
 COMMAND = f"{_SECTION}COMMAND"
 
 

@@ -301,6 +301,7 @@ STARTING = (
 NEEDS_A_PROCESS = (
     *(verb for verb in STARTING if verb != ("export",)),
     ("secret", "copy-to-env"),
+    *(("agents", verb) for verb in ("install", "update")),
     ("__complete",),
     ("ps",),
     ("reap",),

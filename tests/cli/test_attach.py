@@ -1,13 +1,15 @@
 """Ring 3. Terminals on a session of a host: they come and go, also in the middle of a turn (docs/up.md)."""
 
-import sys
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.cli.hosted import up
-from tests.cli.launcher import Launcher
+from tests.cli.launcher import MARK, PATIENCE, Launcher, alive, command, kill_all
+from tests.cli.test_up_kills import until
 from tests.interactive.screen import Terminal, on_screen
 
 ENTER = "\r"
@@ -21,9 +23,8 @@ def demo(launch: Launcher) -> Launcher:
 
 
 @contextmanager
-def at(launcher: Launcher, *words: str) -> Iterator[Terminal]:
-    argv = [sys.executable, "-m", "acp_launch", *words]
-    with on_screen(*argv, cwd=launcher.project, columns=100, rows=30, env=launcher.env) as terminal:
+def at(launcher: Launcher, *words: str, columns: int = 100) -> Iterator[Terminal]:
+    with on_screen(*command(*words), cwd=launcher.project, columns=columns, rows=30, env=launcher.env) as terminal:
         yield terminal
 
 
@@ -74,6 +75,51 @@ def test_a_prompt_from_elsewhere_is_shown_to_those_who_watch(demo: Launcher) -> 
         watching.until("ready ·")
         watching.types(":quit" + ENTER)
         assert watching.ends() == 0
+
+
+def test_an_interactive_run_may_leave_a_host_up(demo: Launcher) -> None:
+    demo.env |= {MARK: uuid.uuid4().hex}
+    try:
+        with at(demo, "run", "p", "-s", "work", "--keep", "20m") as first:
+            first.until("ready ·")
+            first.types("add 20 22" + ENTER)
+            first.until("42")
+            first.until("ready ·")
+            first.types(":quit" + ENTER)
+            assert first.ends() == 0
+        again = demo.apart("run", "p", "history", "-s", "work", "-o", "quiet", ACP_TEST_MARK="")
+        assert (again.code, again.heard) == (0, [])
+        assert b"20" in again.out
+        assert demo.apart("down", "p", ACP_TEST_MARK="").code == 0
+        assert alive(demo.env[MARK]) == []
+    finally:
+        kill_all(demo.env[MARK])
+
+
+@pytest.mark.parametrize("hangup", ["detach", "stop"])
+def test_a_closed_terminal_leaves_its_turn_or_ends_it_as_the_settings_say(demo: Launcher, hangup: str) -> None:
+    config = Path(demo.env["ACP_LAUNCH_CONFIG_DIR"])
+    config.mkdir(parents=True, exist_ok=True)
+    (config / "config.yaml").write_text(f"hangup: {hangup}\n")
+    with up(demo) as host:
+        with at(demo, "run", "p", "-s", "work") as first:
+            first.until("ready ·")
+            first.types("note kept" + ENTER)
+            first.until("[y]")
+            first.hang_up()
+            first.process.wait(PATIENCE)
+        until(lambda: not host.status.sessions[0].fronts)
+        if hangup == "stop":
+            until(lambda: host.status.sessions[0].state == "idle")
+            return
+        assert host.status.sessions[0].state == "asks"
+        with at(demo, "attach", "work", columns=60) as second:
+            second.until("[y]")
+            second.types("y")
+            second.until("Noted: kept")
+            second.until("\nready ")
+            second.types(":quit" + ENTER)
+            assert second.ends() == 0
 
 
 def test_attach_says_what_there_is(demo: Launcher) -> None:

@@ -180,7 +180,7 @@ def test_a_wide_terminal_needs_fewer_lines(launch: Launcher) -> None:
 def test_the_commands_stand_under_headings_every_one_once(launch: Launcher) -> None:
     shown = helped(launch, columns=80)
     found = re.findall(r"^(\w[\w ]*):$", shown, re.MULTILINE)
-    assert found == ["Options", "Run", "Profiles", "Secrets", "Sessions", "Servers", "This machine"]
+    assert found == ["Options", "Run", "Profiles", "Secrets", "Sessions", "Servers", "Agents", "This machine"]
     under = [name for names in HEADINGS.values() for name in names]
     assert len(set(under)) == len(under)
     assert set(below(verbs(), "")) <= set(under)

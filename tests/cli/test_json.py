@@ -24,10 +24,19 @@ WITHOUT = {
     **dict.fromkeys(("profile set", "profile remove"), "a change of a file"),
     **dict.fromkeys(("edit", "config edit"), "an editor"),
     **dict.fromkeys(
-        ("mcp login", "mcp logout", "logout", "session rename", "session close", "session rm", "permission forget"),
+        (
+            "mcp login",
+            "mcp logout",
+            "logout",
+            "session rename",
+            "session close",
+            "session rm",
+            "permission forget",
+            "agents rm",
+        ),
         "nothing",
     ),
-    **dict.fromkeys(("up", "down", "attach"), "a launch; ps shows it"),
+    **dict.fromkeys(("up", "reload", "down", "attach"), "a launch; ps shows it"),
     "session wait": "a turn; its output is that of run",
     **dict.fromkeys(("secret set", "secret rm", "secret rename", "secret copy-to-env"), "nothing of its own"),
 }

@@ -61,13 +61,12 @@ def test_a_session_goes_on_after_the_agent_of_the_host_has_died(launch: Launcher
 
 def test_a_host_of_another_content_is_not_used_and_one_that_ends_ends_the_agent(launch: Launcher) -> None:
     launch.profile("replayer")
-    with up(launch, is_killed=True) as host:
-        with serving(launch) as editor:
-            editor.begin()
-            editor.open()
-            os.kill(host.pid, signal.SIGTERM)
-            assert editor.ended() == 4
-            assert "the agent has ended with its host" in editor.told
+    with up(launch, is_killed=True) as host, serving(launch) as editor:
+        editor.begin()
+        editor.open()
+        os.kill(host.pid, signal.SIGTERM)
+        assert editor.ended() == 4
+        assert "the agent has ended with its host" in editor.told
     with up(launch):
         launch.profile("replayer", "7")
         with serving(launch) as editor:

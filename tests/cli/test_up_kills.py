@@ -1,28 +1,38 @@
 """Ring 3. Ends of a host and of what is around it, in any order (docs/up.md)."""
 
+import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
+from acp_launch.cli import light
+from acp_launch.host.door import OWN
+from acp_launch.host.wire import GREETING
 from tests.cli.hosted import Host, up
-from tests.cli.launcher import MARK, PATIENCE, Launcher, alive, command, kill_all
+from tests.cli.launcher import MARK, PATIENCE, ROOT, Launcher, alive, command, kill_all
 
 GONE = "acp-launch: the agent is gone with its host before it answered session/prompt"
 
 
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        subprocess.run([sys.executable, "-I", "-S", "-c", ""], check=True)  # some 10 ms of other work
+
+
 def until_gone(host: Host) -> None:
     """Return once nothing of the host is left; its guards need a moment."""
-    deadline = time.monotonic() + PATIENCE
-    while host.alive():
-        assert time.monotonic() < deadline, host.alive()
-        subprocess.run([sys.executable, "-I", "-S", "-c", ""], check=True)  # some 10 ms of other work
+    until(lambda: not host.alive())
 
 
 def agent_of(host: Host) -> int:
@@ -55,8 +65,8 @@ def test_a_killed_front_does_not_end_its_turn(launch: Launcher) -> None:
             running.complains("execute: Long work")
             running.kill(signal.SIGKILL)
             running.process.wait(PATIENCE)
-        while (session := host.status.sessions[0]).fronts:
-            subprocess.run([sys.executable, "-I", "-S", "-c", ""], check=True)
+        until(lambda: not host.status.sessions[0].fronts)
+        (session,) = host.status.sessions
         assert (session.name, session.state, host.methods[-1]) == ("work", "works", "session/prompt")
 
 
@@ -76,16 +86,79 @@ def test_a_killed_agent_ends_its_turn_and_is_started_again(launch: Launcher) -> 
             assert running.end().code == 130
 
 
-def test_without_its_guards_a_host_still_works_and_ends(launch: Launcher) -> None:
-    launch.profile("polite")
-    with up(launch) as host:
+def test_without_its_guards_a_turn_goes_on_and_the_host_works_and_ends(launch: Launcher) -> None:
+    launch.profile("cancellable")
+    with up(launch) as host, launch.start("run", "p", "hi", "-s", "work") as running:
+        running.complains("execute: Long work")
         guards = [
             each for each in psutil.Process(host.pid).children(recursive=True) if "guard" in " ".join(each.cmdline())
         ]
+        assert len(guards) == 2
         for guard in guards:
             guard.kill()
         psutil.wait_procs(guards, PATIENCE)
-        assert host.run("hi").out == b"You said: hi\n"
+        (session,) = host.status.sessions
+        assert session.state == "works"
+        running.kill(signal.SIGINT)
+        assert (running.end().code, host.methods[-1]) == (130, "session/cancel")
+
+
+def test_a_killed_server_comes_back_in_the_session_that_is_open(launch: Launcher) -> None:
+    program = [sys.executable, "-I", "-S", str(ROOT / "tests" / "servers" / "polite.py")]
+    launch.profile("mcp_client", mcp_servers={"one": {"command": program[0], "args": program[1:]}})
+    with up(launch) as host:
+        before = pid_of_server(host)
+        os.kill(before, signal.SIGKILL)
+        assert pid_of_server(host) != before
+
+
+def pid_of_server(host: Host) -> int:
+    """Ask the server for it, in the session `work`; a call that finds no process waits for the next one."""
+    done = host.run("call one pid", "-s", "work", "-o", "quiet")
+    answer = json.loads(json.loads(done.out)["line"])
+    return int(answer["result"]["content"][0]["text"]) if "result" in answer else pid_of_server(host)
+
+
+# Is told to open a session and never answers.
+HANGING = "script.serve({'session/new': lambda request: script.hang()})"
+
+
+def test_a_host_that_is_killed_while_a_front_enters_leaves_nothing(launch: Launcher) -> None:
+    launch.scripted(HANGING)
+    with up(launch, is_killed=True) as host:
+        with launch.start("run", "p", "hi") as running:
+            until(lambda: "session/new" in host.methods)
+            os.kill(host.pid, signal.SIGKILL)
+            done = running.end()
+        assert (done.code, "the agent is gone with its host" in done.err) == (4, True), done.err
+        until_gone(host)
+
+
+def test_a_front_that_is_killed_while_it_enters_leaves_the_host_to_others(launch: Launcher) -> None:
+    launch.scripted(HANGING)
+    with up(launch) as host:
+        with launch.start("run", "p", "hi") as running:
+            until(lambda: "session/new" in host.methods)
+            running.kill(signal.SIGKILL)
+            running.process.wait(PATIENCE)
+        assert host.status.pid == host.pid
+
+
+@pytest.mark.parametrize("victim", ["host", "agent"])
+def test_what_is_killed_while_it_comes_up_ends_up(launch: Launcher, victim: str) -> None:
+    launch.scripted("script.expect('initialize')\nscript.hang()\n")
+    with launch.start("up", "p") as running:
+        running.hears("initialize")
+        (host,) = psutil.Process(running.process.pid).children()
+        every = host.children(recursive=True)
+        (agent,) = [each for each in every if str(launch.project / "agent.py") in each.cmdline()]
+        (host if victim == "host" else agent).kill()
+        assert running.process.wait(PATIENCE) == (137 if victim == "host" else 4)
+        until(lambda: not alive(running.mark))
+        done = running.end()
+    if victim == "agent":
+        assert "the agent was killed by SIGKILL" in done.err
+    assert launch.apart("down", "--all").code == 0
 
 
 def test_up_that_is_killed_leaves_no_host(launch: Launcher) -> None:
@@ -95,10 +168,7 @@ def test_up_that_is_killed_leaves_no_host(launch: Launcher) -> None:
         running.hears("initialize")
         running.kill(signal.SIGKILL)
         running.process.wait(PATIENCE)
-        deadline = time.monotonic() + PATIENCE
-        while alive(running.mark):
-            assert time.monotonic() < deadline
-            subprocess.run([sys.executable, "-I", "-S", "-c", ""], check=True)
+        until(lambda: not alive(running.mark))
 
 
 def test_ctrl_c_ends_up_and_what_it_has_started(launch: Launcher) -> None:
@@ -127,27 +197,53 @@ def test_of_two_that_come_up_at_once_one_does(launch: Launcher) -> None:
         kill_all("both")
 
 
-def test_a_host_whose_socket_is_gone_can_be_ended(launch: Launcher) -> None:
+@pytest.mark.parametrize("what", ["the socket", "its directory"])
+def test_a_host_whose_socket_is_gone_can_be_ended(launch: Launcher, what: str) -> None:
     launch.profile("polite")
     with up(launch) as host:
-        Path(host.note["socket"]).unlink()
+        socket = Path(host.note["socket"])
+        socket.unlink() if what == "the socket" else shutil.rmtree(socket.parent)
         done = launch.apart("run", "p", "hi")
         assert done.code == 3
         assert f"cannot reach the host of p (pid {host.pid})" in done.err
 
 
-def test_other_users_cannot_reach_the_socket(launch: Launcher) -> None:
+# Becomes another user, sends a greeting, and prints what the other side says to it until it closes the connection.
+OTHER = """
+import os, socket, sys
+os.setgid(65534); os.setuid(65534)
+line = socket.socket(socket.AF_UNIX)
+line.connect(sys.argv[1])
+line.sendall(sys.argv[2].encode() + b"\\n")
+print(line.recv(100))
+"""
+
+
+CLOSED = (b"BrokenPipeError", b"ConnectionResetError")  # before it had said all
+
+
+@pytest.mark.parametrize("whose", ["host", "starter"])
+def test_other_users_cannot_reach_the_sockets(launch: Launcher, whose: str) -> None:
+    """Nor are they served where they can: the kernel says who connects."""
     launch.profile("polite")
     with up(launch) as host:
-        path = Path(host.note["socket"])
+        if whose == "host":
+            path, hello = Path(host.note["socket"]), (GREETING + OWN).decode()
+        else:
+            (note,) = (host.state / "hosts").glob("*.starter")
+            path, hello = Path(note.read_text().split("\0")[3]), f"{light.GREETING.decode()}{OWN.decode()} 0"
         assert (path.parent.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o700, 0o600)
-        if os.geteuid() == 0:
-            other = "os.setgid(65534); os.setuid(65534)"
-            code = f"import os, socket, sys; {other}; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
-            refused = subprocess.run(
-                [sys.executable, "-I", "-S", "-c", code, str(path)], stderr=subprocess.PIPE, check=False
-            )
-            assert b"PermissionError" in refused.stderr
+        if os.geteuid() != 0:
+            return
+        asking = [sys.executable, "-I", "-S", "-c", OTHER, str(path), hello]
+        refused = subprocess.run(asking, capture_output=True, check=False)
+        assert b"PermissionError" in refused.stderr
+        for opened in (path.parent.parent, path.parent, path):
+            if opened.stat().st_uid == 0 and opened != Path("/tmp"):
+                opened.chmod(0o777)
+        refused = subprocess.run(asking, capture_output=True, check=False, timeout=PATIENCE)
+        assert refused.stdout == b"b''\n" or any(word in refused.stderr for word in CLOSED), refused
+        assert host.run("hi").out == b"You said: hi\n"
 
 
 @pytest.mark.slow
@@ -165,9 +261,6 @@ def test_a_stopped_host_is_said_to_be_silent(launch: Launcher) -> None:
 
 @pytest.mark.slow
 def test_two_hundred_fronts_are_served(launch: Launcher) -> None:
-    from acp_launch.host.door import OWN
-    from acp_launch.host.wire import GREETING
-
     launch.profile("polite")
     with up(launch) as host:
         lines = [socket.socket(socket.AF_UNIX) for _ in range(200)]

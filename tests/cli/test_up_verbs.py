@@ -128,13 +128,24 @@ def test_a_question_without_a_terminal_waits_as_the_profile_says_and_the_user_is
     assert b"permissions.unattended: wait 300ms, and no terminal came" in log
 
 
-def test_reads_may_be_allowed_without_a_terminal_and_nothing_else(launch: Launcher) -> None:
-    for kind, code, answer in (("read", 0, b"allow_once"), ("edit", 10, b"reject_once")):
-        launch.profile("asker", f"kind={kind}", permissions={"unattended": "allow-reads"})
-        with up(launch) as host:
-            assert host.run("hi", "-d", "-s", kind).code == 0
-            ended = launch.apart("session", "wait", kind)
-            assert (ended.code, answer in ended.out) == (code, True), ended
+@pytest.mark.parametrize(
+    ("unattended", "kind", "code", "answer"),
+    [
+        ("allow-reads", "read", 0, b"allow_once"),
+        ("allow-reads", "edit", 10, b"reject_once"),
+        ("deny", "read", 10, b"reject_once"),
+    ],
+)
+def test_without_a_terminal_reads_may_be_allowed_and_all_may_be_denied(
+    launch: Launcher, unattended: str, kind: str, code: int, answer: bytes
+) -> None:
+    launch.profile("asker", f"kind={kind}", permissions={"unattended": unattended})
+    with up(launch) as host:
+        assert host.run("hi", "-d", "-s", kind).code == 0
+        ended = launch.apart("session", "wait", kind)
+        assert (ended.code, answer in ended.out) == (code, True), ended
+    log = launch("permission", "log", "p", "--json").out.decode()
+    assert f'"permissions.unattended: {unattended}"' in log
 
 
 @pytest.mark.parametrize("hangup", ["stop", "detach"])

@@ -254,7 +254,7 @@ def test_the_smallest_profile_is_two_lines() -> None:
         (
             within("working-dir: y"),
             'f.yaml:4:3: agent.working-dir: unknown key "working-dir"\n'
-            "    fix: use one of command, args, env, inherit_env, timeouts, mcp",
+            "    fix: use one of command, registry, args, env, inherit_env, timeouts, mcp",
         ),
         (
             with_server("{command: x, disabled: true}"),
@@ -278,7 +278,7 @@ def test_the_smallest_profile_is_two_lines() -> None:
         (
             within("zzz: y"),
             'f.yaml:4:3: agent.zzz: unknown key "zzz"\n'
-            "    fix: use one of command, args, env, inherit_env, timeouts, mcp",
+            "    fix: use one of command, registry, args, env, inherit_env, timeouts, mcp",
         ),
         (
             "version: 1\nextend: base\nagent: {command: x}",
@@ -793,7 +793,8 @@ def test_a_required_key_that_is_missing_beside_an_unknown_one_is_a_problem_of_it
     """Only a misspelt key explains why it is missing, and only in its own mapping."""
     assert complaints("version: 1\nagent: {zzz: x}\nsession: {agnt: y}\n") == [
         "f.yaml:2:1: agent.command: this key is required\n    fix: add: command: ...",
-        'f.yaml:2:9: agent.zzz: unknown key "zzz"\n    fix: use one of command, args, env, inherit_env, timeouts, mcp',
+        'f.yaml:2:9: agent.zzz: unknown key "zzz"\n'
+        "    fix: use one of command, registry, args, env, inherit_env, timeouts, mcp",
         'f.yaml:3:11: session.agnt: unknown key "agnt"\n    fix: use one of name, mode, config',
     ]
 

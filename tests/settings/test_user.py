@@ -33,12 +33,12 @@ def complaints(text: str, **variables: str) -> list[str]:
         (
             "agent: {}",
             'c.yaml:1:1: agent: unknown key "agent"\n'
-            "    fix: use one of max_line, secrets, attention, headers_command, hangup, notify_command",
+            "    fix: use one of max_line, secrets, attention, headers_command, hangup, registry, notify_command",
         ),
         (
             "_env_file: /x",
             'c.yaml:1:1: _env_file: unknown key "_env_file"\n'
-            "    fix: use one of max_line, secrets, attention, headers_command, hangup, notify_command",
+            "    fix: use one of max_line, secrets, attention, headers_command, hangup, registry, notify_command",
         ),
         ("secret: {}", 'c.yaml:1:1: secret: unknown key "secret"; did you mean "secrets"?\n    fix: write secrets'),
         (

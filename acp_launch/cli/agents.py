@@ -1,0 +1,348 @@
+"""The verbs of `agents`, for agents of the registry: `search`, `show`, `install`, `update`, `list` and `rm`."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
+
+import typer
+
+from acp_launch.console.stderr import harmless, say
+from acp_launch.errors import RegistryError, UsageError
+from acp_launch.problem import did_you_mean, ours
+
+if TYPE_CHECKING:
+    from acp_launch.console.agents import Installed
+    from acp_launch.registry.index import Copy, Entry
+    from acp_launch.registry.install import Tools
+    from acp_launch.registry.installed import Installation, Kind, Reference
+    from acp_launch.settings.model import Settings
+
+MANAGER, DOWNLOAD = 15 * 60.0, 30 * 60.0  # seconds for a package manager, and for an archive
+QUOTED = 20  # lines of a package manager's stderr
+KINDS = ("npx", "uvx", "binary")
+app = typer.Typer(help="Agents of the registry: search, show, install, update, list, rm.", no_args_is_help=True)
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The agent's id in the registry.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+Unverified = Annotated[
+    bool, typer.Option("--allow-unverified", help="Install an archive of which the registry has no sha256.")
+]
+
+
+@app.command()
+def search(
+    words: Annotated[list[str] | None, typer.Argument(metavar="[WORD]...", help="Words of its id or text.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the agents of the registry that have all these words."""
+    from acp_launch.console import agents, stdout
+
+    settings = _settings()
+    copy, fault = _latest(settings)
+    entries = [each for each in copy.index.agents.values() if _has(each, words or ())]
+    installed = _installed(settings)
+    if as_json:
+        stdout.put_json(agents.found_json(entries, installed, copy, fault))
+    elif entries:
+        stdout.line(agents.found(entries, installed, width=_width()))
+    else:
+        say("no agent of the registry has these words; acp-launch agents search lists all of them")
+
+
+@app.command()
+def show(agent: Id, as_json: Json = False) -> None:
+    """Show what the registry says of an agent."""
+    from acp_launch.console import agents, stdout
+    from acp_launch.registry.install import this_platform
+
+    settings = _settings()
+    copy, fault = _latest(settings)
+    entry = _entry(copy, _reference(agent).id)
+    installed = _installed(settings)
+    if as_json:
+        stdout.put_json(agents.details_json(entry, installed, copy, fault))
+    else:
+        stdout.line(agents.details(entry, installed.get(entry.id, ()), this_platform()))
+
+
+@app.command()
+def install(
+    agent: Annotated[str, typer.Argument(metavar="ID[@VERSION]", help="The agent's id; its newest version.")],
+    kind: Annotated[str | None, typer.Option("--from", help="What to install: npx, uvx or binary.")] = None,
+    allow_unverified: Unverified = False,
+    as_json: Json = False,
+) -> None:
+    """Install an agent for profiles that name it: agent: {registry: ID}."""
+    import json
+
+    from acp_launch.console import agents, stdout
+
+    settings, wanted = _settings(), _reference(agent)
+    if kind is not None and kind not in KINDS:
+        raise UsageError(f"unknown kind {kind!r}", fix=f"choose one of {', '.join(KINDS)}")
+    made, is_new = _install(settings, wanted, kind, allow_unverified=allow_unverified)  # type: ignore[arg-type]
+    if as_json:
+        stdout.put_json(json.dumps({**agents.described(made), "is_new": is_new}, indent=2))
+        return
+    said = made.manifest
+    what = "installed" if is_new else "already installed:"
+    say(_safe(f"acp-launch: {what} {said.id} {said.version} ({said.kind} {said.package})"))
+    say(f"    a profile starts it with agent: {{registry: {said.id}}}")
+
+
+@app.command()
+def update(
+    agents: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Only these agents.")] = None,
+    allow_unverified: Unverified = False,
+    as_json: Json = False,
+) -> None:
+    """Install the newest version of all installed agents; the versions of before stay."""
+    import json
+
+    from acp_launch.console import stdout
+
+    settings = _settings()
+    installed = _installed(settings)
+    names = [_reference(each).id for each in agents or installed]
+    if absent := next((name for name in names if name not in installed), ""):
+        raise RegistryError(f"{absent} is not installed", fix=ours("agents", "install", absent))
+    if not names:
+        say("no agents of the registry are installed")
+    copy, fault = _latest(settings) if names else (None, "")
+    outcomes = [
+        _updated(settings, copy, installed[name][0], allow_unverified=allow_unverified) for name in names if copy
+    ]
+    if as_json:
+        stdout.put_json(json.dumps({"agents": outcomes, "index_fault": fault or None}, indent=2))
+    else:
+        for each in outcomes:
+            say(_safe(f"acp-launch: {_told_of(each)}"))
+    if failed := [each for each in outcomes if each["fix"]]:
+        raise RegistryError(f"{len(failed)} of {len(outcomes)} agents could not be updated", fix=failed[0]["fix"] or "")
+
+
+def _updated(
+    settings: "Settings", copy: "Copy", newest: "Installation", *, allow_unverified: bool
+) -> dict[str, str | None]:
+    """Install the version of the index if it is newer; return what became of it."""
+    from acp_launch.registry.installed import Reference, precedence
+
+    said = newest.manifest
+    outcome: dict[str, str | None] = {"id": said.id, "before": said.version, "version": said.version}
+    entry = copy.index.agents.get(said.id)
+    if entry is None:
+        return {**outcome, "fault": "the registry does not list it now", "fix": None}
+    if precedence(entry.version) <= precedence(said.version):
+        return {**outcome, "fault": None, "fix": None}
+    kind = said.kind if said.kind in entry.distribution.kinds else None
+    try:
+        _install(settings, Reference(said.id), kind, allow_unverified=allow_unverified, copy=copy)
+    except RegistryError as error:
+        return {**outcome, "fault": error.message, "fix": error.fix or "try again later"}
+    return {**outcome, "version": entry.version, "fault": None, "fix": None}
+
+
+def _told_of(outcome: Mapping[str, str | None]) -> str:
+    is_new = outcome["version"] != outcome["before"]
+    told = f"{outcome['before']} → {outcome['version']}" if is_new else f"{outcome['version']} is the newest version"
+    return f"{outcome['id']} {outcome['fault'] or told}"
+
+
+@app.command("list")
+def list_(as_json: Json = False) -> None:
+    """List the installed agents of the registry, without asking it."""
+    import time
+
+    from acp_launch.console import agents, stdout
+    from acp_launch.registry.index import kept
+    from acp_launch.registry.installed import installations
+
+    settings = _settings()
+    found, copy = installations(settings.state), kept(settings.cache)
+    copy = copy if copy is not None and copy.address == _address(settings) else None
+    if as_json:
+        stdout.put_json(agents.table_json(found, copy))
+    elif found:
+        newest = {entry.id: entry.version for entry in copy.index.agents.values()} if copy else {}
+        stdout.line(agents.table(found, newest, now=time.time(), width=_width()))
+    else:
+        say("no agents of the registry are installed; acp-launch agents search lists those that can be")
+
+
+@app.command()
+def rm(
+    agents: Annotated[list[str], typer.Argument(metavar="ID[@VERSION]...", help="Agents; without VERSION, all of it.")],
+) -> None:
+    """Remove installed agents."""
+    from acp_launch.registry.install import remove
+    from acp_launch.registry.installed import installations
+
+    settings = _settings()
+    wanted = [_reference(each) for each in agents]
+    found = {each: [made for made in installations(settings.state, each.id) if _is(made, each)] for each in wanted}
+    if absent := next((str(each) for each, those in found.items() if not those), ""):
+        raise RegistryError(f"{absent} is not installed", fix="acp-launch agents list")
+    for made in {made.directory: made for those in found.values() for made in those}.values():
+        remove(made, settings.state)
+        say(f"acp-launch: removed {made.reference}")
+
+
+def _is(made: "Installation", wanted: "Reference") -> bool:
+    return wanted.version in ("", made.manifest.version)
+
+
+def _settings() -> "Settings":
+    from acp_launch.settings.load import load
+
+    return load()
+
+
+def _reference(text: str) -> "Reference":
+    from acp_launch.registry.installed import reference
+
+    found = reference(text)
+    if found is None:
+        raise UsageError(f"{text!r} is not the id of an agent", fix="acp-launch agents search lists them")
+    return found
+
+
+def _address(settings: "Settings") -> str:
+    from acp_launch.registry.index import ADDRESS
+
+    return settings.registry or ADDRESS
+
+
+def _latest(settings: "Settings") -> "tuple[Copy, str]":
+    """Return the index; if only its copy can be used, say so and how old that is."""
+    import time
+
+    from acp_launch.console.sessions import ago
+    from acp_launch.registry.index import LIMIT, latest
+
+    address = _address(settings)
+    with _told("the registry's index", LIMIT):
+        copy, fault = latest(address, settings.cache)
+    if fault:
+        when = ago(copy.fetched, now=time.time())
+        say(_safe(f"acp-launch: the registry's index {fault}; this is the copy of {when}"))
+    return copy, fault
+
+
+def _entry(copy: "Copy", agent: str) -> "Entry":
+    if found := copy.index.agents.get(agent):
+        return found
+    hint = did_you_mean(agent, copy.index.agents)
+    raise RegistryError(f'the registry has no agent "{agent}"{hint}', fix="acp-launch agents search lists them")
+
+
+def _installed(settings: "Settings") -> "Installed":
+    from acp_launch.registry.installed import installations
+
+    found: dict[str, list[Installation]] = {}
+    for each in installations(settings.state):
+        found.setdefault(each.manifest.id, []).append(each)
+    return found
+
+
+def _has(entry: "Entry", words: Sequence[str]) -> bool:
+    text = f"{entry.id} {entry.name} {entry.description}".casefold()
+    return all(word.casefold() in text for word in words)
+
+
+def _width() -> int | None:
+    import shutil
+
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _safe(text: str) -> str:
+    return harmless(text, keep="")
+
+
+# Installing. A version that is there already is not asked for again, so that a script may install what it needs.
+
+
+def _install(
+    settings: "Settings",
+    wanted: "Reference",
+    kind: "Kind | None",
+    *,
+    allow_unverified: bool,
+    copy: "Copy | None" = None,
+) -> "tuple[Installation, bool]":
+    from acp_launch.registry.install import install, kind_of
+    from acp_launch.registry.installed import home, read
+
+    if wanted.version and (made := read(home(settings.state) / wanted.id / wanted.version)):
+        return made, False
+    entry = _entry(copy or _latest(settings)[0], wanted.id)
+    version, tools = wanted.version or entry.version, _tools()
+    if made := read(home(settings.state) / entry.id / version):
+        return made, False
+    chosen = kind_of(entry, kind, tools, allow_unverified=allow_unverified)
+    return install(entry, version, chosen, state=settings.state, registry=_address(settings), tools=tools)
+
+
+def _tools() -> "Tools":
+    from acp_launch.registry.install import Tools
+
+    return Tools(fetch=_fetch, run=_run, which=_which)
+
+
+def _fetch(address: str, file: IO[bytes], most: int) -> None:
+    from acp_launch.registry.download import NotFetched, fetch
+
+    try:
+        with _told("the agent's archive", DOWNLOAD):
+            fetch(address, file.write, most=most, limit=DOWNLOAD)
+    except NotFetched as failed:
+        raise RegistryError(f"the agent's archive {failed}", fix="try again") from None
+
+
+def _which(program: str) -> str | None:
+    """Find a program on PATH, but never in a relative directory of it, which is the project's."""
+    from acp_launch.plan.executable import find
+
+    found = find(program, project=Path(os.sep), path=os.environ.get("PATH"))
+    return str(found) if isinstance(found, Path) else None
+
+
+def _run(argv: Sequence[str], cwd: Path, variables: Mapping[str, str]) -> None:
+    import shlex
+
+    from acp_launch.plan.environment import inherited
+    from acp_launch.process.capture import capture
+    from acp_launch.process.guard import start_guards
+    from acp_launch.waits import seconds
+
+    line = shlex.join([Path(argv[0]).name, *argv[1:]])
+    say(_safe(f"acp-launch: {line} (at most {seconds(MANAGER)}; packages may run scripts of theirs)"))
+    start_guards()
+    env = {**inherited(os.environ, "all"), **variables}
+    done = capture(argv, MANAGER, env=env, cwd=cwd)
+    if done.timed_out:
+        raise RegistryError(f"{argv[0]} did not end within {seconds(MANAGER)}", detail=done.err[-QUOTED:])
+    if done.ending.status != 0:
+        fix = "correct what it reports, and try again"
+        raise RegistryError(f"{line} {done.ending}", fix=fix, detail=[_safe(each) for each in done.err[-QUOTED:]])
+
+
+@contextmanager
+def _told(what: str, limit: float) -> Iterator[None]:
+    """Tell the user what is waited for, if it takes long. Not while programs are started: a thread does it."""
+    import threading
+
+    from acp_launch.cli.stores import say_waiting
+    from acp_launch.waits import FIRST_WORD
+
+    timer = threading.Timer(FIRST_WORD, say_waiting, (what, FIRST_WORD, limit))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()

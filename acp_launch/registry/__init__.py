@@ -1,0 +1,12 @@
+"""
+Agents of the registry, which the ACP project publishes: the index of agents, and those that are installed here.
+
+In: an index, and an agent's id. Out: an `Installation`, whose program a plan starts. Only the verbs of `agents` touch
+the network; a plan reads what is on this machine. Open `installed` first.
+
+    installed   which agents and versions are installed, and the one that a profile means
+    index       what the registry publishes, and its copy on this machine
+    download    a file from an address: bounded, encrypted, redirects included
+    unpack      an archive becomes files, and nothing outside of their directory
+    install     an agent of the index becomes an installation
+"""

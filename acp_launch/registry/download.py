@@ -1,0 +1,119 @@
+"""
+A file from an address: an index, or an archive. Bounded in size and time, and never unencrypted across the network.
+
+Redirects are followed by hand, because each of them must lead to an https address, or stay on this machine. httpx2 is
+imported with the first request.
+"""
+
+import ssl
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin, urlsplit
+
+from msgspec import Struct
+
+from acp_launch.profile.values import is_in_the_clear, is_local, url_fault, user_fault
+
+if TYPE_CHECKING:
+    import httpx2
+
+CONNECT, SILENCE = 10.0, 30.0  # seconds for a connection, and for the next piece of an answer
+REDIRECTS = 5
+_STATUS = {401: "wants a login", 403: "refuses it", 404: "does not have it"}
+
+
+class NotFetched(Exception):  # noqa: N818 - it reads as what it is
+    """Raised if a file could not be had; the text continues a sentence that begins with what was wanted."""
+
+
+class Fetched(Struct, frozen=True):
+    """An answer. `is_same`: the file is the one of that ETag, and nothing was taken."""
+
+    etag: str = ""
+    is_same: bool = False
+
+
+def fault(address: str) -> str:
+    """Return why nothing is fetched from an address; empty if it may be asked."""
+    if wrong := url_fault(address) or user_fault(address):
+        return wrong
+    return "it is not an https address" if is_in_the_clear(address) else ""
+
+
+def fetch(address: str, take: Callable[[bytes], object], *, most: int, limit: float, etag: str = "") -> Fetched:
+    """Give the file at `address` to `take`, piece by piece: at most `most` bytes, within `limit` seconds.
+
+    Raises:
+        NotFetched: it could not be had, or not all of it.
+    """
+    import httpx2
+
+    deadline = time.monotonic() + limit
+    try:
+        for _ in range(REDIRECTS + 1):
+            if wrong := fault(address):
+                raise NotFetched(f"was not asked for: {wrong} ({_host(address)})")
+            with _client(address) as client, client.stream("GET", address, headers=_headers(etag)) as response:
+                if response.has_redirect_location:
+                    address = urljoin(address, response.headers["Location"])
+                    continue
+                if response.status_code == 304 and etag:
+                    return Fetched(etag, is_same=True)
+                if response.status_code != 200:
+                    raise NotFetched(f"could not be fetched: {_told(address, response.status_code)}")
+                _taken(response, take, most, deadline, limit)
+                return Fetched(response.headers.get("ETag", ""))
+    except httpx2.TimeoutException:
+        raise NotFetched(f"could not be fetched: {_host(address)} did not answer in time") from None
+    except (httpx2.HTTPError, httpx2.InvalidURL, ssl.SSLError) as error:
+        raise NotFetched(f"could not be fetched from {_host(address)}: {_reason(error)}") from None
+    raise NotFetched(f"could not be fetched: more than {REDIRECTS} redirects")
+
+
+def _client(address: str) -> "httpx2.Client":
+    import httpx2
+
+    limits = httpx2.Timeout(SILENCE, connect=CONNECT)
+    try:
+        return httpx2.Client(timeout=limits, trust_env=not is_local(address), follow_redirects=False)
+    except (ValueError, ImportError, OSError) as error:  # a proxy, or certificates, of the environment
+        raise NotFetched(f"could not be fetched: the proxy or the certificates cannot be used ({error})") from None
+
+
+def _headers(etag: str) -> dict[str, str]:
+    return {"Accept-Encoding": "identity", **({"If-None-Match": etag} if etag else {})}
+
+
+def _taken(
+    response: "httpx2.Response", take: Callable[[bytes], object], most: int, deadline: float, limit: float
+) -> None:
+    wanted, taken = response.headers.get("Content-Length", ""), 0
+    for piece in response.iter_raw():
+        taken += len(piece)
+        if taken > most:
+            raise NotFetched(f"is larger than {most // 1024**2} MiB")
+        if time.monotonic() > deadline:
+            raise NotFetched(f"could not be fetched within {limit:g} s")
+        take(piece)
+    if wanted.isdigit() and int(wanted) != taken:
+        raise NotFetched(f"could not be fetched: {taken:,} of {int(wanted):,} bytes came")
+
+
+def _told(address: str, status: int) -> str:
+    return f"{_host(address)} {_STATUS.get(status, 'failed')} (HTTP status {status})"
+
+
+def _reason(error: BaseException) -> str:
+    """Return the reason that lies deepest, on one line: the HTTP library's own words repeat its parts."""
+    while below := error.__cause__ or error.__context__:
+        error = below
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _host(address: str) -> str:
+    """Return the host of an address; a path may hold a token."""
+    try:
+        return urlsplit(address).netloc.rpartition("@")[2] or "an address without a host"
+    except ValueError:
+        return "an address that is not one"

@@ -1,0 +1,217 @@
+"""
+The index of the registry: which agents are published, in which version, and how each is installed.
+
+`decode` reads its text, leaving out what it cannot use. The copy on this machine (`Copy`) has the text as it came, with
+its address and date; `kept` reads it, and only `latest` asks for a newer one.
+"""
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace as with_
+
+from acp_launch.errors import RegistryError
+from acp_launch.private import Unfit, make_private, read_bounded, replace
+from acp_launch.profile.values import AGENT_ID, AGENT_VERSION
+from acp_launch.regex import regex
+from acp_launch.registry.installed import Kind, precedence
+
+ADDRESS = "https://cdn.agentclientprotocol.com/registry/v1/latest/registry.json"
+LARGEST = 8 * 1024 * 1024  # bytes of an index
+LIMIT = 60.0  # seconds for it
+_ROOM = 4096  # bytes of the line before it
+_ID, _VERSION = regex(AGENT_ID), regex(AGENT_VERSION)
+_KINDS: tuple[Kind, ...] = ("npx", "uvx", "binary")
+
+
+class Package(Struct, frozen=True):
+    """A package of npm or PyPI, with its version."""
+
+    package: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+
+
+class Binary(Struct, frozen=True):
+    """A file for one platform. `cmd` is the program in it; `sha256` is empty if the registry does not know it."""
+
+    archive: str
+    cmd: str
+    sha256: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+
+
+class Distribution(Struct, frozen=True):
+    """The ways to install an agent; binaries by platform, such as `linux-x86_64`."""
+
+    npx: Package | None = None
+    uvx: Package | None = None
+    binary: Mapping[str, Binary] = {}
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        return tuple(kind for kind in _KINDS if getattr(self, kind))
+
+
+class Entry(Struct, frozen=True):
+    """A published agent."""
+
+    id: str
+    version: str
+    name: str
+    distribution: Distribution
+    description: str = ""
+    repository: str = ""
+    website: str = ""
+    license: str = ""
+
+
+class Index(Struct, frozen=True):
+    """The agents by their ids. `unusable` counts entries that could not be read."""
+
+    agents: Mapping[str, Entry]
+    unusable: int = 0
+
+
+class Copy(Struct, frozen=True, kw_only=True):
+    """The copy of an index on this machine: where it came from, and when that was last asked, in Unix seconds."""
+
+    address: str
+    fetched: float
+    etag: str = ""
+    text: bytes = b""
+
+    @property
+    def index(self) -> Index:
+        return decode(self.text)
+
+
+def decode(text: bytes) -> Index:
+    """Read an index.
+
+    Raises:
+        ValueError: it is not one.
+    """
+    try:
+        entries = msgspec.json.decode(text, type=_Listed).agents
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ValueError(f"it is not an index of agents ({error})") from None
+    found = [entry for raw in entries if (entry := _entry(raw))]
+    known: dict[str, Entry] = {}
+    for entry in sorted(found, key=lambda each: precedence(each.version)):
+        known[entry.id] = entry
+    return Index(dict(sorted(known.items())), len(entries) - len(found))
+
+
+class _Listed(Struct):
+    agents: list[msgspec.Raw]
+
+
+def _entry(raw: msgspec.Raw) -> Entry | None:
+    """Read an entry; None if it is not one, or this version cannot use it. A later format may add what it likes."""
+    try:
+        said = msgspec.json.decode(raw)
+        if not isinstance(said, dict):
+            return None
+        plain = {key: value for key, value in said.items() if value is not None}
+        plain["distribution"] = _known(plain.get("distribution"))
+        entry = msgspec.convert(plain, Entry)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    is_named = _ID.fullmatch(entry.id) and _VERSION.fullmatch(entry.version)
+    return entry if is_named and entry.distribution.kinds else None
+
+
+def _known(said: Any) -> Any:
+    if not isinstance(said, dict):
+        return said
+    return {key: value for key, value in said.items() if key in _KINDS and value is not None}
+
+
+def _place(cache: Path) -> Path:
+    return cache / "registry" / "index.json"
+
+
+def kept(cache: Path) -> Copy | None:
+    """Read the copy; None if there is none that can be used."""
+    try:
+        found = read_bounded(_place(cache), LARGEST + _ROOM)
+        if found is None:
+            return None
+        head, _, text = found[0].partition(b"\n")
+        copy = msgspec.json.decode(head, type=Copy)
+        decode(text)
+    except (OSError, Unfit, ValueError, msgspec.MsgspecError):  # a cache: it is made again
+        return None
+    return Copy(address=copy.address, fetched=copy.fetched, etag=copy.etag, text=text)
+
+
+def keep(cache: Path, copy: Copy) -> None:
+    """Write the copy. A cache that takes nothing is not a failure: the index is at hand all the same."""
+    place = _place(cache)
+    head = msgspec.json.encode({"address": copy.address, "fetched": copy.fetched, "etag": copy.etag})
+    try:
+        make_private(place.parent)
+        replace(place, head + b"\n" + copy.text)
+    except OSError:
+        return
+
+
+def latest(address: str, cache: Path) -> tuple[Copy, str]:
+    """Read the index at an address, or in a file; if that fails, the copy, and why. `address` may begin with `~/`.
+
+    Raises:
+        RegistryError: there is no copy either.
+    """
+    from acp_launch.registry.download import NotFetched
+
+    before = kept(cache)
+    before = before if before is not None and before.address == address else None
+    try:
+        copy = _fetched(address, before) if "://" in address else of_file(Path(address))
+    except NotFetched as failed:
+        why = str(failed)
+    except ValueError as unfit:
+        why = f"cannot be used: {unfit}"
+    else:
+        keep(cache, copy)
+        return copy, ""
+    if before is None:
+        fix = "check the network, or name another index: acp-launch config set registry ADDRESS"
+        raise RegistryError(f"the registry's index {address} {why}", fix=fix)
+    return before, why
+
+
+def _fetched(address: str, before: Copy | None) -> Copy:
+    from acp_launch.registry.download import fetch
+
+    text = bytearray()
+    answer = fetch(address, text.extend, most=LARGEST, limit=LIMIT, etag=before.etag if before else "")
+    if answer.is_same and before is not None:
+        return with_(before, fetched=time.time())
+    decode(bytes(text))
+    return Copy(address=address, fetched=time.time(), etag=answer.etag, text=bytes(text))
+
+
+def of_file(path: Path) -> Copy:
+    """Read an index from a file.
+
+    Raises:
+        ValueError: it is not one, or cannot be read.
+    """
+    try:
+        found = read_bounded(Path(os.path.expanduser(path)), LARGEST)  # noqa: PTH111 - Path.expanduser may raise
+    except Unfit as unfit:
+        raise ValueError(f"it {unfit}") from None
+    except OSError as error:
+        raise ValueError(f"it cannot be read: {error.strerror or error}") from None
+    if found is None:
+        raise ValueError("it does not exist")
+    decode(found[0])
+    return Copy(address=str(path), fetched=time.time(), text=found[0])

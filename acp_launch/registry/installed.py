@@ -1,0 +1,149 @@
+"""
+Agents of the registry that are installed on this machine: a directory for each version, below the state directory.
+
+A version counts as installed once its manifest is in place, which is written last and removed first. So nothing else
+is ever seen half: a directory without one is what an interrupted installation left, and the next one removes it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from acp_launch.private import Unfit, read_bounded
+from acp_launch.problem import ours
+from acp_launch.profile.values import AGENT_ID, AGENT_VERSION
+from acp_launch.regex import regex
+
+MANIFEST = "install.json"
+LARGEST = 256 * 1024  # bytes of a manifest
+Kind = Literal["npx", "uvx", "binary"]
+_REFERENCE = regex(rf"(?P<id>{AGENT_ID})(?:@(?P<version>{AGENT_VERSION}))?")
+
+
+class Reference(Struct, frozen=True):
+    """An agent of the registry as a profile names it; any version if `version` is empty."""
+
+    id: str
+    version: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.id}@{self.version}" if self.version else self.id
+
+
+def reference(text: str) -> Reference | None:
+    """Read `ID` or `ID@VERSION`; None if it is neither."""
+    found = _REFERENCE.fullmatch(text)
+    return Reference(found["id"], found["version"] or "") if found else None
+
+
+class Manifest(Struct, frozen=True, kw_only=True):
+    """
+    What was installed. `package` is its name and version, or the address of its archive; `command` is the program, as a
+    path in the directory. `integrity` is the hash that was checked, as `sha512-…` (npm) or `sha256:…`; empty if none
+    was. `registry` is the address of the index, `since` Unix seconds.
+    """
+
+    id: str
+    version: str
+    name: str
+    kind: Kind
+    package: str
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    integrity: str = ""
+    registry: str = ""
+    since: float = 0.0
+
+
+class Installation(Struct, frozen=True):
+    """A version of an agent in its directory."""
+
+    directory: Path
+    manifest: Manifest
+
+    @property
+    def program(self) -> Path:
+        return self.directory / self.manifest.command
+
+    @property
+    def reference(self) -> Reference:
+        return Reference(self.manifest.id, self.manifest.version)
+
+
+class Lacking(Struct, frozen=True):
+    """Why a profile's agent cannot be started, and the fix."""
+
+    message: str
+    fix: str
+
+
+def home(state: Path) -> Path:
+    """Return the directory of all installations."""
+    return state / "agents"
+
+
+def installations(state: Path, agent: str | None = None) -> list[Installation]:
+    """List what is installed, or all versions of one agent: by id, the newest version first."""
+    names = [agent] if agent else [path.name for path in _inside(home(state))]
+    found = (read(path) for name in names for path in _inside(home(state) / name))
+    known = [each for each in found if each is not None]
+    known.sort(key=lambda each: precedence(each.manifest.version), reverse=True)
+    known.sort(key=lambda each: each.manifest.id)
+    return known
+
+
+def read(directory: Path) -> Installation | None:
+    """Read one installation; None if it is not complete. A damaged one is installed again, as if there were none."""
+    try:
+        found = read_bounded(directory / MANIFEST, LARGEST)
+        made = msgspec.json.decode(found[0], type=Manifest) if found else None
+    except (OSError, Unfit, msgspec.MsgspecError):
+        return None
+    if made is None or (made.id, made.version) != (directory.parent.name, directory.name):
+        return None
+    return Installation(directory, made)
+
+
+def of_program(program: Path) -> Installation | None:
+    """Return the installation that a program belongs to."""
+    return next(filter(None, map(read, program.parents)), None)
+
+
+def chosen(state: Path, wanted: Reference) -> Installation | Lacking:
+    """Return the installation that a profile means: that of its version, else the newest one."""
+    found = installations(state, wanted.id)
+    if made := next((each for each in found if wanted.version in ("", each.manifest.version)), None):
+        return made
+    others = f"; installed: {', '.join(each.manifest.version for each in found)}" if found else ""
+    what = f"the registry's agent {wanted} is not installed{others}"
+    return Lacking(what, ours("agents", "install", str(wanted)))
+
+
+def precedence(version: str) -> tuple[object, ...]:
+    """Return the key by which versions are ordered as Semantic Versioning does; other texts come first."""
+    core, _, before = version.partition("+")[0].partition("-")
+    numbers = tuple(_ordered(part, words_first=True) for part in core.split("."))
+    return numbers, not before, tuple(_ordered(part, words_first=False) for part in before.split(".") if before)
+
+
+def _ordered(part: str, *, words_first: bool) -> tuple[bool, int, str]:
+    if re.fullmatch("[0-9]+", part):
+        return (words_first, int(part), "")
+    return (not words_first, 0, part)
+
+
+def _inside(directory: Path) -> Sequence[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+
+
+def leftovers(state: Path, agent: str) -> Iterator[Path]:
+    """Yield the directories of an agent that an interrupted installation, or removal, left."""
+    return (path for path in _inside(home(state) / agent) if path.is_dir() and read(path) is None)

@@ -1,0 +1,166 @@
+"""The index: what is read of it, its copy, and how it is fetched."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acp_launch.errors import RegistryError
+from acp_launch.registry import index
+from acp_launch.registry.download import NotFetched, fault, fetch
+from acp_launch.registry.index import decode, kept, latest
+from acp_launch.registry.installed import precedence, reference
+from tests.registry.published import Web, entry, serving, written
+
+NPX = {"package": "@scope/agent@1.0.0"}
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    with serving() as web:
+        yield web
+
+
+def test_an_index_is_read_without_what_cannot_be_used() -> None:
+    later = {"package": "x@1", "later": [1]}
+    read = decode(
+        written(
+            entry("good", npx=later, preview={"x": 1}) | {"icon": None, "license_url": 5},
+            entry("Bad id", npx=NPX),
+            entry("bad-version", "../../x", npx=NPX),
+            entry("nothing"),
+            entry("unknown-kind", snap={"package": "x"}),
+            entry("wrong", npx={"package": 5}),
+            entry("good", "0.9.0", npx=NPX),
+            {"id": "half"},
+        )
+    )
+    assert [(each.id, each.version) for each in read.agents.values()] == [("good", "1.0.0")]
+    assert read.unusable == 6
+
+
+@pytest.mark.parametrize("text", [b"", b"<html>", b"[]", b"{}", b'{"agents": 5}', b"\xff", b"[" * 100_000])
+def test_what_is_not_an_index_is_not_read(text: bytes) -> None:
+    with pytest.raises(ValueError, match="not an index"):
+        decode(text)
+
+
+def test_versions_are_ordered_as_semantic_versioning_does() -> None:
+    ordered = [
+        "nightly",
+        "0.9",
+        "1.0.0-alpha",
+        "1.0.0-alpha.1",
+        "1.0.0-beta.2",
+        "1.0.0-beta.11",
+        "1.0.0",
+        "1.0.1",
+        "1.10.0",
+    ]
+    assert sorted(sorted(ordered), key=precedence) == ordered
+    assert precedence("1.0.0+a") == precedence("1.0.0+b")
+
+
+@pytest.mark.parametrize("text", ["", "Agent", "a@", "a@../x", "a@.", "../a", "a/b", "a@1 ", "a" * 65, "a@-1"])
+def test_what_is_no_reference_is_refused(text: str) -> None:
+    assert reference(text) is None
+
+
+def test_an_index_is_fetched_once_and_then_only_if_it_has_changed(web: Web, tmp_path: Path) -> None:
+    web.index(entry("one", npx=NPX), etag='"1"')
+    first, fault = latest(web.address, tmp_path)
+    assert (list(first.index.agents), fault) == (["one"], "")
+    same, _ = latest(web.address, tmp_path)
+    assert same.index == first.index
+    assert same.fetched >= first.fetched
+    web.index(entry("two", npx=NPX), etag='"2"')
+    assert list(latest(web.address, tmp_path)[0].index.agents) == ["two"]
+    assert web.asked == [("/registry.json", None), ("/registry.json", '"1"'), ("/registry.json", '"1"')]
+    copy = kept(tmp_path)
+    assert copy is not None
+    assert (list(copy.index.agents), copy.address, copy.etag) == (["two"], web.address, '"2"')
+
+
+def test_without_the_network_the_copy_is_used_and_that_is_said(web: Web, tmp_path: Path) -> None:
+    web.index(entry("one", npx=NPX))
+    begun = time.time()
+    latest(web.address, tmp_path)
+    for broken, said in ((b"<html>", "not an index"), (b"{}", "not an index")):
+        web.put("/registry.json", broken)
+        copy, fault = latest(web.address, tmp_path)
+        assert list(copy.index.agents) == ["one"]
+        assert said in fault
+        assert copy.fetched >= begun
+    web.files.clear()
+    assert "does not have it (HTTP status 404)" in latest(web.address, tmp_path)[1]
+    with pytest.raises(RegistryError, match="404"):  # another index has no copy
+        latest(f"{web.url}/other.json", tmp_path)
+
+
+def test_an_index_in_a_file_is_read_from_there(tmp_path: Path) -> None:
+    file = tmp_path / "index.json"
+    file.write_bytes(written(entry("one", npx=NPX)))
+    assert list(latest(str(file), tmp_path)[0].index.agents) == ["one"]
+    file.unlink()
+    copy, fault = latest(str(file), tmp_path)
+    assert (list(copy.index.agents), fault) == (["one"], "cannot be used: it does not exist")
+
+
+def test_a_damaged_copy_is_none(tmp_path: Path) -> None:
+    (tmp_path / "registry").mkdir()
+    for text in (b"", b"x\n{}", b'{"address": "a", "fetched": 1}\n<html>'):
+        (tmp_path / "registry" / "index.json").write_bytes(text)
+        assert kept(tmp_path) is None
+
+
+def fetched(address: str, most: int = 1000) -> bytes:
+    text = bytearray()
+    fetch(address, text.extend, most=most, limit=20)
+    return bytes(text)
+
+
+def test_a_redirect_is_followed_but_not_to_where_others_can_read(web: Web) -> None:
+    web.put("/a", b"", status=302, headers={"Location": "/b"})
+    web.put("/b", b"", status=307, headers={"Location": f"{web.url}/c"})
+    web.put("/c", b"content")
+    assert fetched(f"{web.url}/a") == b"content"
+    web.put("/c", b"", status=301, headers={"Location": "http://example.com/x"})
+    with pytest.raises(NotFetched, match="not an https address"):
+        fetched(f"{web.url}/a")
+    web.put("/c", b"", status=301, headers={"Location": "file:///etc/passwd"})
+    with pytest.raises(NotFetched, match="expected an http or https url"):
+        fetched(f"{web.url}/a")
+    web.put("/c", b"", status=301, headers={"Location": "/a"})
+    with pytest.raises(NotFetched, match="more than 5 redirects"):
+        fetched(f"{web.url}/a")
+
+
+def test_a_file_is_whole_and_within_its_bounds(web: Web) -> None:
+    address = web.put("/a", b"x" * 500)
+    assert len(fetched(address)) == 500
+    with pytest.raises(NotFetched, match="is larger than"):
+        fetched(address, most=499)
+    web.put("/a", b"x" * 500, cut=100)
+    with pytest.raises(NotFetched, match="could not be fetched"):
+        fetched(address)
+    web.put("/a", b"x" * 500)
+    with pytest.raises(NotFetched, match="within -1 s"):
+        fetch(address, lambda piece: None, most=1000, limit=-1)
+
+
+def test_nothing_is_fetched_from_where_others_can_read() -> None:
+    assert fault("https://example.com/x") == fault("http://127.0.0.1:1/x") == fault("http://localhost/x") == ""
+    for address in ("http://example.com/x", "ftp://x/y", "x", "", "https://user:pass@example.com/x", "https:///x"):
+        assert fault(address)
+
+
+def test_a_server_that_is_not_there_is_named_without_the_path(web: Web) -> None:
+    with pytest.raises(NotFetched) as failed:
+        fetched("http://127.0.0.1:1/token/secret")
+    assert "127.0.0.1:1" in str(failed.value)
+    assert "secret" not in str(failed.value)
+
+
+def test_the_index_of_the_project_is_the_one_of_the_protocol() -> None:
+    assert index.ADDRESS.startswith("https://cdn.agentclientprotocol.com/registry/")

@@ -1,0 +1,211 @@
+"""An archive becomes files below its directory; whatever would be anywhere else is refused, and nothing gets out."""
+
+import bz2
+import gzip
+import io
+import os
+import stat
+import tarfile
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_launch.registry import unpack as module
+from acp_launch.registry.unpack import Unsafe, inside, suffix, unpack
+
+FILE, DIRECTORY, SYMLINK, HARD, FIFO, DEVICE = (
+    *(tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE),
+    tarfile.CHRTYPE,
+)
+Member = tuple[str, bytes, str | bytes]  # name, kind, content or target
+
+
+def tar(*members: Member, executable: Sequence[str] = ()) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, kind, content in members:
+            made = tarfile.TarInfo(name)
+            made.type, made.mode = kind, 0o755 if name in executable else 0o644
+            if kind == FILE:
+                assert isinstance(content, bytes)
+                made.size = len(content)
+                archive.addfile(made, io.BytesIO(content))
+            else:
+                made.linkname = str(content)
+                archive.addfile(made)
+    return out.getvalue()
+
+
+def zipped(*members: tuple[str, int, bytes]) -> bytes:
+    """Names, modes as `st_mode` has them, contents."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, mode, content in members:
+            made = zipfile.ZipInfo(name)
+            made.external_attr = mode << 16
+            archive.writestr(made, content)
+    return out.getvalue()
+
+
+def unpacked(tmp_path: Path, kind: str, content: bytes) -> Path:
+    """Unpack; nothing is outside of the directory, whatever happens."""
+    around, archive = tmp_path / "around", tmp_path / "archive"
+    root = around / "root"
+    root.mkdir(parents=True)
+    archive.write_bytes(content)
+    try:
+        unpack(archive, kind, root)
+    finally:
+        assert [*around.iterdir()] == [root]
+        assert sorted(tmp_path.iterdir()) == [archive, around]
+    return root
+
+
+@pytest.mark.parametrize(
+    ("kind", "packed"),
+    [(".tar.gz", gzip.compress), (".tgz", gzip.compress), (".tar.bz2", bz2.compress), (".tbz2", bz2.compress)],
+)
+def test_a_tar_becomes_its_files_with_their_modes_and_links(
+    tmp_path: Path, kind: str, packed: Callable[[bytes], bytes]
+) -> None:
+    content = tar(
+        ("./", DIRECTORY, ""),
+        ("dist/bin/agent", FILE, b"#!/bin/sh\n"),
+        ("dist/readme", FILE, b"r" * 5000),
+        ("agent", SYMLINK, "dist/bin/agent"),
+        ("dist/up", SYMLINK, "../dist/readme"),
+        ("copy", HARD, "dist/bin/agent"),
+        executable=["dist/bin/agent"],
+    )
+    root = unpacked(tmp_path, kind, packed(content))
+    assert (root / "agent").read_bytes() == (root / "copy").read_bytes() == b"#!/bin/sh\n"
+    assert (root / "dist" / "up").read_bytes() == b"r" * 5000
+    assert os.access(root / "agent", os.X_OK)
+    assert os.access(root / "copy", os.X_OK)
+    assert stat.S_IMODE((root / "dist" / "readme").stat().st_mode) & 0o111 == 0
+
+
+def test_a_zip_becomes_its_files_with_their_modes_and_links(tmp_path: Path) -> None:
+    content = zipped(
+        ("dist/", stat.S_IFDIR | 0o755, b""),
+        ("dist/agent", stat.S_IFREG | 0o755, b"a"),
+        ("plain", 0, b"p"),
+        ("link", stat.S_IFLNK | 0o777, b"dist/agent"),
+    )
+    root = unpacked(tmp_path, ".zip", content)
+    assert (root / "link").read_bytes() == b"a"
+    assert os.access(root / "dist" / "agent", os.X_OK)
+    assert not os.access(root / "plain", os.X_OK)
+    assert (root / "plain").read_bytes() == b"p"
+
+
+HOSTILE: dict[str, tuple[tuple[Member, ...], str]] = {
+    "upwards": ((("../evil", FILE, b"x"),), "leaves its directory"),
+    "upwards within": ((("a/../../evil", FILE, b"x"),), "leaves its directory"),
+    "absolute": ((("/tmp/evil", FILE, b"x"),), "leaves its directory"),
+    "a drive": ((("C:evil", FILE, b"x"),), "leaves its directory"),
+    "backslashes": ((("..\\evil", FILE, b"x"),), "leaves its directory"),
+    "a directory upwards": ((("../evil", DIRECTORY, ""),), "leaves its directory"),
+    "a link upwards": ((("l", SYMLINK, ".."),), "a link that leaves"),
+    "an absolute link": ((("l", SYMLINK, "/etc/passwd"),), "a link that leaves"),
+    "a link down and up": ((("l", SYMLINK, "a/../../x"),), "a link that leaves"),
+    "a file through a link": ((("l", SYMLINK, ".."), ("l/evil", FILE, b"x")), "a link that leaves"),
+    "a link as a file": ((("l", SYMLINK, "a"), ("l", FILE, b"x")), "twice"),
+    "a link through links": (
+        (("l2", SYMLINK, "l1/.."), ("l1", SYMLINK, "."), ("l2/evil/x", SYMLINK, "y")),
+        "a link that leaves",
+    ),
+    "links that lead out together": ((("l2", SYMLINK, "l1/.."), ("l1", SYMLINK, ".")), "a link that leaves"),
+    "a hard link upwards": ((("h", HARD, "../archive"),), "leaves its directory"),
+    "a hard link to what is not there": ((("h", HARD, "other"),), "does not hold before"),
+    "a hard link to a link": ((("l", SYMLINK, "x"), ("h", HARD, "l")), "does not hold before"),
+    "a hard link over a file": ((("a", FILE, b"1"), ("b", FILE, b"2"), ("b", HARD, "a")), "twice"),
+    "a name twice": ((("a", FILE, b"1"), ("./a", FILE, b"2")), 'holds "a" twice'),
+    "a file as a directory": ((("a", FILE, b"1"), ("a/b", FILE, b"2")), "twice"),
+    "a pipe": ((("f", FIFO, ""),), "a device, a pipe"),
+    "a device": ((("d", DEVICE, ""),), "a device, a pipe"),
+    "a long name": ((("n" * 5000, FILE, b"x"),), "leaves its directory"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_tar_is_refused_and_nothing_gets_out(tmp_path: Path, case: str) -> None:
+    members, said = HOSTILE[case]
+    with pytest.raises(Unsafe, match=said):
+        unpacked(tmp_path, ".tar.gz", gzip.compress(tar(*members)))
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "content", "said"),
+    [
+        ("../evil", 0o644, b"x", "leaves its directory"),
+        ("/evil", 0o644, b"x", "leaves its directory"),
+        ("l", stat.S_IFLNK | 0o777, b"../x", "a link that leaves"),
+        ("l", stat.S_IFLNK | 0o777, b"/etc/passwd", "a link that leaves"),
+        ("f", stat.S_IFIFO | 0o644, b"", "a device or a pipe"),
+    ],
+)
+def test_a_hostile_zip_is_refused_and_nothing_gets_out(
+    tmp_path: Path, name: str, mode: int, content: bytes, said: str
+) -> None:
+    with pytest.raises(Unsafe, match=said):
+        unpacked(tmp_path, ".zip", zipped((name, mode, content)))
+
+
+def test_an_archive_is_bounded_in_size_in_files_and_in_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = gzip.compress(tar(("a", FILE, b"x" * 600), ("b", FILE, b"x" * 600)))
+    monkeypatch.setattr(module, "LARGEST", 1000)
+    with pytest.raises(Unsafe, match="more than"):
+        unpacked(tmp_path / "1", ".tgz", content)
+    monkeypatch.setattr(module, "LARGEST", 2000)
+    unpacked(tmp_path / "2", ".tgz", content)
+    monkeypatch.setattr(module, "MEMBERS", 1)
+    with pytest.raises(Unsafe, match="more than 1 files"):
+        unpacked(tmp_path / "3", ".tgz", content)
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, 10**9  # a pax header of a gigabyte would be read into the memory
+    with pytest.raises(Unsafe, match="a header of"):
+        unpacked(tmp_path / "4", ".tgz", gzip.compress(header.tobuf() + b"\0" * 10240))
+
+
+@pytest.mark.parametrize("kind", [".tar.gz", ".tar.bz2", ".zip"])
+def test_a_damaged_archive_is_refused(tmp_path: Path, kind: str) -> None:
+    whole = {
+        ".tar.gz": gzip.compress(tar(("a", FILE, os.urandom(5000)))),
+        ".tar.bz2": bz2.compress(tar(("a", FILE, os.urandom(5000)))),
+        ".zip": zipped(("a", 0o644, os.urandom(5000))),
+    }[kind]
+    for number, content in enumerate((whole[: len(whole) // 2], b"", b"<html>not found</html>")):
+        with pytest.raises(Unsafe, match=r"is damaged|cannot be unpacked"):
+            unpacked(tmp_path / str(number), kind, content)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", "a/b", "b/a", "c"]), st.text("./ab", max_size=8)), max_size=6))
+def test_no_arrangement_of_links_leads_out(
+    tmp_path_factory: pytest.TempPathFactory, links: list[tuple[str, str]]
+) -> None:
+    """Whatever is accepted stays inside, whichever way its links lead to each other."""
+    content = tar(*((name, SYMLINK, target) for name, target in links))
+    try:
+        root = unpacked(tmp_path_factory.mktemp("links"), ".tgz", gzip.compress(content))
+    except Unsafe:
+        return
+    real = os.path.realpath(root)
+    for name, _ in links:
+        assert Path(os.path.realpath(root / name)).is_relative_to(real)
+
+
+def test_the_kind_of_an_archive_is_in_its_name() -> None:
+    names = ("a.tar.gz", "A.TGZ", "a.tar.bz2", "a.tbz2", "a.zip", "agent", "agent.exe", "agent-1.2.3")
+    assert [suffix(name) for name in names] == [".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".zip", "", "", ""]
+    for name in ("a.tar.xz", "a.dmg", "a.deb", "a.7z"):
+        with pytest.raises(Unsafe, match="does not unpack"):
+            suffix(name)
+
+
+def test_a_path_in_an_archive_is_plain() -> None:
+    assert [inside("./dist//agent"), inside("agent"), inside("./")] == ["dist/agent", "agent", "."]
