@@ -436,10 +436,9 @@ class Hub:
         assert ready is not None, "it is open"
         if was_open:
             self._catch_up(front, session, how, entrance)
-        if how == "new":  # also if another front has opened it meanwhile
-            return (
-                {**acp.mapping(acp.decoded(ready.result)), "sessionId": ready.session_id} if was_open else ready.result
-            )
+            # It may have been opened in another way, whose answer differs in this alone.
+            known = {**acp.mapping(acp.decoded(ready.result)), "sessionId": ready.session_id}
+            return known if how == "new" else {name: known[name] for name in known if name != "sessionId"}
         return ready.result
 
     def _catch_up(self, front: FrontLine, session: HostSession, how: How, entrance: Entrance) -> None:
