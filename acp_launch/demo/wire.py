@@ -165,12 +165,17 @@ def _check_request(message: Message) -> None:
 
 
 def result_of(response: Message) -> Message:
-    """Return the result of an answer; raise RpcError if it is an error or malformed."""
+    """Return the result of an answer; raise RpcError if it is an error or malformed.
+
+    A null is no members: so ACP's documentation, unlike its schema, has the answer to a file that was written.
+    """
     error = response.get("error")
     if isinstance(error, dict):
         code = error.get("code")
         raise RpcError(code if isinstance(code, int) else INTERNAL_ERROR, str(error.get("message", "no message")))
-    result = response.get("result")
+    result = response.get("result", "")
+    if result is None:
+        return {}
     if not isinstance(result, dict):
         raise RpcError(INTERNAL_ERROR, "the answer has no result object")
     return result

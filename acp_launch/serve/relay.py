@@ -21,6 +21,7 @@ from acp_launch.protocol.jsonrpc import NULL, Envelope
 Side = Literal["editor", "agent"]
 OTHER: Mapping[Side, Side] = {"editor": "agent", "agent": "editor"}
 CANCEL = "$/cancel_request"
+ELICITATION = "elicitation/create"
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 TOLD = (1, 100, 10_000)  # the lines of this kind that are reported, by count
 
@@ -51,7 +52,7 @@ class Request:
 class Relay:
     def __init__(self, send: Mapping[Side, Send], note: Callable[[str], None]) -> None:
         """`send` writes a line to a side; `note` shows a line to the user."""
-        self.requests: dict[Side, dict[str, RequestHook]] = {"editor": {}, "agent": {}}
+        self.requests: dict[Side, dict[str, RequestHook]] = {"editor": {}, "agent": {ELICITATION: self._elicit}}
         self.notices: dict[Side, dict[str, NoticeHook]] = {"editor": {}, "agent": {}}
         self._send, self._note = send, note
         self._next = 0
@@ -175,6 +176,15 @@ class Relay:
                 self.pass_on(request)
         except splice.Malformed:
             self.refuse(request, PARSE_ERROR, "Parse error")
+
+    def _elicit(self, request: Request) -> None:
+        """Pass a question of the agent on. One that belongs to a request of the editor names it by its id there."""
+        line = request.line
+        found = edits.at(line, ("params", "requestId"))
+        asked = None if found is None else self._asked["agent"].get(line[found[0] : found[1]])
+        if found is not None and asked is not None and asked.id is not None:
+            line = line[: found[0]] + asked.id + line[found[1] :]
+        self.pass_on(request, line)
 
     def _answer(self, side: Side, message: Envelope, line: bytes) -> None:
         if message.id is UNSET:

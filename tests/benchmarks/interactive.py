@@ -65,10 +65,11 @@ class Pty:
 
 
 @contextmanager
-def terminal(env: Mapping[str, str], cwd: Path) -> Iterator[tuple[Pty, psutil.Process]]:
+def terminal(env: Mapping[str, str], cwd: Path, *words: str) -> Iterator[tuple[Pty, psutil.Process]]:
+    """Run `run demo`, or the command `words`, on a terminal."""
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-    argv = [sys.executable, "-c", BECOME, *US, "run", "demo"]
+    argv = [sys.executable, "-c", BECOME, *US, *(words or ("run", "demo"))]
     child = subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, env=env, cwd=cwd, start_new_session=True)
     os.close(theirs)
     pty = Pty(ours)

@@ -9,16 +9,19 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 
+from tests.benchmarks.interactive import READY, terminal
 from tests.benchmarks.run import PYTHON, SLOWING, US, Row, agent, cpu, measured, profile, wall
 from tests.benchmarks.run import run as timed
 
 FIFTY = 50
+EVENTS = 10_000
 ORDINARILY = [PYTHON, "-c", "import sys; sys.argv[0] = 'acp-launch'; from tests.benchmarks.up import plain; plain()"]
 
 
@@ -69,6 +72,26 @@ def fifty(usual: str, env: Mapping[str, str]) -> str:
     return f"| fifty prompts to one session, each | - | 100 ms | {figures} | | | |"
 
 
+def attach(env: Mapping[str, str], pairs: int) -> str:
+    """A row: a terminal attaches to a session with many events, beside one to a session with few."""
+    env = {name: value for name, value in env.items() if name != "NO_COLOR"} | {"TERM": "xterm-256color"}
+    for session, prompt in (("few", "add 1 1"), ("many", f"flood {EVENTS}")):
+        subprocess.run([*US, "run", "demo", prompt, "-s", session], env=env, check=True, capture_output=True)
+
+    def one(session: str) -> tuple[float, float]:
+        began = time.perf_counter()
+        with terminal(env, Path.cwd(), "attach", session) as (pty, process):
+            pty.until(READY)
+            times = process.cpu_times()
+            return time.perf_counter() - began, times.user + times.system
+
+    both = [(one("many"), one("few")) for _ in range(pairs)]
+    walls, used = ([many[side] - few[side] for many, few in both] for side in (0, 1))
+    figures = f"{statistics.median(walls) * 1000:.0f} ms; {statistics.median(used) * 1000:.0f} ms"
+    figures += f" (wall {min(walls) * 1000:.0f}-{max(walls) * 1000:.0f})"
+    return f"| attach to {EVENTS:,} events, beside few; its CPU | - | 200 ms | {figures} | | | |"
+
+
 def memory(pid: int) -> str:
     """A row: what the host holds with its starter, and with the guards and the next front too; without the agent."""
     every = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
@@ -85,7 +108,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         scratch = Path(directory)
         env = {name: value for name, value in os.environ.items() if name not in SLOWING}
-        env |= {"HOME": directory, "NO_COLOR": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+        env |= {
+            "HOME": directory,
+            "NO_COLOR": "1",
+            "ACP_DEMO_HOME": f"{directory}/demo",
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        }
         env |= {f"ACP_LAUNCH_{kind}_DIR": str(scratch / kind.lower()) for kind in ("CONFIG", "STATE", "CACHE")}
         usual = profile(scratch, agent(scratch))
         cold = str(scratch / "cold.yaml")
@@ -96,7 +124,9 @@ def main() -> None:
             for row in rows(usual, cold, pairs):
                 print(measured(row, env), flush=True)
             print(memory(pid), flush=True)
-            print(fifty(usual, env))
+            print(fifty(usual, env), flush=True)
+        with host("demo", env):
+            print(attach(env, max(5, pairs // 3)))
 
 
 if __name__ == "__main__":

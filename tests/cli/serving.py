@@ -22,11 +22,6 @@ class Editor(Recorder):
     log: Path
     code: int | None = None
 
-    def answer(self, id: int) -> Json:
-        """The answer, also if it came before."""
-        came = (message for line in self.lines if "method" not in (message := json.loads(line)) and message["id"] == id)
-        return next(came, None) or super().answer(id)
-
     def begin(self, **able: object) -> Json:
         """The result of the handshake."""
         about = {"name": "editor", "version": "1.0"}

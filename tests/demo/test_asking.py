@@ -86,9 +86,11 @@ def test_an_edit_by_itself_shows_its_difference_and_asks_first(agent: Client, tm
     assert (tmp_path / "new.txt").read_text() == text
 
 
-def test_files_go_through_a_client_that_serves_them(agent: Client, tmp_path: Path) -> None:
+@pytest.mark.parametrize("written", [{}, None])  # the schema's answer, and that of the documentation and of toad
+def test_files_go_through_a_client_that_serves_them(agent: Client, tmp_path: Path, written: Any) -> None:
     agent.capabilities = FILES
-    agent.services = {"fs/read_text_file": lambda params: {"content": "old\n"}, "fs/write_text_file": lambda params: {}}
+    reading = {"fs/read_text_file": lambda params: {"content": "old\n"}}
+    agent.services = {**reading, "fs/write_text_file": lambda params: written}
     session = agent.open(tmp_path)
     path = str(tmp_path / "a.txt")
     agent.prompt(session, "read a.txt 3 4")

@@ -1,4 +1,4 @@
-"""An MCP client of our own that keeps every line it is sent, byte for byte: what a transcript is made of."""
+"""A client of our own, of MCP or ACP, that keeps every line, byte for byte: what a transcript is made of."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def result(value: Json) -> Responder:
 
 
 class Recorder:
-    """A conversation with one process, which is a server or the shim in front of it.
+    """A conversation with one process, which is a server or agent, or what stands in front of it.
 
     `answers` are given to what the server asks, by method; an unknown one is refused as MCP says. One thing happens
     at a time, and a request is sent when the one before it was answered, unless `start` is used.
@@ -48,9 +48,10 @@ class Recorder:
         self._expected = 0
         self._withheld = ""
         self._unanswered: list[Json] = []
+        self._asked: dict[object, int] = {}  # where among the lines each request was sent
         self.pid = self._process.pid
         self.lines: list[bytes] = []  # all it was sent, in order, without newlines
-        self.sent: list[bytes] = []  # all it has sent but answers
+        self.sent: list[bytes] = []  # all it has sent
 
     def initialize(self, version: str = "2025-11-25", capabilities: Json | None = None) -> Json:
         about = {"name": "recorder", "version": "1.0"}
@@ -70,16 +71,23 @@ class Recorder:
     def start(self, method: str, params: Json | None = None) -> int:
         """Its id, to wait with."""
         self._numbers += 1
-        body: Json = {"jsonrpc": "2.0", "id": self._numbers, "method": method}
-        self._send(body if params is None else {**body, "params": params})
+        self.ask(self._numbers, method, params)
         return self._numbers
+
+    def ask(self, id: int | str, method: str, params: Json | None = None) -> None:
+        """Send a request with this id."""
+        self._asked[id] = len(self.lines)
+        body: Json = {"jsonrpc": "2.0", "id": id, "method": method}
+        self._send(body if params is None else {**body, "params": params})
 
     def notify(self, method: str, params: Json | None = None) -> None:
         body: Json = {"jsonrpc": "2.0", "method": method}
         self._send(body if params is None else {**body, "params": params})
 
-    def answer(self, id: int) -> Json:
-        return self._wait(lambda message: "method" not in message and message.get("id") == id, f"the answer to {id}")
+    def answer(self, id: int | str) -> Json:
+        """The answer to the last request with this id, which may have come already."""
+        wanted: Callable[[Json], bool] = lambda message: "method" not in message and message.get("id") == id  # noqa: E731
+        return self._wait(wanted, f"the answer to {id!r}", since=self._asked[id])
 
     def expect(self, method: str) -> Json:
         """The next message with this method, later than those expected before."""
@@ -111,6 +119,12 @@ class Recorder:
     def kill(self) -> None:
         self._process.kill()
 
+    def end(self) -> int:
+        """Close its stdin, and wait until it ends by itself; the exit code."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        return self._process.wait(PATIENCE)
+
     def close(self) -> None:
         """Close its stdin and see it end; a server that does not end by itself is killed."""
         assert self._process.stdin is not None
@@ -131,15 +145,22 @@ class Recorder:
     ) -> None:
         self.close()
 
-    def _send(self, message: Json) -> None:
-        self.sent.append(json.dumps(message, ensure_ascii=False).encode() + b"\n")
-        self._unsent += self.sent[-1]
+    def write(self, line: bytes) -> None:
+        """Send exactly this line, given without its newline."""
+        self._put(line)
         while self._unsent:
             self._step(f"room for {len(self._unsent)} bytes")
 
-    def _wait(self, wanted: Callable[[Json], bool], what: str) -> Json:
-        """The first line from here on that is wanted."""
-        seen = len(self.lines)
+    def _send(self, message: Json) -> None:
+        self.write(json.dumps(message, ensure_ascii=False).encode())
+
+    def _put(self, line: bytes) -> None:
+        self.sent.append(line)
+        self._unsent += line + b"\n"
+
+    def _wait(self, wanted: Callable[[Json], bool], what: str, since: int | None = None) -> Json:
+        """The first line from here on, or after the first `since` lines, that is wanted."""
+        seen = len(self.lines) if since is None else since
         while True:
             for line in self.lines[seen:]:
                 seen += 1
@@ -182,4 +203,4 @@ class Recorder:
         refusal = {"error": {"code": -32601, "message": f"no method {message['method']}"}}
         said = responder(message.get("params", {})) if responder else refusal
         reply = {"jsonrpc": "2.0", "id": message["id"], **said}
-        self._unsent += json.dumps(reply, ensure_ascii=False).encode() + b"\n"
+        self._put(json.dumps(reply, ensure_ascii=False).encode())

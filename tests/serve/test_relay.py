@@ -132,6 +132,17 @@ def test_a_request_is_withdrawn_under_its_number_on_the_other_hop() -> None:
     assert wire.got("agent") == [], "what is unknown, or answered, is not withdrawn"
 
 
+def test_a_question_about_a_request_names_it_by_its_own_id() -> None:
+    wire = Wire()
+    wire.says("editor", asked("log in", "authenticate"))
+    (login,) = wire.got("agent")
+    for id, named in (("a", login["id"]), ("b", "unknown"), ("c", None)):
+        wire.says("agent", asked(id, "elicitation/create", mode="url", requestId=named))
+    wire.says("agent", asked("d", "elicitation/create", sessionId="s"))
+    sent = [message["params"] for message in wire.got("editor")]
+    assert [params.get("requestId", "none") for params in sent] == ["log in", "unknown", None, "none"]
+
+
 def test_a_request_that_was_taken_is_withdrawn_here() -> None:
     wire = Wire()
     taken: list[Request] = []
