@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from acp_launch.cli.verb import TRACE, Argument, Option
-from acp_launch.errors import LaunchError, NotTrusted, SessionError, UsageError
+from acp_launch.errors import AgentError, LaunchError, NotTrusted, SessionError, UsageError
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Ready
-    from acp_launch.host.place import HostNote
-    from acp_launch.plan.model import ProcessPlan
+    from acp_launch.plan.model import LaunchPlan, ProcessPlan
     from acp_launch.process.flow import Lent
     from acp_launch.process.spawn import Spawned
     from acp_launch.profile.load import Loaded
     from acp_launch.serve.session import SessionPlan
-    from acp_launch.serve.sessions import ServeNeeds
+    from acp_launch.serve.sessions import HostDoor, ServeNeeds
 
 
 class Serve(NamedTuple):
@@ -107,7 +106,7 @@ class _Served:
         """
         from msgspec.structs import replace
 
-        from acp_launch.cli.planning import loaded_profile, ready, trusted
+        from acp_launch.cli.planning import here, loaded_profile, ready, trusted
         from acp_launch.cli.start import guard, launched
         from acp_launch.process.guard import start_guards
         from acp_launch.process.prepare import require_descriptors
@@ -117,11 +116,13 @@ class _Served:
         start_guards()
         self.request, self.settings = request, load()
         self.loaded = loaded_profile(request.profile, self.settings)
-        self.spawned: Spawned | None = None
-        self.host = self._found_host(stack)
-        if self.host is not None:
+        door = self._host_door(stack)
+        self.is_hosted = door is not None
+        if door is not None:
+            self.spawned: Spawned | HostDoor = door
             return
-        resolved = trusted(self.loaded, self.settings, cwd=request.cwd, session=None, trust=request.trust)
+        with _placed(here()):
+            resolved = trusted(self.loaded, self.settings, cwd=request.cwd, session=None, trust=request.trust)
         self.ready = ready(resolved, self.settings)
         alone = replace(self.ready.plan, servers=())  # they are those of the sessions
         if request.proxy:
@@ -131,24 +132,47 @@ class _Served:
             launched(self.settings, alone, self.ready.secrets, request.trace, "serve")
         )
 
-    def _found_host(self, stack: ExitStack) -> "HostNote | None":
-        """Return the host of the profile if one is up that can be used here, and prepare to be a front of it."""
+    def _host_door(self, stack: ExitStack) -> "HostDoor | None":
+        """Find the host of the profile, and prepare to be a front of it; None if none is up that can be used here."""
         from acp_launch.host.place import any_host
 
         if self.request.proxy or not any_host(self.settings.state):
             return None
-        from acp_launch.cli.fronting import fitting
-        from acp_launch.cli.hosting import present, resolved_for_front
+        from acp_launch.cli.hosting import resolved_for_front
         from acp_launch.cli.planning import Ready
         from acp_launch.cli.start import guard, traced
 
         plan = resolved_for_front(self.loaded, self.request.cwd, None)
-        if plan is None or (note := fitting(present(self.settings, plan), self.loaded, plan)) is None:
-            return None
-        self.ready, self.plan = Ready(plan, {}, {}), plan
-        self.guard = stack.enter_context(guard(self.settings, plan, "serve"))
-        self.trace = stack.enter_context(traced(self.request.trace, plan, "serve"))
-        return note
+        door = self._door(plan) if plan is not None else None
+        if plan is not None and door is not None:
+            self.ready, self.plan = Ready(plan, {}, {}), plan
+            self.guard = stack.enter_context(guard(self.settings, plan, "serve"))
+            self.trace = stack.enter_context(traced(self.request.trace, plan, "serve"))
+        return door
+
+    def _door(self, plan: "LaunchPlan") -> "HostDoor | None":
+        from acp_launch.cli.fronting import fitting
+        from acp_launch.cli.hosting import present
+        from acp_launch.host.door import knock
+        from acp_launch.serve.sessions import HostDoor
+
+        note = fitting(present(self.settings, plan), self.loaded, plan)
+        return None if note is None else HostDoor(partial(knock, note))
+
+    def _again(self) -> "Spawned | HostDoor":
+        """Start the agent again, or find the host again.
+
+        Raises:
+            AgentError: it cannot be started, or the host has ended.
+        """
+        if not self.is_hosted:
+            from acp_launch.cli.start import spawn_agent
+
+            return spawn_agent(self.plan, self.ready.secrets)
+        door = self._door(self.plan)
+        if door is None:
+            raise AgentError(f"the host of {self.plan.called} has ended", fix=ours("up", self.plan.called))
+        return door
 
     def run(self, source: "Lent", sink: "Lent | int") -> int:
         import asyncio
@@ -159,10 +183,9 @@ class _Served:
 
     @contextmanager
     def _needs(self) -> "Iterator[ServeNeeds]":
-        from acp_launch.cli.start import agent_log, server_logs, spawn_agent
+        from acp_launch.cli.start import agent_log, server_logs
         from acp_launch.console.stream.redacted import RedactedOutput
         from acp_launch.console.stream.text import Notices
-        from acp_launch.host.door import knock
         from acp_launch.serve.sessions import ServeNeeds
 
         self.observer = observer = RedactedOutput(Notices())
@@ -180,8 +203,7 @@ class _Served:
                 log=log,
                 observer=observer,
                 session_plan=self._session_plan,
-                knock=partial(knock, self.host) if self.host else None,
-                respawn=lambda: spawn_agent(plan, self.ready.secrets),
+                respawn=self._again,
                 server_logs=logs,
                 cache=settings.cache,
                 trace=trace,
@@ -200,8 +222,8 @@ class _Served:
         from acp_launch.session.permission.remembered import AnswerStore, load
         from acp_launch.session.store import open_registry
 
-        if self.host is not None:
-            _require_place(self.host, cwd)
+        if self.is_hosted:
+            _require_place(self.plan, cwd)
             with open_registry(self.settings.state) as registry:
                 yield SessionPlan(
                     plan=self.plan,
@@ -245,13 +267,11 @@ class _Served:
 
         loaded = self._found_from(cwd)
         resolved = resolve(loaded, cwd=cwd, environ=os.environ, cwd_override=cwd)
-        try:
+        # The editor gave this directory, and no option.
+        problems = tuple(each._replace(file="cwd") if each.file == "--cwd" else each for each in resolved.problems)
+        resolved = replace(resolved, problems=problems)
+        with _placed(cwd):
             require(loaded, resolved.found, self.settings, is_waved=self.request.trust)
-        except NotTrusted as error:
-            import shlex
-
-            error.fix = f"in {shlex.quote(str(cwd))}: {error.fix}"
-            raise
         running = self.ready.plan
         if resolved.plan is not None and not _is_same_agent(loaded, self.loaded, resolved.plan.agent, running.agent):
             what = f"the agent of {loaded.label} is another one than the agent that runs for {self.loaded.label}"
@@ -275,16 +295,28 @@ class _Served:
         return load(found, cache=self.settings.cache)
 
 
-def _require_place(host: "HostNote", cwd: Path) -> None:
-    """Require the directory of a host, in which all its sessions are.
+def _require_place(plan: "LaunchPlan", cwd: Path) -> None:
+    """Require the directory of the host of this plan, in which all its sessions are.
 
     Raises:
         SessionError: it is another one.
     """
-    if os.path.realpath(cwd) != os.path.realpath(host.cwd):
-        what = f"{host.called} is up in {host.cwd}, and its sessions are there alone"
-        down = ours("down", host.called)
+    if os.path.realpath(cwd) != os.path.realpath(plan.cwd):
+        what = f"{plan.called} is up in {plan.cwd}, and its sessions are there alone"
+        down = ours("down", plan.called)
         raise SessionError(what, fix=f"for a session in {cwd}: {down}, and start the agent again in the editor")
+
+
+@contextmanager
+def _placed(cwd: Path) -> "Iterator[None]":
+    """Say where to trust a profile, as an editor shows the error and not the directory."""
+    try:
+        yield
+    except NotTrusted as error:
+        import shlex
+
+        error.fix = f"in {shlex.quote(str(cwd))}: {error.fix}"
+        raise
 
 
 def _is_same_agent(one: "Loaded", other: "Loaded", here: "ProcessPlan", there: "ProcessPlan") -> bool:

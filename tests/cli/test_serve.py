@@ -87,12 +87,20 @@ def test_a_signal_ends_it_and_leaves_nothing(launch: Launcher, number: int) -> N
 # What it says in place of the agent.
 
 
+def test_a_directory_that_is_not_there_is_named_as_what_the_editor_gave(launch: Launcher) -> None:
+    launch.profile("polite")
+    with serving(launch) as editor:
+        editor.begin()
+        text = editor.refused("session/new", **editor.place(launch.project / "gone"))
+        assert text.startswith(f'cwd: the directory "{launch.project}/gone" does not exist')
+
+
 def test_a_profile_that_is_not_trusted_answers_the_handshake_with_the_command_to_run(launch: Launcher) -> None:
     launch.profile("polite")
     with serving(launch, trusts=False) as editor:
         text = editor.refused()
         assert "not trusted" in text
-        assert "acp-launch trust p" in text
+        assert f"fix: in {launch.project}: to trust it: acp-launch trust p" in text
         assert editor.refused("session/new", **editor.place()) == text
         assert editor.end() == 7
 
@@ -118,7 +126,7 @@ def test_an_agent_that_cannot_be_started_or_ends_is_named(launch: Launcher) -> N
     launch.profile("crasher")
     with serving(launch) as editor:
         assert "the agent" in editor.refused()
-        editor.ended()
+        assert editor.end() == 4
 
 
 def test_a_terminal_or_nothing_on_stdin_is_no_editor(launch: Launcher) -> None:

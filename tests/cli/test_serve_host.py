@@ -3,11 +3,14 @@
 import json
 import os
 import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cli.hosted import up
-from tests.cli.launcher import Launcher
-from tests.cli.serving import serving
+from tests.cli.hosted import Host, up
+from tests.cli.launcher import Launcher, alive
+from tests.cli.serving import Editor, serving
 from tests.cli.test_serve_sessions import choosing
 
 
@@ -59,14 +62,23 @@ def test_a_session_goes_on_after_the_agent_of_the_host_has_died(launch: Launcher
         assert host.methods.count("session/resume") == 1
 
 
-def test_a_host_of_another_content_is_not_used_and_one_that_ends_ends_the_agent(launch: Launcher) -> None:
+def test_the_editor_goes_on_when_its_host_has_ended_and_is_up_again(launch: Launcher) -> None:
     launch.profile("replayer")
-    with up(launch, is_killed=True) as host, serving(launch) as editor:
-        editor.begin()
-        editor.open()
-        os.kill(host.pid, signal.SIGTERM)
-        assert editor.ended() == 4
-        assert "the agent has ended with its host" in editor.told
+    with serving_hosted(launch) as (host, editor):
+        session = editor.open()
+        editor.prompt(session, "one")
+        os.kill(host.pid, signal.SIGKILL)
+        while alive(host.mark):
+            time.sleep(0.05)
+        assert "host" in editor.prompt(session, "two")["error"]["message"]
+        assert "the host of p has ended\nfix: acp-launch up p" in editor.prompt(session, "three")["error"]["message"]
+        with up(launch) as again:
+            assert editor.prompt(session, "four")["result"] == {"stopReason": "end_turn"}
+            assert again.methods[:2] == ["initialize", "session/resume"]
+
+
+def test_a_host_of_another_content_is_not_used(launch: Launcher) -> None:
+    launch.profile("replayer")
     with up(launch):
         launch.profile("replayer", "7")
         with serving(launch) as editor:
@@ -74,6 +86,13 @@ def test_a_host_of_another_content_is_not_used_and_one_that_ends_ends_the_agent(
             editor.open()
             assert editor.transcript.exists()
             assert "p has changed since it is up, so its host is not used" in editor.told
+
+
+@contextmanager
+def serving_hosted(launch: Launcher) -> Iterator[tuple[Host, Editor]]:
+    with up(launch, is_killed=True) as host, serving(launch) as editor:
+        editor.begin()
+        yield host, editor
 
 
 def listed(launch: Launcher) -> list[dict[str, str]]:
