@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 
 from msgspec import Raw
 
-from acp_launch.errors import AgentError, LaunchError, ProblemsError, RemoteProtocolError, WaitExpired
+from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, WaitExpired
 from acp_launch.launch.loop import Interrupts
 from acp_launch.process.child import HASTY, attach, first_of, stop
 from acp_launch.process.flow import HIGH, LOW, Inflow, Lent, Outflow
@@ -38,11 +38,8 @@ def fault(error: LaunchError) -> tuple[int, str, object]:
     """Return an error as code, message and data, for an editor to show; what the agent has answered stays as it was."""
     if error.reply is not None:
         return error.reply
-    if isinstance(error, ProblemsError):
-        text = "\n".join(map(str, error.problems))
-    else:
-        text = "\n".join([error.message, *error.detail, *([f"fix: {error.fix}"] if error.fix else [])])
-    return INTERNAL_ERROR, redactor.text(text), {"exitCode": error.exit_code}
+    lines = [*map(str.strip, error.message.splitlines()), *error.detail, *([f"fix: {error.fix}"] if error.fix else [])]
+    return INTERNAL_ERROR, redactor.text("\n".join(lines)), {"exitCode": error.exit_code}
 
 
 async def refuse_all(error: LaunchError, source: Lent, sink: Lent | int, *, max_line: int) -> None:

@@ -250,7 +250,8 @@ class Sessions:
         try:
             await self._lived(session, request, agent)
         except LaunchError as error:
-            self._needs.observer.note(f"{request.method}: {error.message}" if str(error) else request.method)
+            told = (line.strip() for line in error.message.splitlines())
+            self._needs.observer.note(f"{request.method}: {'; '.join(told)}" if str(error) else request.method)
             self._relay.refuse(request, *self._fault(error))
         except Exception as error:  # a bug of ours costs the session, not the others
             self._mishaps.add("a session", error)
@@ -447,8 +448,19 @@ class Sessions:
             elif method == "session/set_model":
                 line = edits.replaced(line, ("result", "models", "currentModelId"), written(params["modelId"]))
             elif isinstance(listed := acp.mapping(result).get("configOptions"), list):
-                line = edits.replaced(line, ("result", "configOptions"), written(listed))
+                line = _shown(edits.replaced(line, ("result", "configOptions"), written(listed)), listed)
         return line
+
+
+def _shown(line: bytes, options: list[Any]) -> bytes:
+    """Show the values of options also where an agent tells mode and model in the older way, beside them."""
+    for option in map(acp.mapping, options):
+        older = {"mode": ("modes", "currentModeId"), "model": ("models", "currentModelId")}.get(
+            acp.text(option.get("category"))
+        )
+        if older is not None and isinstance(option.get("currentValue"), str):
+            line = edits.replaced(line, ("result", *older), written(option["currentValue"]))
+    return line
 
 
 def _with_param(line: bytes, key: str, value: object) -> bytes:

@@ -92,7 +92,9 @@ def test_a_directory_that_is_not_there_is_named_as_what_the_editor_gave(launch: 
     with serving(launch) as editor:
         editor.begin()
         text = editor.refused("session/new", **editor.place(launch.project / "gone"))
-        assert text.startswith(f'cwd: the directory "{launch.project}/gone" does not exist')
+        gone = launch.project / "gone"
+        assert text == f'cwd: the directory "{gone}" does not exist\nfix: mkdir -p {gone}'
+        assert f'session/new: cwd: the directory "{gone}" does not exist; fix: mkdir -p {gone}\n' in editor.told
 
 
 def test_a_profile_that_is_not_trusted_answers_the_handshake_with_the_command_to_run(launch: Launcher) -> None:
@@ -208,6 +210,17 @@ def test_mode_and_options_of_the_profile_are_set_before_the_editor_hears_of_the_
     with serving(launch) as editor:
         editor.begin()
         assert "nonsense" in editor.refused("session/new", **editor.place())
+
+
+def test_a_mode_that_is_an_option_shows_in_the_older_modes_too(launch: Launcher) -> None:
+    launch.write({"agent": {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.agent"]}})
+    profile = json.loads((launch.project / ".acp-launch" / "p.yaml").read_text())
+    launch.write({**profile, "session": {"mode": "plan"}})
+    with serving(launch) as editor:
+        editor.begin()
+        opened = editor.request("session/new", editor.place())["result"]
+        assert [each["currentValue"] for each in opened["configOptions"] if each["category"] == "mode"] == ["plan"]
+        assert opened["modes"]["currentModeId"] == "plan"
 
 
 def test_an_update_right_after_the_session_opens_stays_behind_the_answer(launch: Launcher) -> None:
