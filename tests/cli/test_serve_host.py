@@ -4,13 +4,12 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
-from tests.cli.hosted import Host, up
+from tests.cli.hosted import up
 from tests.cli.launcher import Launcher, alive
-from tests.cli.serving import Editor, serving
+from tests.cli.serving import serving
 from tests.cli.test_serve_sessions import choosing
 
 
@@ -64,7 +63,8 @@ def test_a_session_goes_on_after_the_agent_of_the_host_has_died(launch: Launcher
 
 def test_the_editor_goes_on_when_its_host_has_ended_and_is_up_again(launch: Launcher) -> None:
     launch.profile("replayer")
-    with serving_hosted(launch) as (host, editor):
+    with ExitStack() as later, up(launch, is_killed=True) as host, serving(launch) as editor:
+        editor.begin()
         session = editor.open()
         editor.prompt(session, "one")
         os.kill(host.pid, signal.SIGKILL)
@@ -72,9 +72,9 @@ def test_the_editor_goes_on_when_its_host_has_ended_and_is_up_again(launch: Laun
             time.sleep(0.05)
         assert "host" in editor.prompt(session, "two")["error"]["message"]
         assert "the host of p has ended\nfix: acp-launch up p" in editor.prompt(session, "three")["error"]["message"]
-        with up(launch) as again:
-            assert editor.prompt(session, "four")["result"] == {"stopReason": "end_turn"}
-            assert again.methods[:2] == ["initialize", "session/resume"]
+        again = later.enter_context(up(launch))
+        assert editor.prompt(session, "four")["result"] == {"stopReason": "end_turn"}
+        assert again.methods[:2] == ["initialize", "session/resume"]
 
 
 def test_a_host_of_another_content_is_not_used(launch: Launcher) -> None:
@@ -86,13 +86,6 @@ def test_a_host_of_another_content_is_not_used(launch: Launcher) -> None:
             editor.open()
             assert editor.transcript.exists()
             assert "p has changed since it is up, so its host is not used" in editor.told
-
-
-@contextmanager
-def serving_hosted(launch: Launcher) -> Iterator[tuple[Host, Editor]]:
-    with up(launch, is_killed=True) as host, serving(launch) as editor:
-        editor.begin()
-        yield host, editor
 
 
 def listed(launch: Launcher) -> list[dict[str, str]]:
