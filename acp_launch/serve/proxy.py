@@ -24,7 +24,7 @@ from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, Call, LineFramer, LineTo
 from acp_launch.rpc import LAST_WORDS, Transport, TransportClosed, connected
 from acp_launch.secret.redact import redactor
 from acp_launch.serve import handshake
-from acp_launch.serve.relay import Relay, Request
+from acp_launch.serve.relay import Relay, Request, is_update
 from acp_launch.serve.sessions import CLOSING, OPENING, SETTING, Caller, HostDoor, ServeNeeds, Sessions
 from acp_launch.session.login import LIMIT as LOGIN
 from acp_launch.waits import seconds, to_beat
@@ -231,14 +231,13 @@ class Proxy:
 
     async def _read(self, transport: Transport) -> None:
         """Relay what the agent says, until it ends."""
-        framer, outflow, receive = LineFramer(limit=self._needs.max_line), self._outflow, self._relay.receive
+        framer, outflow = LineFramer(limit=self._needs.max_line), self._outflow
         now = asyncio.get_running_loop().time
         while chunk := await transport.read():
             self._spoke = now()
             outflow.gather()
             try:
-                for line in framer.feed(chunk):
-                    receive("agent", line)
+                self._said(framer, chunk)
             except LineTooLong as error:
                 fix = "if the agent is right, raise the cap: ACP_LAUNCH_MAX_LINE=<bytes>"
                 raise RemoteProtocolError(f"the agent sent {error}", fix=fix) from None
@@ -247,6 +246,31 @@ class Proxy:
             while outflow.is_full:
                 self._room.clear()
                 await self._room.wait()
+
+    def _said(self, framer: LineFramer, chunk: bytes) -> None:
+        """Relay what the agent says. Updates that do not concern us go on together, as a turn has very many."""
+        is_dull, concerns, receive = self._sessions.is_dull, framer.is_within, self._relay.receive
+        whole = is_dull(chunk)
+        plain: list[bytes] = []
+        for line in framer.feed(chunk):
+            if whole and (not concerns or is_dull(line)) and is_update(line):
+                plain.append(line)
+            else:
+                self._pass(plain)
+                plain = []
+                receive("agent", line)
+                whole = whole and is_dull(b"")  # an answer may let updates wait
+            concerns = False  # only the first one began before this chunk
+        self._pass(plain)
+
+    def _pass(self, lines: list[bytes]) -> None:
+        """Write updates of the agent to the editor."""
+        if not lines:
+            return
+        block = b"\n".join(lines) + b"\n"
+        if redactor.raw_json(block) is not block:
+            block = b"".join(redactor.raw_json(line) + b"\n" for line in lines)
+        self._outflow.send(block)
 
     async def _write(self, transport: Transport) -> None:
         """Write what is for the agent, until it takes no more."""

@@ -224,10 +224,14 @@ class Sessions:
             session.cancelled()
         return line
 
+    def is_dull(self, said: bytes) -> bool:
+        """Tell whether no update in what the agent has said concerns us."""
+        return not self._holding and b'"tool_call' not in said and INFO not in said
+
     def _updated(self, line: bytes, params: Raw) -> bytes | None:
         """Pass an update on, or hold it until the editor knows the session as it is."""
-        if not self._holding and b'"tool_call' not in line and INFO not in line:
-            return line  # as nearly all do
+        if self.is_dull(line):
+            return line
         said = jsonrpc.read(acp.session_update, params)
         session = self._by_id.get(said.sessionId) if said else None
         if said is None or session is None:
