@@ -89,13 +89,15 @@ def _tolerated(line: bytes, *, is_deep: bool) -> Envelope | None:
 
 
 def is_json(line: bytes) -> bool:
-    """Tell whether a line is JSON of any kind."""
+    """Tell whether a line is JSON of any kind; one that is nested too deeply passes for it."""
     import json
 
     try:
         json.loads(line.decode())  # given bytes, json accepts other encodings than UTF-8
-    except (ValueError, RecursionError):
+    except ValueError:
         return False
+    except RecursionError:
+        pass
     return True
 
 
@@ -189,6 +191,11 @@ class LineFramer:
         self._parts: list[bytes] = []
         self._long = bytearray()
         self._held = 0
+
+    @property
+    def is_within(self) -> bool:
+        """Whether a line has begun and not ended."""
+        return self._held > 0
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Yield each line that `chunk` completes, without its newline.

@@ -9,10 +9,12 @@ the editor takes.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from msgspec import Raw
 
-from acp_launch.errors import AgentError, LaunchError, ProblemsError, RemoteProtocolError, WaitExpired
+from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, WaitExpired
 from acp_launch.launch.loop import Interrupts
 from acp_launch.process.child import HASTY, attach, first_of, stop
 from acp_launch.process.flow import HIGH, LOW, Inflow, Lent, Outflow
@@ -22,8 +24,8 @@ from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, Call, LineFramer, LineTo
 from acp_launch.rpc import LAST_WORDS, Transport, TransportClosed, connected
 from acp_launch.secret.redact import redactor
 from acp_launch.serve import handshake
-from acp_launch.serve.relay import Relay, Request
-from acp_launch.serve.sessions import CLOSING, OPENING, SETTING, Caller, ServeNeeds, Sessions
+from acp_launch.serve.relay import Relay, Request, is_update
+from acp_launch.serve.sessions import CLOSING, OPENING, SETTING, Caller, HostDoor, ServeNeeds, Sessions
 from acp_launch.session.login import LIMIT as LOGIN
 from acp_launch.waits import seconds, to_beat
 
@@ -36,11 +38,8 @@ def fault(error: LaunchError) -> tuple[int, str, object]:
     """Return an error as code, message and data, for an editor to show; what the agent has answered stays as it was."""
     if error.reply is not None:
         return error.reply
-    if isinstance(error, ProblemsError):
-        text = "\n".join(map(str, error.problems))
-    else:
-        text = "\n".join([error.message, *error.detail, *([f"fix: {error.fix}"] if error.fix else [])])
-    return INTERNAL_ERROR, redactor.text(text), {"exitCode": error.exit_code}
+    lines = [*map(str.strip, error.message.splitlines()), *error.detail, *([f"fix: {error.fix}"] if error.fix else [])]
+    return INTERNAL_ERROR, redactor.text("\n".join(lines)), {"exitCode": error.exit_code}
 
 
 async def refuse_all(error: LaunchError, source: Lent, sink: Lent | int, *, max_line: int) -> None:
@@ -100,13 +99,13 @@ class Proxy:
         self._spoke = 0.0  # loop time of the agent's last sign of life
         self._hook()
 
-    async def run(self, spawned: Spawned) -> None:
+    async def run(self, spawned: Spawned | HostDoor) -> None:
         """Serve with one agent after the other, until the editor ends.
 
         Raises:
             LaunchError: no agent has ever answered; `Stopped` after a signal.
         """
-        wanted: Spawned | None = spawned
+        wanted: Spawned | HostDoor | None = spawned
         try:
             async with self._sessions.running():
                 while wanted is not None:
@@ -127,35 +126,50 @@ class Proxy:
 
     # The agent.
 
-    async def _with_agent(self, spawned: Spawned) -> None:
+    async def _with_agent(self, spawned: Spawned | HostDoor) -> None:
         """Relay until the agent or the editor ends, and stop the agent."""
         failure: LaunchError | None = None
-        async with attach(spawned, log=self._needs.log) as child:
-            with connected(child, self._needs.trace) as transport:
-                is_last = True
-                try:
-                    await first_of(
-                        self._read(transport),
-                        self._write(transport),
-                        self._over.wait(),
-                        self._watch(),
-                        self._revive(),
-                    )
-                    is_last = self._over.is_set()
-                    if not is_last:
-                        how, last_words = await transport.describe_end()
-                        failure = AgentError(f"the agent {how}", detail=last_words[-TOLD:])
-                except LaunchError as error:
-                    failure, is_last = error, self._over.is_set()
-                finally:
-                    if is_last:  # also when a signal ends us
-                        self._sessions.stopping()
-                        self._interrupts.stopping()
-                    await stop(child, grace=HASTY, hurry=self._interrupts.hurry)
+        async with self._attached(spawned) as transport:
+            is_last = True
+            try:
+                await first_of(
+                    self._read(transport),
+                    self._write(transport),
+                    self._over.wait(),
+                    self._watch(),
+                    self._revive(),
+                )
+                is_last = self._over.is_set()
+                if not is_last:
+                    how, last_words = await transport.describe_end()
+                    failure = AgentError(f"the agent {how}", detail=last_words[-TOLD:])
+            except LaunchError as error:
+                failure, is_last = error, self._over.is_set()
+            finally:
+                if is_last:  # also when a signal ends us
+                    self._sessions.stopping()
+                    self._interrupts.stopping()
         if failure is not None:
             self._lose(failure)
 
-    async def _next_agent(self) -> Spawned | None:
+    @asynccontextmanager
+    async def _attached(self, spawned: Spawned | HostDoor) -> AsyncIterator[Transport]:
+        """Attach to the agent; leaving stops it if it is ours."""
+        needs = self._needs
+        if isinstance(spawned, HostDoor):
+            from acp_launch.serve.hosted import hosted_agent  # few have a host
+
+            async with hosted_agent(spawned.knock, needs.observer, max_line=needs.max_line) as agent:
+                yield agent
+            return
+        async with attach(spawned, log=needs.log) as child:
+            with connected(child, needs.trace) as transport:
+                try:
+                    yield transport
+                finally:
+                    await stop(child, grace=HASTY, hurry=self._interrupts.hurry)
+
+    async def _next_agent(self) -> Spawned | HostDoor | None:
         """Wait until a request wants an agent again, and start it; None once the editor has ended."""
         while not self._over.is_set():
             await first_of(self._wanted.wait(), self._over.wait())
@@ -217,14 +231,13 @@ class Proxy:
 
     async def _read(self, transport: Transport) -> None:
         """Relay what the agent says, until it ends."""
-        framer, outflow, receive = LineFramer(limit=self._needs.max_line), self._outflow, self._relay.receive
+        framer, outflow = LineFramer(limit=self._needs.max_line), self._outflow
         now = asyncio.get_running_loop().time
         while chunk := await transport.read():
             self._spoke = now()
             outflow.gather()
             try:
-                for line in framer.feed(chunk):
-                    receive("agent", line)
+                self._said(framer, chunk)
             except LineTooLong as error:
                 fix = "if the agent is right, raise the cap: ACP_LAUNCH_MAX_LINE=<bytes>"
                 raise RemoteProtocolError(f"the agent sent {error}", fix=fix) from None
@@ -233,6 +246,31 @@ class Proxy:
             while outflow.is_full:
                 self._room.clear()
                 await self._room.wait()
+
+    def _said(self, framer: LineFramer, chunk: bytes) -> None:
+        """Relay what the agent says. Updates that do not concern us go on together, as a turn has very many."""
+        is_dull, concerns, receive = self._sessions.is_dull, framer.is_within, self._relay.receive
+        whole = is_dull(chunk)
+        plain: list[bytes] = []
+        for line in framer.feed(chunk):
+            if whole and (not concerns or is_dull(line)) and is_update(line):
+                plain.append(line)
+            else:
+                self._pass(plain)
+                plain = []
+                receive("agent", line)
+                whole = whole and is_dull(b"")  # an answer may let updates wait
+            concerns = False  # only the first one began before this chunk
+        self._pass(plain)
+
+    def _pass(self, lines: list[bytes]) -> None:
+        """Write updates of the agent to the editor."""
+        if not lines:
+            return
+        block = b"\n".join(lines) + b"\n"
+        if redactor.raw_json(block) is not block:
+            block = b"".join(redactor.raw_json(line) + b"\n" for line in lines)
+        self._outflow.send(block)
 
     async def _write(self, transport: Transport) -> None:
         """Write what is for the agent, until it takes no more."""

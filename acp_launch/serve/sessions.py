@@ -10,6 +10,7 @@ Each session is a task, which begins with the editor's request and lives until t
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
@@ -53,6 +54,12 @@ OPENING = ("session/new", "session/load", "session/resume", "session/fork")
 CLOSING = ("session/close", "session/delete")
 
 
+class HostDoor(Struct, frozen=True):
+    """Leads to a host that has the agent; `knock` connects to it."""
+
+    knock: Callable[[], socket.socket]
+
+
 class ServeNeeds(Struct, frozen=True, kw_only=True):
     """The needs of a served profile. `plan` is of its agent; `session_plan` plans a session for its directory."""
 
@@ -62,7 +69,7 @@ class ServeNeeds(Struct, frozen=True, kw_only=True):
     log: Callable[[bytes], None]  # takes the agent's stderr
     observer: Observer
     session_plan: Callable[[Path], AbstractContextManager[SessionPlan]]
-    respawn: Callable[[], Spawned]  # starts the agent again
+    respawn: Callable[[], Spawned | HostDoor]  # starts the agent again
     server_logs: ServerLogs
     cache: Path | None = None
     trace: "Trace | None" = None
@@ -190,11 +197,11 @@ class Sessions:
         self._relay.pass_on(request)
 
     def _of(self, hook: Callable[[Session, Request], None]) -> Callable[[Request], None]:
-        """Return the hook of a request that is about a session; of an unknown one it passes."""
+        """Return the hook of a request that is about a session; of an unknown one, or in a host, it passes."""
 
         def hooked(request: Request) -> None:
             session = self._session(request.line)
-            if session is None:
+            if session is None or session.is_hosted:
                 self._relay.pass_on(request)
             elif session.lost:
                 self._relay.refuse(request, jsonrpc.INTERNAL_ERROR, session.lost)
@@ -217,10 +224,14 @@ class Sessions:
             session.cancelled()
         return line
 
+    def is_dull(self, said: bytes) -> bool:
+        """Tell whether no update in what the agent has said concerns us."""
+        return not self._holding and b'"tool_call' not in said and INFO not in said
+
     def _updated(self, line: bytes, params: Raw) -> bytes | None:
         """Pass an update on, or hold it until the editor knows the session as it is."""
-        if not self._holding and b'"tool_call' not in line and INFO not in line:
-            return line  # as nearly all do
+        if self.is_dull(line):
+            return line
         said = jsonrpc.read(acp.session_update, params)
         session = self._by_id.get(said.sessionId) if said else None
         if said is None or session is None:
@@ -243,7 +254,8 @@ class Sessions:
         try:
             await self._lived(session, request, agent)
         except LaunchError as error:
-            self._needs.observer.note(f"{request.method}: {error.message}" if str(error) else request.method)
+            told = (line.strip() for line in error.message.splitlines())
+            self._needs.observer.note(f"{request.method}: {'; '.join(told)}" if str(error) else request.method)
             self._relay.refuse(request, *self._fault(error))
         except Exception as error:  # a bug of ours costs the session, not the others
             self._mishaps.add("a session", error)
@@ -315,6 +327,10 @@ class Sessions:
         """Have the agent open the session, set its mode and options, and answer the editor. False if it refuses."""
         line = _with_param(request.line, "mcpServers", entries)
         line = self._with_directories(line, request.params, plan, agent)
+        if session.is_hosted:
+            from acp_launch.serve.hosted import entering
+
+            line = entering(line, session.name)
         message = jsonrpc.decode(line)
         session.params = acp.mapping(acp.decoded(message.params)) if message else {}
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
