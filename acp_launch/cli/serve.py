@@ -3,21 +3,23 @@
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from acp_launch.cli.verb import TRACE, Argument, Option
-from acp_launch.errors import LaunchError, NotTrusted, SessionError, UsageError
+from acp_launch.errors import AgentError, LaunchError, NotTrusted, SessionError, UsageError
+from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Ready
-    from acp_launch.cli.start import Launched
-    from acp_launch.plan.model import ProcessPlan
+    from acp_launch.plan.model import LaunchPlan, ProcessPlan
     from acp_launch.process.flow import Lent
+    from acp_launch.process.spawn import Spawned
     from acp_launch.profile.load import Loaded
     from acp_launch.serve.session import SessionPlan
-    from acp_launch.serve.sessions import ServeNeeds
+    from acp_launch.serve.sessions import HostDoor, ServeNeeds
 
 
 class Serve(NamedTuple):
@@ -115,27 +117,74 @@ class _Served:
         start_guards()
         self.request, self.settings = request, load()
         self.loaded = loaded_profile(request.profile, self.settings)
+        door = self._host_door(stack)
+        self.is_hosted = door is not None
+        if door is not None:
+            self.spawned: Spawned | HostDoor = door
+            return
         with _placed(here()):
             resolved = trusted(self.loaded, self.settings, cwd=request.cwd, session=None, trust=request.trust)
         self.ready = ready(resolved, self.settings)
         alone = replace(self.ready.plan, servers=())  # they are those of the sessions
-        self.started: Launched | None = None
         if request.proxy:
             self.plan, self.trace, self.guard = alone, None, stack.enter_context(guard(self.settings, alone, "serve"))
             return
-        self.started = stack.enter_context(launched(self.settings, alone, self.ready.secrets, request.trace, "serve"))
-        self.plan, self.trace, self.guard = self.started.plan, self.started.trace, self.started.guard
+        self.guard, self.plan, self.spawned, self.trace = stack.enter_context(
+            launched(self.settings, alone, self.ready.secrets, request.trace, "serve")
+        )
+
+    def _host_door(self, stack: ExitStack) -> "HostDoor | None":
+        """Find the host of the profile, and prepare to be a front of it; None if none is up that can be used here."""
+        from acp_launch.host.place import any_host
+
+        if self.request.proxy or not any_host(self.settings.state):
+            return None
+        from acp_launch.cli.hosting import resolved_for_front
+        from acp_launch.cli.planning import Ready
+        from acp_launch.cli.start import guard, traced
+
+        plan = resolved_for_front(self.loaded, self.request.cwd, None)
+        door = self._door(plan) if plan is not None else None
+        if plan is not None and door is not None:
+            self.ready, self.plan = Ready(plan, {}, {}), plan
+            self.guard = stack.enter_context(guard(self.settings, plan, "serve"))
+            self.trace = stack.enter_context(traced(self.request.trace, plan, "serve"))
+        return door
+
+    def _door(self, plan: "LaunchPlan") -> "HostDoor | None":
+        from acp_launch.cli.fronting import fitting
+        from acp_launch.cli.hosting import present
+        from acp_launch.host.door import knock
+        from acp_launch.serve.sessions import HostDoor
+
+        note = fitting(present(self.settings, plan), self.loaded, plan)
+        return None if note is None else HostDoor(partial(knock, note))
+
+    def _again(self) -> "Spawned | HostDoor":
+        """Start the agent again, or find the host again.
+
+        Raises:
+            AgentError: it cannot be started, or the host has ended.
+        """
+        if not self.is_hosted:
+            from acp_launch.cli.start import spawn_agent
+
+            return spawn_agent(self.plan, self.ready.secrets)
+        door = self._door(self.plan)
+        if door is None:
+            raise AgentError(f"the host of {self.plan.called} has ended", fix=ours("up", self.plan.called))
+        return door
 
     def run(self, source: int, sink: int) -> int:
         import asyncio
 
         with self._needs() as needs:
-            asyncio.run(_serve(needs, self.started, *_lent(source, sink)))
+            asyncio.run(_serve(self, needs, *_lent(source, sink)))
         return 0
 
     @contextmanager
     def _needs(self) -> "Iterator[ServeNeeds]":
-        from acp_launch.cli.start import agent_log, server_logs, spawn_agent
+        from acp_launch.cli.start import agent_log, server_logs
         from acp_launch.console.stream.redacted import RedactedOutput
         from acp_launch.console.stream.text import Notices
         from acp_launch.serve.sessions import ServeNeeds
@@ -156,7 +205,7 @@ class _Served:
                 observer=observer,
                 session_plan=self._session_plan,
                 forget=self._forget,
-                respawn=lambda: spawn_agent(plan, self.ready.secrets),
+                respawn=self._again,
                 server_logs=logs,
                 cache=settings.cache,
                 trace=trace,
@@ -175,6 +224,19 @@ class _Served:
         from acp_launch.session.permission.remembered import AnswerStore, load
         from acp_launch.session.store import open_registry
 
+        if self.is_hosted:
+            _require_place(self.plan, cwd)
+            with open_registry(self.settings.state) as registry:
+                yield SessionPlan(
+                    plan=self.plan,
+                    secrets={},
+                    credentials={},
+                    wishes=wished(self.plan),
+                    gate=None,
+                    registry=registry,
+                    hold=lambda name: nullcontext(),
+                )
+            return
         plan, secrets, credentials = self._for(cwd)
         state, home, key = self.settings.state, os.environ.get("HOME", ""), (str(plan.project), plan.profile)
         shelf = AnswerStore(state, *key, plan.called)
@@ -247,6 +309,18 @@ class _Served:
         return load(found, cache=self.settings.cache)
 
 
+def _require_place(plan: "LaunchPlan", cwd: Path) -> None:
+    """Require the directory of the host of this plan, in which all its sessions are.
+
+    Raises:
+        SessionError: it is another one.
+    """
+    if os.path.realpath(cwd) != os.path.realpath(plan.cwd):
+        what = f"{plan.called} is up in {plan.cwd}, and its sessions are there alone"
+        down = ours("down", plan.called)
+        raise SessionError(what, fix=f"for a session in {cwd}: {down}, and start the agent again in the editor")
+
+
 @contextmanager
 def _placed(cwd: Path) -> "Iterator[None]":
     """Say where to trust a profile, as an editor shows the error and not the directory."""
@@ -264,15 +338,15 @@ def _is_same_agent(one: "Loaded", other: "Loaded", here: "ProcessPlan", there: "
     return one.profile.agent == other.profile.agent and here.command == there.command
 
 
-async def _serve(needs: "ServeNeeds", started: "Launched | None", source: "Lent", sink: "Lent | int") -> None:
+async def _serve(served: _Served, needs: "ServeNeeds", source: "Lent", sink: "Lent | int") -> None:
     from acp_launch.launch.loop import supervised
     from acp_launch.serve.proxy import Proxy
 
     async with supervised(needs.guard) as interrupts:
-        if started is not None:
-            await interrupts.watch(Proxy(needs, interrupts, source, sink).run(started.spawned))
-        else:
+        if served.request.proxy:
             from acp_launch.serve.chain import Chained
 
             await interrupts.watch(Chained(needs, interrupts, source, sink).run())
+        else:
+            await interrupts.watch(Proxy(needs, interrupts, source, sink).run(served.spawned))
         interrupts.check()

@@ -10,6 +10,7 @@ Each session is a task, which begins with the editor's request and lives until t
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
@@ -53,6 +54,12 @@ OPENING = ("session/new", "session/load", "session/resume", "session/fork")
 CLOSING = ("session/close", "session/delete")
 
 
+class HostDoor(Struct, frozen=True):
+    """Leads to a host that has the agent; `knock` connects to it."""
+
+    knock: Callable[[], socket.socket]
+
+
 class ServeNeeds(Struct, frozen=True, kw_only=True):
     """The needs of a served profile. `plan` is of its agent; `session_plan` plans a session for its directory."""
 
@@ -63,7 +70,7 @@ class ServeNeeds(Struct, frozen=True, kw_only=True):
     observer: Observer
     session_plan: Callable[[Path], AbstractContextManager[SessionPlan]]
     forget: Callable[[str], None]  # removes a session from the store, by the agent's id
-    respawn: Callable[[], Spawned]  # starts the agent again
+    respawn: Callable[[], Spawned | HostDoor]  # starts the agent again
     server_logs: ServerLogs
     cache: Path | None = None
     trace: "Trace | None" = None
@@ -195,11 +202,11 @@ class Sessions:
         self._relay.pass_on(request)
 
     def _of(self, hook: Callable[[Session, Request], None]) -> Callable[[Request], None]:
-        """Return the hook of a request that is about a session; of an unknown one it passes."""
+        """Return the hook of a request that is about a session; of an unknown one, or in a host, it passes."""
 
         def hooked(request: Request) -> None:
             session = self._session(request.line)
-            if session is None:
+            if session is None or session.is_hosted:
                 self._relay.pass_on(request)
             elif session.lost:
                 self._relay.refuse(request, jsonrpc.INTERNAL_ERROR, session.lost)
@@ -325,6 +332,10 @@ class Sessions:
         """Have the agent open the session, set its mode and options, and answer the editor. False if it refuses."""
         line = _with_param(request.line, "mcpServers", entries)
         line = self._with_directories(line, request.params, plan, agent)
+        if session.is_hosted:
+            from acp_launch.serve.hosted import entering
+
+            line = entering(line, session.name)
         message = jsonrpc.decode(line)
         session.params = acp.mapping(acp.decoded(message.params)) if message else {}
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()

@@ -121,4 +121,4 @@ def judged(editor: Editor) -> None:
     for line in editor.sent:
         dialogue.expect(line, "client")
     wrong = [found for line in editor.lines for found in dialogue.agent(line + b"\n")]
-    assert wrong == []
+    assert wrong == [], wrong

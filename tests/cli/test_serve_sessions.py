@@ -262,4 +262,4 @@ script.serve({"session/prompt": prompt})
         editor.prompt(editor.open(), "work")
     assert "Run make" in editor.told
     assert "without asking (policy: permissions.rules[0]" in editor.told
-    assert [each["question"] for each in log(launch)] == ["unasked"]
+    assert [each["how"] for each in log(launch)] == ["unasked"]
