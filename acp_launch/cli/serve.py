@@ -104,7 +104,7 @@ class _Served:
         """
         from msgspec.structs import replace
 
-        from acp_launch.cli.planning import loaded_profile, ready, trusted
+        from acp_launch.cli.planning import here, loaded_profile, ready, trusted
         from acp_launch.cli.start import guard, launched
         from acp_launch.process.guard import start_guards
         from acp_launch.process.prepare import require_descriptors
@@ -114,7 +114,8 @@ class _Served:
         start_guards()
         self.request, self.settings = request, load()
         self.loaded = loaded_profile(request.profile, self.settings)
-        resolved = trusted(self.loaded, self.settings, cwd=request.cwd, session=None, trust=request.trust)
+        with _placed(here()):
+            resolved = trusted(self.loaded, self.settings, cwd=request.cwd, session=None, trust=request.trust)
         self.ready = ready(resolved, self.settings)
         alone = replace(self.ready.plan, servers=())  # they are those of the sessions
         self.started: Launched | None = None
@@ -204,13 +205,11 @@ class _Served:
 
         loaded = self._found_from(cwd)
         resolved = resolve(loaded, cwd=cwd, environ=os.environ, cwd_override=cwd)
-        try:
+        # The editor gave this directory, and no option.
+        problems = tuple(each._replace(file="cwd") if each.file == "--cwd" else each for each in resolved.problems)
+        resolved = replace(resolved, problems=problems)
+        with _placed(cwd):
             require(loaded, resolved.found, self.settings, is_waved=self.request.trust)
-        except NotTrusted as error:
-            import shlex
-
-            error.fix = f"in {shlex.quote(str(cwd))}: {error.fix}"
-            raise
         running = self.ready.plan
         if resolved.plan is not None and not _is_same_agent(loaded, self.loaded, resolved.plan.agent, running.agent):
             what = f"the agent of {loaded.label} is another one than the agent that runs for {self.loaded.label}"
@@ -232,6 +231,18 @@ class _Served:
         else:
             found = find(self.request.profile, start=cwd, settings=self.settings)
         return load(found, cache=self.settings.cache)
+
+
+@contextmanager
+def _placed(cwd: Path) -> "Iterator[None]":
+    """Say where to trust a profile, as an editor shows the error and not the directory."""
+    try:
+        yield
+    except NotTrusted as error:
+        import shlex
+
+        error.fix = f"in {shlex.quote(str(cwd))}: {error.fix}"
+        raise
 
 
 def _is_same_agent(one: "Loaded", other: "Loaded", here: "ProcessPlan", there: "ProcessPlan") -> bool:

@@ -12,19 +12,23 @@ import asyncio
 
 from msgspec import Raw
 
-from acp_launch.errors import AgentError, LaunchError, ProblemsError, RemoteProtocolError
+from acp_launch.errors import AgentError, LaunchError, ProblemsError, RemoteProtocolError, WaitExpired
 from acp_launch.launch.loop import Interrupts
 from acp_launch.process.child import HASTY, attach, first_of, stop
 from acp_launch.process.flow import HIGH, LOW, Inflow, Lent, Outflow
 from acp_launch.process.spawn import Spawned
 from acp_launch.protocol import edits, jsonrpc
-from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, LineFramer, LineTooLong
+from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, Call, LineFramer, LineTooLong
 from acp_launch.rpc import LAST_WORDS, Transport, TransportClosed, connected
 from acp_launch.secret.redact import redactor
 from acp_launch.serve import handshake
 from acp_launch.serve.relay import Relay, Request
-from acp_launch.serve.sessions import ServeNeeds, Sessions
+from acp_launch.serve.sessions import CLOSING, OPENING, SETTING, Caller, ServeNeeds, Sessions
+from acp_launch.session.login import LIMIT as LOGIN
+from acp_launch.waits import seconds, to_beat
 
+BEAT = 1.0  # seconds between two looks at what the agent has not answered
+TOLD = 5  # stderr lines of an agent that has ended
 ACTS = frozenset({"fs/write_text_file", "terminal/create"})  # what the editor does must be what the agent wants
 
 
@@ -83,54 +87,147 @@ class Proxy:
         self._news = asyncio.Event()  # there are some
         self._relay = Relay({"editor": self._to_editor, "agent": self._to_agent}, needs.observer.note)
         self._sessions = Sessions(needs, interrupts, self._relay, fault)
+        timeouts = needs.plan.timeouts
+        self._limits = {
+            **dict.fromkeys((*OPENING, *CLOSING, *SETTING, "session/list", "logout"), timeouts.session),
+            "initialize": timeouts.initialize,
+            "authenticate": LOGIN,
+            "session/prompt": timeouts.silence,
+        }
+        self._params: object = None  # of the editor's `initialize`, once it was answered
+        self._wanted = asyncio.Event()  # a request waits for an agent
+        self._failure: LaunchError | None = None  # how the last agent ended
+        self._spoke = 0.0  # loop time of the agent's last sign of life
         self._hook()
 
     async def run(self, spawned: Spawned) -> None:
-        """Serve until the editor ends.
+        """Serve with one agent after the other, until the editor ends.
 
         Raises:
-            LaunchError: see the tree in `errors`.
+            LaunchError: no agent has ever answered; `Stopped` after a signal.
         """
+        wanted: Spawned | None = spawned
         try:
             async with self._sessions.running():
-                await self._with_agent(spawned)
+                while wanted is not None:
+                    await self._with_agent(wanted)
+                    wanted = await self._next_agent()
         finally:
             self._inflow.close()
             self._outflow.close()
+        if self._failure is not None and not self._sessions.has_met:
+            raise self._failure
 
     def _hook(self) -> None:
         asked = self._relay.requests
         asked["editor"]["initialize"] = self._initialize
         for method in self._kept:
             asked["agent"][method] = self._refuse_kept
+        self._relay.parked = self._wanted.set
 
     # The agent.
 
     async def _with_agent(self, spawned: Spawned) -> None:
         """Relay until the agent or the editor ends, and stop the agent."""
+        failure: LaunchError | None = None
         async with attach(spawned, log=self._needs.log) as child:
             with connected(child, self._needs.trace) as transport:
+                is_last = True
                 try:
-                    await first_of(self._read(transport), self._write(transport), self._over.wait())
-                    if not self._over.is_set():
+                    await first_of(
+                        self._read(transport),
+                        self._write(transport),
+                        self._over.wait(),
+                        self._watch(),
+                        self._revive(),
+                    )
+                    is_last = self._over.is_set()
+                    if not is_last:
                         how, last_words = await transport.describe_end()
-                        self._relay.lost(
-                            lambda method: (INTERNAL_ERROR, f"the agent {how} before it answered {method}")
-                        )
-                        raise AgentError(f"the agent {how}", detail=last_words)
+                        failure = AgentError(f"the agent {how}", detail=last_words[-TOLD:])
+                except LaunchError as error:
+                    failure, is_last = error, self._over.is_set()
                 finally:
-                    self._sessions.stopping()
-                    self._interrupts.stopping()
+                    if is_last:  # also when a signal ends us
+                        self._sessions.stopping()
+                        self._interrupts.stopping()
                     await stop(child, grace=HASTY, hurry=self._interrupts.hurry)
+        if failure is not None:
+            self._lose(failure)
+
+    async def _next_agent(self) -> Spawned | None:
+        """Wait until a request wants an agent again, and start it; None once the editor has ended."""
+        while not self._over.is_set():
+            await first_of(self._wanted.wait(), self._over.wait())
+            self._wanted.clear()
+            if not self._over.is_set():
+                try:
+                    return self._needs.respawn()
+                except AgentError as error:
+                    self._lose(error)
+        return None
+
+    def _lose(self, error: LaunchError) -> None:
+        """Settle what an agent has left open. The next request starts it again."""
+        code, text, data = fault(error)
+        has_begun = self._params is not None
+        after = "; it is started again with the next request" if has_begun else ""
+        self._needs.observer.note(f"{error.message}{after}")
+        self._failure = error
+        self._unsent, self._unsent_size = [], 0
+        self._inflow.resume()
+        tail = "".join(f"\n{line}" for line in error.detail)
+        self._relay.lost(lambda method: (INTERNAL_ERROR, f"{error.message} before it answered {method}{after}{tail}"))
+        self._relay.give_up(code, text, data)
+        self._sessions.agent_lost()
+
+    async def _revive(self) -> None:
+        """Bring an agent that was started again to where the last one was; then wait for ever.
+
+        Raises:
+            LaunchError: it does not come up.
+        """
+        if self._params is not None:
+            limits = self._needs.plan.timeouts
+            caller = Caller(self._relay, self._needs.observer)
+            call = Call(0, "initialize", jsonrpc.request(0, "initialize", self._params))
+            what = "answer to initialize from the agent that was started again"
+            self._sessions.met(await caller.call(call, what=what, limit=limits.initialize))
+            await self._sessions.reopen(limits.session)
+        self._relay.resume()
+        await asyncio.Event().wait()
+
+    async def _watch(self) -> None:
+        """Wait until the agent lets the time for an answer pass. While it waits for the editor, it has time.
+
+        Raises:
+            WaitExpired: it does not answer any more.
+        """
+        now, since = asyncio.get_running_loop().time, dict[Request, float]()
+        self._spoke = now()
+        while True:
+            await asyncio.sleep(to_beat(now(), BEAT))
+            if self._relay.is_asking or self._outflow.is_full:
+                self._spoke = now()
+            since = {request: since.get(request, now()) for request in self._relay.waiting}
+            for request, asked in since.items():
+                limit = request.limit or self._limits.get(request.method)
+                if limit is not None and now() >= max(asked, self._spoke) + limit:
+                    raise WaitExpired(f"no sign of life from the agent within {seconds(limit)}")
 
     async def _read(self, transport: Transport) -> None:
         """Relay what the agent says, until it ends."""
         framer, outflow, receive = LineFramer(limit=self._needs.max_line), self._outflow, self._relay.receive
+        now = asyncio.get_running_loop().time
         while chunk := await transport.read():
+            self._spoke = now()
             outflow.gather()
             try:
                 for line in framer.feed(chunk):
                     receive("agent", line)
+            except LineTooLong as error:
+                fix = "if the agent is right, raise the cap: ACP_LAUNCH_MAX_LINE=<bytes>"
+                raise RemoteProtocolError(f"the agent sent {error}", fix=fix) from None
             finally:
                 outflow.release()
             while outflow.is_full:
@@ -181,7 +278,15 @@ class Proxy:
     # The handshake.
 
     def _initialize(self, request: Request) -> None:
-        request.answered = lambda line: self._relay.finish(request, self._met(line))
+        params = request.params
+
+        def came(line: bytes) -> None:
+            line = self._met(line)
+            if edits.at(line, ("error",)) is None:
+                self._params = params
+            self._relay.finish(request, line)
+
+        request.answered = came
         self._relay.pass_on(request, handshake.asked(request.line, self._kept))
 
     def _met(self, line: bytes) -> bytes:

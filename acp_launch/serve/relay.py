@@ -39,6 +39,7 @@ class Request:
         self.side, self.id, self.method, self.line = side, id, method, line
         self.number: int | None = None  # under which it was passed on
         self.is_settled = False
+        self.limit: float | None = None  # seconds for the answer, if not those of its method
         self.answered: Answered | None = None  # takes the answer, which is then not sent
         self.withdrawn: Callable[[], None] = lambda: None  # hears that its side does not want it any more
 
@@ -59,6 +60,8 @@ class Relay:
         self._asked: dict[Side, dict[bytes, Request]] = {"editor": {}, "agent": {}}  # by our number, at that side
         self._open: dict[Side, dict[bytes, Request]] = {"editor": {}, "agent": {}}  # by its id, of that side
         self._junk = 0
+        self._parked: list[Callable[[], None]] | None = None  # what follows once there is an agent again
+        self.parked: Callable[[], None] = lambda: None  # hears that a request waits for an agent
 
     def receive(self, side: Side, line: bytes) -> None:
         """Take a line of a side, without its end."""
@@ -93,6 +96,9 @@ class Relay:
 
     def pass_on(self, request: Request, line: bytes | None = None) -> None:
         """Pass a request on to the other side, in other words if `line` is given."""
+        if self._parked is not None and request.side == "editor":
+            self._park(request, lambda: self.pass_on(request, line))
+            return
         request.number = number = self._number()
         written = str(number).encode()
         self._asked[OTHER[request.side]][written] = request
@@ -138,8 +144,9 @@ class Relay:
     def lost(self, why: Callable[[str], tuple[int, str]]) -> None:
         """Settle all that the agent has left open when it ended; `why` gives code and message, for a method.
 
-        What it had asked the editor is withdrawn there, and the answers are not missed.
+        What it had asked the editor is withdrawn there, and the answers are not missed. Requests wait until `resume`.
         """
+        self._parked = self._parked or []
         for request in self._asked["agent"].values():
             self._fail(request, *why(request.method))
         for number, request in list(self._asked["editor"].items()):
@@ -151,12 +158,27 @@ class Relay:
             request.withdrawn()
         self._asked["agent"], self._open["agent"] = {}, {}
 
+    def give_up(self, code: int, message: str, data: object) -> None:
+        """Refuse the requests that wait for an agent."""
+        for request in [each for each in self._open["editor"].values() if each.number is None]:
+            request.withdrawn()
+            self.refuse(request, code, message, data)
+        self._parked = []
+
+    def resume(self) -> None:
+        """Let the requests go on that wait for an agent."""
+        waiting, self._parked = self._parked or [], None
+        for go_on in waiting:
+            go_on()
+
     # Lines.
 
     def _notified(self, side: Side, method: str, line: bytes, params: Raw) -> None:
         if method == CANCEL:
             self._withdraw(side, line, params)
             return
+        if side == "editor" and self._parked is not None:
+            return  # it is about what has ended with the agent
         hook = self.notices[side].get(method)
         if hook is not None:
             changed = hook(line, params)
@@ -168,14 +190,22 @@ class Relay:
     def _called(self, side: Side, id: bytes, method: str, line: bytes) -> None:
         request = Request(side, id, method, line)
         self._open[side][ids.key(Raw(id))] = request  # of two with one id, the later one can be withdrawn
-        hook = self.requests[side].get(method)
+        hook = self.requests[side].get(method, self.pass_on)
+        if self._parked is not None and side == "editor":
+            self._park(request, lambda: self._go_on(request, hook))
+        else:
+            self._go_on(request, hook)
+
+    def _go_on(self, request: Request, hook: RequestHook) -> None:
         try:
-            if hook is not None:
-                hook(request)
-            else:
-                self.pass_on(request)
+            hook(request)
         except splice.Malformed:
             self.refuse(request, PARSE_ERROR, "Parse error")
+
+    def _park(self, request: Request, go_on: Callable[[], None]) -> None:
+        assert self._parked is not None
+        self._parked.append(lambda: None if request.is_settled else go_on())
+        self.parked()
 
     def _elicit(self, request: Request) -> None:
         """Pass a question of the agent on. One that belongs to a request of the editor names it by its id there."""

@@ -8,6 +8,7 @@ agent, files and commands, is refused if a rule denies it.
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw, Struct
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 EDITOR = "the editor"  # what the record calls it
 INFO = "session_info_update"
 TITLE = 80  # characters of a prompt that name a session
+CANCELLED = 30.0  # seconds for an agent to end a turn that the editor has cancelled
 Settings = dict[tuple[str, str], tuple[str, object]]  # method and params, by method and option
 
 
@@ -70,12 +72,16 @@ class Session:
         self.is_open = False  # the agent's answer has come
         self.servers: LaunchServers | None = None
         self.held: list[bytes] | None = None  # updates that wait until the editor knows the session
+        self.is_muted = False  # it is opened again, and the editor knows its history
+        self.lost = ""  # why the agent that was started again does not have it
         self.left = asyncio.Event()
         self.gone = asyncio.Event()
         self.params: dict[str, Any] = {}  # of the request that the agent got
         self.settings: Settings = {}  # what was set since
         self._relay, self._observer, self._beside = relay, observer, beside
         self._calls = ToolCalls()
+        self._terminals: set[str] = set()  # that the agent has at the editor
+        self._turn: Request | None = None
         self._waiting: dict[int, asyncio.Future[Answer]] = {}  # by the identity of a call
 
     def begin(self, made: SessionPlan, agent: Negotiated) -> AbstractContextManager[None]:
@@ -125,12 +131,68 @@ class Session:
         """Pass on what the editor is to do for the agent, unless a rule denies it."""
         if why := self._gate.forbids(_act(request.method, request.params)):
             self._relay.refuse(request, INTERNAL_ERROR, why)
-        else:
-            self._relay.pass_on(request)
+            return
+        if request.method == "terminal/create":
+            request.answered = partial(self._created, request)
+        self._relay.pass_on(request)
+
+    def released(self, request: Request) -> None:
+        """Pass the release of a terminal on."""
+        self._terminals.discard(acp.text(request.params.get("terminalId")))
+        self._relay.pass_on(request)
 
     def cancelled(self) -> None:
         """Note that the editor cancels the turn."""
         self._checks.excuse(self._calls.cancel())
+        if self._turn is not None:
+            self._turn.limit = CANCELLED
+
+    def set(self, request: Request) -> None:
+        """Pass a setting on, and remember it for an agent that is started again."""
+        method, params = request.method, request.params
+
+        def done(line: bytes) -> None:
+            if edits.at(line, ("error",)) is None:
+                self.note_setting(method, params)
+            self._relay.finish(request, line)
+
+        request.answered = done
+        self._relay.pass_on(request)
+
+    def note_setting(self, method: str, params: Mapping[str, Any]) -> None:
+        key = method, acp.text(params.get("configId"))
+        self.settings.pop(key, None)
+        self.settings[key] = method, params
+
+    def agent_lost(self) -> None:
+        """Release at the editor what the agent had there when it ended."""
+        for terminal in self._terminals:
+            params = {"sessionId": self.id, "terminalId": terminal}
+            self._relay.ask("editor", "terminal/release", params, lambda line: None)
+        self._terminals.clear()
+        self.cancelled()
+
+    def replayed(self, line: bytes) -> bytes:
+        """Edit an update of a history: it names terminals of before, which the editor does not have."""
+        place = edits.at(line, ("params", "update", "content"))
+        if place is None or edits.at(line, ("params", "update", "_meta", "terminal_info")) is not None:
+            return line
+        items = acp.decoded(line[place[0] : place[1]])
+        if not isinstance(items, list):
+            return line
+        from acp_launch.protocol import splice
+
+        spans = zip(splice.elements(line, place[0]), map(acp.mapping, items), strict=True)
+        gone = [span for span, item in spans if item.get("type") == "terminal" and self._is_gone(item)]
+        return splice.without(line, gone)
+
+    def _is_gone(self, item: Mapping[str, Any]) -> bool:
+        return item.get("terminalId") not in self._terminals
+
+    def _created(self, request: Request, line: bytes) -> None:
+        if terminal := edits.at(line, ("result", "terminalId")):
+            self._terminals.add(acp.text(acp.decoded(line[terminal[0] : terminal[1]])))
+        self._relay.finish(request, line)
 
     def _ask(self, request: Request, call: dict[str, Any], options: list[Any]) -> None:
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -164,12 +226,14 @@ class Session:
     def prompted(self, request: Request) -> None:
         """Pass a prompt on; its end is kept."""
         self._gate.new_turn()
+        self._turn = request
         if not self._has_title and not self._said:
             blocks = map(acp.mapping, acp.sequence(request.params.get("prompt")))
             self._said = " ".join(next((acp.text(block.get("text")) for block in blocks), "").split())[:TITLE]
         self._noting(self._keep)
 
         def ended(line: bytes) -> None:
+            self._turn = None
             self._relay.finish(request, line)
             if edits.at(line, ("error",)) is None:
                 self._noting(self._ended)

@@ -11,7 +11,7 @@ Each session is a task, which begins with the editor's request and lives until t
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
 from acp_launch.bridge import offer
-from acp_launch.errors import AgentRefused, AuthRequired, LaunchError, first
+from acp_launch.errors import AgentRefused, AuthRequired, LaunchError, SessionError, WaitExpired, first
 from acp_launch.launch.loop import Interrupts
 from acp_launch.launch.run import taken
 from acp_launch.launch.servers import LaunchServers, launch_servers
@@ -31,7 +31,7 @@ from acp_launch.process.logs import ServerLogs
 from acp_launch.process.spawn import Spawned
 from acp_launch.protocol import acp, edits, jsonrpc
 from acp_launch.protocol.acp import Negotiated
-from acp_launch.protocol.conversation import Conversation
+from acp_launch.protocol.conversation import OURS, Conversation
 from acp_launch.protocol.jsonrpc import Call
 from acp_launch.protocol.mishap import Mishaps
 from acp_launch.protocol.written import written
@@ -39,7 +39,7 @@ from acp_launch.serve.entries import planned
 from acp_launch.serve.relay import Relay, Request
 from acp_launch.serve.session import Session, SessionPlan
 from acp_launch.session.observer import Observer
-from acp_launch.session.opening import configure
+from acp_launch.session.opening import REFUSAL, configure
 from acp_launch.session.state import SessionState
 from acp_launch.waits import awaited
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from acp_launch.trace import Trace
 
 SERVED = ("fs/read_text_file", "fs/write_text_file", "terminal/create")
+SETTING = ("session/set_mode", "session/set_model", "session/set_config_option")
 INFO = b'"session_info_update"'
 OPENING = ("session/new", "session/load", "session/resume", "session/fork")
 CLOSING = ("session/close", "session/delete")
@@ -117,6 +118,9 @@ class Sessions:
         relay.requests["editor"].update(dict.fromkeys(OPENING, self._asked) | dict.fromkeys(CLOSING, self._closing))
         relay.requests["editor"]["session/prompt"] = self._of(Session.prompted)
         relay.requests["agent"]["session/request_permission"] = self._of(Session.permission)
+        relay.requests["agent"]["terminal/release"] = self._of(Session.released)
+        for method in SETTING:
+            relay.requests["editor"][method] = self._of(Session.set)
         for method in SERVED:
             relay.requests["agent"][method] = self._of(Session.served)
         relay.notices["agent"]["session/update"] = self._updated
@@ -137,6 +141,11 @@ class Sessions:
                             task.cancel()
         except BaseExceptionGroup as failures:
             raise first(failures) from None
+
+    @property
+    def has_met(self) -> bool:
+        """Whether an agent has ever answered `initialize`."""
+        return self._agent is not None
 
     def met(self, result: Raw) -> None:
         """Take the agent's answer to `initialize`.
@@ -187,6 +196,8 @@ class Sessions:
             session = self._session(request.line)
             if session is None:
                 self._relay.pass_on(request)
+            elif session.lost:
+                self._relay.refuse(request, jsonrpc.INTERNAL_ERROR, session.lost)
             else:
                 hook(session, request)
 
@@ -209,11 +220,15 @@ class Sessions:
     def _updated(self, line: bytes, params: Raw) -> bytes | None:
         """Pass an update on, or hold it until the editor knows the session as it is."""
         if not self._holding and b'"tool_call' not in line and INFO not in line:
-            return line
+            return line  # as nearly all do
         said = jsonrpc.read(acp.session_update, params)
         session = self._by_id.get(said.sessionId) if said else None
         if said is None or session is None:
             return line
+        if session.is_muted:
+            return None
+        if session.how == "load" and not session.is_open and b'"terminalId"' in line:
+            line = session.replayed(line)
         kind = jsonrpc.read(acp.update_kind, said.update)
         if kind is not None:
             session.updated(kind.sessionUpdate, said.update)
@@ -300,6 +315,8 @@ class Sessions:
         """Have the agent open the session, set its mode and options, and answer the editor. False if it refuses."""
         line = _with_param(request.line, "mcpServers", entries)
         line = self._with_directories(line, request.params, plan, agent)
+        message = jsonrpc.decode(line)
+        session.params = acp.mapping(acp.decoded(message.params)) if message else {}
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
         def came(line: bytes) -> None:
@@ -341,6 +358,53 @@ class Sessions:
             session.held = None
             self._holding -= 1
 
+    # An agent that is started again.
+
+    def agent_lost(self) -> None:
+        """Note that the agent has ended."""
+        for session in self._lives.values():
+            if session.is_open:
+                session.agent_lost()
+
+    async def reopen(self, limit: float) -> None:
+        """Have an agent that was started again open the sessions, with their settings; `limit` seconds for each step.
+
+        A session that it cannot open is lost: the editor is told so when it uses it.
+        """
+        agent = self._agent
+        assert agent is not None, "it has answered"
+        able = agent.capabilities
+        method = "session/resume" if able.resume else "session/load" if able.load else ""
+        for session in [each for each in self._lives.values() if each.is_open and not each.left.is_set()]:
+            session.lost = ""
+            session.is_muted = True
+            self._holding += 1
+            try:
+                if not method:
+                    raise SessionError("it can neither load nor resume a session")
+                await self._reopened(session, method, limit)
+            except (AgentRefused, AuthRequired, SessionError) as error:
+                why = error.reply[1] if error.reply else error.message
+                session.lost = f"the agent was started again and does not have this session: {why}; open a new one"
+            finally:
+                session.is_muted = False
+                self._holding -= 1
+
+    async def _reopened(self, session: Session, method: str, limit: float) -> None:
+        caller = Caller(self._relay, self._needs.observer)
+        what = f"answer to {method} from the agent that was started again"
+        params = {**session.params, "sessionId": session.id}
+        await caller.call(Call(0, method, jsonrpc.request(0, method, params)), what=what, limit=limit)
+        if method == "session/load":  # some send the history after the answer; it comes before that of another request
+            with suppress(AgentRefused, AuthRequired, WaitExpired):
+                replayed = f"{OURS}replayed"
+                await caller.call(Call(0, replayed, jsonrpc.request(0, replayed, {})), what=what, limit=REFUSAL)
+        for setting, given in session.settings.values():
+            try:
+                await caller.call(Call(0, setting, jsonrpc.request(0, setting, given)), what=what, limit=limit)
+            except AgentRefused as error:
+                self._needs.observer.note(f"the agent that was started again: {error.message}")
+
     def _with_directories(self, line: bytes, params: Mapping[str, Any], plan: LaunchPlan, agent: Negotiated) -> bytes:
         """Add the profile's directories to those of the editor, if the agent takes any."""
         ours = list(map(str, plan.additional_directories))
@@ -366,13 +430,25 @@ class Sessions:
         caller.conversation.negotiated(agent.raw)
         await configure(caller, state, session.id, made.wishes, limit=made.plan.timeouts.session)
         for method, params, result in caller.made:
+            session.note_setting(method, params)
             if method == "session/set_mode":
                 line = edits.replaced(line, ("result", "modes", "currentModeId"), written(params["modeId"]))
             elif method == "session/set_model":
                 line = edits.replaced(line, ("result", "models", "currentModelId"), written(params["modelId"]))
             elif isinstance(listed := acp.mapping(result).get("configOptions"), list):
-                line = edits.replaced(line, ("result", "configOptions"), written(listed))
+                line = _shown(edits.replaced(line, ("result", "configOptions"), written(listed)), listed)
         return line
+
+
+def _shown(line: bytes, options: list[Any]) -> bytes:
+    """Show the values of options also where an agent tells mode and model in the older way, beside them."""
+    for option in map(acp.mapping, options):
+        older = {"mode": ("modes", "currentModeId"), "model": ("models", "currentModelId")}.get(
+            acp.text(option.get("category"))
+        )
+        if older is not None and isinstance(option.get("currentValue"), str):
+            line = edits.replaced(line, ("result", *older), written(option["currentValue"]))
+    return line
 
 
 def _with_param(line: bytes, key: str, value: object) -> bytes:

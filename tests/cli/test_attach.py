@@ -77,6 +77,23 @@ def test_a_prompt_from_elsewhere_is_shown_to_those_who_watch(demo: Launcher) -> 
         assert watching.ends() == 0
 
 
+def test_questions_are_asked_on_the_terminal_that_has_taken_them(demo: Launcher) -> None:
+    with up(demo), at(demo, "run", "p", "-s", "work") as first:
+        first.until("ready ·")
+        with at(demo, "attach") as second:
+            second.until("ready ·")
+            second.types(":take" + ENTER)
+            first.until("are asked on another terminal from now on")
+            first.types("note kept" + ENTER)
+            second.until("[y]")
+            second.types("y")
+            first.until("Noted: kept")
+            assert "[y]" not in "\n".join(first.all)
+            second.until("ready ·")
+            second.types(":quit" + ENTER)
+            assert second.ends() == 0
+
+
 def test_an_interactive_run_may_leave_a_host_up(demo: Launcher) -> None:
     demo.env |= {MARK: uuid.uuid4().hex}
     try:

@@ -87,12 +87,20 @@ def test_a_signal_ends_it_and_leaves_nothing(launch: Launcher, number: int) -> N
 # What it says in place of the agent.
 
 
+def test_a_directory_that_is_not_there_is_named_as_what_the_editor_gave(launch: Launcher) -> None:
+    launch.profile("polite")
+    with serving(launch) as editor:
+        editor.begin()
+        text = editor.refused("session/new", **editor.place(launch.project / "gone"))
+        assert text.startswith(f'cwd: the directory "{launch.project}/gone" does not exist')
+
+
 def test_a_profile_that_is_not_trusted_answers_the_handshake_with_the_command_to_run(launch: Launcher) -> None:
     launch.profile("polite")
     with serving(launch, trusts=False) as editor:
         text = editor.refused()
         assert "not trusted" in text
-        assert "acp-launch trust p" in text
+        assert f"fix: in {launch.project}: to trust it: acp-launch trust p" in text
         assert editor.refused("session/new", **editor.place()) == text
         assert editor.end() == 7
 
@@ -118,7 +126,7 @@ def test_an_agent_that_cannot_be_started_or_ends_is_named(launch: Launcher) -> N
     launch.profile("crasher")
     with serving(launch) as editor:
         assert "the agent" in editor.refused()
-        editor.ended()
+        assert editor.end() == 4
 
 
 def test_a_terminal_or_nothing_on_stdin_is_no_editor(launch: Launcher) -> None:
@@ -200,6 +208,17 @@ def test_mode_and_options_of_the_profile_are_set_before_the_editor_hears_of_the_
     with serving(launch) as editor:
         editor.begin()
         assert "nonsense" in editor.refused("session/new", **editor.place())
+
+
+def test_a_mode_that_is_an_option_shows_in_the_older_modes_too(launch: Launcher) -> None:
+    launch.write({"agent": {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.agent"]}})
+    profile = json.loads((launch.project / ".acp-launch" / "p.yaml").read_text())
+    launch.write({**profile, "session": {"mode": "plan"}})
+    with serving(launch) as editor:
+        editor.begin()
+        opened = editor.request("session/new", editor.place())["result"]
+        assert [each["currentValue"] for each in opened["configOptions"] if each["category"] == "mode"] == ["plan"]
+        assert opened["modes"]["currentModeId"] == "plan"
 
 
 def test_an_update_right_after_the_session_opens_stays_behind_the_answer(launch: Launcher) -> None:

@@ -1,13 +1,22 @@
 """`up`, `down`, and `run` with a host (docs/up.md)."""
 
+import json
 import signal
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import pytest
 
-from tests.cli.hosted import up
-from tests.cli.launcher import AGENTS, PATIENCE, Launcher, command
+from acp_launch.errors import StateError
+from acp_launch.host.door import OWN, knock
+from acp_launch.host.place import HostNote
+from acp_launch.host.wire import FOLLOW, GREETING, META
+from acp_launch.protocol.jsonrpc import as_line, request
+from tests.cli.hosted import Host, up
+from tests.cli.launcher import AGENTS, MARK, PATIENCE, Launcher, command
 
 
 @pytest.mark.parametrize("output", ["text", "json", "quiet"])
@@ -133,3 +142,117 @@ def test_an_agent_that_cannot_be_started_again_is_named_and_the_host_stays(launc
         assert (refused.code, "the agent exited with status 3" in refused.err) == (4, True), refused.err
         program.write_text(text)
         assert "crasher: last words" in host.run("hi").err
+
+
+def test_another_version_is_told_in_words_with_the_way_out(launch: Launcher) -> None:
+    launch.profile("polite")
+    with up(launch) as host, socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(PATIENCE)
+        line.connect(host.note["socket"])
+        line.sendall(GREETING + b"0.0.1\n")
+        assert line.recv(100) == b"-" + OWN + b"\n"
+        note = msgspec.convert(host.note, HostNote)
+    with socket.socket(socket.AF_UNIX) as listener:
+        place = str(launch.project / "older")
+        listener.bind(place)
+        listener.listen(1)
+        with ThreadPoolExecutor(1) as pool:
+            answering = pool.submit(_answer, listener, b"-0.0.1\n")
+            with pytest.raises(StateError) as caught:
+                knock(msgspec.structs.replace(note, socket=place))
+            answering.result()
+    assert caught.value.message == f"the host of p is of version 0.0.1, this acp-launch is {OWN.decode()}"
+    assert caught.value.fix == "acp-launch down p, and up again"
+
+
+def _answer(listener: socket.socket, line: bytes) -> None:
+    with listener.accept()[0] as front:
+        while not front.recv(100).endswith(b"\n"):
+            pass
+        front.sendall(line)
+
+
+def test_up_may_start_a_host_again(launch: Launcher) -> None:
+    launch.profile("polite")
+    with up(launch) as host:
+        before = host.pid
+        again = launch_again(launch, host, "up", "p", "--replace")
+        assert (again.returncode, b"p is up after" in again.stderr) == (0, True)
+        assert host.pid != before
+        assert host.run("hi").out == b"You said: hi\n"
+
+
+def launch_again(launch: Launcher, host: Host, *words: str) -> "subprocess.CompletedProcess[bytes]":
+    """Run a command whose processes are those of the host."""
+    env = {**launch.env, MARK: host.mark, "ACP_TEST_TRANSCRIPT": str(host.transcript)}
+    return subprocess.run(
+        command(*words),
+        env=env,
+        cwd=launch.project,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def test_a_host_may_stay_on_its_terminal(launch: Launcher) -> None:
+    """As a service manager wants it: a signal ends it, and all that it has started."""
+    launch.profile("polite")
+    with launch.start("up", "p", "--foreground") as running:
+        running.complains("p is up after")
+        assert launch.apart("run", "p", "hi").out == b"You said: hi\n"
+        running.kill(signal.SIGTERM)
+        assert running.end().code == 143
+
+
+def test_secrets_do_not_travel_to_fronts(launch: Launcher) -> None:
+    """The agent says its own; the front has never known it, so the host has masked it."""
+    secret = "a-secret-of-the-host"
+    launch.scripted(TELLING, env={"TOKEN": "${secret:token}"})
+    launch.env["ACP_LAUNCH_SECRET_TOKEN"] = secret
+    with up(launch) as host:
+        del launch.env["ACP_LAUNCH_SECRET_TOKEN"]
+        for output in ("text", "json"):
+            done = host.run("hi", "-s", "work", "-o", output)
+            assert (done.code, b"the token is ***" in done.out) == (0, True), done.err
+            assert secret not in done.out.decode() + done.err
+        waited = launch.apart("session", "wait", "work", "-o", "json")
+        assert (waited.code, secret in waited.out.decode()) == (0, False)
+        assert secret not in json.dumps(host.note) + repr(host.status)
+
+
+TELLING = """
+import os
+
+def prompt(request):
+    script.say(script.session_of(request), f"the token is {os.environ['TOKEN']}")
+    script.end(request, "end_turn")
+
+script.serve({"session/prompt": prompt})
+"""
+
+
+def test_a_front_that_does_not_read_holds_up_neither_agent_nor_others(launch: Launcher) -> None:
+    """It gets what there is of the window once it reads, which is far more than a socket holds."""
+    launch.profile("flood", "10000")
+    with up(launch) as host:
+        assert host.run("hi", "-s", "work").code == 0
+        with socket.socket(socket.AF_UNIX) as line, line.makefile("rb") as answers:
+            line.settimeout(PATIENCE)
+            line.connect(host.note["socket"])
+            meta = {META: {"name": "work", "can_ask": False}}
+            line.sendall(GREETING + OWN + b"\n")
+            for number, method, params in (
+                (1, "initialize", {"protocolVersion": 1}),
+                (2, "session/load", {"sessionId": "-", "cwd": "/", "mcpServers": [], "_meta": meta}),
+                (3, FOLLOW, {}),
+            ):
+                line.sendall(as_line(request(number, method, params)))
+                while b'"id":%d' % number not in answers.readline():
+                    pass
+            for _ in range(3):
+                assert host.run("hi", "-s", "work").code == 0
+            for _ in range(3):
+                while b'"idle"' not in (said := answers.readline()):
+                    assert said, "it is not closed"

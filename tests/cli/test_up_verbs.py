@@ -94,6 +94,21 @@ def test_a_wait_ends_as_the_turn_ends(launch: Launcher, gate: Path) -> None:
     assert (gone.code, 'no host has the session "b"' in gone.err) == (3, True)
 
 
+def test_a_prompt_that_is_sent_in_a_turn_waits_for_its_end_and_is_shown(launch: Launcher, gate: Path) -> None:
+    with up(launch) as host:
+        with launch.start("run", "p", "first", "-s", "work", "-o", "json") as running:
+            shows(running, '"one "')
+            assert host.run("second", "-d", "-s", "work").code == 0
+            shows(running, "queued after the turn that runs: second")
+            (session,) = host.status.sessions
+            assert (session.state, session.queued) == ("works", 1)
+            let_go(gate)
+            assert running.end().code == 0
+        let_go(gate)
+        assert launch.apart("session", "wait", "work").code == 0
+        assert host.methods.count("session/prompt") == 2
+
+
 def test_what_cannot_be_detached_says_so(launch: Launcher, gate: Path) -> None:
     wrong = {
         ("--agent", "true", "hi", "--detach"): "--detach cannot be combined with --agent",

@@ -185,3 +185,51 @@ def test_what_the_agent_leaves_open_when_it_ends_is_settled_on_both_sides() -> N
     wire.says("agent", answer(0))
     assert wire.got("agent") == wire.got("editor") == []
     assert wire.notes == [], "a late answer is not news"
+
+
+def ended(wire: Wire) -> None:
+    wire.relay.lost(lambda method: (-32603, "it ended"))
+
+
+def test_requests_wait_for_the_next_agent_in_their_order_and_notifications_do_not() -> None:
+    wire = Wire()
+    wanted: list[bool] = []
+    wire.relay.parked = lambda: wanted.append(True)
+    ended(wire)
+    wire.says("editor", asked("a"))
+    wire.says("editor", {"jsonrpc": "2.0", "method": "session/cancel", "params": {}})
+    wire.says("editor", asked("b"))
+    wire.says("editor", asked("c"))
+    wire.says("editor", {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": "b"}})
+    wire.relay.ask("agent", "initialize", {}, lambda line: None)
+    assert [message["method"] for message in wire.got("agent")] == ["initialize"], "ours goes first"
+    assert [message["id"] for message in wire.got("editor")] == ["b"], "it is withdrawn here"
+    wire.relay.resume()
+    first, second = (message["id"] for message in wire.got("agent"))
+    wire.says("agent", answer(second, "c"))
+    wire.says("agent", answer(first, "a"))
+    assert wire.got("editor") == [answer("c", "c"), answer("a", "a")]
+    assert len(wanted) == 3
+
+
+def test_requests_that_wait_are_refused_if_no_agent_comes() -> None:
+    wire = Wire()
+    ended(wire)
+    wire.says("editor", asked("a"))
+    wire.relay.give_up(-32603, "no agent", {"exitCode": 4})
+    assert [message["error"]["message"] for message in wire.got("editor")] == ["no agent"]
+    wire.says("editor", asked("b"))
+    wire.relay.resume()
+    assert [message["method"] for message in wire.got("agent")] == ["session/prompt"]
+
+
+def test_a_request_that_was_taken_before_the_agent_ended_goes_on_with_the_next_one() -> None:
+    wire = Wire()
+    taken: list[Request] = []
+    wire.relay.requests["editor"]["session/new"] = taken.append
+    wire.says("editor", asked(7, "session/new"))
+    ended(wire)
+    wire.relay.pass_on(taken[0], b'{"id":7,"method":"session/new","params":{"edited":true}}')
+    assert wire.got("agent") == []
+    wire.relay.resume()
+    assert wire.got("agent") == [{"id": 0, "method": "session/new", "params": {"edited": True}}]
