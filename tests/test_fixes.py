@@ -12,6 +12,7 @@ from typer.main import get_command
 
 from acp_launch.cli.app import app
 from acp_launch.interactive.commands import ALIASES, COMMANDS
+from acp_launch.registry.package import NAMING, VALUED
 from tests.fixes import PLAIN, commands, fault
 from tests.test_architecture import MODULES, PACKAGE, place
 
@@ -29,6 +30,8 @@ FOREIGN = {
     "--list-backends",
     *("--no-audit", "--no-fund", "--no-update-notifier", "--save-exact", "--loglevel"),  # npm
     *("--prefix", "--quiet", "--no-input", "--disable-pip-version-check"),  # npm, uv and pip
+    *("--no-deps", "--generate-hashes", "--hash"),  # uv
+    *(option for options in (*NAMING.values(), *VALUED.values()) for option in options),  # npx and uvx
 }
 TEXTS = [path for path in MODULES if place(path) != "demo"]
 

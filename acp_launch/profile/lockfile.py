@@ -18,7 +18,7 @@ from acp_launch.profile.discover import HOLDER, LOCK, Found, shown
 
 VERSION = 1
 LARGEST = 4 * 1024 * 1024  # bytes
-_HEAD = "# Written by acp-launch lock. Commit it: --locked refuses what differs from it.\n"
+_HEAD = "# Written by acp-launch lock PROFILE; commit it. With --locked, what differs from it is refused.\n"
 
 
 class Locked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

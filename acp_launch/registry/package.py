@@ -18,8 +18,8 @@ _PYPI = regex(
     rf"(?P<name>[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?P<extras>\[[\w.,-]*\])?(?:(?:==|@)(?P<version>{_EXACT}))?"
 )
 # Options of the runners that name the package, and those whose value is the next word.
-_NAMING = {"npm": ("-p", "--package"), "pypi": ("--from",)}
-_VALUED = {
+NAMING = {"npm": ("-p", "--package"), "pypi": ("--from",)}
+VALUED = {
     "npm": ("-c", "--call", "-w", "--workspace", "--registry", "--cache", "--prefix"),
     "pypi": (
         *("-p", "--python", "--with", "--with-editable", "--with-requirements", "-i", "--index-url", "--index"),
@@ -63,10 +63,10 @@ def _told(source: Source, args: Sequence[str]) -> Iterator[str]:
     words, is_named = iter(args), False
     for word in words:
         option, joined, value = word.partition("=")
-        if option in _NAMING[source]:
+        if option in NAMING[source]:
             is_named = True
             yield value if joined else next(words, "")
-        elif word in _VALUED[source]:
+        elif word in VALUED[source]:
             next(words, "")
         elif word == "--":
             continue

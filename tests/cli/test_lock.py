@@ -69,7 +69,7 @@ def test_lock_writes_packages_with_their_hashes(project: Launcher) -> None:
     done = project("lock", "p", "--json")
     assert done.code == 0, done.err
     text = file(project).read_text()
-    assert text.startswith("# Written by acp-launch lock.")
+    assert text.startswith("# Written by acp-launch lock PROFILE; ")
     locked = json.loads(text.partition("\n")[2])
     assert locked == {
         "version": 1,
