@@ -12,7 +12,7 @@ import asyncio
 
 from msgspec import Raw
 
-from acp_launch.errors import AgentError, LaunchError, ProblemsError, RemoteProtocolError, WaitExpired
+from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, WaitExpired
 from acp_launch.launch.loop import Interrupts
 from acp_launch.process.child import HASTY, attach, first_of, stop
 from acp_launch.process.flow import HIGH, LOW, Inflow, Lent, Outflow
@@ -22,7 +22,7 @@ from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, Call, LineFramer, LineTo
 from acp_launch.rpc import LAST_WORDS, Transport, TransportClosed, connected
 from acp_launch.secret.redact import redactor
 from acp_launch.serve import handshake
-from acp_launch.serve.relay import Relay, Request
+from acp_launch.serve.relay import Relay, Request, is_update
 from acp_launch.serve.sessions import CLOSING, OPENING, SETTING, Caller, ServeNeeds, Sessions
 from acp_launch.session.login import LIMIT as LOGIN
 from acp_launch.waits import seconds, to_beat
@@ -36,11 +36,8 @@ def fault(error: LaunchError) -> tuple[int, str, object]:
     """Return an error as code, message and data, for an editor to show; what the agent has answered stays as it was."""
     if error.reply is not None:
         return error.reply
-    if isinstance(error, ProblemsError):
-        text = "\n".join(map(str, error.problems))
-    else:
-        text = "\n".join([error.message, *error.detail, *([f"fix: {error.fix}"] if error.fix else [])])
-    return INTERNAL_ERROR, redactor.text(text), {"exitCode": error.exit_code}
+    lines = [*map(str.strip, error.message.splitlines()), *error.detail, *([f"fix: {error.fix}"] if error.fix else [])]
+    return INTERNAL_ERROR, redactor.text("\n".join(lines)), {"exitCode": error.exit_code}
 
 
 async def refuse_all(error: LaunchError, source: Lent, sink: Lent | int, *, max_line: int) -> None:
@@ -217,14 +214,13 @@ class Proxy:
 
     async def _read(self, transport: Transport) -> None:
         """Relay what the agent says, until it ends."""
-        framer, outflow, receive = LineFramer(limit=self._needs.max_line), self._outflow, self._relay.receive
+        framer, outflow = LineFramer(limit=self._needs.max_line), self._outflow
         now = asyncio.get_running_loop().time
         while chunk := await transport.read():
             self._spoke = now()
             outflow.gather()
             try:
-                for line in framer.feed(chunk):
-                    receive("agent", line)
+                self._said(framer, chunk)
             except LineTooLong as error:
                 fix = "if the agent is right, raise the cap: ACP_LAUNCH_MAX_LINE=<bytes>"
                 raise RemoteProtocolError(f"the agent sent {error}", fix=fix) from None
@@ -233,6 +229,31 @@ class Proxy:
             while outflow.is_full:
                 self._room.clear()
                 await self._room.wait()
+
+    def _said(self, framer: LineFramer, chunk: bytes) -> None:
+        """Relay what the agent says. Updates that do not concern us go on together, as a turn has very many."""
+        is_dull, concerns, receive = self._sessions.is_dull, framer.is_within, self._relay.receive
+        whole = is_dull(chunk)
+        plain: list[bytes] = []
+        for line in framer.feed(chunk):
+            if whole and (not concerns or is_dull(line)) and is_update(line):
+                plain.append(line)
+            else:
+                self._pass(plain)
+                plain = []
+                receive("agent", line)
+                whole = whole and is_dull(b"")  # an answer may let updates wait
+            concerns = False  # only the first one began before this chunk
+        self._pass(plain)
+
+    def _pass(self, lines: list[bytes]) -> None:
+        """Write updates of the agent to the editor."""
+        if not lines:
+            return
+        block = b"\n".join(lines) + b"\n"
+        if redactor.raw_json(block) is not block:
+            block = b"".join(redactor.raw_json(line) + b"\n" for line in lines)
+        self._outflow.send(block)
 
     async def _write(self, transport: Transport) -> None:
         """Write what is for the agent, until it takes no more."""

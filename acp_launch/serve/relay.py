@@ -21,6 +21,7 @@ from acp_launch.protocol.jsonrpc import NULL, Envelope
 Side = Literal["editor", "agent"]
 OTHER: Mapping[Side, Side] = {"editor": "agent", "agent": "editor"}
 CANCEL = "$/cancel_request"
+UPDATE = "session/update"
 ELICITATION = "elicitation/create"
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 TOLD = (1, 100, 10_000)  # the lines of this kind that are reported, by count
@@ -285,3 +286,9 @@ class Relay:
 
 def _id(request: Request) -> Raw:
     return NULL if request.id is None else Raw(request.id)
+
+
+def is_update(line: bytes) -> bool:
+    """Tell whether a line of the agent is a `session/update`."""
+    message = jsonrpc.decode(line)
+    return message is not None and message.method == UPDATE and message.id is UNSET

@@ -217,10 +217,14 @@ class Sessions:
             session.cancelled()
         return line
 
+    def is_dull(self, said: bytes) -> bool:
+        """Tell whether no update in what the agent has said concerns us."""
+        return not self._holding and b'"tool_call' not in said and INFO not in said
+
     def _updated(self, line: bytes, params: Raw) -> bytes | None:
         """Pass an update on, or hold it until the editor knows the session as it is."""
-        if not self._holding and b'"tool_call' not in line and INFO not in line:
-            return line  # as nearly all do
+        if self.is_dull(line):
+            return line
         said = jsonrpc.read(acp.session_update, params)
         session = self._by_id.get(said.sessionId) if said else None
         if said is None or session is None:
@@ -243,7 +247,8 @@ class Sessions:
         try:
             await self._lived(session, request, agent)
         except LaunchError as error:
-            self._needs.observer.note(f"{request.method}: {error.message}" if str(error) else request.method)
+            told = (line.strip() for line in error.message.splitlines())
+            self._needs.observer.note(f"{request.method}: {'; '.join(told)}" if str(error) else request.method)
             self._relay.refuse(request, *self._fault(error))
         except Exception as error:  # a bug of ours costs the session, not the others
             self._mishaps.add("a session", error)

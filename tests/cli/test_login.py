@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.launcher import AGENTS, MARK, Ended, Launcher, alive, kill_all
+from tests.cli.serving import serving
 from tests.cli.terminal import Terminal, on_terminal
 
 SERVERS = AGENTS.parent / "servers"
@@ -487,3 +488,20 @@ def test_a_command_of_the_agents_choosing_is_not_run_where_there_is_no_one_to_al
         "    fix: run in a terminal: acp-launch login p old\n",
     )
     assert not account.is_in
+
+
+def test_an_editor_runs_a_login_on_its_terminal_through_serve(account: Account) -> None:
+    """C-26: it appends the arguments of the method to those it starts its agent with."""
+    account.offers("terminal", "agent")
+    with serving(account.launch) as editor:
+        own, other = editor.begin(auth={"terminal": True})["authMethods"]
+        assert own["name"] == "Browser"
+        refusal = editor.request("session/new", editor.place())["error"]
+        assert (refusal["code"], refusal["message"]) == (-32000, "Authentication required")
+    with account.at_terminal("serve", "p", *other["args"]) as terminal:
+        terminal.until("ask, new: ")
+        terminal.types("please\n")
+        assert terminal.ends() == 0
+    with serving(account.launch) as editor:
+        editor.begin()
+        editor.open()

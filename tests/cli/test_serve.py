@@ -92,7 +92,9 @@ def test_a_directory_that_is_not_there_is_named_as_what_the_editor_gave(launch: 
     with serving(launch) as editor:
         editor.begin()
         text = editor.refused("session/new", **editor.place(launch.project / "gone"))
-        assert text.startswith(f'cwd: the directory "{launch.project}/gone" does not exist')
+        gone = launch.project / "gone"
+        assert text == f'cwd: the directory "{gone}" does not exist\nfix: mkdir -p {gone}'
+        assert f'session/new: cwd: the directory "{gone}" does not exist; fix: mkdir -p {gone}\n' in editor.told
 
 
 def test_a_profile_that_is_not_trusted_answers_the_handshake_with_the_command_to_run(launch: Launcher) -> None:
