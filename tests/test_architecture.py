@@ -13,7 +13,8 @@ PACKAGE = Path(__file__).parents[1] / "acp_launch"
 ROWS = [
     {"cli", "__main__"},
     {"interactive"},
-    {"host", "serve"},  # a launch that outlives its terminal; a profile as an agent for editors
+    {"serve"},  # a profile as an agent for editors
+    {"host"},  # a launch that outlives its terminal
     {"launch", "console"},
     {"checks"},  # what `doctor` looks at
     {"session", "bridge"},

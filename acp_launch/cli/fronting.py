@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from acp_launch.host.wire import HostStatus, SessionStatus
     from acp_launch.launch.run import SessionNeeds
     from acp_launch.plan.model import LaunchPlan
+    from acp_launch.profile.load import Loaded
     from acp_launch.protocol.acp import Capabilities
     from acp_launch.session.hold import Key
     from acp_launch.session.login import InFront
@@ -45,7 +46,6 @@ def hosted(request: "RunRequest", settings: "Settings", screen: "Screen") -> int
     """
     from acp_launch.cli.hosting import present, resolved_for_front
     from acp_launch.cli.planning import loaded_profile
-    from acp_launch.cli.reload import content_of
     from acp_launch.cli.run_request import wants_host
 
     loaded = loaded_profile(request.words[0], settings)
@@ -58,14 +58,30 @@ def hosted(request: "RunRequest", settings: "Settings", screen: "Screen") -> int
         if begun.code or not begun.pid:  # it did not come up; or this process is the host, and has ended
             return begun.code
         note = present(settings, plan)
+    note = fitting(note, loaded, plan, is_needed=request.detach)
+    if note is None:
+        return None
+    return _run(request, plan, settings, screen, note)
+
+
+def fitting(
+    note: "HostNote | None", loaded: "Loaded", plan: "LaunchPlan", *, is_needed: bool = False
+) -> "HostNote | None":
+    """Return the host if it runs this content in the same directory; else None, and say the difference.
+
+    Raises:
+        StateError: it differs, and the run needs a host.
+    """
+    from acp_launch.cli.reload import content_of
+
     if note is None or not note.socket:
         return None
     content = content_of(loaded)
-    if note.digest != content.digest or note.cwd != str(plan.cwd):
-        light.decline()
-        _tell_difference(note, plan, content, is_needed=request.detach)
-        return None
-    return _run(request, plan, settings, screen, note)
+    if note.digest == content.digest and note.cwd == str(plan.cwd):
+        return note
+    light.decline()
+    _tell_difference(note, plan, content, is_needed=is_needed)
+    return None
 
 
 def _brought_up(request: "RunRequest") -> "Begun":

@@ -1,22 +1,26 @@
 """The verb `serve`: a profile as an ACP agent on stdin and stdout, for an editor."""
 
 import os
+import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from acp_launch.cli.verb import TRACE, Argument, Option
-from acp_launch.errors import LaunchError, NotTrusted, SessionError, UsageError
+from acp_launch.errors import AgentError, LaunchError, NotTrusted, SessionError, UsageError
+from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Ready
-    from acp_launch.cli.start import Launched
-    from acp_launch.plan.model import ProcessPlan
+    from acp_launch.plan.model import LaunchPlan, ProcessPlan
     from acp_launch.process.flow import Lent
+    from acp_launch.process.spawn import Spawned
     from acp_launch.profile.load import Loaded
     from acp_launch.serve.session import SessionPlan
-    from acp_launch.serve.sessions import ServeNeeds
+    from acp_launch.serve.sessions import HostDoor, ServeNeeds
+    from acp_launch.session.hold import Key
 
 
 class Serve(NamedTuple):
@@ -56,31 +60,31 @@ class Serve(NamedTuple):
             return served.run(source, sink)
 
 
-def _streams() -> "tuple[Lent, Lent | int]":
+def _streams() -> tuple[int, int]:
     """Take stdin and stdout for the protocol alone: whatever else reads and writes there meets nothing, and stderr.
 
     Raises:
         UsageError: stdin is not a pipe.
     """
-    from acp_launch.process.flow import lend
-
-    source = lend(os.dup(0), reads=True)
-    if source is None:
+    mode = os.fstat(0).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         fix = "enter this command in an editor that speaks ACP; on a terminal: acp-launch run PROFILE"
         raise UsageError("serve is started by an editor, which speaks ACP on a pipe to its stdin", fix=fix)
-    null = os.open(os.devnull, os.O_RDONLY)
+    source, sink, null = os.dup(0), os.dup(1), os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    kept = os.dup(1)
-    sink = lend(os.dup(1), reads=False)
     os.dup2(2, 1)
-    if sink is None:  # a file, or a terminal: both are written to as they are
-        return source, kept
-    os.close(kept)
     return source, sink
 
 
-def _refused(error: LaunchError, source: "Lent", sink: "Lent | int") -> int:
+def _lent(source: int, sink: int) -> "tuple[Lent, Lent | int]":
+    """Return the two without their waits. stdout may also be a file, or a terminal, which is written to as it is."""
+    from acp_launch.process.flow import Lent, lend  # with asyncio, while the agent starts
+
+    return Lent(source, reads=True), lend(os.dup(sink), reads=False) or sink
+
+
+def _refused(error: LaunchError, source: int, sink: int) -> int:
     """Tell the editor why its agent does not come; return the exit code once it has ended."""
     import asyncio
 
@@ -89,7 +93,7 @@ def _refused(error: LaunchError, source: "Lent", sink: "Lent | int") -> int:
     from acp_launch.settings.model import MAX_LINE
 
     show(error)
-    asyncio.run(refuse_all(error, source, sink, max_line=MAX_LINE))
+    asyncio.run(refuse_all(error, *_lent(source, sink), max_line=MAX_LINE))
     return error.exit_code
 
 
@@ -114,27 +118,74 @@ class _Served:
         start_guards()
         self.request, self.settings = request, load()
         self.loaded = loaded_profile(request.profile, self.settings)
+        door = self._host_door(stack)
+        self.is_hosted = door is not None
+        if door is not None:
+            self.spawned: Spawned | HostDoor = door
+            return
         with _placed(here()):
             resolved = trusted(self.loaded, self.settings, cwd=request.cwd, session=None, trust=request.trust)
         self.ready = ready(resolved, self.settings)
         alone = replace(self.ready.plan, servers=())  # they are those of the sessions
-        self.started: Launched | None = None
         if request.proxy:
             self.plan, self.trace, self.guard = alone, None, stack.enter_context(guard(self.settings, alone, "serve"))
             return
-        self.started = stack.enter_context(launched(self.settings, alone, self.ready.secrets, request.trace, "serve"))
-        self.plan, self.trace, self.guard = self.started.plan, self.started.trace, self.started.guard
+        self.guard, self.plan, self.spawned, self.trace = stack.enter_context(
+            launched(self.settings, alone, self.ready.secrets, request.trace, "serve")
+        )
 
-    def run(self, source: "Lent", sink: "Lent | int") -> int:
+    def _host_door(self, stack: ExitStack) -> "HostDoor | None":
+        """Find the host of the profile, and prepare to be a front of it; None if none is up that can be used here."""
+        from acp_launch.host.place import any_host
+
+        if self.request.proxy or not any_host(self.settings.state):
+            return None
+        from acp_launch.cli.hosting import resolved_for_front
+        from acp_launch.cli.planning import Ready
+        from acp_launch.cli.start import guard, traced
+
+        plan = resolved_for_front(self.loaded, self.request.cwd, None)
+        door = self._door(plan) if plan is not None else None
+        if plan is not None and door is not None:
+            self.ready, self.plan = Ready(plan, {}, {}), plan
+            self.guard = stack.enter_context(guard(self.settings, plan, "serve"))
+            self.trace = stack.enter_context(traced(self.request.trace, plan, "serve"))
+        return door
+
+    def _door(self, plan: "LaunchPlan") -> "HostDoor | None":
+        from acp_launch.cli.fronting import fitting
+        from acp_launch.cli.hosting import present
+        from acp_launch.host.door import knock
+        from acp_launch.serve.sessions import HostDoor
+
+        note = fitting(present(self.settings, plan), self.loaded, plan)
+        return None if note is None else HostDoor(partial(knock, note))
+
+    def _again(self) -> "Spawned | HostDoor":
+        """Start the agent again, or find the host again.
+
+        Raises:
+            AgentError: it cannot be started, or the host has ended.
+        """
+        if not self.is_hosted:
+            from acp_launch.cli.start import spawn_agent
+
+            return spawn_agent(self.plan, self.ready.secrets)
+        door = self._door(self.plan)
+        if door is None:
+            raise AgentError(f"the host of {self.plan.called} has ended", fix=ours("up", self.plan.called))
+        return door
+
+    def run(self, source: int, sink: int) -> int:
         import asyncio
 
         with self._needs() as needs:
-            asyncio.run(_serve(needs, self.started, source, sink))
+            asyncio.run(_serve(self, needs, *_lent(source, sink)))
         return 0
 
     @contextmanager
     def _needs(self) -> "Iterator[ServeNeeds]":
-        from acp_launch.cli.start import agent_log, server_logs, spawn_agent
+        from acp_launch.cli.start import agent_log, server_logs
         from acp_launch.console.stream.redacted import RedactedOutput
         from acp_launch.console.stream.text import Notices
         from acp_launch.serve.sessions import ServeNeeds
@@ -154,7 +205,8 @@ class _Served:
                 log=log,
                 observer=observer,
                 session_plan=self._session_plan,
-                respawn=lambda: spawn_agent(plan, self.ready.secrets),
+                forget=self._forget,
+                respawn=self._again,
                 server_logs=logs,
                 cache=settings.cache,
                 trace=trace,
@@ -167,12 +219,24 @@ class _Served:
         from acp_launch.cli.session_needs import wished
         from acp_launch.cli.start import with_workdirs
         from acp_launch.serve.session import SessionPlan
-        from acp_launch.session.hold import hold
         from acp_launch.session.permission.gate import Gate
         from acp_launch.session.permission.policy import policy
         from acp_launch.session.permission.remembered import AnswerStore, load
         from acp_launch.session.store import open_registry
 
+        if self.is_hosted:
+            _require_place(self.plan, cwd)
+            with open_registry(self.settings.state) as registry:
+                yield SessionPlan(
+                    plan=self.plan,
+                    secrets={},
+                    credentials={},
+                    wishes=wished(self.plan),
+                    gate=None,
+                    registry=registry,
+                    hold=lambda name: nullcontext(),
+                )
+            return
         plan, secrets, credentials = self._for(cwd)
         state, home, key = self.settings.state, os.environ.get("HOME", ""), (str(plan.project), plan.profile)
         shelf = AnswerStore(state, *key, plan.called)
@@ -188,8 +252,20 @@ class _Served:
                 wishes=wished(given),
                 gate=Gate(policy(given, remembered=load(shelf), home=home), None, record),
                 registry=registry,
-                hold=lambda name: hold(state, (*key, name), verb="serve"),
+                hold=lambda name: _held(state, (*key, name)),
             )
+
+    def _forget(self, session_id: str) -> None:
+        """Remove a session from the store that the agent has deleted."""
+        from acp_launch.session.store import open_registry
+
+        key = str(self.plan.project), self.plan.profile
+        try:
+            with open_registry(self.settings.state) as registry:
+                for record in [each for each in registry.list(*key) if each.session_id == session_id]:
+                    registry.remove(record.key)
+        except LaunchError as error:
+            self.observer.note(f"the session stays in the list: {error.message}")
 
     def _for(self, cwd: Path) -> "Ready":
         """Plan the profile of this name as it is found from a directory; trust is judged there.
@@ -234,6 +310,32 @@ class _Served:
 
 
 @contextmanager
+def _held(state: Path, key: "Key") -> "Iterator[None]":
+    """Lock a session; an editor cannot choose another name for it."""
+    from acp_launch.session.hold import hold
+
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(hold(state, key, verb="serve"))
+        except SessionError as error:
+            error.fix = "close it there, or open another session"
+            raise
+        yield
+
+
+def _require_place(plan: "LaunchPlan", cwd: Path) -> None:
+    """Require the directory of the host of this plan, in which all its sessions are.
+
+    Raises:
+        SessionError: it is another one.
+    """
+    if os.path.realpath(cwd) != os.path.realpath(plan.cwd):
+        what = f"{plan.called} is up in {plan.cwd}, and its sessions are there alone"
+        down = ours("down", plan.called)
+        raise SessionError(what, fix=f"for a session in {cwd}: {down}, and start the agent again in the editor")
+
+
+@contextmanager
 def _placed(cwd: Path) -> "Iterator[None]":
     """Say where to trust a profile, as an editor shows the error and not the directory."""
     try:
@@ -250,15 +352,15 @@ def _is_same_agent(one: "Loaded", other: "Loaded", here: "ProcessPlan", there: "
     return one.profile.agent == other.profile.agent and here.command == there.command
 
 
-async def _serve(needs: "ServeNeeds", started: "Launched | None", source: "Lent", sink: "Lent | int") -> None:
+async def _serve(served: _Served, needs: "ServeNeeds", source: "Lent", sink: "Lent | int") -> None:
     from acp_launch.launch.loop import supervised
     from acp_launch.serve.proxy import Proxy
 
     async with supervised(needs.guard) as interrupts:
-        if started is not None:
-            await interrupts.watch(Proxy(needs, interrupts, source, sink).run(started.spawned))
-        else:
+        if served.request.proxy:
             from acp_launch.serve.chain import Chained
 
             await interrupts.watch(Chained(needs, interrupts, source, sink).run())
+        else:
+            await interrupts.watch(Proxy(needs, interrupts, source, sink).run(served.spawned))
         interrupts.check()

@@ -146,14 +146,11 @@ class Attached:
         value = told.value
         if told.name == "denied" and self.client is not None:
             self.client.denied = msgspec.json.decode(value, type=str)
-        elif told.name == "server":
-            change = msgspec.json.decode(value, type=Change)
-            self.changed(change)
-            self._observer.server(change)
-        elif show := _SHOWN.get(told.name):
-            show(self._observer, value)
         elif told.name in ("turn", "idle") and self.client is not None:
             self._work(value, is_working=told.name == "turn")
+        elif told.name == "server":
+            self.changed(msgspec.json.decode(value, type=Change))
+        show(self._observer, told)
 
     def _work(self, value: Raw, *, is_working: bool) -> None:
         assert self.client is not None
@@ -172,7 +169,14 @@ def _standing(observer: Observer, value: Raw) -> None:
     observer.standing(servers, when)
 
 
+def show(observer: Observer, told: Told) -> None:
+    """Tell an observer what that of the host was told; an event that is none of its is left out."""
+    if act := _SHOWN.get(told.name):
+        act(observer, told.value)
+
+
 _SHOWN: Mapping[str, Callable[[Observer, Raw], None]] = {
+    "server": lambda observer, value: observer.server(msgspec.json.decode(value, type=Change)),
     "permission": lambda observer, value: observer.permission(msgspec.json.decode(value, type=Permission)),
     "unasked": _unasked,
     "file": lambda observer, value: observer.served(msgspec.json.decode(value, type=FileServed)),

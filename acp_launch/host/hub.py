@@ -8,7 +8,7 @@ agent (`wire`). The agent may die and be started again; fronts and the host's pl
 import asyncio
 import socket
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -265,8 +265,11 @@ class Hub:
             return self._connection
         raise self._failure or AgentError("the agent has ended")
 
-    async def open(self, how: How, entrance: Entrance, front: FrontLine) -> tuple[HostSession, bool]:
-        """Enter a session, and open it if it is not open. Returns it, and whether it was open.
+    async def open(
+        self, how: How, entrance: Entrance, front: FrontLine, servers: Sequence[object]
+    ) -> tuple[HostSession, bool]:
+        """Enter a session, and open it if it is not open, with these servers of the front besides those of the host.
+        Returns it, and whether it was open.
 
         Raises:
             LaunchError: it cannot be opened.
@@ -279,7 +282,7 @@ class Hub:
                 await self._closed(session)
                 session = None
             if session is None:
-                return await self._opened(how, entrance, front), False
+                return await self._opened(how, entrance, front, servers), False
             self._entering(front, session, entrance)
             return session, True
 
@@ -313,7 +316,7 @@ class Hub:
         session.leave()
         await session.gone.wait()
 
-    async def _opened(self, how: How, entrance: Entrance, front: FrontLine) -> HostSession:
+    async def _opened(self, how: How, entrance: Entrance, front: FrontLine, servers: Sequence[object]) -> HostSession:
         connection, host, plan = await self.connected(), self.host, self.plan
         record = None
         if how != "new":
@@ -336,6 +339,7 @@ class Hub:
             continued=record,
             replay=how == "load",
             wishes=(),
+            servers=servers,
             opened=session.note_opened,
             services=policy,
             side=session.side(),
@@ -427,15 +431,14 @@ class Hub:
         entrance = msgspec.convert(member(params), Entrance)
         front.can_ask, front.approve = front.can_ask and entrance.can_ask, entrance.approve
         front.is_alone = entrance.alone
-        session, was_open = await self.open(how, entrance, front)
+        session, was_open = await self.open(how, entrance, front, acp.sequence(params.get("mcpServers")))
         ready = session.feed.opened
         assert ready is not None, "it is open"
         if was_open:
             self._catch_up(front, session, how, entrance)
-        if how == "new":  # also if another front has opened it meanwhile
-            return (
-                {**acp.mapping(acp.decoded(ready.result)), "sessionId": ready.session_id} if was_open else ready.result
-            )
+            # It may have been opened in another way, whose answer differs in this alone.
+            known = {**acp.mapping(acp.decoded(ready.result)), "sessionId": ready.session_id}
+            return known if how == "new" else {name: known[name] for name in known if name != "sessionId"}
         return ready.result
 
     def _catch_up(self, front: FrontLine, session: HostSession, how: How, entrance: Entrance) -> None:

@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -111,6 +111,7 @@ class SessionRequest(Struct, frozen=True, kw_only=True):
     wishes: Sequence[Setting]  # its mode and options
     opened: Callable[[SessionReady, Negotiated], None]  # stores its record
     meta: Mapping[str, object] | None = None  # `_meta` of the request that opens it
+    servers: Sequence[object] = ()  # entries of others besides those of the launch
     services: ServicePolicy | None = None  # the launch's own without one
     side: "Side | None" = None  # set if the agent has several sessions at the same time
 
@@ -422,7 +423,8 @@ async def open_requested(
     await servers.up()
     offered = [server for server in offered if server.name not in servers.absent]
     way = await servers.way(offer.transport(plan, agent.capabilities))
-    stay = _stay(plan, agent, connection.observer, offer.entries(offered, secrets, way), request.meta)
+    entries = [*offer.entries(offered, secrets, way), *request.servers]
+    stay = _stay(plan, agent, connection.observer, entries, request.meta)
 
     async def tried() -> SessionReady:
         session_id = request.continued.session_id if request.continued else ""
@@ -507,7 +509,7 @@ def _stay(
     plan: LaunchPlan,
     negotiated: Negotiated,
     observer: Observer,
-    entries: list[dict[str, Any]],
+    entries: Sequence[object],
     meta: Mapping[str, object] | None,
 ) -> Stay:
     """Build the session's directories and servers; report additional directories that the agent does not support."""

@@ -16,6 +16,7 @@ from acp_launch.protocol import edits, jsonrpc
 from acp_launch.protocol.jsonrpc import INVALID_PARAMS, Envelope
 from acp_launch.serve.proxy import Proxy
 from acp_launch.serve.relay import CANCEL, INVALID_REQUEST
+from acp_launch.serve.sessions import HostDoor
 
 # As the draft spells it, and as the conductor that is published does.
 SPELLINGS = {"proxy/initialize": "proxy/successor", "_proxy/initialize": "_proxy/successor"}
@@ -55,7 +56,7 @@ class Chained(Proxy):
     are_logins_ours = False  # the editor starts the conductor
     successor = "proxy/successor"  # in the conductor's spelling
 
-    async def run(self, spawned: Spawned | None = None) -> None:
+    async def run(self, spawned: Spawned | HostDoor | None = None) -> None:
         """Serve until the conductor ends; it starts the agent.
 
         Raises:

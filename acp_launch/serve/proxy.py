@@ -9,6 +9,8 @@ the editor takes.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from msgspec import Raw
 
@@ -23,7 +25,7 @@ from acp_launch.rpc import LAST_WORDS, Transport, TransportClosed, connected
 from acp_launch.secret.redact import redactor
 from acp_launch.serve import handshake
 from acp_launch.serve.relay import Relay, Request, is_update
-from acp_launch.serve.sessions import CLOSING, OPENING, SETTING, Caller, ServeNeeds, Sessions
+from acp_launch.serve.sessions import CLOSING, OPENING, SETTING, Caller, HostDoor, ServeNeeds, Sessions
 from acp_launch.session.login import LIMIT as LOGIN
 from acp_launch.waits import seconds, to_beat
 
@@ -97,13 +99,13 @@ class Proxy:
         self._spoke = 0.0  # loop time of the agent's last sign of life
         self._hook()
 
-    async def run(self, spawned: Spawned) -> None:
+    async def run(self, spawned: Spawned | HostDoor) -> None:
         """Serve with one agent after the other, until the editor ends.
 
         Raises:
             LaunchError: no agent has ever answered; `Stopped` after a signal.
         """
-        wanted: Spawned | None = spawned
+        wanted: Spawned | HostDoor | None = spawned
         try:
             async with self._sessions.running():
                 while wanted is not None:
@@ -124,35 +126,50 @@ class Proxy:
 
     # The agent.
 
-    async def _with_agent(self, spawned: Spawned) -> None:
+    async def _with_agent(self, spawned: Spawned | HostDoor) -> None:
         """Relay until the agent or the editor ends, and stop the agent."""
         failure: LaunchError | None = None
-        async with attach(spawned, log=self._needs.log) as child:
-            with connected(child, self._needs.trace) as transport:
-                is_last = True
-                try:
-                    await first_of(
-                        self._read(transport),
-                        self._write(transport),
-                        self._over.wait(),
-                        self._watch(),
-                        self._revive(),
-                    )
-                    is_last = self._over.is_set()
-                    if not is_last:
-                        how, last_words = await transport.describe_end()
-                        failure = AgentError(f"the agent {how}", detail=last_words[-TOLD:])
-                except LaunchError as error:
-                    failure, is_last = error, self._over.is_set()
-                finally:
-                    if is_last:  # also when a signal ends us
-                        self._sessions.stopping()
-                        self._interrupts.stopping()
-                    await stop(child, grace=HASTY, hurry=self._interrupts.hurry)
+        async with self._attached(spawned) as transport:
+            is_last = True
+            try:
+                await first_of(
+                    self._read(transport),
+                    self._write(transport),
+                    self._over.wait(),
+                    self._watch(),
+                    self._revive(),
+                )
+                is_last = self._over.is_set()
+                if not is_last:
+                    how, last_words = await transport.describe_end()
+                    failure = AgentError(f"the agent {how}", detail=last_words[-TOLD:])
+            except LaunchError as error:
+                failure, is_last = error, self._over.is_set()
+            finally:
+                if is_last:  # also when a signal ends us
+                    self._sessions.stopping()
+                    self._interrupts.stopping()
         if failure is not None:
             self._lose(failure)
 
-    async def _next_agent(self) -> Spawned | None:
+    @asynccontextmanager
+    async def _attached(self, spawned: Spawned | HostDoor) -> AsyncIterator[Transport]:
+        """Attach to the agent; leaving stops it if it is ours."""
+        needs = self._needs
+        if isinstance(spawned, HostDoor):
+            from acp_launch.serve.hosted import hosted_agent  # few have a host
+
+            async with hosted_agent(spawned.knock, needs.observer, max_line=needs.max_line) as agent:
+                yield agent
+            return
+        async with attach(spawned, log=needs.log) as child:
+            with connected(child, needs.trace) as transport:
+                try:
+                    yield transport
+                finally:
+                    await stop(child, grace=HASTY, hurry=self._interrupts.hurry)
+
+    async def _next_agent(self) -> Spawned | HostDoor | None:
         """Wait until a request wants an agent again, and start it; None once the editor has ended."""
         while not self._over.is_set():
             await first_of(self._wanted.wait(), self._over.wait())

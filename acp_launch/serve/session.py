@@ -43,14 +43,14 @@ Settings = dict[tuple[str, str], tuple[str, object]]  # method and params, by me
 class SessionPlan(Struct, frozen=True, kw_only=True):
     """The plan of a session; each of its servers has a directory. `wishes` are its mode and options.
 
-    `hold` locks a session by its name.
+    `hold` locks a session by its name. A session in a host has no gate: the host decides, and keeps it.
     """
 
     plan: LaunchPlan
     secrets: Mapping[str, Secret]
     credentials: "Mapping[str, Credentials]"
     wishes: Sequence[Setting]
-    gate: Gate
+    gate: Gate | None
     registry: Registry
     hold: Callable[[str], AbstractContextManager[None]]
 
@@ -69,7 +69,9 @@ class Session:
         """`beside` runs a task that ends with the connection. `id` is empty for a new session."""
         self.id = id  # the agent's
         self.how: How = "load" if method == "session/load" else "resume" if method == "session/resume" else "new"
+        self.name = ""  # in the store
         self.is_open = False  # the agent's answer has come
+        self.is_hosted = False  # a host decides, and keeps it
         self.servers: LaunchServers | None = None
         self.held: list[bytes] | None = None  # updates that wait until the editor knows the session
         self.is_muted = False  # it is opened again, and the editor knows its history
@@ -89,21 +91,25 @@ class Session:
         plan, self._agent = made.plan, agent
         known = made.registry.list(str(plan.project), plan.profile) if self.id else ()
         record: Record | None = next((each for each in known if each.session_id == self.id), None)
-        self._name = record.name if record else fresh_name()
+        self.name = record.name if record else fresh_name()
         self._keeper = SessionKeeper(made.registry, plan, record, "")
         self._title, self._has_title, self._is_kept = "", bool(record and record.title), False
         self._said = ""
-        self._gate, self._checks = made.gate, Checks(made.gate)
-        self._gate.ask = self._by_editor
-        self._gate.enter(self._name)
-        if self.how == "new":
-            self._gate.begin()
-        return made.hold(self._name)
+        self.is_hosted = made.gate is None
+        if made.gate is not None:
+            self._gate, self._checks = made.gate, Checks(made.gate)
+            self._gate.ask = self._by_editor
+            self._gate.enter(self.name)
+            if self.how == "new":
+                self._gate.begin()
+        return made.hold(self.name)
 
     # Tool calls.
 
     def updated(self, kind: str, update: Raw) -> None:
         """Take an update about a tool call, or the session's title."""
+        if self.is_hosted:
+            return
         body = acp.mapping(acp.decoded(update))
         if kind == INFO:
             self._title = acp.text(body.get("title")) or self._title
@@ -143,6 +149,8 @@ class Session:
 
     def cancelled(self) -> None:
         """Note that the editor cancels the turn."""
+        if self.is_hosted:
+            return
         self._checks.excuse(self._calls.cancel())
         if self._turn is not None:
             self._turn.limit = CANCELLED
@@ -201,7 +209,7 @@ class Session:
         def came(line: bytes) -> None:
             self._relay.finish(request, line)
             if not answer.done():
-                answer.set_result(_answer(line))
+                answer.set_result(_answer(line, options))
 
         task = self._beside(self._recorded(call, options))
         request.answered, request.withdrawn = came, lambda: (task.cancel(), None)[1]
@@ -243,7 +251,7 @@ class Session:
 
     def _keep(self) -> None:
         if not self._is_kept:
-            self._keeper.opened(SessionReady(self.id, self._name, self.how, 0, NULL), self._agent)
+            self._keeper.opened(SessionReady(self.id, self.name, self.how, 0, NULL), self._agent)
             self._is_kept = True
 
     def _ended(self) -> None:
@@ -258,12 +266,17 @@ class Session:
             self._observer.note(f"the session is not kept: {error.message}")
 
 
-def _answer(line: bytes) -> Answer:
+def _answer(line: bytes, options: Sequence[object]) -> Answer:
     """Read the editor's answer to a question; an error, and one that is malformed, allow nothing."""
     message = jsonrpc.decode(line)
-    result = acp.decoded(message.result) if message is not None and isinstance(message.result, Raw) else None
-    outcome = acp.mapping(acp.mapping(result).get("outcome"))
-    return Answer(acp.text(outcome.get("optionId")) or None, by=EDITOR)
+    return chosen(message.result if message is not None and isinstance(message.result, Raw) else NULL, options)
+
+
+def chosen(result: Raw, options: Sequence[object]) -> Answer:
+    """Return what the editor has chosen. What it allows or denies for always holds for its session with us, too."""
+    id = acp.text(acp.mapping(acp.mapping(acp.decoded(result)).get("outcome")).get("optionId")) or None
+    kind = next((option.get("kind") for option in map(acp.mapping, options) if option.get("optionId") == id), "")
+    return Answer(id, holds="session" if acp.text(kind).endswith("_always") else "once", by=EDITOR)
 
 
 def _act(method: str, params: Mapping[str, Any]) -> dict[str, Any]:

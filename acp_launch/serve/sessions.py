@@ -10,6 +10,7 @@ Each session is a task, which begins with the editor's request and lives until t
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
@@ -53,6 +54,12 @@ OPENING = ("session/new", "session/load", "session/resume", "session/fork")
 CLOSING = ("session/close", "session/delete")
 
 
+class HostDoor(Struct, frozen=True):
+    """Leads to a host that has the agent; `knock` connects to it."""
+
+    knock: Callable[[], socket.socket]
+
+
 class ServeNeeds(Struct, frozen=True, kw_only=True):
     """The needs of a served profile. `plan` is of its agent; `session_plan` plans a session for its directory."""
 
@@ -62,7 +69,8 @@ class ServeNeeds(Struct, frozen=True, kw_only=True):
     log: Callable[[bytes], None]  # takes the agent's stderr
     observer: Observer
     session_plan: Callable[[Path], AbstractContextManager[SessionPlan]]
-    respawn: Callable[[], Spawned]  # starts the agent again
+    forget: Callable[[str], None]  # removes a session from the store, by the agent's id
+    respawn: Callable[[], Spawned | HostDoor]  # starts the agent again
     server_logs: ServerLogs
     cache: Path | None = None
     trace: "Trace | None" = None
@@ -179,22 +187,26 @@ class Sessions:
 
     def _closing(self, request: Request) -> None:
         """Let a session's servers go once the agent has closed it."""
-        session = self._by_id.get(acp.text(request.params.get("sessionId")))
+        id = acp.text(request.params.get("sessionId"))
+        session = self._by_id.get(id)
 
         def closed(line: bytes) -> None:
-            if session is not None and edits.at(line, ("error",)) is None:
-                session.left.set()
+            if edits.at(line, ("error",)) is None:
+                if session is not None:
+                    session.left.set()
+                if request.method == "session/delete":
+                    self._needs.forget(id)
             self._relay.finish(request, line)
 
         request.answered = closed
         self._relay.pass_on(request)
 
     def _of(self, hook: Callable[[Session, Request], None]) -> Callable[[Request], None]:
-        """Return the hook of a request that is about a session; of an unknown one it passes."""
+        """Return the hook of a request that is about a session; of an unknown one, or in a host, it passes."""
 
         def hooked(request: Request) -> None:
             session = self._session(request.line)
-            if session is None:
+            if session is None or session.is_hosted:
                 self._relay.pass_on(request)
             elif session.lost:
                 self._relay.refuse(request, jsonrpc.INTERNAL_ERROR, session.lost)
@@ -320,6 +332,10 @@ class Sessions:
         """Have the agent open the session, set its mode and options, and answer the editor. False if it refuses."""
         line = _with_param(request.line, "mcpServers", entries)
         line = self._with_directories(line, request.params, plan, agent)
+        if session.is_hosted:
+            from acp_launch.serve.hosted import entering
+
+            line = entering(line, session.name)
         message = jsonrpc.decode(line)
         session.params = acp.mapping(acp.decoded(message.params)) if message else {}
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()

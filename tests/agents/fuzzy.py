@@ -1,6 +1,7 @@
 """Says nonsense between sensible messages, and answers late and in any order; argv is the seed.
 
-Answers each request with the `n` of its params. For each line it reads it may write a line of its own: no JSON, an
+Answers each request with the `n` of its params, or with nonsense if it has none. For each line it reads it may write a
+line of its own: no JSON, an
 answer to nothing, an answer a second time, a notification of an unknown method, or a request with an id of any shape.
 `_fuzz/report` is answered last, with what became of its requests: `asked`, `answered`, and `wrong` for each answer that
 does not have the id and the `n` of an open request.
@@ -17,7 +18,7 @@ from tests.editors import nonsense
 dice = random.Random(int(sys.argv[1]))
 held: list[tuple[bytes, bytes]] = []  # requests not answered yet: id and n
 answered: list[bytes] = []  # ids
-open_requests: list[tuple[bytes, bytes]] = []
+open_requests: list[tuple[bytes, bytes]] = []  # n is empty where any answer will do
 asked = settled = 0
 wrong: list[str] = []
 
@@ -34,7 +35,7 @@ def answer_some(least: int) -> None:
 
 def babble() -> None:
     global asked
-    kind = dice.randrange(8)
+    kind = dice.randrange(10)
     if kind == 0:
         script.write(nonsense.garbage(dice) + b"\n")
     elif kind == 1:
@@ -49,12 +50,23 @@ def babble() -> None:
         open_requests.append((identity, n))
         params = b'{"n":%s,"x":%s}' % (n, nonsense.value(dice))
         script.write(b'{"jsonrpc":"2.0","id":%s,"method":"_fuzz/ask","params":%s}\n' % (identity, params))
+    elif kind == 5:
+        method = dice.choice((b"session/update", b"elicitation/complete", b"session/cancel"))
+        script.write(b'{"jsonrpc":"2.0","method":"%s","params":%s}\n' % (method, nonsense.members(dice)))
+    elif kind == 6:
+        asked += 1
+        identity, method = b'"a%d"' % asked, dice.choice(nonsense.OF_EDITORS)
+        open_requests.append((identity, b""))
+        line = b'{"jsonrpc":"2.0","id":%s,"method":"%s","params":%s}\n' % (identity, method, nonsense.members(dice))
+        script.write(line)
 
 
 def take_answer(line: bytes) -> None:
     global settled
     identity, n = ID.search(line), N.search(line)
     found = (identity[1] if identity else b"", n[1] if n else b"")
+    if found not in open_requests:
+        found = (found[0], b"")
     if found in open_requests:
         open_requests.remove(found)
         settled += 1
@@ -78,7 +90,9 @@ def main() -> None:
             answer_some(dice.randrange(8))
             babble()
         elif identity:
-            script.write(b'{"jsonrpc":"2.0","id":%s,"result":{"sessionId":"s"}}\n' % identity[1])
+            kind = dice.choice((b"result", b"result", b"result", b"error"))
+            script.write(b'{"jsonrpc":"2.0","id":%s,"%s":%s}\n' % (identity[1], kind, nonsense.members(dice)))
+            babble()
         if report and not open_requests:
             script.send({"id": int(report), "result": {"asked": asked, "answered": settled, "wrong": wrong}})
             report = b""

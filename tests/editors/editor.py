@@ -83,6 +83,7 @@ class Edited:
 
     recorder: Recorder
     transcript: Path
+    log: Path  # stderr
 
     def heard(self) -> list[bytes]:
         """What the agent was sent, once it has ended."""
@@ -95,20 +96,20 @@ def edited(
     launch: Launcher,
     answers: Mapping[str, Responder] = ANSWERS,
     *,
-    cwd: Path | None = None,
     kind: type[Recorder] = Recorder,
     is_judged: bool = True,
     **env: str,
 ) -> Iterator[Edited]:
     """Connect an editor to this command; afterwards nothing of it lives, and the agent heard nothing but ACP."""
     mark = uuid4().hex
-    transcript = launch.project.parent / f"transcript-{mark}"
+    transcript, log = (launch.project.parent / f"{what}-{mark}" for what in ("transcript", "stderr"))
     environment = {**launch.env, MARK: mark, "ACP_TEST_TRANSCRIPT": str(transcript), **env}
     try:
-        with kind(argv, env=environment, cwd=cwd or launch.project, answers=answers) as recorder:
-            found = Edited(recorder, transcript)
-            yield found
-            assert recorder.end() == 0
+        with log.open("wb") as stderr:
+            recorder = kind(argv, env=environment, cwd=launch.project, answers=answers, stderr=stderr)
+        with recorder:
+            yield Edited(recorder, transcript, log)
+            assert recorder.end() == 0, log.read_text()
         left = alive(mark)
         assert left == [], left
     finally:

@@ -44,6 +44,34 @@ GARBAGE = (
     b"\x1b[31mred",
 )
 ODD = (b"[]", b"1", b'"x"', b"null", b"{}", b'[{"jsonrpc":"2.0","id":1,"method":"x"}]', b'{"method":1,"id":2}')
+OF_AGENTS = (
+    *(b"initialize", b"authenticate", b"logout", b"session/new", b"session/load", b"session/resume", b"session/fork"),
+    *(b"session/list", b"session/delete", b"session/close", b"session/prompt", b"session/set_mode"),
+    b"session/set_config_option",
+)
+OF_EDITORS = (
+    *(b"session/request_permission", b"fs/read_text_file", b"fs/write_text_file", b"terminal/create"),
+    *(b"terminal/output", b"terminal/release", b"terminal/wait_for_exit", b"terminal/kill", b"elicitation/create"),
+)
+MEMBERS = tuple(
+    name.encode()
+    for name in (
+        *("sessionId", "sessionId", "sessionId", "cwd", "cwd", "mcpServers", "additionalDirectories", "prompt"),
+        *("update", "toolCall", "options", "modes", "configOptions", "sessionUpdate", "title", "outcome", "_meta"),
+        *("modeId", "configId", "value", "requestId", "protocolVersion", "agentCapabilities", "authMethods"),
+        *("terminalId", "path", "content", "command", "stopReason", "sessions"),
+    )
+)
+SHAPES = tuple(
+    shape.encode()
+    for shape in (
+        *('"s"', '"s"', '"/tmp"', '"tmp"', '""', "[]", "{}", "null", "1", "-1.5", "true", '"end_turn"'),
+        *('[{"name":1}]', '[{"name":"x","command":"x","args":5}]', '["/tmp",3]', '[{"type":"text","text":[]}]'),
+        *('{"sessionUpdate":1}', '{"sessionUpdate":"tool_call","toolCallId":[]}', '{"toolCallId":"c","title":{}}'),
+        *('{"toolCallId":"c","rawInput":[[]]}', '[{"optionId":1}]', '[{"optionId":"y","kind":"allow_once"}]'),
+        *('{"outcome":"selected"}', '{"outcome":"selected","optionId":9}', '{"currentModeId":7}', '"\\ud800"'),
+    )
+)
 
 
 def identity(dice: random.Random) -> bytes:
@@ -78,3 +106,11 @@ def garbage(dice: random.Random) -> bytes:
 def odd(dice: random.Random) -> bytes:
     """A line that is JSON, and not JSON-RPC."""
     return dice.choice(ODD)
+
+
+def members(dice: random.Random) -> bytes:
+    """Parameters, or a result, that are about right: members of ACP with values that others have."""
+    if dice.randrange(8) == 0:
+        return value(dice)
+    found = {dice.choice(MEMBERS): value(dice) if dice.randrange(9) == 0 else dice.choice(SHAPES) for _ in range(4)}
+    return b"{%s}" % b",".join(b'"%s":%s' % each for each in found.items())

@@ -23,9 +23,10 @@ class Fuzzer(Recorder):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.answers: Counter[tuple[bytes, bytes]] = Counter()  # id and n
+        self.answers: Counter[tuple[bytes, bytes]] = Counter()  # id and n; n is empty where any answer will do
         self.refusals: list[int] = []  # the codes of lines that were not read
         self.notices = 0
+        self.dice = random.Random(0)
         self.report: Json | None = None
 
     def _take(self, line: bytes) -> None:
@@ -35,27 +36,26 @@ class Fuzzer(Recorder):
             self._asked_for(line, identity, n)
         elif b'"asked"' in line:
             self.report = json.loads(line)["result"]
-        elif b'"error"' in line:
-            message = json.loads(line)
-            assert message["id"] is None, line
-            self.refusals.append(message["error"]["code"])
-        elif n is None:
-            assert b'"protocolVersion"' in line, line
+        elif identity and identity[1] == b"null" and b'"error"' in line:
+            self.refusals.append(json.loads(line)["error"]["code"])
         else:
             assert identity
-            self.answers[identity[1], n[1]] += 1
+            self.answers[identity[1], n[1] if n else b""] += 1
 
     def _asked_for(self, line: bytes, identity: "re.Match[bytes] | None", n: "re.Match[bytes] | None") -> None:
         if identity and n:
             self._put(b'{"jsonrpc":"2.0","id":%s,"result":{"n":%s}}' % (identity[1], n[1]))
+        elif identity:
+            said = self.dice.choice((b'"result":', b'"error":')) + nonsense.members(self.dice)
+            self._put(b'{"jsonrpc":"2.0","id":%s,%s}' % (identity[1], said))
         else:
             self.notices += 1
 
-    def settle(self) -> Json:
-        """Wait for the agent's report, which is its last line."""
+    def settle(self, requests: "Counter[tuple[bytes, bytes]]") -> Json:
+        """Wait for the answers, and for the agent's report."""
         self.write(b'{"jsonrpc":"2.0","id":1,"method":"_fuzz/report"}')
-        while self.report is None:
-            self._step("the report")
+        while self.report is None or requests - self.answers:
+            self._step(f"the report {self.report}, or the answers to {requests - self.answers}")
         return self.report
 
 
@@ -64,31 +64,41 @@ def babble(editor: Fuzzer, dice: random.Random) -> tuple[Counter[tuple[bytes, by
     requests: Counter[tuple[bytes, bytes]] = Counter()
     codes = []
     for number in range(LINES):
-        kind = dice.randrange(10)
+        kind = dice.randrange(12)
         if kind == 0:
             editor.write(nonsense.garbage(dice))
             codes.append(-32700)
         elif kind == 1:
             editor.write(nonsense.odd(dice))
             codes.append(-32600)
-        elif kind == 2:
-            editor.write(b'{"jsonrpc":"2.0","id":%s,"error":{"code":1}}' % nonsense.foreign(dice))
-        elif kind == 3:
-            params = dice.choice((b"null", b"[]", b'{"requestId":{}}', b'{"requestId":%s}' % nonsense.foreign(dice)))
-            editor.write(b'{"jsonrpc":"2.0","method":"$/cancel_request","params":%s}' % params)
-        elif kind == 4:
-            editor.write(dice.choice((b"", b" \t", b"\r")))
+        elif kind < 6:
+            editor.write(unanswered(dice))
+        elif kind < 8:
+            identity, method = b'"k%d"' % number, dice.choice(nonsense.OF_AGENTS)
+            requests[identity, b""] += 1
+            params = nonsense.members(dice)
+            editor.write(b'{"jsonrpc":"2.0","id":%s,"method":"%s","params":%s}' % (identity, method, params))
         else:
             identity, n = nonsense.identity(dice), b"%d" % number
             requests[identity, n] += 1
-            parts = [
-                b'"id":' + identity,
-                b'"method":"_fuzz/x"',
-                b'"params":{"n":%s,"x":%s}' % (n, nonsense.value(dice)),
-            ]
-            parts = [*dice.sample(parts[:2], 2), parts[2]]
-            editor.write(b'{"jsonrpc": "2.0", %s}' % b" , ".join(parts))
+            parts = [b'"id":' + identity, b'"method":"_fuzz/x"']
+            params = b'"params":{"n":%s,"x":%s}' % (n, nonsense.value(dice))
+            editor.write(b'{"jsonrpc": "2.0", %s}' % b" , ".join([*dice.sample(parts, 2), params]))
     return requests, codes
+
+
+def unanswered(dice: random.Random) -> bytes:
+    """A line to which nothing is said: an answer to nothing, a notification, or a blank one."""
+    withdrawn = dice.choice((b"null", b"[]", b'{"requestId":{}}', b'{"requestId":%s}' % nonsense.foreign(dice)))
+    return dice.choice(
+        (
+            b'{"jsonrpc":"2.0","id":%s,"error":{"code":1}}' % nonsense.foreign(dice),
+            b'{"jsonrpc":"2.0","method":"$/cancel_request","params":%s}' % withdrawn,
+            b'{"jsonrpc":"2.0","method":"session/cancel","params":%s}' % nonsense.members(dice),
+            b'{"jsonrpc":"2.0","method":"_fuzz/x","params":%s}' % nonsense.value(dice),
+            *(b"", b" \t", b"\r"),
+        )
+    )
 
 
 @pytest.mark.sample(2, 10)
@@ -101,9 +111,10 @@ def test_nonsense_of_both_sides(launch: Launcher, seed: int) -> None:
         assert isinstance(editor, Fuzzer)
         initialize(editor)
         requests, codes = babble(editor, dice)
-        report = editor.settle()
-    assert editor.answers == requests
+        report = editor.settle(requests)
+    assert editor.answers - Counter({(b'"initialize"', b""): 1}) == requests
     assert sorted(editor.refusals) == sorted(codes)
     assert report["wrong"] == []
     assert report["answered"] == report["asked"] > 0
     assert editor.notices > 0
+    assert "bug" not in found.log.read_text()

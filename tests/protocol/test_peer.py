@@ -137,8 +137,13 @@ def test_a_null_error_beside_a_result_is_a_result() -> None:
 
 @pytest.mark.parametrize(
     "params",
-    [rb'{"t":"cut \ud83d"}', rb'{"t":"\uDE00 cut"}', b'{"t":' + b"[" * 5000 + b"]" * 5000 + b"}"],
-    ids=["first half", "second half", "deep"],
+    [
+        rb'{"t":"cut \ud83d"}',
+        rb'{"t":"\uDE00 cut"}',
+        b'{"t":' + b"[" * 5000 + b"]" * 5000 + b"}",
+        rb'{"t":"cut \ud83d","u":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    ],
+    ids=["first half", "second half", "deep", "first half, and deep"],
 )
 def test_what_the_decoder_refuses_and_json_allows_arrives_as_it_is(params: bytes) -> None:
     """Programs in JavaScript cut their text in the middle of an emoji."""

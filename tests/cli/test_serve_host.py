@@ -1,0 +1,98 @@
+"""Ring 3. `serve PROFILE` while its host is up: an editor and a terminal share an agent, and a session."""
+
+import json
+import os
+import signal
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.cli.hosted import up
+from tests.cli.launcher import Launcher, alive
+from tests.cli.serving import serving
+from tests.cli.test_serve_sessions import choosing
+
+
+def test_an_editor_and_a_terminal_share_a_session(launch: Launcher, tmp_path: Path) -> None:
+    launch.profile("replayer")
+    with up(launch) as host, serving(launch) as editor:
+        assert editor.begin()["agentCapabilities"]["mcpCapabilities"] == {"http": True, "sse": True}
+        first, second = editor.open(), editor.open()
+        assert editor.prompt(first, "one")["result"] == {"stopReason": "end_turn"}
+        assert editor.prompt(second, "two")["result"] == {"stopReason": "end_turn"}
+        assert (editor.said(), editor.heard("session/update")[-1]["params"]["sessionId"]) == ("live 1live 2", second)
+        assert not editor.transcript.exists(), "an agent was started beside that of the host"
+        (name,) = (each["name"] for each in listed(launch) if each["session_id"] == first)
+        assert host.run("three", "-s", name).out == b"live 3\n"
+        loaded = editor.request("session/load", {"sessionId": first, **editor.place()})
+        assert "result" in loaded
+        assert "live 3" in editor.said(), "the turn of the terminal is shown here, too"
+        unknown = editor.request("session/load", {"sessionId": "nothing", **editor.place()})
+        assert "error" in unknown
+        elsewhere = editor.refused("session/new", **editor.place(tmp_path))
+        assert f"p is up in {launch.project}" in elsewhere
+        assert "acp-launch down p" in elsewhere
+        assert host.methods.count("initialize") == 1
+
+
+def test_the_rules_of_the_host_come_before_the_editor_and_its_answer_is_recorded_once(launch: Launcher) -> None:
+    launch.profile("asker")
+    answers = {"session/request_permission": choosing("reject_always-2")}
+    with up(launch), serving(launch, answers=answers) as editor:
+        editor.begin()
+        editor.prompt(editor.open(), "go")
+        assert editor.said() == "outcomes: reject_always-2"
+    (recorded,) = map(json.loads, launch("permission", "log", "p", "--json").out.splitlines())
+    assert (recorded["answer"], recorded["by"]) == ("deny", "the editor, in this session")
+
+
+def test_a_session_goes_on_after_the_agent_of_the_host_has_died(launch: Launcher) -> None:
+    launch.profile("replayer")
+    with up(launch) as host, serving(launch) as editor:
+        editor.begin()
+        session = editor.open()
+        editor.prompt(session, "one")
+        for agent in pids(launch, "agent"):
+            os.kill(agent, signal.SIGKILL)
+        refused = editor.prompt(session, "two")
+        if "error" in refused:  # the host may have noticed the death before
+            assert "the agent" in refused["error"]["message"]
+            assert editor.prompt(session, "two again")["result"] == {"stopReason": "end_turn"}
+        assert host.methods.count("session/resume") == 1
+
+
+def test_the_editor_goes_on_when_its_host_has_ended_and_is_up_again(launch: Launcher) -> None:
+    launch.profile("replayer")
+    with ExitStack() as later, up(launch, is_killed=True) as host, serving(launch) as editor:
+        editor.begin()
+        session = editor.open()
+        editor.prompt(session, "one")
+        os.kill(host.pid, signal.SIGKILL)
+        while alive(host.mark):
+            time.sleep(0.05)
+        assert "host" in editor.prompt(session, "two")["error"]["message"]
+        assert "the host of p has ended\nfix: acp-launch up p" in editor.prompt(session, "three")["error"]["message"]
+        again = later.enter_context(up(launch))
+        assert editor.prompt(session, "four")["result"] == {"stopReason": "end_turn"}
+        assert again.methods[:2] == ["initialize", "session/resume"]
+
+
+def test_a_host_of_another_content_is_not_used(launch: Launcher) -> None:
+    launch.profile("replayer")
+    with up(launch):
+        launch.profile("replayer", "7")
+        with serving(launch) as editor:
+            editor.begin()
+            editor.open()
+            assert editor.transcript.exists()
+            assert "p has changed since it is up, so its host is not used" in editor.told
+
+
+def listed(launch: Launcher) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = json.loads(launch("session", "list", "p", "--json").out)["sessions"]
+    return found
+
+
+def pids(launch: Launcher, name: str) -> list[int]:
+    launches = json.loads(launch("ps", "--json").out)["launches"]
+    return [process["pid"] for each in launches for process in each["processes"] if process["name"] == name]
