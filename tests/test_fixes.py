@@ -18,7 +18,7 @@ from tests.test_architecture import MODULES, PACKAGE, place
 
 ANY = "x"  # for what is only known when it is said
 # A verb that is not written out where it is said, and all that it can be.
-VERBS = {"session/hold": ("session close", "session rm")}
+VERBS = {"session/hold": ("session close x", "session rm x", "run x --session x", "serve x")}
 # Options of other programs that we speak of, and the one that every command has.
 FOREIGN = {
     "--help",
@@ -77,7 +77,7 @@ def told(path: Path) -> list[str]:
     text = list(strings(ast.parse(path.read_text())))
     name = str(path.relative_to(PACKAGE).with_suffix(""))
     if name in VERBS:
-        text = [each.replace(f"acp-launch {ANY} ", f"acp-launch {verb} ") for each in text for verb in VERBS[name]]
+        text = [each.replace(f"acp-launch {ANY}", f"acp-launch {verb}") for each in text for verb in VERBS[name]]
     return text
 
 
