@@ -1,6 +1,7 @@
 """The verb `serve`: a profile as an ACP agent on stdin and stdout, for an editor."""
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import partial
@@ -58,31 +59,31 @@ class Serve(NamedTuple):
             return served.run(source, sink)
 
 
-def _streams() -> "tuple[Lent, Lent | int]":
+def _streams() -> tuple[int, int]:
     """Take stdin and stdout for the protocol alone: whatever else reads and writes there meets nothing, and stderr.
 
     Raises:
         UsageError: stdin is not a pipe.
     """
-    from acp_launch.process.flow import lend
-
-    source = lend(os.dup(0), reads=True)
-    if source is None:
+    mode = os.fstat(0).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         fix = "enter this command in an editor that speaks ACP; on a terminal: acp-launch run PROFILE"
         raise UsageError("serve is started by an editor, which speaks ACP on a pipe to its stdin", fix=fix)
-    null = os.open(os.devnull, os.O_RDONLY)
+    source, sink, null = os.dup(0), os.dup(1), os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    kept = os.dup(1)
-    sink = lend(os.dup(1), reads=False)
     os.dup2(2, 1)
-    if sink is None:  # a file, or a terminal: both are written to as they are
-        return source, kept
-    os.close(kept)
     return source, sink
 
 
-def _refused(error: LaunchError, source: "Lent", sink: "Lent | int") -> int:
+def _lent(source: int, sink: int) -> "tuple[Lent, Lent | int]":
+    """Return the two without their waits. stdout may also be a file, or a terminal, which is written to as it is."""
+    from acp_launch.process.flow import Lent, lend  # with asyncio, while the agent starts
+
+    return Lent(source, reads=True), lend(os.dup(sink), reads=False) or sink
+
+
+def _refused(error: LaunchError, source: int, sink: int) -> int:
     """Tell the editor why its agent does not come; return the exit code once it has ended."""
     import asyncio
 
@@ -91,7 +92,7 @@ def _refused(error: LaunchError, source: "Lent", sink: "Lent | int") -> int:
     from acp_launch.settings.model import MAX_LINE
 
     show(error)
-    asyncio.run(refuse_all(error, source, sink, max_line=MAX_LINE))
+    asyncio.run(refuse_all(error, *_lent(source, sink), max_line=MAX_LINE))
     return error.exit_code
 
 
@@ -174,11 +175,11 @@ class _Served:
             raise AgentError(f"the host of {self.plan.called} has ended", fix=ours("up", self.plan.called))
         return door
 
-    def run(self, source: "Lent", sink: "Lent | int") -> int:
+    def run(self, source: int, sink: int) -> int:
         import asyncio
 
         with self._needs() as needs:
-            asyncio.run(_serve(self, needs, source, sink))
+            asyncio.run(_serve(self, needs, *_lent(source, sink)))
         return 0
 
     @contextmanager
@@ -203,6 +204,7 @@ class _Served:
                 log=log,
                 observer=observer,
                 session_plan=self._session_plan,
+                forget=self._forget,
                 respawn=self._again,
                 server_logs=logs,
                 cache=settings.cache,
@@ -252,6 +254,18 @@ class _Served:
                 registry=registry,
                 hold=lambda name: hold(state, (*key, name), verb="serve"),
             )
+
+    def _forget(self, session_id: str) -> None:
+        """Remove a session from the store that the agent has deleted."""
+        from acp_launch.session.store import open_registry
+
+        key = str(self.plan.project), self.plan.profile
+        try:
+            with open_registry(self.settings.state) as registry:
+                for record in [each for each in registry.list(*key) if each.session_id == session_id]:
+                    registry.remove(record.key)
+        except LaunchError as error:
+            self.observer.note(f"the session stays in the list: {error.message}")
 
     def _for(self, cwd: Path) -> "Ready":
         """Plan the profile of this name as it is found from a directory; trust is judged there.

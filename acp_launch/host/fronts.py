@@ -42,6 +42,9 @@ class Stream(Protocol):
     def is_hidden(self, id: int, front: "FrontLine") -> bool:
         """Return whether this event is not for this front, as it knows it already, or it is of another's turn."""
 
+    def hides(self, last: int, end: int, front: "FrontLine") -> bool:
+        """Return whether one of the events after `last` and up to `end` is not for this front."""
+
 
 class House(Protocol):
     """What a front is attached to."""
@@ -142,25 +145,31 @@ class FrontLine:
     def _piece(self) -> bytes:
         """Return what is to be written next; empty if there is nothing."""
         parts: list[bytes] = []
-        size = 0
+        self._due(self._at, parts)
         stream = None if self.is_held else self._stream
-        missed = stream.window.since(self._at, self._house.now()) if stream else []
-        if missed is None:
-            assert stream is not None
-            parts.append(event("missed", stream.window.newest))
-            self._at = stream.window.newest
-            missed = []
-        for id, line in missed:
-            self._due(id - 1, parts)
-            if size > PIECE:
+        while stream is not None and not parts:
+            piece = stream.window.joined(self._at, PIECE, self._house.now())
+            if piece is None:
+                parts.append(event("missed", stream.window.newest))
+                self._at = stream.window.newest
+            elif piece[0] == self._at:
                 break
-            if stream is not None and not stream.is_hidden(id, self):
-                parts.append(line)
-                size += len(line)
-            self._at = id
-        else:
+            else:
+                self._take(stream, piece, parts)
             self._due(self._at, parts)
         return b"".join(parts)
+
+    def _take(self, stream: Stream, piece: tuple[int, bytes], parts: list[bytes]) -> None:
+        """Add the events of a piece: as they are for all, if nothing stands between them and none is hidden."""
+        end, lines = piece
+        if not (self._said and self._said[0][0] < end) and not stream.hides(self._at, end, self):
+            parts.append(lines)
+        else:
+            for id, line in stream.window.between(self._at, end):
+                self._due(id - 1, parts)
+                if not stream.is_hidden(id, self):
+                    parts.append(line)
+        self._at = end
 
     def _due(self, at: int, parts: list[bytes]) -> None:
         while self._said and self._said[0][0] <= at:

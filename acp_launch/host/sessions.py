@@ -174,6 +174,7 @@ class HostSession:
         self.feed = Feed(self)
         self.failed: LaunchError | None = None  # how the last turn failed
         self.turn: Turn | None = None
+        self._has_news = False
         self.since = time.time()
         self._hub = hub
         self._open: OpenSession | None = None
@@ -221,8 +222,29 @@ class HostSession:
             self._own[id] = own
             while next(iter(self._own)) <= self.window.lost:
                 del self._own[next(iter(self._own))]
+        if not self._has_news:
+            self._has_news = True
+            asyncio.get_running_loop().call_soon(self._tell)
+
+    def _tell(self) -> None:
+        """Have the fronts read on, once for all that has come: so they read the same pieces."""
+        self._has_news = False
         for front in self.fronts:
             front.news()
+
+    def hides(self, last: int, end: int, front: FrontLine) -> bool:
+        for id in reversed(self._own):
+            if id <= last:
+                break
+            if id <= end and self._own[id] in (None, front):
+                return True
+        if front.is_alone:
+            for before, whose in reversed(self._marks):
+                if before < end and whose not in (None, front):
+                    return True
+                if before <= last:
+                    break
+        return False
 
     def is_hidden(self, id: int, front: FrontLine) -> bool:
         if id in self._own and self._own[id] in (None, front):
@@ -294,6 +316,7 @@ class HostSession:
         if front in self.fronts:
             self.fronts.remove(front)
         self._own = {id: own for id, own in self._own.items() if own is not front and id > self.began}
+        self.window.unjoin()
         self._watching.discard(front)
         if self.driver is front:
             self.driver = None

@@ -13,6 +13,7 @@ from math import inf
 COUNT = 1000
 SIZE = 4 * 1024 * 1024  # bytes of lines
 AGE = 600.0  # seconds
+PIECES = 4  # that are kept for readers at one place
 
 Missed = list[tuple[int, bytes]]  # id and line of each event, by ids
 
@@ -31,6 +32,7 @@ class Window:
         self._kept = OrderedDict[int, tuple[bytes, Hashable, float]]()  # line, key and time, by id
         self._by_key: dict[Hashable, int] = {}  # the ids of what is kept and has a key
         self._bytes = 0
+        self._joined: dict[int, tuple[int, bytes]] = {}  # pieces, by the id before them
         self._due = inf  # not later than when the oldest becomes too old
 
     def append(self, line: bytes, *, key: Hashable | None, now: float) -> int:
@@ -70,6 +72,38 @@ class Window:
             missed.append((id, self._kept[id][0]))
         missed.reverse()
         return missed
+
+    def joined(self, last: int, size: int, now: float) -> tuple[int, bytes] | None:
+        """Return the lines of the events after the one with id `last` in one piece, and the id of the last of them.
+
+        There are so many that they have `size` bytes, if there are as many. Readers at one place share a piece, so
+        this is for events without keys. None as `since`.
+        """
+        self._trim(now)
+        if not self.lost <= last <= self.newest:
+            return None
+        known = self._joined.get(last)
+        if known is not None and (known[0] == self.newest or len(known[1]) >= size):
+            return known
+        parts, length, end = [], 0, last
+        for end in range(last + 1, self.newest + 1):
+            parts.append(line := self._kept[end][0])
+            length += len(line)
+            if length >= size:
+                break
+        self._joined.pop(last, None)
+        while len(self._joined) >= PIECES:
+            del self._joined[next(iter(self._joined))]
+        self._joined[last] = piece = end, b"".join(parts)
+        return piece
+
+    def between(self, last: int, end: int) -> Missed:
+        """Return the events after `last` and up to `end` one by one, as `joined` has them."""
+        return [(id, self._kept[id][0]) for id in range(last + 1, end + 1)]
+
+    def unjoin(self) -> None:
+        """Forget the pieces."""
+        self._joined.clear()
 
     def _trim(self, now: float) -> None:
         """Remove what exceeds the limits, the oldest first."""

@@ -69,6 +69,7 @@ class ServeNeeds(Struct, frozen=True, kw_only=True):
     log: Callable[[bytes], None]  # takes the agent's stderr
     observer: Observer
     session_plan: Callable[[Path], AbstractContextManager[SessionPlan]]
+    forget: Callable[[str], None]  # removes a session from the store, by the agent's id
     respawn: Callable[[], Spawned | HostDoor]  # starts the agent again
     server_logs: ServerLogs
     cache: Path | None = None
@@ -186,11 +187,15 @@ class Sessions:
 
     def _closing(self, request: Request) -> None:
         """Let a session's servers go once the agent has closed it."""
-        session = self._by_id.get(acp.text(request.params.get("sessionId")))
+        id = acp.text(request.params.get("sessionId"))
+        session = self._by_id.get(id)
 
         def closed(line: bytes) -> None:
-            if session is not None and edits.at(line, ("error",)) is None:
-                session.left.set()
+            if edits.at(line, ("error",)) is None:
+                if session is not None:
+                    session.left.set()
+                if request.method == "session/delete":
+                    self._needs.forget(id)
             self._relay.finish(request, line)
 
         request.answered = closed

@@ -4,24 +4,31 @@ Prompts to a host that is up, as ratios: `python -m tests.benchmarks.up [N]`, me
 The agent answers at once, so what is left is ours: Python's start, the front, and the host.
 """
 
+import json
 import os
+import select
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
 
+from acp_launch.host.door import OWN
+from acp_launch.host.wire import FOLLOW, GREETING, META
+from acp_launch.protocol.jsonrpc import as_line, request
 from tests.benchmarks.interactive import READY, terminal
 from tests.benchmarks.run import PYTHON, SLOWING, US, Row, agent, cpu, measured, profile, wall
 from tests.benchmarks.run import run as timed
 
 FIFTY = 50
 EVENTS = 10_000
+UPDATES = 100_000
 ORDINARILY = [PYTHON, "-c", "import sys; sys.argv[0] = 'acp-launch'; from tests.benchmarks.up import plain; plain()"]
 
 
@@ -92,6 +99,62 @@ def attach(env: Mapping[str, str], pairs: int) -> str:
     return f"| attach to {EVENTS:,} events, beside few; its CPU | - | 200 ms | {figures} | | | |"
 
 
+@contextmanager
+def watching(env: Mapping[str, str]) -> Iterator[socket.socket]:
+    """A front of the host's session `work`, which has shown its history."""
+    (note,) = Path(env["ACP_LAUNCH_STATE_DIR"], "hosts").glob("*.json")
+    with socket.socket(socket.AF_UNIX) as line, line.makefile("rb") as answers:
+        line.connect(json.loads(note.read_bytes())["socket"])
+        line.sendall(GREETING + OWN + b"\n")
+        meta = {META: {"name": "work", "can_ask": False}}
+        opening: dict[str, object] = {"sessionId": "-", "cwd": "/", "mcpServers": [], "_meta": meta}
+        starting: dict[str, object] = {"protocolVersion": 1}
+        asked: list[tuple[str, dict[str, object]]]
+        asked = [("initialize", starting), ("session/resume", opening), (FOLLOW, {})]
+        for number, (method, params) in enumerate(asked, 1):
+            line.sendall(as_line(request(number, method, params)))
+            while b'"id":%d' % number not in answers.readline():
+                pass
+        yield line
+
+
+def drained(fronts: Sequence[socket.socket]) -> None:
+    """Read until each has had the end of the turn."""
+    left, tails = {*fronts}, dict.fromkeys(fronts, b"")
+    while left:
+        for front in select.select([*left], [], [])[0]:
+            tails[front] = tails[front][-100:] + front.recv(1 << 20)
+            if b'"name":"idle"' in tails[front]:
+                left.discard(front)
+
+
+def watched(env: Mapping[str, str], scratch: Path, pairs: int) -> str:
+    """A row: CPU of the host for a turn of many updates that ten watch, against one that one watches."""
+    flood = Path(__file__).parents[1] / "agents" / "flood.py"
+    folder = scratch / "watched"
+    folder.mkdir()
+    wanted = profile(folder, [PYTHON, "-I", "-S", str(flood)], str(UPDATES))
+
+    run_it = [*US, "run", "--trust", wanted, "hi", "-s", "work", "-o", "quiet", "-d"]
+
+    def one(count: int, pid: int) -> float:
+        with ExitStack() as stack:
+            fronts = [stack.enter_context(watching(env)) for _ in range(count)]
+            before = psutil.Process(pid).cpu_times()
+            subprocess.run(run_it, env=env, check=True, capture_output=True)
+            drained(fronts)
+            after = psutil.Process(pid).cpu_times()
+        return after.user + after.system - before.user - before.system
+
+    with host(wanted, env) as pid:
+        subprocess.run([*run_it[:-1]], env=env, check=True, capture_output=True)
+        both = [(one(10, pid), one(1, pid)) for _ in range(pairs)]
+    ratios = [ten / alone for ten, alone in both]
+    figures = f"{statistics.median(ratios):.2f}x ({min(ratios):.2f}-{max(ratios):.2f})"
+    ours, floor = (f"{statistics.median(pair[side] for pair in both) * 1000:.0f} ms" for side in (0, 1))
+    return f"| ten watch {UPDATES:,} updates, CPU of the host | one watches | 1.3x | {figures} | {ours} | {floor} | |"
+
+
 def memory(pid: int) -> str:
     """A row: what the host holds with its starter, and with the guards and the next front too; without the agent."""
     every = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
@@ -126,7 +189,8 @@ def main() -> None:
             print(memory(pid), flush=True)
             print(fifty(usual, env), flush=True)
         with host("demo", env):
-            print(attach(env, max(5, pairs // 3)))
+            print(attach(env, max(5, pairs // 3)), flush=True)
+        print(watched(env, scratch, max(3, pairs // 5)))
 
 
 if __name__ == "__main__":

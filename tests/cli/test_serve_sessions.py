@@ -223,3 +223,43 @@ def _until(editor: Editor, holds: Any) -> None:
             return
         editor.request("_test/round", {})
     raise AssertionError("it never held")
+
+
+def test_a_session_that_the_editor_deletes_has_no_name_any_more(launch: Launcher) -> None:
+    launch.scripted("""
+def prompt(request):
+    script.end(request)
+able = {"sessionCapabilities": {"delete": {}}}
+script.serve({
+    "initialize": lambda request: script.initialize(request, **able),
+    "session/delete": lambda request: script.answer(request, {}), "session/prompt": prompt,
+})
+""")
+    with serving(launch) as editor:
+        editor.begin()
+        sessions = [editor.open(), editor.open()]
+        for session in sessions:
+            editor.prompt(session, "work")
+        assert editor.request("session/delete", {"sessionId": sessions[0]})["result"] == {}
+        (shown,) = json.loads(launch("session", "list", "--json").out)["sessions"]
+        assert shown["session_id"] == sessions[1]
+
+
+def test_a_call_that_runs_without_a_question_is_told_of_on_stderr(launch: Launcher) -> None:
+    launch.scripted("""
+def prompt(request):
+    session = script.session_of(request)
+    call = {"toolCallId": "c", "title": "Run make", "kind": "execute", "rawInput": {"command": "make"}}
+    script.update(session, "tool_call", **call, status="pending")
+    script.update(session, "tool_call_update", toolCallId="c", status="completed")
+    script.end(request)
+script.serve({"session/prompt": prompt})
+""")
+    profile = json.loads((launch.project / ".acp-launch" / "p.yaml").read_text())
+    launch.write({**profile, "permissions": {"rules": [{"deny": {"command": "make*"}}]}})
+    with serving(launch) as editor:
+        editor.begin()
+        editor.prompt(editor.open(), "work")
+    assert "Run make" in editor.told
+    assert "without asking (policy: permissions.rules[0]" in editor.told
+    assert [each["how"] for each in log(launch)] == ["unasked"]

@@ -29,6 +29,9 @@ class Hall:
     def is_hidden(self, id: int, front: FrontLine) -> bool:
         return id == 2
 
+    def hides(self, last: int, end: int, front: FrontLine) -> bool:
+        return last < 2 <= end
+
     def now(self) -> float:
         return 0.0
 

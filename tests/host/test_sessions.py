@@ -1,6 +1,8 @@
 """Sessions of a host, without an agent (docs/up.md)."""
 
 import asyncio
+import random
+from itertools import product
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -26,3 +28,37 @@ def test_what_a_front_knows_already_is_forgotten_with_the_events(monkeypatch: py
         assert not any(session.is_hidden(id, front) for id in range(1, session.window.lost))
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_piece_is_looked_through_if_one_of_its_events_is_hidden(seed: int) -> None:
+    """And mostly not if none is."""
+
+    async def story() -> None:
+        fronts = [cast(Any, SimpleNamespace(is_alone=is_alone, news=lambda: None)) for is_alone in (True, False, True)]
+        session = lived(fronts, random.Random(seed))
+        newest, in_vain = session.window.newest, 0
+        pieces = [(last, end) for last in range(newest) for end in range(last + 1, newest + 1)]
+        for (last, end), front in product(pieces, fronts):
+            hidden = any(session.is_hidden(id, front) for id in range(last + 1, end + 1))
+            assert session.hides(last, end, front) >= hidden
+            in_vain += session.hides(last, end, front) > hidden
+        assert in_vain < len(pieces) / 4
+
+    asyncio.run(story())
+
+
+def lived(fronts: list[Any], chance: random.Random) -> HostSession:
+    """A session after some turns of these fronts, and of others."""
+    session = HostSession(cast(Any, SimpleNamespace(now=lambda: 0.0)), "work")
+    for _ in range(60):
+        match chance.randrange(6):
+            case 0:
+                session._mark(chance.choice([None, *fronts]))
+            case 1:
+                session.happened(b"own", own=chance.choice(fronts))
+            case 2:
+                session.happened(b"history", is_history=True)
+            case _:
+                session.happened(b"for all")
+    return session
