@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from acp_launch.profile.load import Loaded
     from acp_launch.serve.session import SessionPlan
     from acp_launch.serve.sessions import HostDoor, ServeNeeds
+    from acp_launch.session.hold import Key
 
 
 class Serve(NamedTuple):
@@ -218,7 +219,6 @@ class _Served:
         from acp_launch.cli.session_needs import wished
         from acp_launch.cli.start import with_workdirs
         from acp_launch.serve.session import SessionPlan
-        from acp_launch.session.hold import hold
         from acp_launch.session.permission.gate import Gate
         from acp_launch.session.permission.policy import policy
         from acp_launch.session.permission.remembered import AnswerStore, load
@@ -252,7 +252,7 @@ class _Served:
                 wishes=wished(given),
                 gate=Gate(policy(given, remembered=load(shelf), home=home), None, record),
                 registry=registry,
-                hold=lambda name: hold(state, (*key, name), verb="serve"),
+                hold=lambda name: _held(state, (*key, name)),
             )
 
     def _forget(self, session_id: str) -> None:
@@ -307,6 +307,20 @@ class _Served:
         else:
             found = find(self.request.profile, start=cwd, settings=self.settings)
         return load(found, cache=self.settings.cache)
+
+
+@contextmanager
+def _held(state: Path, key: "Key") -> "Iterator[None]":
+    """Lock a session; an editor cannot choose another name for it."""
+    from acp_launch.session.hold import hold
+
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(hold(state, key, verb="serve"))
+        except SessionError as error:
+            error.fix = "close it there, or open another session"
+            raise
+        yield
 
 
 def _require_place(plan: "LaunchPlan", cwd: Path) -> None:

@@ -9,7 +9,7 @@ what an observer is told. The host starts its agent again when it is wanted; its
 import asyncio
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import msgspec
@@ -23,8 +23,9 @@ from acp_launch.protocol.conversation import ELICITATION
 from acp_launch.protocol.jsonrpc import Envelope, LineFramer, as_line
 from acp_launch.protocol.written import written
 from acp_launch.rpc import TransportClosed
+from acp_launch.serve.session import chosen
 from acp_launch.session.observer import Observer
-from acp_launch.session.person import Answer, ToolQuestion
+from acp_launch.session.person import ToolQuestion
 
 ENTERING = {"session/new", "session/load", "session/resume"}
 PERMISSION, CANCEL = "session/request_permission", "$/cancel_request"
@@ -32,7 +33,6 @@ UPDATE = b'{"jsonrpc":"2.0","method":"session/update"'
 ROOM = 1024 * 1024  # bytes for the editor that wait; then the host is not read
 OURS = "acp-launch/"  # prefix of the ids of our own requests
 OF_HOST = ("server", "standing")  # events of the host as a whole
-EDITOR = "the editor"  # who has answered, in the record
 
 
 class _Session(Struct):
@@ -51,17 +51,8 @@ class _Initialize(Struct):
     clientCapabilities: _Client = msgspec.field(default_factory=_Client)  # noqa: N815
 
 
-class _Chosen(Struct):
-    outcome: str = "cancelled"
-    optionId: str | None = None  # noqa: N815
-
-
-class _Outcome(Struct):
-    outcome: _Chosen = msgspec.field(default_factory=_Chosen)
-
-
 _session, _cancelled = msgspec.json.Decoder(_Session), msgspec.json.Decoder(_Cancelled)
-_initialize, _outcome = msgspec.json.Decoder(_Initialize), msgspec.json.Decoder(_Outcome)
+_initialize = msgspec.json.Decoder(_Initialize)
 
 
 class _Line:
@@ -82,7 +73,7 @@ class _Asked(Struct, frozen=True):
 
     line: _Line
     id: Raw
-    is_permission: bool = False
+    options: Sequence[object] | None = None  # of a question about a tool call
 
 
 class HostedAgent:
@@ -234,10 +225,8 @@ class HostedAgent:
         asked = self._asked.pop(bytes(message.id), None) if message.id is not UNSET else None
         if asked is None:
             return
-        if asked.is_permission and message.result is not UNSET:
-            chosen = (jsonrpc.read(_outcome, message.result) or _Outcome()).outcome
-            answer = Answer(chosen.optionId if chosen.outcome == "selected" else None, by=EDITOR)
-            line = jsonrpc.result(asked.id, msgspec.to_builtins(answer))
+        if asked.options is not None and message.result is not UNSET:
+            line = jsonrpc.result(asked.id, msgspec.to_builtins(chosen(message.result, asked.options)))
         await self._send(asked.line, edits.with_id(line, asked.id))
 
     # From the host.
@@ -322,7 +311,7 @@ class HostedAgent:
         asked = acp.mapping(acp.decoded(message.params))
         question = msgspec.convert(asked.get("question"), ToolQuestion)
         params = {"sessionId": front.session_id, "toolCall": question.call, "options": question.options}
-        self._asked[bytes(number)] = _Asked(front, id, is_permission=True)
+        self._asked[bytes(number)] = _Asked(front, id, question.options)
         self._up(jsonrpc.request(number, PERMISSION, params))
 
     def _withdraw(self, front: _Line, params: Raw) -> None:

@@ -209,7 +209,7 @@ class Session:
         def came(line: bytes) -> None:
             self._relay.finish(request, line)
             if not answer.done():
-                answer.set_result(_answer(line))
+                answer.set_result(_answer(line, options))
 
         task = self._beside(self._recorded(call, options))
         request.answered, request.withdrawn = came, lambda: (task.cancel(), None)[1]
@@ -266,12 +266,17 @@ class Session:
             self._observer.note(f"the session is not kept: {error.message}")
 
 
-def _answer(line: bytes) -> Answer:
+def _answer(line: bytes, options: Sequence[object]) -> Answer:
     """Read the editor's answer to a question; an error, and one that is malformed, allow nothing."""
     message = jsonrpc.decode(line)
-    result = acp.decoded(message.result) if message is not None and isinstance(message.result, Raw) else None
-    outcome = acp.mapping(acp.mapping(result).get("outcome"))
-    return Answer(acp.text(outcome.get("optionId")) or None, by=EDITOR)
+    return chosen(message.result if message is not None and isinstance(message.result, Raw) else NULL, options)
+
+
+def chosen(result: Raw, options: Sequence[object]) -> Answer:
+    """Return what the editor has chosen. What it allows or denies for always holds for its session with us, too."""
+    id = acp.text(acp.mapping(acp.mapping(acp.decoded(result)).get("outcome")).get("optionId")) or None
+    kind = next((option.get("kind") for option in map(acp.mapping, options) if option.get("optionId") == id), "")
+    return Answer(id, holds="session" if acp.text(kind).endswith("_always") else "once", by=EDITOR)
 
 
 def _act(method: str, params: Mapping[str, Any]) -> dict[str, Any]:

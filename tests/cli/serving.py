@@ -116,7 +116,7 @@ def judged(editor: Editor) -> None:
     """Every line to the editor, and every line to the agent, is ACP."""
     if editor.transcript.exists():
         wrong = check_transcript(editor.transcript)
-        assert wrong == []
+        assert wrong == [], wrong
     dialogue = Dialogue()
     for line in editor.sent:
         dialogue.expect(line, "client")

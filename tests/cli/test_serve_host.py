@@ -43,7 +43,7 @@ def test_the_rules_of_the_host_come_before_the_editor_and_its_answer_is_recorded
         editor.prompt(editor.open(), "go")
         assert editor.said() == "outcomes: reject_always-2"
     (recorded,) = map(json.loads, launch("permission", "log", "p", "--json").out.splitlines())
-    assert (recorded["answer"], recorded["by"]) == ("deny", "the editor")
+    assert (recorded["answer"], recorded["by"]) == ("deny", "the editor, in this session")
 
 
 def test_a_session_goes_on_after_the_agent_of_the_host_has_died(launch: Launcher) -> None:

@@ -47,7 +47,23 @@ def test_what_no_rule_decides_goes_to_the_editor_as_it_is(launch: Launcher) -> N
         (question,) = editor.heard("session/request_permission")
         assert question["params"]["toolCall"]["_meta"] == {"x": [1, 2]}
     (recorded,) = log(launch)
-    assert (recorded["answer"], recorded["by"]) == ("deny", "the editor")
+    assert (recorded["answer"], recorded["by"]) == ("deny", "the editor, in this session")
+
+
+def test_what_the_editor_allows_for_always_is_not_asked_again_in_its_session(launch: Launcher) -> None:
+    launch.profile("asker")
+    answers = {"session/request_permission": choosing("allow_always-0")}
+    with serving(launch, answers=answers, is_valid=False) as editor:  # the agent uses its ids again
+        editor.begin()
+        session = editor.open()
+        editor.prompt(session, "go")
+        editor.prompt(session, "again")
+        assert len(editor.heard("session/request_permission")) == 1
+        editor.prompt(editor.open(), "go")
+        assert len(editor.heard("session/request_permission")) == 2
+    first, again, _ = log(launch)
+    assert (first["answer"], first["by"]) == ("allow", "the editor, in this session")
+    assert again["answer"] == "allow"
 
 
 def test_the_agent_may_take_a_question_back(launch: Launcher) -> None:

@@ -174,7 +174,7 @@ class Gate:
         by = answer.by
         if kept is not None:
             self.policy = replace(self.policy, remembered=(*self.policy.remembered, kept))
-            by = f"{USER}, {'for good' if kept.session is None else 'in this session'}"
+            by = f"{answer.by}, {'for good' if kept.session is None else 'in this session'}"
         is_unasked = answer.by != USER and not allowed
         return self._noted(how, call, options, Decision(allowed, answer.option_id, by, is_unasked))
 
