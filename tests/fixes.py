@@ -26,7 +26,22 @@ PROSE = {"and", "asks", "ends", "lists", "or", "prints", "removes", "says", "sho
 SHELL = {"|", "<", ">", "&&"}
 # What follows the program's name where it is no command.
 PLAIN = {
-    *("again", "alone", "and", "cannot", "does", "does:", "finds", "has", "instead", "inside", "is", "is:", "itself"),
+    *(
+        "again",
+        "alone",
+        "and",
+        "can",
+        "cannot",
+        "does",
+        "does:",
+        "finds",
+        "has",
+        "instead",
+        "inside",
+        "is",
+        "is:",
+        "itself",
+    ),
     *(
         "knows",
         "lets",

@@ -12,12 +12,13 @@ from typer.main import get_command
 
 from acp_launch.cli.app import app
 from acp_launch.interactive.commands import ALIASES, COMMANDS
+from acp_launch.registry.package import NAMING, VALUED
 from tests.fixes import PLAIN, commands, fault
 from tests.test_architecture import MODULES, PACKAGE, place
 
 ANY = "x"  # for what is only known when it is said
 # A verb that is not written out where it is said, and all that it can be.
-VERBS = {"session/hold": ("session close", "session rm")}
+VERBS = {"session/hold": ("session close x", "session rm x", "run x --session x", "serve x")}
 # Options of other programs that we speak of, and the one that every command has.
 FOREIGN = {
     "--help",
@@ -29,6 +30,8 @@ FOREIGN = {
     "--list-backends",
     *("--no-audit", "--no-fund", "--no-update-notifier", "--save-exact", "--loglevel"),  # npm
     *("--prefix", "--quiet", "--no-input", "--disable-pip-version-check"),  # npm, uv and pip
+    *("--no-deps", "--generate-hashes", "--hash"),  # uv
+    *(option for options in (*NAMING.values(), *VALUED.values()) for option in options),  # npx and uvx
 }
 TEXTS = [path for path in MODULES if place(path) != "demo"]
 
@@ -74,7 +77,7 @@ def told(path: Path) -> list[str]:
     text = list(strings(ast.parse(path.read_text())))
     name = str(path.relative_to(PACKAGE).with_suffix(""))
     if name in VERBS:
-        text = [each.replace(f"acp-launch {ANY} ", f"acp-launch {verb} ") for each in text for verb in VERBS[name]]
+        text = [each.replace(f"acp-launch {ANY}", f"acp-launch {verb}") for each in text for verb in VERBS[name]]
     return text
 
 

@@ -88,10 +88,10 @@ class Servers:
 
     def seated(self, shim: ShimConnection) -> None:
         """Connect the agent to the server that it has opened."""
-        if self._is_stopping:
+        plan = self._plans.get(shim.name)  # None if it has been removed
+        if self._is_stopping or plan is None:
             shim.close()
             return
-        plan = self._plans[shim.name]
         relay = self._waiting_for(plan) or self._ahead(plan)
         self._seated[plan.name] = relay
         self._opened.add(plan.name)

@@ -13,6 +13,7 @@ from acp_launch.cli.groups import WIDEST, AllCommands, Commands
 from acp_launch.cli.help import help_
 from acp_launch.cli.init import init
 from acp_launch.cli.interop import export, import_
+from acp_launch.cli.lock import lock
 from acp_launch.cli.login import login, logout
 from acp_launch.cli.logs import logs
 from acp_launch.cli.run import Run
@@ -94,6 +95,7 @@ app.command()(doctor)
 app.command()(login)
 app.command()(logout)
 app.command()(trust)
+app.command()(lock)
 app.command()(logs)
 app.command()(trace)
 app.command()(down)

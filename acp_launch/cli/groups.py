@@ -10,7 +10,7 @@ WIDEST = 120  # columns; longer lines are hard to read
 HEADINGS = {
     "Run": ("run", "serve", "up", "attach", "reload", "down", "login", "logout", "permission"),
     "Profiles": (
-        *("list", "init", "import", "edit", "profile", "validate", "plan", "show", "trust", "export", "schema"),
+        *("list", "init", "import", "edit", "profile", "validate", "plan", "show", "trust", "lock", "export", "schema"),
     ),
     "Secrets": ("secret",),
     "Sessions": ("session",),

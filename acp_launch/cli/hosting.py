@@ -40,6 +40,7 @@ class UpRequest(NamedTuple):
     trust: bool = False
     outlives: bool = True
     trace: Path | None = None
+    locked: bool = False
 
 
 def present(settings: Settings, plan: LaunchPlan) -> HostNote | None:
@@ -112,7 +113,7 @@ def _hosted(
 
     settings, here = load(), str(Path.cwd())
     loaded = loaded_profile(request.profile, settings)
-    resolved = trusted(loaded, settings, cwd=request.cwd, session=None, trust=request.trust)
+    resolved = trusted(loaded, settings, cwd=request.cwd, session=None, trust=request.trust, locked=request.locked)
     plan, secrets, credentials = looked_up(resolved, settings)
     with hold_place(settings.state, str(plan.project), plan.profile) as place:
         if place is None:

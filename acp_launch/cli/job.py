@@ -11,6 +11,7 @@ from acp_launch.cli import run_request as prompts
 from acp_launch.cli.run_request import RunRequest
 from acp_launch.cli.screen import Screen
 from acp_launch.cli.start import RunContext, launched
+from acp_launch.errors import UsageError
 from acp_launch.host.place import any_host
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.settings.load import load
@@ -80,8 +81,12 @@ def _plan(profile: str, words: tuple[str, ...], request: RunRequest, settings: S
     from acp_launch.cli.planning import Ready, adhoc_plan, ready, trusted_profile
 
     if request.agent is not None:
+        if request.locked:
+            raise UsageError("--locked cannot be combined with --agent", fix="the lock file is of profiles; name one")
         return Ready(*adhoc_plan(request.agent, cwd=request.cwd, session=request.session), {})
-    resolved = trusted_profile(profile, settings, cwd=request.cwd, session=request.session, trust=request.trust)
+    resolved = trusted_profile(
+        profile, settings, cwd=request.cwd, session=request.session, trust=request.trust, locked=request.locked
+    )
     if resolved.plan is not None and request.output != "text":
         prompts.require(words, request.file)
     return ready(resolved, settings, waiting=screen.waiting)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from acp_launch.errors import MachineError, NotLoggedIn, NotTrusted, UsageError
+from acp_launch.errors import MachineError, NotLoggedIn, NotTrusted, ProfileError, UsageError
 from acp_launch.problem import did_you_mean, errors, ours
 from acp_launch.settings.model import Settings
 
@@ -168,9 +168,15 @@ def _later(
 
 
 def trusted_profile(
-    name: str, settings: Settings, *, cwd: Path | None, session: str | None = None, trust: bool
+    name: str,
+    settings: Settings,
+    *,
+    cwd: Path | None,
+    session: str | None = None,
+    trust: bool,
+    locked: bool = False,
 ) -> "Resolved":
-    """Resolve a profile of which something is about to start; `trust` is `--trust`.
+    """Resolve a profile of which something is about to start; `trust` is `--trust`, `locked` is `--locked`.
 
     A user at a terminal is offered to install programs that are missing.
 
@@ -178,18 +184,36 @@ def trusted_profile(
         NotTrusted: it belongs to a project, and the user does not trust its present content.
         UsageError, ProfileError: as `resolved_profile`.
     """
-    return trusted(loaded_profile(name, settings), settings, cwd=cwd, session=session, trust=trust)
+    return trusted(loaded_profile(name, settings), settings, cwd=cwd, session=session, trust=trust, locked=locked)
 
 
-def trusted(loaded: "Loaded", settings: Settings, *, cwd: Path | None, session: str | None, trust: bool) -> "Resolved":
+def trusted(
+    loaded: "Loaded",
+    settings: Settings,
+    *,
+    cwd: Path | None,
+    session: str | None,
+    trust: bool,
+    locked: bool = False,
+) -> "Resolved":
     """Do the same with a profile that is loaded."""
     resolved = resolved_from(loaded, cwd=cwd, session=session)
     require(loaded, resolved.found, settings, is_waved=trust)
+    if locked and (different := unlocked(loaded, resolved)):
+        raise ProfileError(different)
     if resolved.plan is not None:
         return resolved
     from acp_launch.cli import supply
 
     return supply.installed(resolved, lambda: resolved_from(loaded, cwd=cwd, session=session), agrees)
+
+
+def unlocked(loaded: "Loaded", resolved: "Resolved") -> "Sequence[Problem]":
+    """Return how a profile differs from the project's lock file, as far as it can be resolved here."""
+    from acp_launch.plan.locked import differing
+
+    plan = resolved.plan or resolved.draft
+    return differing(loaded, plan) if plan is not None else resolved.problems
 
 
 def resolved_profile(name: str, settings: Settings, *, cwd: Path | None, session: str | None = None) -> "Resolved":

@@ -37,6 +37,7 @@ class Validate(NamedTuple):
     as_json: Json = False
     strict: Annotated[bool, Option("--strict", "Fail on warnings too, as a pre-commit hook should.")] = False
     secrets: Secrets = False
+    locked: Annotated[bool, Option("--locked", "Fail if packages differ from the project's lock file.")] = False
 
     def carry_out(self) -> int:
         """Return nonzero if a profile is wrong or a secret is missing."""
@@ -48,11 +49,22 @@ class Validate(NamedTuple):
         if not self.names:
             reports += _broken_parents(reports, settings)
         reports = [(found, loaded, (*problems, *_unlisted(loaded))) for found, loaded, problems in reports]
+        if self.locked:
+            reports = [(found, loaded, (*problems, *_unlocked(loaded))) for found, loaded, problems in reports]
         needed = [need for _, loaded, _ in reports if loaded for need in _needs(loaded)] if self.secrets else []
         outcomes, unmet = _looked_up(needed, settings)
         if not profiles.show_reports(reports, outcomes, unmet, as_json=self.as_json, strict=self.strict):
             return ProfileError.exit_code
         return MachineError.exit_code if unmet else 0
+
+
+def _unlocked(loaded: "Loaded | None") -> "Sequence[Problem]":
+    """Return how a profile of a project differs from the project's lock file."""
+    if loaded is None or loaded.found.origin not in ("path", "project"):
+        return ()
+    from acp_launch.cli.planning import resolved_from, unlocked
+
+    return unlocked(loaded, resolved_from(loaded, cwd=None))
 
 
 def _unlisted(loaded: "Loaded | None") -> "Sequence[Problem]":

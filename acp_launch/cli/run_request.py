@@ -88,6 +88,7 @@ class RunRequest(NamedTuple):
         tuple[str, ...], Option("--set", "Set an option of the agent: model=opus. Repeatable.", "OPTION=VALUE")
     ] = ()
     trust: Annotated[bool, Option("--trust", "Run a project's profile once without trusting it, as in CI.")] = False
+    locked: Annotated[bool, Option("--locked", "Refuse packages that differ from the project's lock file.")] = False
     verbose: Annotated[bool, Option("--verbose -v", "Show the agent's stderr as it comes.")] = False
     trace: Annotated[Path | None, TRACE] = None
     plain: Annotated[bool, Option("--plain", "Use no colours and no animation, as with NO_COLOR, and no links.")] = (
@@ -114,7 +115,7 @@ class RunRequest(NamedTuple):
 
 def may_be_hosted(request: RunRequest) -> bool:
     """Tell whether a host can carry it out: it has an agent of its profile, and traces what it was told to trace."""
-    return request.agent is None and request.trace is None and bool(request.words)
+    return request.agent is None and request.trace is None and not request.locked and bool(request.words)
 
 
 def wants_host(request: RunRequest) -> bool:
@@ -127,6 +128,8 @@ def check_background(request: RunRequest) -> None:
     option = "--detach" if request.detach else "--keep"
     if not wants_host(request):
         return
+    if request.locked:
+        raise UsageError(f"{option} cannot be combined with --locked", fix="acp-launch up PROFILE --locked")
     if request.agent is not None or request.trace is not None:
         other = "--agent" if request.agent is not None else "--trace"
         raise UsageError(f"{option} cannot be combined with {other}", fix="a host is of a profile; leave one out")

@@ -22,13 +22,14 @@ class Up(NamedTuple):
     foreground: Annotated[bool, Option("--foreground", "Stay on this terminal, as a service manager wants it.")] = False
     replace: Annotated[bool, Option("--replace", "End the host that is up, and start it again.")] = False
     trust: Annotated[bool, Option("--trust", "Run a project's profile once without trusting it.")] = False
+    locked: Annotated[bool, Option("--locked", "Refuse packages that differ from the project's lock file.")] = False
     trace: Annotated[Path | None, TRACE] = None
 
     def carry_out(self) -> int:
         """Return the exit code; in the host, at its end."""
         from acp_launch.cli.hosting import UpRequest, start
 
-        request = UpRequest(self.profile, keep=self.keep, trust=self.trust, trace=self.trace)
+        request = UpRequest(self.profile, keep=self.keep, trust=self.trust, trace=self.trace, locked=self.locked)
         if self.replace:
             from acp_launch.cli.up import replaced
 

@@ -30,6 +30,8 @@ from acp_launch.secret.reference import EnvironmentReference, SecretReference, p
 
 Found = Mapping[KeyPath, Path]
 RULES = "permissions.rules"
+QUOTE = '"'
+_LOCKED = regex(r'lock\.(?P<key>.*)\.package: "(?P<package>.*)"')
 ROWS = 40  # variables of a program that have a row each; further harmless ones share one row
 
 
@@ -53,6 +55,9 @@ def parts(profile: Profile, found: Found, said: Sequence[str]) -> Iterator[Repor
     yield from _references(profile)
     yield ReportRow("asks", f"permissions.default: {profile.permissions.default}")
     yield from (ReportRow("rule", line.removeprefix(RULES)) for line in said if line.startswith(RULES))
+    for line in said:
+        if locked := _LOCKED.fullmatch(line):
+            yield ReportRow("locks", f"{locked['key'].strip(QUOTE)} to {discreet(locked['package'])}")
     yield from _services(profile)
     chosen = {**({"mode": profile.session.mode} if profile.session.mode else {}), **profile.session.config}
     if chosen:

@@ -62,6 +62,7 @@ def shown(file: Path) -> str:
 
 HOLDER = ".acp-launch"
 SUFFIXES = (".yaml", ".yml")
+LOCK = "lock.yaml"  # of a project, and not a profile
 OVERLAY = ".local"  # ends the stem of a file that overlays the profile beside it
 PARENT = "_"  # begins the name of a file that is only a parent of other profiles
 Origin = Literal["path", "project", "user", "built-in"]
@@ -167,7 +168,11 @@ def _holding(file: Path) -> Path:
 
 def _named(directory: Path, name: str) -> Path | None:
     files = (directory / f"{name}{suffix}" for suffix in SUFFIXES)
-    return next((file for file in files if _holds(file.is_file)), None)
+    return next((file for file in files if _holds(file.is_file) and not _is_lock(file)), None)
+
+
+def _is_lock(file: Path) -> bool:
+    return file.name == LOCK and file.parent.name == HOLDER
 
 
 def parents(*, start: Path, settings: Settings) -> list[Found]:
@@ -260,7 +265,7 @@ def _home() -> Path | None:
 def _profiles(directory: Path) -> list[Path]:
     """List the profiles of a directory, without overlays."""
     files = (file for suffix in SUFFIXES for file in directory.glob(f"*{suffix}") if _holds(file.is_file))
-    found = (file for file in files if not file.stem.endswith(OVERLAY))
+    found = (file for file in files if not file.stem.endswith(OVERLAY) and not _is_lock(file))
     return sorted(found, key=lambda file: (file.stem, SUFFIXES.index(file.suffix)))
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace as with_
 
 from acp_launch.document.cache import JsonCache
 from acp_launch.document.nodes import Place, Plain
@@ -21,6 +22,8 @@ from acp_launch.problem import KeyPath, Problem, errors
 from acp_launch.profile.discover import PARENT, Found, read, shown
 from acp_launch.profile.gather import gather
 from acp_launch.profile.layers import Extends, Layer, ParsedLayer, ordered
+from acp_launch.profile.lockfile import Lock
+from acp_launch.profile.lockfile import read as read_lock
 from acp_launch.profile.model import Profile
 from acp_launch.profile.progress import progress
 from acp_launch.profile.values import LITERAL
@@ -57,6 +60,7 @@ class Loaded(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     layers: tuple[Layer, ...] = ()
     merged: Mapping[str, Plain] = {}
+    lock: Lock | None = None  # what the project's lock file says of the profile
 
 
 def load(found: Found, *, cache: Path | None = None) -> Loaded:
@@ -106,6 +110,14 @@ class _Inspection(Struct, frozen=True):
 
 
 def _inspection(found: Found, cache: Path | None) -> _Inspection:
+    seen = _without_lock(found, cache)
+    lock, problems = read_lock(found)
+    if problems:
+        return with_(seen, loaded=None, problems=(*seen.problems, *problems))
+    return with_(seen, loaded=with_(seen.loaded, lock=lock)) if seen.loaded and lock is not None else seen
+
+
+def _without_lock(found: Found, cache: Path | None) -> _Inspection:
     if cache is not None and _is_foreign(cache, found.project):
         cache = None  # the project could have written the entry
     if cache is not None and (known := recall(cache, found)):

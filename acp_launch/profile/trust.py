@@ -31,6 +31,7 @@ from acp_launch.private import Unfit, make_private, read_bounded, replace
 from acp_launch.profile.discover import HOLDER, boundary
 from acp_launch.profile.layers import Layer
 from acp_launch.profile.load import Loaded
+from acp_launch.profile.lockfile import trusted as locked
 from acp_launch.regex import regex
 from acp_launch.secret.detect import sightings
 from acp_launch.secret.value import MASK
@@ -46,6 +47,11 @@ PLAIN = regex(r"[A-Za-z_][A-Za-z0-9_-]*")
 def content(merged: Mapping[str, Plain]) -> tuple[str, ...]:
     """Return a line for every value of the merged profile, references unresolved."""
     return tuple(_lines("", dict(merged)))
+
+
+def _content(loaded: Loaded) -> tuple[str, ...]:
+    """Return the content with what the lock file says of the profile: a changed lock is accepted anew."""
+    return content({**loaded.merged, **locked(loaded.lock)})
 
 
 def digest(project: str, lines: Sequence[str]) -> str:
@@ -122,7 +128,7 @@ def trust_state(loaded: Loaded, settings: Settings) -> TrustState:
     foreign = [layer for layer in loaded.layers if _is_foreign(layer, is_ours=is_ours)]
     if not foreign:
         return TrustState(label=label, how="own")
-    lines = content(loaded.merged)
+    lines = _content(loaded)
     if doubts := tuple(_doubts(foreign, _real(boundary(loaded.found.file)))):
         return TrustState(label=label, how="doubtful", now=lines, doubts=doubts)
     before = None if _is_projects(settings.state, project) else _accepted(loaded, settings, project)
@@ -144,7 +150,7 @@ def accept(loaded: Loaded, settings: Settings) -> None:
             f"the state directory {settings.state} lies in the project, so acceptances in it cannot be trusted",
             fix="unset ACP_LAUNCH_STATE_DIR, or name a directory outside of the project",
         )
-    lines = content(loaded.merged)
+    lines = _content(loaded)
 
     acceptance = Acceptance(
         version=VERSION,

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace as with_
 
 from acp_launch.errors import RegistryError
 from acp_launch.private import locked, make_private
@@ -36,16 +37,12 @@ from acp_launch.registry.installed import (
     leftovers,
     read,
 )
+from acp_launch.registry.package import read as read_package
 from acp_launch.registry.unpack import Unsafe, inside, suffix, unpack
 from acp_launch.secret.value import is_private
 
 ARCHIVE = 1024**3  # bytes
 PATIENCE = 3600.0  # seconds for another process that installs the same agent
-_EXACT = r"[0-9][0-9A-Za-z.+-]{0,63}"
-_NPM = regex(rf"(?P<name>(?:@[A-Za-z0-9_~][\w.~-]*/)?[A-Za-z0-9_~][\w.~-]*)(?:@(?P<version>{_EXACT}))?")
-_PYPI = regex(
-    rf"(?P<name>[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?P<extras>\[[\w.,-]*\])?(?:(?:==|@)(?P<version>{_EXACT}))?"
-)
 _MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 _ENVIRONMENT_NAME = regex(ENVIRONMENT_NAME)
 
@@ -195,11 +192,11 @@ def remove(installation: Installation, state: Path) -> None:
 # refused, because it could mean something else tomorrow.
 
 
-def _pinned(entry: Entry, version: str, said: str | None) -> str:
+def _pinned(entry: Entry, version: str, said: str) -> str:
     """Return the version of the package; `said` is what the registry says."""
     if version == entry.version:
         return said or version
-    if said in (None, entry.version):
+    if said in ("", entry.version):
         return version
     raise RegistryError(
         f"the package of {entry.id} has versions of its own ({said} for {entry.version}), so {version} cannot be had",
@@ -212,10 +209,10 @@ def _unpinned(entry: Entry, package: str) -> RegistryError:
 
 
 def _of_npm(entry: Entry, version: str, package: Package, place: Path, tools: Tools) -> _Made:
-    found = _NPM.fullmatch(package.package)
+    found = read_package("npm", package.package)
     if found is None:
         raise _unpinned(entry, package.package)
-    name, wanted = found["name"], _pinned(entry, version, found["version"])
+    name, wanted = found.name, _pinned(entry, version, found.version)
     flags = ("--no-audit", "--no-fund", "--no-update-notifier", "--save-exact", "--loglevel=error")
     tools.run(["npm", "install", "--prefix", str(place), *flags, f"{name}@{wanted}"], place, {})
     said = _json(place / "node_modules" / name / "package.json")
@@ -242,11 +239,11 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _of_pypi(entry: Entry, version: str, package: Package, place: Path, tools: Tools) -> _Made:
-    found = _PYPI.fullmatch(package.package)
+    found = read_package("pypi", package.package)
     if found is None:
         raise _unpinned(entry, package.package)
-    name, wanted = found["name"], _pinned(entry, version, found["version"])
-    pinned = f"{name}{found['extras'] or ''}=={wanted}"
+    name, wanted = found.name, _pinned(entry, version, found.version)
+    pinned = with_(found, version=wanted).spec
     if tools.which("uv"):
         where = {"UV_TOOL_DIR": str(place / "tools"), "UV_TOOL_BIN_DIR": str(place / "bin")}
         tools.run(["uv", "tool", "install", "--quiet", pinned], place, where)
@@ -262,7 +259,7 @@ def _of_pypi(entry: Entry, version: str, package: Package, place: Path, tools: T
         names = [path.name for path in (place / folder).iterdir() if path.name not in before or path.name == name]
     command = f"{folder}/{_one_of(entry, names, name)}"
     _check_program(entry, place, command)
-    return _Made(f"{name}=={wanted}", command, "", package.args, package.env)
+    return _Made(pinned, command, "", package.args, package.env)
 
 
 def _one_of(entry: Entry, names: Sequence[str], name: str) -> str:

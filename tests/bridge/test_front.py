@@ -40,6 +40,20 @@ async def test_a_session_begins_goes_on_and_ends() -> None:
         await (await found.server()).is_left.wait()
 
 
+@looped
+async def test_a_server_that_is_added_later_has_an_address_and_a_token_of_its_own() -> None:
+    async with fronted() as found:
+        front, wire = found.front, await found.connect()
+        before = front.address("server"), front.token("server")
+        front.add(["server", "late"], ())
+        assert (front.address("server"), front.token("server")) == before
+        path, token = front.address("late").removeprefix(f"http://127.0.0.1:{front.port}"), front.token("late")
+        wrong = await wire.post(INITIALIZE, path=path)
+        assert (wrong.status, token == KEY.token) == (401, False)
+        right = await (await found.connect()).post(INITIALIZE, path=path, authorization=f"Bearer {token}")
+        assert right.status == 200
+
+
 @pytest.mark.parametrize(
     ("change", "status"),
     [

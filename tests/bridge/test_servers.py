@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from acp_launch.bridge.relay import own_time
 from acp_launch.bridge.seat import ShimConnection
@@ -184,5 +185,29 @@ def test_a_server_that_waited_for_its_agent_is_not_said_to_have_been_slow(monkey
             assert told[-1].after is not None
             assert told[-1].after < later
             agent.close()
+
+    asyncio.run(use())
+
+
+def test_other_plans_may_be_taken_while_the_servers_run() -> None:
+    """What the agent has not opened yet is started anew, or gone; a connection to what is gone is closed."""
+
+    async def use() -> None:
+        same, changed, gone, added = plan("same"), plan("changed"), plan("gone"), plan("added")
+        async with served(same, changed, gone) as (servers, told):
+            now = replace(changed, env={"WORD": Value(("now",), Origin("test"))})
+            await servers.reload([same, now, added], {}, {})
+            for each in (same, now, added):
+                assert await servers.up(each)
+            assert told_of(told, "same") == ["starting"]
+            assert told_of(told, "changed") == ["starting", "stopping", "stopped", "starting"]
+            assert told_of(told, "gone") == ["starting", "stopping", "stopped"]
+            assert told_of(told, "added") == ["starting"]
+            assert [each.server for each in servers.standings()] == ["same", "changed", "added"]
+            assert set(servers.names) == {"same", "changed", "added"}
+            ours, its = socket.socketpair()
+            with ours, its:
+                servers.seated(ShimConnection("gone", None, ours))
+                assert its.recv(1) == b""
 
     asyncio.run(use())

@@ -302,6 +302,7 @@ NEEDS_A_PROCESS = (
     *(verb for verb in STARTING if verb != ("export",)),
     ("secret", "copy-to-env"),
     *(("agents", verb) for verb in ("install", "update")),
+    ("lock",),
     ("__complete",),
     ("ps",),
     ("reap",),

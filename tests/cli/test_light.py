@@ -340,7 +340,7 @@ def test_the_profile_is_found_where_the_verb_finds_it(arguments: list[str]) -> N
 def test_each_option_is_known_or_left_to_the_ordinary_way() -> None:
     noted = [(each.note, each.kind) for each in parameters(Run)]
     options = {name: kind for note, kind in noted if isinstance(note, Option) for name in note.names.split()}
-    heavy = {"--agent", "--verbose", "-v", "--trace", "--keep", "--detach", "-d"}
+    heavy = {"--agent", "--verbose", "-v", "--trace", "--keep", "--detach", "-d", "--locked"}
     assert {name for name, kind in options.items() if kind is bool} - heavy == light.FLAGS
     assert {name for name, kind in options.items() if kind is not bool} - heavy == light.VALUED
 

@@ -42,13 +42,16 @@ def reloaded(launch: Launcher) -> Ended:
 def test_servers_that_have_changed_are_restarted_and_the_rest_stays(launch: Launcher) -> None:
     """In an open session: `same` goes on, `changed` restarts behind it, `gone` answers with errors."""
     launch.env["ACP_LAUNCH_SECRET_TOKEN"] = "a-secret-of-the-test"
-    written(launch, {"same": server(), "changed": server(), "gone": server(), "other": server()})
+    names = ("same", "changed", "gone", "other")
+    shared = server(share=True)
+    written(launch, {**{name: server() for name in names}, "shared": shared, "lost": shared})
     with up(launch) as host:
-        before = {name: said(called(host, name, "pid")) for name in ("same", "changed", "gone", "other")}
+        before = {name: said(called(host, name, "pid")) for name in (*names, "shared", "lost")}
         agent = host.methods.count("initialize")
         other = server(tools={"deny": ["env_*"]})
         new = server(env={"TOKEN": "${secret:token}"})
-        written(launch, {"same": server(), "changed": server(env={"WORD": "now"}), "other": other, "new": new})
+        now = {"same": server(), "changed": server(env={"WORD": "now"}), "other": other, "new": new}
+        written(launch, {**now, "shared": server(share=True, env={"WORD": "now"})})
         refused = launch.apart("run", "p", "pids", "-d")
         assert (refused.code, "fix: acp-launch reload p" in refused.err) == (3, True), refused.err
         done = reloaded(launch)
@@ -63,6 +66,8 @@ def test_servers_that_have_changed_are_restarted_and_the_rest_stays(launch: Laun
         assert said(called(host, "same", "pid")) == before["same"]
         assert said(called(host, "changed", "pid")) != before["changed"]
         assert "WORD" in said(called(host, "changed", "env_names"))
+        assert said(called(host, "shared", "pid")) != before["shared"]
+        assert 'MCP server "lost" is no longer in the profile' in called(host, "lost", "pid")["error"]["message"]
         assert 'MCP server "gone" is no longer in the profile' in called(host, "gone", "pid")["error"]["message"]
         assert 'MCP server "other" has changed; a new session' in called(host, "other", "pid")["error"]["message"]
         assert said(called(host, "new", "pid", "later")) != ""

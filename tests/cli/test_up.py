@@ -182,6 +182,19 @@ def test_up_may_start_a_host_again(launch: Launcher) -> None:
         assert host.run("hi").out == b"You said: hi\n"
 
 
+def test_of_several_hosts_one_is_to_be_named(launch: Launcher) -> None:
+    launch.profile("polite")
+    launch.profile("polite", name="q")
+    with up(launch) as host:
+        assert launch_again(launch, host, "up", "q").returncode == 0
+        for verb, fix in (("down", "name one, or --all"), ("reload", "name one")):
+            done = launch.apart(verb)
+            assert (done.code, "several profiles are up: p, q" in done.err) == (2, True)
+            assert done.err.endswith(f"fix: {fix}\n")
+        assert launch.apart("down", "q").code == 0
+        assert host.run("hi").out == b"You said: hi\n"
+
+
 def launch_again(launch: Launcher, host: Host, *words: str) -> "subprocess.CompletedProcess[bytes]":
     """Run a command whose processes are those of the host."""
     env = {**launch.env, MARK: host.mark, "ACP_TEST_TRANSCRIPT": str(host.transcript)}

@@ -1,0 +1,156 @@
+"""The lock file: what `lock` writes, what `--locked` refuses, and that a changed one is trusted anew."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.launcher import Launcher
+from tests.registry.published import entry, managers, written
+
+SERVER = {"command": "npx", "args": ["-y", "@s/server@1.2.3"]}
+TOOL = {"command": "uvx", "args": ["tool==2.0.0"], "required": False, "start": "lazy"}
+HASH = "sha256:" + "ab" * 32
+
+# npm and uv that tell hashes, beside those that install.
+TELLING = f"""#!/bin/sh
+case "$1" in
+    view) echo "sha512-told-of-$2" | tr -d '@/.-' | sed 's/^sha512/sha512-/' ;;
+    pip) for last; do true; done; cat "$last" >&2
+         printf '%s' 'tool==2.0.0 --hash={HASH} --hash={HASH}' ;;
+    *) exec "$0.installing" "$@" ;;
+esac
+"""
+
+
+@pytest.fixture
+def project(launch: Launcher, tmp_path: Path) -> Launcher:
+    """A project with an agent of the registry, a server of npm and one of PyPI."""
+    launch.env["PATH"] = managers(tmp_path / "managers")
+    for name in ("npm", "uv"):
+        program = tmp_path / "managers" / name
+        program.rename(f"{program}.installing")
+        program.write_text(TELLING)
+        program.chmod(0o755)
+    for name in ("npx", "uvx"):
+        (tmp_path / "managers" / name).write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / "managers" / name).chmod(0o755)
+    launch.env["ACP_LAUNCH_REGISTRY"] = publish(tmp_path, "1.0.0")
+    assert launch("agents", "install", "agent").code == 0
+    profile(launch)
+    return launch
+
+
+def publish(tmp_path: Path, version: str) -> str:
+    file = tmp_path / "index.json"
+    file.write_bytes(written(entry("agent", version, npx={"package": f"@s/agent@{version}"})))
+    return str(file)
+
+
+def profile(launch: Launcher, **servers: Any) -> None:
+    launch.write({"agent": {"registry": "agent"}, "mcp_servers": {"files": SERVER, "tool": TOOL, **servers}})
+
+
+def file(launch: Launcher) -> Path:
+    return launch.project / ".acp-launch" / "lock.yaml"
+
+
+def refused(launch: Launcher) -> str:
+    """What `--locked` says against the profile, everywhere the same."""
+    said = [launch(*words) for words in (("validate", "p", "--locked"), ("run", "p", "hello", "--locked"))]
+    assert [done.code for done in said] == [2, 2], said
+    first, second = ([line for line in done.err.splitlines() if not line[:1].isdigit()] for done in said)
+    assert first == second
+    return "\n".join(first)
+
+
+def test_lock_writes_packages_with_their_hashes(project: Launcher) -> None:
+    done = project("lock", "p", "--json")
+    assert done.code == 0, done.err
+    text = file(project).read_text()
+    assert text.startswith("# Written by acp-launch lock PROFILE; ")
+    locked = json.loads(text.partition("\n")[2])
+    assert locked == {
+        "version": 1,
+        "profiles": {
+            "p": {
+                "agent": {"package": "npm:@s/agent@1.0.0", "integrity": ["sha512-of-1.0.0"]},
+                "mcp_servers.files": {"package": "npm:@s/server@1.2.3", "integrity": ["sha512-toldofsserver123"]},
+                "mcp_servers.tool": {"package": "pypi:tool==2.0.0", "integrity": [HASH]},
+            }
+        },
+    }
+    told = json.loads(done.out)
+    assert told["file"] == str(file(project))
+    assert {each["path"]: each["package"] for each in told["packages"]} == {
+        key: each["package"] for key, each in locked["profiles"]["p"].items()
+    }
+    assert project("validate", "p", "--locked").code == 0
+    assert [each["name"] for each in json.loads(project("list", "--json").out)["profiles"]].count("lock") == 0
+    assert project("validate", "lock").code == 2, "it is not a profile"
+
+
+def test_locked_refuses_what_differs(project: Launcher, tmp_path: Path) -> None:
+    assert "the project's lock file says nothing of p" in refused(project)
+    assert project("lock", "p").code == 0
+    profile(project, files={**SERVER, "args": ["-y", "@s/server@1.2.4"]})
+    assert "npm:@s/server@1.2.4 would run, but npm:@s/server@1.2.3 is locked" in refused(project)
+    profile(project, files={**SERVER, "args": ["-y", "@s/server"]})
+    said = refused(project)
+    assert "@s/server names no exact version" in said
+    assert "fix: write @s/server@1.2.3" in said
+    profile(project, more={**SERVER, "args": ["@s/more@1.0.0"]})
+    assert "npm:@s/more@1.0.0 is not in the lock file" in refused(project)
+    project.write({"agent": {"registry": "agent"}, "mcp_servers": {"files": SERVER}})
+    assert "pypi:tool==2.0.0 is locked, but does not run" in refused(project)
+    profile(project)
+    publish(tmp_path, "1.1.0")
+    assert project("agents", "update").code == 0
+    assert "npm:@s/agent@1.1.0 would run, but npm:@s/agent@1.0.0 is locked" in refused(project)
+    assert project("agents", "rm", "agent@1.1.0").code == 0
+    assert project("validate", "p", "--locked").code == 0
+    text = file(project).read_text()
+    file(project).write_text(text.replace("sha512-of-1.0.0", "sha512-other"))
+    assert "is installed with another hash than the locked one: sha512-of-1.0.0" in refused(project)
+
+
+def test_a_locked_run_starts_what_is_locked(launch: Launcher) -> None:
+    launch.profile("polite")
+    assert launch("run", "p", "hello", "--locked").code == 0, "it starts no package"
+    for others in (("p", "hello", "--detach"), ("hello", "--agent", "x")):
+        wrong = launch("run", *others, "--locked")
+        assert (wrong.code, "cannot be combined with" in wrong.err) == (2, True)
+
+
+def test_a_changed_lock_is_trusted_anew(project: Launcher) -> None:
+    assert project("trust", "p", "--yes").code == 0
+    assert "is trusted already" in project("trust", "p").err
+    assert project("lock", "p").code == 0
+    asked = project("trust", "p", "--yes").err
+    assert "mcp_servers.files to npm:@s/server@1.2.3" in asked
+    assert '+ lock.agent.package: "npm:@s/agent@1.0.0"' in asked
+    assert "is trusted already" in project("trust", "p").err
+    file(project).write_text(file(project).read_text().replace(HASH, "sha256:" + "cd" * 32))
+    assert "changed since you accepted it" in project("trust", "p", "--yes").err
+    file(project).unlink()
+    assert "is trusted already" not in project("trust", "p").err
+
+
+def test_what_cannot_be_locked_says_why(project: Launcher) -> None:
+    profile(project, files={**SERVER, "args": ["@s/server@latest"]})
+    done = project("lock", "p")
+    assert (done.code, "names no exact version" in done.err, file(project).exists()) == (2, True, False)
+    assert project("lock", "demo").code == 2
+    file(project).write_text("# Written\n{]")
+    broken = project("validate", "p")
+    assert (broken.code, "lock.yaml: the lock file cannot be read" in broken.err) == (2, True)
+
+
+def test_profiles_share_the_lock_file(project: Launcher) -> None:
+    project.write({"agent": {"registry": "agent@1.0.0"}}, name="other")
+    for name in ("p", "other", "p"):
+        assert project("lock", name).code == 0
+    locked = json.loads(file(project).read_text().partition("\n")[2])["profiles"]
+    assert [(name, len(entries)) for name, entries in locked.items()] == [("other", 1), ("p", 3)]
+    assert project("validate", "--locked").code == 0
