@@ -193,6 +193,7 @@ class Proxy:
         tail = "".join(f"\n{line}" for line in error.detail)
         self._relay.lost(lambda method: (INTERNAL_ERROR, f"{error.message} before it answered {method}{after}{tail}"))
         self._relay.give_up(code, text, data)
+        self._wanted.clear()
         self._sessions.agent_lost()
 
     async def _revive(self) -> None:

@@ -55,12 +55,17 @@ def load(request):
     script.update(script.session_of(request), "tool_call", toolCallId="o", title="Old", status="completed",
                   content=content)
     script.answer(request, {})
+def new(request):
+    if request["params"]["cwd"].endswith("/deadly"):
+        die()
+    script.new(request)
 def done(request):
     script.answer(request, {})
 able = json.loads(sys.argv[1]) if sys.argv[1:] else {"loadSession": True, "sessionCapabilities": {"resume": {}}}
 script.serve({
     "initialize": lambda request: script.initialize(request, **able),
-    "session/load": load, "session/resume": done, "session/set_mode": done, "session/prompt": prompt,
+    "session/new": new, "session/load": load, "session/resume": done, "session/set_mode": done,
+    "session/prompt": prompt,
 })
 """
 STEPS = (
@@ -131,6 +136,19 @@ def test_the_agent_dies_at_each_step_of_a_turn_and_the_session_goes_on(launch: L
             *["session/resume", "session/set_mode"] * len(STEPS),
         ]
         assert all(each["params"]["sessionId"] == session for each in told)
+
+
+def test_the_agent_dies_while_it_opens_a_session_and_the_others_go_on(launch: Launcher) -> None:
+    mortal(launch)
+    deadly = launch.project / "deadly"
+    deadly.mkdir()
+    with serving(launch) as editor:
+        editor.begin()
+        session = editor.open()
+        editor.prompt(session, "first")
+        assert "before it answered session/new" in editor.refused("session/new", **editor.place(deadly))
+        assert editor.prompt(session, "second")["result"] == {"stopReason": "end_turn"}
+        assert editor.said() == "heard firstheard second"
 
 
 def test_an_agent_that_only_loads_shows_no_history_a_second_time(launch: Launcher) -> None:

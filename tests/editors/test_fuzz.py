@@ -105,8 +105,8 @@ def unanswered(dice: random.Random) -> bytes:
 @pytest.mark.parametrize("seed", range(40))
 def test_nonsense_of_both_sides(launch: Launcher, seed: int) -> None:
     dice = random.Random(seed)
-    launch.profile("fuzzy", str(seed))
-    with edited(serving("p"), launch, kind=Fuzzer, is_judged=False) as found:
+    launch.profile("fuzzy", str(seed), agent={"env": {"TOKEN": "${secret:token}"}})  # so that all lines are searched
+    with edited(serving("p"), launch, kind=Fuzzer, is_judged=False, ACP_LAUNCH_SECRET_TOKEN="s3cr3t-s3cr3t") as found:
         editor = found.recorder
         assert isinstance(editor, Fuzzer)
         initialize(editor)
