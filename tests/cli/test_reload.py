@@ -3,10 +3,18 @@
 import json
 import sys
 
+import msgspec
 import pytest
 
+from acp_launch.cli.fronting import requested
+from acp_launch.cli.planning import loaded_profile
+from acp_launch.cli.reload import content_of
+from acp_launch.errors import NotTrusted, StateError
+from acp_launch.host.place import HostNote
+from acp_launch.host.wire import RELOAD
+from acp_launch.settings.load import load
 from tests.cli.hosted import Host, up
-from tests.cli.launcher import ROOT, Ended, Json, Launcher
+from tests.cli.launcher import PATIENCE, ROOT, Ended, Json, Launcher
 
 SERVERS = ROOT / "tests" / "servers"
 
@@ -133,4 +141,19 @@ def test_a_profile_that_is_not_trusted_is_not_taken(launch: Launcher) -> None:
         launch.profile("mcp_client", mcp_servers={"two": server()})
         done = reloaded(launch)
         assert (done.code, "this profile has changed since you trusted it" in done.err) == (7, True)
+        assert [each.server for each in host.status.servers] == ["one"]
+
+
+def test_the_host_itself_requires_what_was_checked(launch: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever reaches its socket cannot make it run what the user has not trusted."""
+    written(launch, {"one": server()})
+    with up(launch) as host:
+        launch.profile("mcp_client", mcp_servers={"two": server()})
+        monkeypatch.chdir(launch.project)
+        digest = content_of(loaded_profile("p", load())).digest
+        note = msgspec.convert(host.note, HostNote)
+        with pytest.raises(NotTrusted):
+            requested(note, RELOAD, {"digest": digest}, within=PATIENCE)
+        with pytest.raises(StateError, match="p has changed again meanwhile"):
+            requested(note, RELOAD, {"digest": "another"}, within=PATIENCE)
         assert [each.server for each in host.status.servers] == ["one"]
