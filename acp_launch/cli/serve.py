@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from acp_launch.cli.verb import TRACE, Argument, Option
-from acp_launch.errors import AgentError, LaunchError, NotTrusted, SessionError, UsageError
+from acp_launch.errors import AgentError, LaunchError, NotTrusted, ProfileError, SessionError, UsageError
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class Serve(NamedTuple):
         None
     )
     trust: Annotated[bool, Option("--trust", "Run a project's profile without trusting it.")] = False
+    locked: Annotated[bool, Option("--locked", "Refuse packages that differ from the project's lock file.")] = False
     login: Annotated[
         str | None, Option("--login", "Do a login of the agent on this terminal, as an editor asks for it.", "METHOD")
     ] = None
@@ -124,7 +125,9 @@ class _Served:
             self.spawned: Spawned | HostDoor = door
             return
         with _placed(here()):
-            resolved = trusted(self.loaded, self.settings, cwd=request.cwd, session=None, trust=request.trust)
+            resolved = trusted(
+                self.loaded, self.settings, cwd=request.cwd, session=None, trust=request.trust, locked=request.locked
+            )
         self.ready = ready(resolved, self.settings)
         alone = replace(self.ready.plan, servers=())  # they are those of the sessions
         if request.proxy:
@@ -138,7 +141,7 @@ class _Served:
         """Find the host of the profile, and prepare to be a front of it; None if none is up that can be used here."""
         from acp_launch.host.place import any_host
 
-        if self.request.proxy or not any_host(self.settings.state):
+        if self.request.proxy or self.request.locked or not any_host(self.settings.state):
             return None
         from acp_launch.cli.hosting import resolved_for_front
         from acp_launch.cli.planning import Ready
@@ -275,7 +278,7 @@ class _Served:
         """
         from msgspec.structs import replace
 
-        from acp_launch.cli.planning import Ready, ready, require
+        from acp_launch.cli.planning import Ready, ready, require, unlocked
         from acp_launch.errors import MachineError
         from acp_launch.plan.resolve import resolve
 
@@ -286,6 +289,8 @@ class _Served:
         resolved = replace(resolved, problems=problems)
         with _placed(cwd):
             require(loaded, resolved.found, self.settings, is_waved=self.request.trust)
+        if self.request.locked and (different := unlocked(loaded, resolved)):
+            raise ProfileError(different)
         running = self.ready.plan
         if resolved.plan is not None and not _is_same_agent(loaded, self.loaded, resolved.plan.agent, running.agent):
             what = f"the agent of {loaded.label} is another one than the agent that runs for {self.loaded.label}"

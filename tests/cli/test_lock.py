@@ -115,6 +115,13 @@ def test_locked_refuses_what_differs(project: Launcher, tmp_path: Path) -> None:
     assert "is installed with another hash than the locked one: sha512-of-1.0.0" in refused(project)
 
 
+def test_an_editor_is_told_what_differs(project: Launcher) -> None:
+    request = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
+    done = project("serve", "p", "--locked", stdin=json.dumps(request).encode() + b"\n")
+    assert done.code == 2
+    assert "the project's lock file says nothing of p" in json.loads(done.out)["error"]["message"]
+
+
 def test_a_locked_run_starts_what_is_locked(launch: Launcher) -> None:
     launch.profile("polite")
     assert launch("run", "p", "hello", "--locked").code == 0, "it starts no package"
