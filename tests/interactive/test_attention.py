@@ -352,8 +352,12 @@ def test_nothing_an_agent_sends_rings_notifies_or_retitles(tmp_path: Path) -> No
     with sitting("demo", "--session", "work", cwd=tmp_path, env={"WT_SESSION": "x"}) as terminal:
         terminal.until("ready ·")
         terminal.types(f"hostile{ENTER}")
-        begun, over = b"\x1b]9;4;3;0", b"\x1b]9;4;0;0"  # titles are set as often as there is time for
-        terminal.until_it(lambda: -1 < terminal.raw.rfind(begun) < terminal.raw.rfind(over), "the end of the turn")
+        begun, over = b"\x1b]9;4;3;0", b"\x1b]9;4;0;0"
+        terminal.until("the client is careful.")
+        terminal.until_it(
+            lambda: "ready ·" in terminal.shown and terminal.raw.rfind(begun) <= terminal.raw.rfind(over),
+            "the end of the turn",
+        )
         raw = terminal.raw.decode()
         assert BELL not in raw
         assert "\x1b]777" not in raw
@@ -361,4 +365,5 @@ def test_nothing_an_agent_sends_rings_notifies_or_retitles(tmp_path: Path) -> No
         assert (
             titles == {"starting: demo", "starting: demo · work", "ready: demo · work", "working: demo · work"} & titles
         )
-        assert {piece.partition(ST)[0] for piece in raw.split("\x1b]9;")[1:]} == {"4;3;0", "4;0;0"}
+        # Titles and progress are written as often as there is time for: a short turn may have neither.
+        assert {piece.partition(ST)[0] for piece in raw.split("\x1b]9;")[1:]} in ({"4;3;0", "4;0;0"}, set())
