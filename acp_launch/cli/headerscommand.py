@@ -55,6 +55,7 @@ def first_headers(
     `addresses` are those of the entries, by the servers' names.
     """
     from acp_launch.cli.stores import protect_secrets
+    from acp_launch.mcp.headerscommand import PrintedHeaders
 
     protect_secrets()
     limit = settings.secrets.timeout

@@ -1,6 +1,5 @@
 """The verb `lock`: writes the packages of a profile, with their hashes, into the project's lock file."""
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,14 +7,15 @@ import typer
 
 from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import MachineError, ProfileError, RegistryError, StateError, UsageError
+from acp_launch.regex import regex
 
 if TYPE_CHECKING:
     from acp_launch.plan.locked import Used
     from acp_launch.profile.load import Loaded
 
 LIMIT = 120.0  # seconds for a package manager to tell hashes
-_NPM = re.compile(r"sha\d{3}-[A-Za-z0-9+/=]+")
-_PYPI = re.compile(r"--hash=(sha256:[0-9a-f]{64})")
+_NPM = regex(r"sha\d{3}-[A-Za-z0-9+/=]+")
+_PYPI = regex(r"--hash=(sha256:[0-9a-f]{64})")
 
 
 def lock(

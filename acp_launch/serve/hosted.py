@@ -28,7 +28,7 @@ from acp_launch.session.observer import Observer
 from acp_launch.session.person import ToolQuestion
 
 ENTERING = {"session/new", "session/load", "session/resume"}
-PERMISSION, CANCEL = "session/request_permission", "$/cancel_request"
+CLOSE, PERMISSION, CANCEL = "session/close", "session/request_permission", "$/cancel_request"
 UPDATE = b'{"jsonrpc":"2.0","method":"session/update"'
 ROOM = 1024 * 1024  # bytes for the editor that wait; then the host is not read
 OURS = "acp-launch/"  # prefix of the ids of our own requests
@@ -129,9 +129,9 @@ class HostedAgent:
 
     def end(self) -> None:
         """End all lines."""
+        self._has_room.set()
         for line in self._lines:
-            with suppress(OSError):  # the host is gone
-                line.socket.shutdown(socket.SHUT_RDWR)
+            _shut(line)
 
     async def describe_end(self) -> tuple[str, tuple[str, ...]]:
         return "has ended with its host", ()
@@ -147,6 +147,11 @@ class HostedAgent:
             await self._withdrawn_by_editor(message.params, line)
             return
         session_id = (jsonrpc.read(_session, message.params) or _Session()).sessionId
+        if method == CLOSE and (left := self._entered_by(session_id)) is not None:
+            self._leave(left)
+            if message.id is not UNSET:
+                self._up(jsonrpc.result(message.id, {}))
+            return
         if method == "initialize":
             self._greeting = bytes(message.params)
             said = jsonrpc.read(_initialize, message.params) or _Initialize()
@@ -159,11 +164,14 @@ class HostedAgent:
 
     async def _routed(self, method: str, session_id: str, params: Raw) -> _Line:
         """Return the line for a request, or a notification."""
-        front = self._line_of(session_id)
+        front = self._entered_by(session_id)
+        if method == "initialize":
+            return self._opened()
         if method in ENTERING:
-            if not session_id or front.session_id != session_id:
-                front = await self._free()
+            front = front or await self._free()
             front.entry, front.is_lost = bytes(params), False
+        elif front is None:
+            return self._lines[0] if self._lines else await self._free()
         elif front.is_lost:
             await self._enter_again(front)
         return front
@@ -187,11 +195,19 @@ class HostedAgent:
         again = jsonrpc.request(id, "session/resume", {**entry, "sessionId": front.session_id})
         await self._send(front, again, is_first=True)
 
-    def _line_of(self, session_id: str) -> _Line:
-        """Return the line that has entered this session, or the first one."""
-        if not self._lines:
-            return self._opened()
-        return next((line for line in self._lines if session_id and line.session_id == session_id), self._lines[0])
+    def _entered_by(self, session_id: str) -> _Line | None:
+        """Return the line that has entered this session."""
+        return next((line for line in self._lines if session_id and line.session_id == session_id), None)
+
+    def _leave(self, front: _Line) -> None:
+        """Leave a session; it stays open in the host, where others may have it, too."""
+        self._lines.remove(front)
+        _shut(front)
+        for number in [number for number, (line, _, _) in self._sent.items() if line is front]:
+            del self._sent[number]
+            if not number.startswith(f'"{OURS}'.encode()):
+                self._up(jsonrpc.error(Raw(number), jsonrpc.CANCELLED, "the session was closed"))
+        self._withdraw(front, None)
 
     async def _free(self) -> _Line:
         """Return a line that has entered no session."""
@@ -241,8 +257,9 @@ class HostedAgent:
             self._observer.note(f"a line to the host has ended: {error}")
         finally:
             front.socket.close()
-            self._is_over = True
-            self._has_out.set()
+            if front in self._lines:  # it was not left
+                self._is_over = True
+                self._has_out.set()
 
     async def _from_host(self, front: _Line, line: bytes) -> None:
         if line.startswith(UPDATE):
@@ -257,10 +274,10 @@ class HostedAgent:
             await self._asked_by_host(front, message, line)
         elif message.method == EVENT:
             told = msgspec.json.decode(message.params, type=Told)
-            if told.name not in OF_HOST or front is self._lines[0]:  # each line is told of the servers
+            if told.name not in OF_HOST or self._lines[:1] == [front]:  # each line is told of the servers
                 show(self._observer, told)
         elif message.method == CANCEL:
-            self._withdraw(front, message.params)
+            self._withdraw(front, jsonrpc.read(_cancelled, message.params))
         else:
             self._up(line)
 
@@ -314,12 +331,12 @@ class HostedAgent:
         self._asked[bytes(number)] = _Asked(front, id, question.options)
         self._up(jsonrpc.request(number, PERMISSION, params))
 
-    def _withdraw(self, front: _Line, params: Raw) -> None:
-        found = jsonrpc.read(_cancelled, params)
-        for id, asked in list(self._asked.items()):
-            if found is not None and asked.line is front and bytes(asked.id) == bytes(found.requestId):
-                del self._asked[id]
-                self._up(jsonrpc.notification(CANCEL, {"requestId": Raw(id)}))
+    def _withdraw(self, front: _Line, wanted: _Cancelled | None) -> None:
+        """Take questions to the editor back: the one that is named, or all."""
+        for number, asked in list(self._asked.items()):
+            if asked.line is front and (wanted is None or bytes(asked.id) == bytes(wanted.requestId)):
+                del self._asked[number]
+                self._up(jsonrpc.notification(CANCEL, {"requestId": Raw(number)}))
 
     def _up(self, line: bytes) -> None:
         self._out.append(line if line.endswith(b"\n") else as_line(line))
@@ -327,6 +344,11 @@ class HostedAgent:
         if self._size > ROOM:
             self._has_room.clear()
         self._has_out.set()
+
+
+def _shut(line: _Line) -> None:
+    with suppress(OSError):  # the host is gone
+        line.socket.shutdown(socket.SHUT_RDWR)
 
 
 @asynccontextmanager

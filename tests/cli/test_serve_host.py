@@ -27,6 +27,9 @@ def test_an_editor_and_a_terminal_share_a_session(launch: Launcher, tmp_path: Pa
         loaded = editor.request("session/load", {"sessionId": first, **editor.place()})
         assert "result" in loaded
         assert "live 3" in editor.said(), "the turn of the terminal is shown here, too"
+        assert editor.request("session/close", {"sessionId": second})["result"] == {}
+        assert "session/close" not in host.methods, "the host keeps it open"
+        assert editor.prompt(first, "four")["result"] == {"stopReason": "end_turn"}
         unknown = editor.request("session/load", {"sessionId": "nothing", **editor.place()})
         assert "error" in unknown
         elsewhere = editor.refused("session/new", **editor.place(tmp_path))

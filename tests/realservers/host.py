@@ -32,7 +32,6 @@ from acp_launch.profile.model import (
     Tools,
 )
 from tests.bridge.observing import Silent
-from tests.realservers.recorder import PATIENCE
 
 
 def value(text: str) -> Value:
@@ -101,6 +100,6 @@ async def main(directories: list[Path], servers: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    era.SILENCE = PATIENCE  # on a busy machine a server may take longer to start than a user waits for its era
     asked = json.loads(sys.stdin.readline())
+    era.SILENCE = asked.get("silence", era.SILENCE)
     asyncio.run(main([Path(directory) for directory in asked["directories"]], asked["servers"]))
