@@ -147,6 +147,7 @@ class Hub:
         self._one_at_a_time = asyncio.Lock()
         self._is_up, self._is_wanted, self._is_over = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._has_failed = asyncio.Event()
+        self._was_up = False  # the latest agent
         self._failure: LaunchError | None = None  # of the latest agent
         self._is_left = asyncio.Event()  # the agent is to be stopped, and started again if it is wanted
         self._began = time.monotonic()
@@ -175,12 +176,13 @@ class Hub:
 
         wanted: Spawned | None = spawned
         while wanted is not None:
+            self._was_up = False
             try:
                 await with_agent(self.plan, launch.needs, wanted, observer, self._serve, interrupts, ending)
             except (AgentError, WaitExpired, RemoteProtocolError) as error:
                 if not self._took:
                     raise
-                self._fail(error, observer)
+                self._fail(error, observer, was_up=self._was_up)
             wanted = await self._next_agent(observer)
 
     async def _next_agent(self, observer: Observer) -> Spawned | None:
@@ -193,22 +195,23 @@ class Hub:
                 try:
                     return launch.needs.respawn()
                 except AgentError as error:
-                    self._fail(error, observer)
+                    self._fail(error, observer, was_up=False)
         return None
 
-    def _fail(self, error: LaunchError, observer: Observer) -> None:
-        """Give an agent up: requests that wait for it are told why, and the next request starts it again."""
+    def _fail(self, error: LaunchError, observer: Observer, *, was_up: bool) -> None:
+        """Give an agent up; the next request starts it again. Requests that waited for its start are told why."""
         observer.note(f"{error.message}; it is started again at the next prompt")
-        self._is_wanted.clear()
         self._failure = error
-        self._has_failed.set()
+        if not was_up:
+            self._is_wanted.clear()
+            self._has_failed.set()
 
     async def _serve(self, connection: Connection) -> None:
         await self.launch.servers.up()
         connection.listen(Router(self, connection))
         self._connection = connection
         self._idle_since = self.now()
-        self._is_wanted.clear()
+        self._was_up = True
         self._is_up.set()
         if not self._took:
             self._took = time.monotonic() - self._began
@@ -217,6 +220,7 @@ class Hub:
             await connection.unless_over(_first_of(self._is_over.wait(), self._is_left.wait(), self._until_idle()))
         finally:
             self._is_up.clear()
+            self._is_wanted.clear()  # requests from here on want another agent
             self._connection = None
             for session in list(self.sessions.values()):
                 session.leave()
@@ -276,6 +280,9 @@ class Hub:
         """
         async with self._one_at_a_time:
             session = self.sessions.get(entrance.name)
+            if session is not None and session.is_left:  # its agent has just ended
+                await session.gone.wait()
+                session = None
             if session is None and entrance.watches and entrance.after is not None:
                 session = self._past(entrance.name)
             if session is not None and entrance.afresh:

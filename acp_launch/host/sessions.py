@@ -212,6 +212,11 @@ class HostSession:
         return self.turn is None and (self.failed is not None or self.feed.last is not None)
 
     @property
+    def is_left(self) -> bool:
+        """Whether it is being closed, or was."""
+        return self._left.is_set()
+
+    @property
     def is_busy(self) -> bool:
         return self.turn is not None or bool(self.queue)
 
