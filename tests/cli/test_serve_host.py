@@ -3,14 +3,14 @@
 import json
 import os
 import signal
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
 from tests.cli.hosted import up
-from tests.cli.launcher import Launcher, alive
+from tests.cli.launcher import Launcher
 from tests.cli.serving import serving
 from tests.cli.test_serve_sessions import choosing
+from tests.cli.test_up_kills import until_gone
 
 
 def test_an_editor_and_a_terminal_share_a_session(launch: Launcher, tmp_path: Path) -> None:
@@ -71,8 +71,7 @@ def test_the_editor_goes_on_when_its_host_has_ended_and_is_up_again(launch: Laun
         session = editor.open()
         editor.prompt(session, "one")
         os.kill(host.pid, signal.SIGKILL)
-        while alive(host.mark):
-            time.sleep(0.05)
+        until_gone(host)
         assert "host" in editor.prompt(session, "two")["error"]["message"]
         assert "the host of p has ended\nfix: acp-launch up p" in editor.prompt(session, "three")["error"]["message"]
         again = later.enter_context(up(launch))
