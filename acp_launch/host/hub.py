@@ -66,6 +66,7 @@ T = TypeVar("T")
 NOTHING = Raw(b"{}")
 PAST = 5  # sessions whose latest turn is kept after their agent has ended
 UPDATE = b'"session/update"'
+FORK = "session/fork"  # its result would be a session that no front can enter
 Handler = Callable[[FrontLine, dict[str, Any]], Awaitable[object]]
 
 
@@ -421,7 +422,7 @@ class Hub:
     async def serve(self, front: FrontLine, method: str, params: dict[str, Any], raw: Raw) -> object:
         if (handler := self._handlers.get(method)) is not None:
             return await handler(front, params)
-        if method.startswith("_"):
+        if method.startswith("_") or method == FORK:
             raise UnknownMethod
         return await self.forward(method, raw)
 
@@ -465,6 +466,8 @@ class Hub:
 
     async def _prompt(self, front: FrontLine, params: dict[str, Any]) -> object:
         session = self._entered(front)
+        if msgspec.json.encode(acp.text(params.get("sessionId"))) != session.id_json:
+            raise SessionError("this session was not entered")
         session.go_on(front)
         said = member(params)
         wish = Wish() if said is None else msgspec.convert(said, Wish)

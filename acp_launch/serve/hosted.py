@@ -23,12 +23,13 @@ from acp_launch.protocol.conversation import ELICITATION
 from acp_launch.protocol.jsonrpc import Envelope, LineFramer, as_line
 from acp_launch.protocol.written import written
 from acp_launch.rpc import TransportClosed
+from acp_launch.serve.relay import CANCEL
 from acp_launch.serve.session import chosen
 from acp_launch.session.observer import Observer
 from acp_launch.session.person import ToolQuestion
 
 ENTERING = {"session/new", "session/load", "session/resume"}
-CLOSE, PERMISSION, CANCEL = "session/close", "session/request_permission", "$/cancel_request"
+CLOSE, PERMISSION = "session/close", "session/request_permission"
 UPDATE = b'{"jsonrpc":"2.0","method":"session/update"'
 ROOM = 1024 * 1024  # bytes for the editor that wait; then the host is not read
 OURS = "acp-launch/"  # prefix of the ids of our own requests
@@ -157,6 +158,8 @@ class HostedAgent:
             said = jsonrpc.read(_initialize, message.params) or _Initialize()
             self._can_elicit = said.clientCapabilities.elicitation is not None
             line = self._greeted(line)
+        if message.id is UNSET and session_id and self._entered_by(session_id) is None:
+            return  # no line has entered that session
         front = await self._routed(method, session_id, message.params)
         if message.id is not UNSET:
             self._sent[bytes(message.id)] = front, method, session_id
@@ -235,7 +238,7 @@ class HostedAgent:
         if not (front.is_ready or is_first):
             front.waiting.append(line)
             return
-        await front.transport.write(line if line.endswith(b"\n") else as_line(line))
+        await front.transport.write(as_line(line))
 
     async def _answered_by_editor(self, message: Envelope, line: bytes) -> None:
         asked = self._asked.pop(bytes(message.id), None) if message.id is not UNSET else None
@@ -339,7 +342,7 @@ class HostedAgent:
                 self._up(jsonrpc.notification(CANCEL, {"requestId": Raw(number)}))
 
     def _up(self, line: bytes) -> None:
-        self._out.append(line if line.endswith(b"\n") else as_line(line))
+        self._out.append(as_line(line))
         self._size += len(line)
         if self._size > ROOM:
             self._has_room.clear()

@@ -32,6 +32,9 @@ def test_an_editor_and_a_terminal_share_a_session(launch: Launcher, tmp_path: Pa
         assert editor.prompt(first, "four")["result"] == {"stopReason": "end_turn"}
         unknown = editor.request("session/load", {"sessionId": "nothing", **editor.place()})
         assert "error" in unknown
+        assert editor.request("session/fork", {"sessionId": first, **editor.place()})["error"]["code"] == -32601
+        wrong = editor.prompt("nothing", "to whom?")["error"]["message"]
+        assert wrong == "this session was not entered"
         elsewhere = editor.refused("session/new", **editor.place(tmp_path))
         assert f"p is up in {launch.project}" in elsewhere
         assert "acp-launch down p" in elsewhere
