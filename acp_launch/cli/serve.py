@@ -218,13 +218,9 @@ class _Served:
     @contextmanager
     def _session_plan(self, cwd: Path) -> "Iterator[SessionPlan]":
         """Plan a session for its directory."""
-        from acp_launch.cli.permission_record import PermissionRecord
-        from acp_launch.cli.session_needs import wished
+        from acp_launch.cli.session_needs import gates, wished
         from acp_launch.cli.start import with_workdirs
         from acp_launch.serve.session import SessionPlan
-        from acp_launch.session.permission.gate import Gate
-        from acp_launch.session.permission.policy import policy
-        from acp_launch.session.permission.remembered import AnswerStore, load
         from acp_launch.session.store import open_registry
 
         if self.is_hosted:
@@ -241,11 +237,10 @@ class _Served:
                 )
             return
         plan, secrets, credentials = self._for(cwd)
-        state, home, key = self.settings.state, os.environ.get("HOME", ""), (str(plan.project), plan.profile)
-        shelf = AnswerStore(state, *key, plan.called)
+        state = self.settings.state
         with (
             with_workdirs(self.settings, plan) as given,
-            closing(PermissionRecord(given, shelf, home, self.observer.note)) as record,
+            gates(given, self.settings, self.observer.note) as gate,
             open_registry(state) as registry,
         ):
             yield SessionPlan(
@@ -253,9 +248,9 @@ class _Served:
                 secrets=secrets,
                 credentials=credentials,
                 wishes=wished(given),
-                gate=Gate(policy(given, remembered=load(shelf), home=home), None, record),
+                gate=gate(),
                 registry=registry,
-                hold=lambda name: _held(state, (*key, name)),
+                hold=lambda name: _held(state, (str(plan.project), plan.profile, name)),
             )
 
     def _forget(self, session_id: str) -> None:

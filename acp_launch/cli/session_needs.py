@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from acp_launch.session.elicitation.request import Elicitation
     from acp_launch.session.login import InFront
     from acp_launch.session.observer import TurnEnd
+    from acp_launch.settings.model import Settings
     from acp_launch.trace import Trace
 
 ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # docs/scripting.md
@@ -73,6 +74,22 @@ def session_needs(
 
 
 @contextmanager
+def gates(
+    plan: LaunchPlan,
+    settings: "Settings",
+    note: Callable[[str], None],
+    *,
+    approve: Approve | None = None,
+    ask: Ask | None = None,
+) -> "Iterator[Callable[[], Gate]]":
+    """Provide what makes the gate of a session; all of them write one record."""
+    shelf = AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
+    home = os.environ.get("HOME", "")
+    with closing(PermissionRecord(plan, shelf, home, note)) as record:
+        yield lambda: Gate(policy(plan, approve=approve, remembered=load(shelf), home=home), ask, record)
+
+
+@contextmanager
 def needs_of(
     plan: LaunchPlan,
     kept: RunContext,
@@ -92,16 +109,10 @@ def needs_of(
         trace.note = note
     for each in kept.credentials.values():
         each.note = note
-    shelf = AnswerStore(kept.settings.state, str(plan.project), plan.profile, plan.called)
-    home = os.environ.get("HOME", "")
     with (
         closing(server_logs(kept.settings, plan)) as logs,
-        closing(PermissionRecord(plan, shelf, home, note)) as record,
+        gates(plan, kept.settings, note, approve=approve, ask=ask) as gate,
     ):
-
-        def gate() -> Gate:
-            return Gate(policy(plan, approve=approve, remembered=load(shelf), home=home), ask, record)
-
         offered = offers(plan, has_person=has_person)
         needs = SessionNeeds(
             guard=guard,

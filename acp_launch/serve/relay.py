@@ -16,13 +16,13 @@ from typing import Literal
 from msgspec import UNSET, Raw
 
 from acp_launch.protocol import acp, edits, ids, jsonrpc, splice
+from acp_launch.protocol.conversation import ELICITATION
 from acp_launch.protocol.jsonrpc import NULL, Envelope
 
 Side = Literal["editor", "agent"]
 OTHER: Mapping[Side, Side] = {"editor": "agent", "agent": "editor"}
 CANCEL = "$/cancel_request"
 UPDATE = "session/update"
-ELICITATION = "elicitation/create"
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 TOLD = (1, 100, 10_000)  # the lines of this kind that are reported, by count
 

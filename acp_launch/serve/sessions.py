@@ -37,7 +37,7 @@ from acp_launch.protocol.jsonrpc import Call
 from acp_launch.protocol.mishap import Mishaps
 from acp_launch.protocol.written import written
 from acp_launch.serve.entries import planned
-from acp_launch.serve.relay import Relay, Request
+from acp_launch.serve.relay import UPDATE, Relay, Request
 from acp_launch.serve.session import Session, SessionPlan
 from acp_launch.session.observer import Observer
 from acp_launch.session.opening import REFUSAL, configure
@@ -131,7 +131,7 @@ class Sessions:
             relay.requests["editor"][method] = self._of(Session.set)
         for method in SERVED:
             relay.requests["agent"][method] = self._of(Session.served)
-        relay.notices["agent"]["session/update"] = self._updated
+        relay.notices["agent"][UPDATE] = self._updated
         relay.notices["editor"]["session/cancel"] = self._cancelled
 
     @asynccontextmanager
@@ -375,7 +375,7 @@ class Sessions:
         """Let the updates go that were held back."""
         if session.held is not None:
             for line in session.held:
-                self._relay.forward("agent", "session/update", line)
+                self._relay.forward("agent", UPDATE, line)
             session.held = None
             self._holding -= 1
 

@@ -299,13 +299,18 @@ def measured(row: Row, env: Mapping[str, str]) -> str:
     return f"| {row.what} | {row.against} | {row.budget} | {ratio} | {ours} | {floor} | {most:.0f} MiB |"
 
 
+def environment(scratch: Path) -> dict[str, str]:
+    """The environment of what is measured, with a home of its own."""
+    env = {name: value for name, value in os.environ.items() if name not in SLOWING}
+    env |= {"HOME": str(scratch), "NO_COLOR": "1"}
+    return env | {f"ACP_LAUNCH_{kind}_DIR": str(scratch / kind.lower()) for kind in ("CONFIG", "STATE", "CACHE")}
+
+
 def main() -> None:
     pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 15
     with tempfile.TemporaryDirectory() as directory:
         scratch = Path(directory)
-        env = {name: value for name, value in os.environ.items() if name not in SLOWING}
-        env |= {"HOME": directory, "NO_COLOR": "1"}
-        env |= {f"ACP_LAUNCH_{kind}_DIR": str(scratch / kind.lower()) for kind in ("CONFIG", "STATE", "CACHE")}
+        env = environment(scratch)
         print("| what | against | budget | ratio, median (range) | ours | floor | our peak |")
         print("|---|---|---|---|---|---|---|")
         for row in rows(scratch, pairs):

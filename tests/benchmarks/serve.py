@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.benchmarks.run import HERE, PYTHON, SLOWING, US, agent
+from tests.benchmarks.run import HERE, PYTHON, US, agent, environment
 
 UPDATES = 100_000
 FLOOD = [PYTHON, "-I", "-S", str(HERE / "instant.py"), str(UPDATES), "150"]
@@ -130,9 +130,7 @@ def main() -> None:
     pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 9
     with tempfile.TemporaryDirectory() as directory:
         scratch = Path(directory)
-        env = {name: value for name, value in os.environ.items() if name not in SLOWING}
-        env |= {"HOME": directory, "NO_COLOR": "1"}
-        env |= {f"ACP_LAUNCH_{kind}_DIR": str(scratch / kind.lower()) for kind in ("CONFIG", "STATE", "CACHE")}
+        env = environment(scratch)
         env |= {f"ACP_LAUNCH_SECRET_S{number}": f"sk-{os.urandom(18).hex()}" for number in range(10)}
         secrets = {"env": {f"NAME{number}": f"${{secret:s{number}}}" for number in range(10)}}
         one = agent(scratch)

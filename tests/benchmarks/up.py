@@ -5,7 +5,6 @@ The agent answers at once, so what is left is ours: Python's start, the front, a
 """
 
 import json
-import os
 import select
 import socket
 import statistics
@@ -23,7 +22,7 @@ from acp_launch.host.door import OWN
 from acp_launch.host.wire import FOLLOW, GREETING, META
 from acp_launch.protocol.jsonrpc import as_line, request
 from tests.benchmarks.interactive import READY, terminal
-from tests.benchmarks.run import PYTHON, SLOWING, US, Row, agent, cpu, measured, profile, wall
+from tests.benchmarks.run import PYTHON, US, Row, agent, cpu, environment, measured, profile, wall
 from tests.benchmarks.run import run as timed
 
 FIFTY = 50
@@ -170,14 +169,8 @@ def main() -> None:
     pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 15
     with tempfile.TemporaryDirectory() as directory:
         scratch = Path(directory)
-        env = {name: value for name, value in os.environ.items() if name not in SLOWING}
-        env |= {
-            "HOME": directory,
-            "NO_COLOR": "1",
-            "ACP_DEMO_HOME": f"{directory}/demo",
-            "PYTHONPATH": str(Path(__file__).parents[2]),
-        }
-        env |= {f"ACP_LAUNCH_{kind}_DIR": str(scratch / kind.lower()) for kind in ("CONFIG", "STATE", "CACHE")}
+        env = environment(scratch)
+        env |= {"ACP_DEMO_HOME": f"{directory}/demo", "PYTHONPATH": str(Path(__file__).parents[2])}
         usual = profile(scratch, agent(scratch))
         cold = str(scratch / "cold.yaml")
         Path(cold).write_text(Path(usual).read_text())

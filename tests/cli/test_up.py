@@ -15,8 +15,8 @@ from acp_launch.host.door import OWN, knock
 from acp_launch.host.place import HostNote
 from acp_launch.host.wire import FOLLOW, GREETING, META
 from acp_launch.protocol.jsonrpc import as_line, request
-from tests.cli.hosted import Host, up
-from tests.cli.launcher import AGENTS, MARK, PATIENCE, Launcher, command
+from tests.cli.hosted import marked, up
+from tests.cli.launcher import AGENTS, PATIENCE, Launcher, command
 
 
 @pytest.mark.parametrize("output", ["text", "json", "quiet"])
@@ -176,7 +176,7 @@ def test_up_may_start_a_host_again(launch: Launcher) -> None:
     launch.profile("polite")
     with up(launch) as host:
         before = host.pid
-        again = launch_again(launch, host, "up", "p", "--replace")
+        again = marked(launch, host.mark, host.transcript, "up", "p", "--replace")
         assert (again.returncode, b"p is up after" in again.stderr) == (0, True)
         assert host.pid != before
         assert host.run("hi").out == b"You said: hi\n"
@@ -186,27 +186,13 @@ def test_of_several_hosts_one_is_to_be_named(launch: Launcher) -> None:
     launch.profile("polite")
     launch.profile("polite", name="q")
     with up(launch) as host:
-        assert launch_again(launch, host, "up", "q").returncode == 0
+        assert marked(launch, host.mark, host.transcript, "up", "q").returncode == 0
         for verb, fix in (("down", "name one, or --all"), ("reload", "name one")):
             done = launch.apart(verb)
             assert (done.code, "several profiles are up: p, q" in done.err) == (2, True)
             assert done.err.endswith(f"fix: {fix}\n")
         assert launch.apart("down", "q").code == 0
         assert host.run("hi").out == b"You said: hi\n"
-
-
-def launch_again(launch: Launcher, host: Host, *words: str) -> "subprocess.CompletedProcess[bytes]":
-    """Run a command whose processes are those of the host."""
-    env = {**launch.env, MARK: host.mark, "ACP_TEST_TRANSCRIPT": str(host.transcript)}
-    return subprocess.run(
-        command(*words),
-        env=env,
-        cwd=launch.project,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=PATIENCE,
-        check=False,
-    )
 
 
 def test_a_host_may_stay_on_its_terminal(launch: Launcher) -> None:
