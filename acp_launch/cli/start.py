@@ -434,11 +434,9 @@ class VerbProcesses:
         Raises:
             Stopped: a signal came.
         """
-        import asyncio
-
         from acp_launch.launch.loop import watched
 
-        return asyncio.run(watched(self._guard, story))
+        return watched(self._guard, story)
 
 
 @contextmanager

@@ -202,13 +202,19 @@ async def supervised(
         yield interrupts
 
 
-async def watched(guard: Guard, story: Callable[[Interrupts], Awaitable[T]]) -> T:
-    """Run `story` within `supervised`.
+def watched(guard: Guard, story: Callable[[Interrupts], Awaitable[T]]) -> T:
+    """Run an event loop, and `story` in it within `supervised`.
 
     Raises:
-        Stopped: a signal came, possibly at the very end.
+        Stopped: a signal came, possibly while the loop was being closed.
     """
-    async with supervised(guard) as interrupts:
-        outcome = await story(interrupts)
-        interrupts.check()
-        return outcome
+    handled: list[Interrupts] = []
+
+    async def told() -> T:
+        async with supervised(guard) as interrupts:
+            handled.append(interrupts)
+            return await story(interrupts)
+
+    outcome = asyncio.run(told())
+    handled[0].check()
+    return outcome
