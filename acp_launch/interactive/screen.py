@@ -71,6 +71,7 @@ DEPTHS = {
 
 FRAMES = 12  # a second
 SHARE = 0.2  # the largest part of our time for frames
+LONGEST = 1.0  # seconds without a frame at most: one that the terminal was slow to take says nothing of the next
 
 
 class Unwritten(io.StringIO):
@@ -178,7 +179,8 @@ class SessionCanvas:
         """Note that a frame is drawn, and set the earliest time of the next one."""
         now = monotonic()
         if now >= self._next:  # else it was drawn for a key, which never waits
-            self._next = self._begun + max(1 / FRAMES, (now - self._begun) / SHARE)
+            took = now - self._begun
+            self._next = now + min(LONGEST, max(1 / FRAMES, took / SHARE) - took)
 
     def stop(self) -> None:
         if self._timer is not None:

@@ -327,6 +327,7 @@ GRACE = 3.0
 LATE_GRACE = 1.0  # when the run has used up its time, and no user waits for the end
 STUCK_GRACE = 0.5  # when our output is not read, so that the end cannot be shown
 MOST_HELD = 30.0  # seconds by which the grace grows in all, while a slow terminal keeps us from reading the agent
+LOOK_EVERY = 0.1  # seconds between two looks, while the grace runs, whether this process was itself held up
 
 
 class Turn:
@@ -354,6 +355,7 @@ class Turn:
         self._patience = asyncio.timeout(None)
         self._grace: float | None = None  # set when it is cancelled
         self._cancelled_at, self._may_grow = 0.0, 0.0
+        self._next_look: asyncio.TimerHandle | None = None
         self.is_running = False  # the prompt was sent and is not answered
 
     def cancel(self, grace: float = GRACE) -> None:
@@ -367,6 +369,17 @@ class Turn:
             self._cancelled_at = asyncio.get_running_loop().time()
             self._may_grow = MOST_HELD if self._grace == GRACE else 0.0  # the shorter ones are promised limits
             self._patience.reschedule(self._cancelled_at + self._grace)
+            self._look(0.0)
+
+    def _look(self, late: float) -> None:
+        """Look again soon. A look that comes `late` was held up, and so was the reading of the agent: a terminal that
+        takes nothing blocks the whole process in a write.
+        """
+        if late > LOOK_EVERY:
+            self._drained(late)
+        loop = asyncio.get_running_loop()
+        due = loop.time() + LOOK_EVERY
+        self._next_look = loop.call_at(due, lambda: self._look(loop.time() - due))
 
     def _drained(self, seconds: float) -> None:
         """Do not count the time in which the agent was not read: its answer may have been waiting."""
@@ -410,6 +423,8 @@ class Turn:
         finally:
             self.is_running = False
             self._connection.drained.discard(self._drained)
+            if self._next_look is not None:
+                self._next_look.cancel()
         return self._end(result)
 
     def _alive(self) -> float:

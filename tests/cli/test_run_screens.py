@@ -527,6 +527,7 @@ def test_a_flood_is_kept_up_with_while_the_user_types(tmp_path: Path, much: None
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_ctrl_c_is_heard_in_a_flood(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "flood 10000000")

@@ -121,10 +121,13 @@ class Terminal:
         self.until_it(lambda: unwanted not in self.shown, f"no {unwanted}")
 
     def until_it(self, is_so: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE
+        """Wait for at most PATIENCE, in which the time is not counted that this terminal needs to draw a flood."""
+        left = float(PATIENCE)
         while self._is_within_frame or not is_so():
-            left = deadline - time.monotonic()
-            assert left > 0 and self._read(left), f"{what!r} was awaited; the screen shows\n{self.dump()}"
+            began = time.monotonic()
+            is_readable = select.select([self._descriptor], [], [], left)[0]
+            left -= time.monotonic() - began
+            assert is_readable and self._read(0), f"{what!r} was awaited; the screen shows\n{self.dump()}"
 
     def types(self, keys: str) -> None:
         """All of it, reading meanwhile: a pty takes a few kilobytes at once."""

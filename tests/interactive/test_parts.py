@@ -27,6 +27,7 @@ from rich.segment import ControlType, Segment
 from rich.style import Style
 from rich.text import Text
 
+from acp_launch.interactive import screen
 from acp_launch.interactive.application import _complete as tab
 from acp_launch.interactive.application import of_choice
 from acp_launch.interactive.keyboard import entered
@@ -36,6 +37,7 @@ from acp_launch.interactive.questions import ScreenQuestions
 from acp_launch.interactive.screen import BEGIN, END, SessionCanvas, Tty, fragments, redirect_streams
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Updated
+from tests.clock import Clock
 
 
 def board(columns: int = 20) -> SessionCanvas:
@@ -77,6 +79,25 @@ def test_what_is_printed_out_of_the_rows_is_never_in_both() -> None:
     drawn.show(Text("next"))
     drawn.begin()  # for a key, before the next frame is due
     assert (drawn.take(), drawn.rows(20)) == ("42\r\n", [[("", "next")]])
+
+
+def test_a_frame_that_the_terminal_took_a_minute_for_delays_the_next_by_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As after Ctrl-S and Ctrl-Q."""
+    clock = Clock()
+    monkeypatch.setattr(screen, "monotonic", clock)
+    drawn = board()
+    drawn.show(Text("old"))
+    drawn.begin()
+    assert drawn.rows(20) == [[("", "old")]]
+    clock.now += 60
+    drawn.end()
+    drawn.show(Text("new"))
+    clock.now += 0.9
+    assert drawn.rows(20) == [[("", "old")]]
+    clock.now += 0.2
+    assert drawn.rows(20) == [[("", "new")]]
 
 
 def test_what_is_shown_is_gone_after_close_and_erase_tells_whether_it_was_there() -> None:

@@ -377,6 +377,23 @@ def test_an_agent_that_we_could_not_read_is_not_given_up_for_that() -> None:
     run(story)
 
 
+def test_an_agent_is_not_given_up_while_this_process_stands_still() -> None:
+    """A terminal that takes nothing blocks it in a write; the agent's answer waits in its pipe meanwhile."""
+
+    async def story() -> None:
+        async with negotiated() as (connection, agent, _, client):
+            turn, running, request = await in_turn(connection, agent, client)
+            turn.cancel()
+            await agent.hears("session/cancel")
+            for _ in range(2):
+                asyncio.get_running_loop().now += 3.5  # type: ignore[attr-defined]
+                await asyncio.sleep(0.2)
+            await agent.says({"id": request["id"], "result": {"stopReason": "cancelled", "usage": {"totalTokens": 3}}})
+            assert (await running).usage == {"totalTokens": 3}
+
+    run(story)
+
+
 def test_a_shorter_grace_does_not_grow_while_we_cannot_read() -> None:
     """It is what `--timeout` promises, after which no user waits."""
 
