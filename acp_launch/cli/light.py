@@ -115,8 +115,9 @@ def note(version: str, profile: str, within: str, path: str) -> bytes:
 def _sockets(profile: str) -> "Iterator[bytes]":
     """Return the sockets of starters that can run what this profile means here; the nearest project's first."""
     from acp_launch import __version__
+    from acp_launch.settings.variables import place
 
-    folder = os.path.join(_state(), FOLDER)  # noqa: PTH118
+    folder = os.path.join(place("STATE"), FOLDER)  # noqa: PTH118
     try:
         names = [name for name in os.listdir(folder) if name.endswith(SUFFIX)]  # noqa: PTH208
         here = os.getcwdb()  # noqa: PTH109
@@ -140,16 +141,6 @@ def _sockets(profile: str) -> "Iterator[bytes]":
 
 def _length(found: "tuple[bytes, bytes]") -> int:
     return len(found[0])
-
-
-def _state() -> str:
-    """Return the state directory, as `settings.load.directory` does, without its imports."""
-    if chosen := os.environ.get("ACP_LAUNCH_STATE_DIR"):
-        return os.path.abspath(chosen)  # noqa: PTH100
-    if sys.platform == "darwin":
-        return os.path.expanduser("~/Library/Application Support/acp-launch")  # noqa: PTH111
-    home = os.environ.get("XDG_STATE_HOME", "").strip() or os.path.expanduser("~/.local/state")  # noqa: PTH111
-    return os.path.join(home, "acp-launch")  # noqa: PTH118
 
 
 # The wait for a front.

@@ -117,7 +117,7 @@ NEEDED = (
     *("acp_launch.plan.resolve", "hashlib"),
     *(f"acp_launch.launch.{name}" for name in ("loop", "run")),
     *(f"acp_launch.session.{name}" for name in ("attachments", "store")),
-    *("asyncio", "encodings.utf_8_sig", "platformdirs.unix", "pwd", "sqlite3", "threading"),
+    *("asyncio", "encodings.utf_8_sig", "pwd", "sqlite3", "threading"),
 )
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import astuple, replace
@@ -27,9 +27,11 @@ from msgspec.structs import astuple, replace
 from acp_launch.errors import SessionError
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.private import make_private, sqlite_uri
-from acp_launch.protocol.acp import Negotiated
 from acp_launch.secret.redact import redactor
-from acp_launch.session.observer import SessionReady
+
+if TYPE_CHECKING:  # the agent is started before these are imported
+    from acp_launch.protocol.acp import Negotiated
+    from acp_launch.session.observer import SessionReady
 
 # Every failure of the session store in words: which file, what is wrong, and what to do about it.
 
@@ -484,7 +486,7 @@ class SessionKeeper:
         self._prompt = prompt
         self._key: Key | None = None
 
-    def opened(self, ready: SessionReady, agent: Negotiated) -> None:
+    def opened(self, ready: "SessionReady", agent: "Negotiated") -> None:
         now = time.time()
         record = self._record or self._fresh(ready, now)
         record = replace(
@@ -502,7 +504,7 @@ class SessionKeeper:
         if self._key is not None:
             self._registry.touch(self._key, time.time(), redactor.text(title) or None)
 
-    def _fresh(self, ready: SessionReady, now: float) -> Record:
+    def _fresh(self, ready: "SessionReady", now: float) -> Record:
         return Record(
             project=str(self._plan.project),
             profile=self._plan.profile,
@@ -518,7 +520,7 @@ class SessionKeeper:
         )
 
 
-def drift(record: Record, agent: Negotiated) -> str:
+def drift(record: Record, agent: "Negotiated") -> str:
     """Describe how the agent has changed since the session was last used; empty if it has not."""
     if agent.name and record.agent_name and agent.name != record.agent_name:
         return f'the session "{record.name}" was created with {record.agent_name}, and this is {agent.name}'

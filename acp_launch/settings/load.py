@@ -17,7 +17,7 @@ from acp_launch.document.nodes import MAX_SIZE, SETTINGS, decode
 from acp_launch.errors import SettingsError
 from acp_launch.problem import Problem
 from acp_launch.settings.model import Choices, Settings
-from acp_launch.settings.variables import present
+from acp_launch.settings.variables import place, present
 
 # Projects: others can write there, so nothing that lies in one can speak for the user. An environment variable
 # (`ACP_LAUNCH_*_DIR`, `XDG_*`, `HOME`) may put a directory of acp-launch into a project.
@@ -88,12 +88,7 @@ def load() -> Settings:
 
 def directory(kind: str) -> Path:
     """Return the directory for CONFIG, STATE or CACHE from the environment alone; `config.yaml` lies in one of them."""
-    if chosen := os.environ.get(f"ACP_LAUNCH_{kind}_DIR"):
-        return Path(chosen).absolute()
-    import platformdirs
-
-    found: Path = getattr(platformdirs, f"user_{kind.lower()}_path")("acp-launch", appauthor=False)
-    return found
+    return Path(place(kind))
 
 
 def _choices(file: Path, cache: Path) -> Choices:

@@ -1,7 +1,14 @@
-"""Environment variables that are settings: `ACP_LAUNCH_MAX_LINE`, and `ACP_LAUNCH_SECRETS__KEY` for that section."""
+"""
+Environment variables that are settings: `ACP_LAUNCH_MAX_LINE`, `ACP_LAUNCH_SECRETS__KEY` for that section, and those of
+the directories. Imports almost nothing, because the light front of a host needs it.
+"""
 
 import os
-from collections.abc import Mapping
+import sys
+
+TYPE_CHECKING = False  # that of `typing` takes as long as all of this
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PREFIX, DELIMITER = "ACP_LAUNCH_", "__"
 _SECTION = f"{PREFIX}SECRETS{DELIMITER}"
@@ -20,11 +27,27 @@ def present() -> dict[str, str]:
     return {name: text for name, text in os.environ.items() if text and (name in NAMES or name.startswith(NEARLY))}
 
 
+# The places of the XDG base directory specification, below the home directory.
+_PLACES = {"CONFIG": ".config", "STATE": ".local/state", "CACHE": ".cache"}
+
+
+def place(kind: str) -> str:
+    """Return the directory for CONFIG, STATE or CACHE; on Linux without platformdirs, whose import takes 7 ms."""
+    if chosen := os.environ.get(f"{PREFIX}{kind}_DIR"):
+        return chosen if os.path.isabs(chosen) else os.path.join(os.getcwd(), chosen)  # noqa: PTH109, PTH117, PTH118
+    home, base = os.environ.get("HOME", ""), os.environ.get(f"XDG_{kind}_HOME", "")
+    if sys.platform == "linux" and home.startswith("/") and (not base or base.startswith("/")):
+        return os.path.join(base or os.path.join(home, _PLACES[kind]), "acp-launch")  # noqa: PTH118
+    import platformdirs
+
+    return str(getattr(platformdirs, f"user_{kind.lower()}_path")("acp-launch", appauthor=False))
+
+
 def path(name: str) -> tuple[str, ...]:
     """Convert a variable's name to its path: `ACP_LAUNCH_SECRETS__STORE` → `secrets`, `store`."""
     return tuple(name.removeprefix(PREFIX).lower().split(DELIMITER))
 
 
-def setter(where: tuple[str | int, ...], variables: Mapping[str, str]) -> str | None:
+def setter(where: tuple[str | int, ...], variables: "Mapping[str, str]") -> str | None:
     """Return the variable that set the value at this path; None if none did."""
     return next((name for name in NAMES if name in variables and where[: len(path(name))] == path(name)), None)

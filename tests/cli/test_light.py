@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import platformdirs
 import pytest
 
 from acp_launch import __version__
@@ -371,10 +370,3 @@ def test_a_starter_is_found_by_what_the_profile_means_here(tmp_path: Path, monke
     assert [*light._sockets("p")] == [far]
     monkeypatch.setenv("LC_ALL", "tlh")
     assert [*light._sockets("p")] == []
-
-
-@pytest.mark.parametrize("given", ["", " ", "/xdg"])
-def test_the_state_directory_is_that_of_the_settings(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ACP_LAUNCH_STATE_DIR", raising=False)
-    monkeypatch.setenv("XDG_STATE_HOME", given)
-    assert light._state() == str(platformdirs.user_state_path("acp-launch", appauthor=False))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from acp_launch.document.scalars import Duration
@@ -51,12 +52,19 @@ def test_directories_can_be_chosen_and_are_made_absolute(monkeypatch: pytest.Mon
     assert load.load().state == Path.cwd() / "here"
 
 
-def test_without_a_choice_they_are_the_platforms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for kind in ("CONFIG", "STATE", "CACHE"):
-        monkeypatch.delenv(f"ACP_LAUNCH_{kind}_DIR")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "c"))
-    found = load.load()
-    assert found.config.name == found.state.name == found.cache.name == "acp-launch"
+@pytest.mark.parametrize("home", ["/home/u", "/", "/home/u/", "relative", "", None])
+@pytest.mark.parametrize("base", ["/xdg", "/xdg/", "", " ", "relative", "~/x", None])
+@pytest.mark.parametrize("kind", ["CONFIG", "STATE", "CACHE"])
+def test_without_a_choice_they_are_those_of_platformdirs(
+    monkeypatch: pytest.MonkeyPatch, kind: str, base: str | None, home: str | None
+) -> None:
+    monkeypatch.delenv(f"ACP_LAUNCH_{kind}_DIR")
+    for name, value in (("HOME", home), (f"XDG_{kind}_HOME", base)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    wanted = getattr(platformdirs, f"user_{kind.lower()}_path")
+    assert load.directory(kind) == wanted("acp-launch", appauthor=False)
 
 
 def test_without_a_file_and_variables_everything_is_the_default(a_home_of_its_own: Path) -> None:
