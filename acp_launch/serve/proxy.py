@@ -9,22 +9,25 @@ the editor takes.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections import deque
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from msgspec import Raw
 
+from acp_launch.console.stream.redacted import ChunkHold, with_text
 from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, WaitExpired
 from acp_launch.launch.loop import Interrupts
 from acp_launch.process.child import HASTY, attach, first_of, stop
 from acp_launch.process.flow import HIGH, LOW, Inflow, Lent, Outflow
 from acp_launch.process.spawn import Spawned
-from acp_launch.protocol import edits, jsonrpc
+from acp_launch.protocol import acp, edits, jsonrpc
+from acp_launch.protocol.conversation import Updated
 from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, Call, LineFramer, LineTooLong
 from acp_launch.rpc import LAST_WORDS, Transport, TransportClosed, connected
 from acp_launch.secret.redact import redactor
 from acp_launch.serve import handshake
-from acp_launch.serve.relay import Relay, Request, is_update
+from acp_launch.serve.relay import UPDATE, Relay, Request, is_update
 from acp_launch.serve.sessions import CLOSING, OPENING, SETTING, Caller, HostDoor, ServeNeeds, Sessions
 from acp_launch.session.login import LIMIT as LOGIN
 from acp_launch.waits import seconds, to_beat
@@ -68,6 +71,37 @@ async def refuse_all(error: LaunchError, source: Lent, sink: Lent | int, *, max_
         outflow.close()
 
 
+class Masked:
+    """The way of lines to the editor once there are secrets: none of these passes, cut over several updates or not."""
+
+    def __init__(self, send: Callable[[bytes], None]) -> None:
+        self._send = send
+        self._seams = ChunkHold(redactor, self._show)
+        self._lines: deque[bytes] = deque()  # of the updates that `_seams` has
+
+    def update(self, line: bytes) -> None:
+        """Pass a `session/update` on, now or with one that follows."""
+        message = jsonrpc.decode(line)
+        said = jsonrpc.read(acp.session_update, message.params) if message else None
+        kind = jsonrpc.read(acp.update_kind, said.update) if said else None
+        if said is None or kind is None:
+            self.other(line)
+            return
+        self._lines.append(line)
+        self._seams.take(Updated(said.sessionId, kind.sessionUpdate, said.update, replay=False))
+
+    def other(self, line: bytes, *, is_masked: bool = True) -> None:
+        """Pass any other line on, and before it the updates that were held."""
+        self._seams.release()
+        self._send((redactor.raw_json(line) if is_masked else line) + b"\n")
+
+    def _show(self, update: Updated, text: str | None) -> None:
+        line = self._lines.popleft()
+        if text is not None:
+            line = edits.replaced(line, ("params", "update"), with_text(bytes(update.update), text))
+        self._send(redactor.raw_json(line) + b"\n")
+
+
 class Proxy:
     """One editor, and the agent of the profile."""
 
@@ -84,6 +118,7 @@ class Proxy:
         self._unsent: list[bytes] = []  # lines for the agent
         self._unsent_size = 0
         self._news = asyncio.Event()  # there are some
+        self._masked = Masked(self._outflow.send)
         self._relay = Relay({"editor": self._to_editor, "agent": self._to_agent}, needs.observer.note)
         self._sessions = Sessions(needs, interrupts, self._relay, fault)
         timeouts = needs.plan.timeouts
@@ -266,12 +301,11 @@ class Proxy:
 
     def _pass(self, lines: list[bytes]) -> None:
         """Write updates of the agent to the editor."""
-        if not lines:
-            return
-        block = b"\n".join(lines) + b"\n"
-        if redactor.raw_json(block) is not block:
-            block = b"".join(redactor.raw_json(line) + b"\n" for line in lines)
-        self._outflow.send(block)
+        if lines and redactor.is_empty:
+            self._outflow.send(b"\n".join(lines) + b"\n")
+        elif lines:
+            for line in lines:
+                self._masked.update(line)
 
     async def _write(self, transport: Transport) -> None:
         """Write what is for the agent, until it takes no more."""
@@ -303,9 +337,12 @@ class Proxy:
         self._relay.receive("editor", line)
 
     def _to_editor(self, method: str, line: bytes) -> None:
-        if not redactor.is_empty and method not in ACTS:
-            line = redactor.raw_json(line)
-        self._outflow.send(line + b"\n")
+        if redactor.is_empty:
+            self._outflow.send(line + b"\n")
+        elif method == UPDATE:
+            self._masked.update(line)
+        else:
+            self._masked.other(line, is_masked=method not in ACTS)
 
     def _to_agent(self, method: str, line: bytes) -> None:
         self._unsent.append(line + b"\n")

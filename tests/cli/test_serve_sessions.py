@@ -160,6 +160,38 @@ script.serve({"session/prompt": prompt})
     assert not [path for path in state.rglob("*") if path.is_file() and CANARY.encode() in path.read_bytes()]
 
 
+def test_a_secret_that_is_cut_over_updates_is_masked_and_all_that_was_said_stays_in_its_order(launch: Launcher) -> None:
+    body = """
+import os
+secret = os.environ["TOKEN"]
+def prompt(request):
+    session = script.session_of(request)
+    script.say(session, "it is " + secret[:7])
+    script.update(session, "usage_update", used=1, size=2)
+    script.say(session, secret[7:12])
+    script.say(session, secret[12:] + " indeed")
+    script.say(session, "; " + secret[:4])
+    script.update(session, "tool_call", toolCallId="c", title="a tool")
+    script.say(session, "and " + secret[:4])
+    script.end(request)
+script.serve({"session/prompt": prompt})
+"""
+    launch.scripted(body, env={"TOKEN": "${secret:token}"})
+    with serving(launch, ACP_LAUNCH_SECRET_TOKEN=CANARY) as editor:
+        editor.begin()
+        session = editor.open()
+        before = len(editor.lines)
+        assert editor.prompt(session, "go")["result"] == {"stopReason": "end_turn"}
+        messages = [json.loads(line) for line in editor.lines[before:]]
+    updates = [each["params"]["update"] for each in messages if each.get("method") == "session/update"]
+    assert messages[-1]["result"]["stopReason"] == "end_turn"
+    said = [each["content"]["text"] if "content" in each else each["sessionUpdate"] for each in updates]
+    assert said == [
+        *("it is ***", "usage_update", "", " indeed"),
+        *("; " + CANARY[:4], "tool_call", "and " + CANARY[:4]),
+    ]
+
+
 # Named sessions.
 
 

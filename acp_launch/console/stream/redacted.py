@@ -51,7 +51,7 @@ MOST = 1_000  # updates held back; then they are released, so that empty chunks 
 
 
 class ChunkHold:
-    """Holds back chunks that may end within a secret."""
+    """Holds back chunks that may end within a secret, and what must stay behind them."""
 
     def __init__(self, redactor: Redactor, show: Callable[[Updated, str | None], None]) -> None:
         """`show` takes an update that may be shown, and the new text of its chunk, None if it is unchanged."""
@@ -61,23 +61,32 @@ class ChunkHold:
         self._stream = ("", "")
         self._held: list[tuple[Updated, str]] = []
 
-    @property
-    def is_holding(self) -> bool:
-        return bool(self._held)
+    def take(self, update: Updated) -> None:
+        """Take the next update; it is shown now or later. Nearly all chunks need no look at their neighbours."""
+        tables = self._redactor.tables
+        if tables is None:
+            self._show(update, None)
+        elif update.kind in WORDS:
+            stream = (update.session_id, update.kind)
+            is_alone = not self._held and stream == self._stream and stream not in self._out
+            if is_alone and not tables.text.held(acp.read_chunk(update.update)[0]):
+                self._show(update, None)
+            else:
+                self._chunk(update, stream)
+        elif self._held and update.kind in SAME_MESSAGE:  # it keeps its place behind the held chunks
+            self._held.append((update, ""))
+            self._settle(LEAST)
+        else:
+            self.release()
+            self._show(update, None)
 
-    def pass_by(self, update: Updated) -> bool:
-        """Return whether a chunk can be shown without a look at its neighbours, which is the case for nearly all.
+    def release(self) -> None:
+        """Release everything."""
+        if self._held:
+            self._settle(sys.maxsize)
 
-        If False, call `chunk`.
-        """
-        tables, stream = self._redactor.tables, (update.session_id, update.kind)
-        if self._held or stream != self._stream or stream in self._out or tables is None:
-            return False
-        return not tables.text.held(acp.read_chunk(update.update)[0])
-
-    def chunk(self, update: Updated) -> None:
-        """Take the next chunk of its stream; it is shown now or later."""
-        stream = (update.session_id, update.kind)
+    def _chunk(self, update: Updated, stream: tuple[str, str]) -> None:
+        """Take a chunk that may belong to a form with its neighbours."""
         if stream != self._stream:
             self.release()
             self._stream = stream
@@ -87,16 +96,6 @@ class ChunkHold:
             self._settle(LEAST)
         else:
             self._show(update, None)
-
-    def wait(self, update: Updated) -> None:
-        """Take an update that leaves the message alone; it keeps its place behind the held chunks."""
-        self._held.append((update, ""))
-        self._settle(LEAST)
-
-    def release(self) -> None:
-        """Release everything."""
-        if self._held:
-            self._settle(sys.maxsize)
 
     def _stands_alone(self, text: str) -> bool:
         """Return whether no form reaches into `text` from shown text, nor far enough out of it to hold it back."""
@@ -197,16 +196,8 @@ class RedactedOutput:
     def update(self, update: Updated) -> None:
         if self._redactor.is_empty:
             self._output.update(update)
-        elif update.kind in WORDS:
-            if self._seams.pass_by(update):
-                self._show(update)
-            else:
-                self._seams.chunk(update)
-        elif update.kind in SAME_MESSAGE and self._seams.is_holding:
-            self._seams.wait(update)
         else:
-            self._seams.release()
-            self._show(update)
+            self._seams.take(update)
 
     def permission(self, permission: Permission) -> None:
         self._seams.release()
@@ -252,10 +243,10 @@ class RedactedOutput:
         """Do not release held chunks: the pump drains after every batch, wherever it was cut."""
         await self._output.drain()
 
-    def _show(self, update: Updated, text: str | None = None) -> None:
+    def _show(self, update: Updated, text: str | None) -> None:
         """Pass an update on; `text` replaces the text of its chunk."""
         said = bytes(update.update)
-        written = self._redactor.raw_json(said if text is None else _with_text(said, text))
+        written = self._redactor.raw_json(said if text is None else with_text(said, text))
         session_id = self._session_id(update.session_id)
         if written is not said or session_id != update.session_id:
             update = replace(update, session_id=session_id, update=Raw(written))
@@ -288,7 +279,7 @@ class RedactedOutput:
         return self._redactor.tree(value)
 
 
-def _with_text(update: bytes, text: str) -> bytes:
+def with_text(update: bytes, text: str) -> bytes:
     """Return the chunk with another text; all other members stay unchanged."""
     written = json.dumps(text).encode()  # half a surrogate pair may be in it, which msgspec does not write
     try:
