@@ -74,13 +74,18 @@ class MultiPattern(Generic[AnyStr]):
         return joined(spans) if spans else spans
 
     def has_none(self, text: AnyStr) -> bool:
-        """Whether one look at all samples shows that there is no form. This is so for nearly every message."""
-        size = len(text)
-        if size >= self._most:
+        """Whether a look at all samples shows that there is no form. This is so for nearly every text."""
+        size, step, most = len(text), self._step, self._most
+        if not most:
             return False
-        if isinstance(text, bytes):
-            return self._known.isdisjoint(self._cutters[(size - GRAM) // self._step + 1].unpack_from(text))
-        return self._known.isdisjoint([text[at : at + GRAM] for at in range(0, size, self._step)])
+        if not isinstance(text, bytes):
+            return size < most and self._known.isdisjoint([text[at : at + GRAM] for at in range(0, size, step)])
+        at, known, cutters = 0, self._known, self._cutters
+        while size - at >= most:
+            if not known.isdisjoint(cutters[MOST].unpack_from(text, at)):
+                return False
+            at += most
+        return known.isdisjoint(cutters[(size - at - GRAM) // step + 1].unpack_from(text, at))
 
     def masked(self, text: AnyStr, mask: AnyStr) -> AnyStr:
         """Replace every span by `mask`, again until none is left. Returns `text` itself if there is none.

@@ -10,10 +10,11 @@ the editor takes.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from msgspec import Raw
+import msgspec
+from msgspec import DecodeError, Raw, Struct
 
 from acp_launch.console.stream.redacted import ChunkHold, with_text
 from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, WaitExpired
@@ -71,6 +72,22 @@ async def refuse_all(error: LaunchError, source: Lent, sink: Lent | int, *, max_
         outflow.close()
 
 
+class _ChunkUpdate(acp.Chunk):
+    sessionUpdate: str = ""  # noqa: N815 - the protocol's
+
+
+class _ChunkParams(Struct):
+    sessionId: str  # noqa: N815 - the protocol's
+    update: _ChunkUpdate
+
+
+class _ChunkLine(Struct):
+    params: _ChunkParams
+
+
+_chunk_line = msgspec.json.Decoder(_ChunkLine)
+
+
 class Masked:
     """The way of lines to the editor once there are secrets: none of these passes, cut over several updates or not."""
 
@@ -78,6 +95,29 @@ class Masked:
         self._send = send
         self._seams = ChunkHold(redactor, self._show)
         self._lines: deque[bytes] = deque()  # of the updates that `_seams` has
+
+    def updates(self, lines: Sequence[bytes]) -> None:
+        """Pass several on, those together of which none needs a look at its neighbours."""
+        alone: list[bytes] = []
+        for line in lines:
+            try:
+                said = _chunk_line.decode(line).params
+            except (DecodeError, RecursionError):  # it holds no chunk
+                said = None
+            if said and self._seams.passes(said.sessionId, said.update.sessionUpdate, said.update.content.text):
+                alone.append(line)
+            else:
+                self._together(alone)
+                alone = []
+                self.update(line)
+        self._together(alone)
+
+    def _together(self, lines: Sequence[bytes]) -> None:
+        block = b"\n".join(lines)
+        if redactor.raw_json(block) is not block:
+            block = b"\n".join(map(redactor.raw_json, lines))
+        if block:
+            self._send(block + b"\n")
 
     def update(self, line: bytes) -> None:
         """Pass a `session/update` on, now or with one that follows."""
@@ -304,8 +344,7 @@ class Proxy:
         if lines and redactor.is_empty:
             self._outflow.send(b"\n".join(lines) + b"\n")
         elif lines:
-            for line in lines:
-                self._masked.update(line)
+            self._masked.updates(lines)
 
     async def _write(self, transport: Transport) -> None:
         """Write what is for the agent, until it takes no more."""

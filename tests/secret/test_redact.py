@@ -331,6 +331,15 @@ def test_a_form_is_found_wherever_it_stands_in_a_message_of_any_size(data: st.Da
         assert MultiPattern(known, str).spans(most) == MultiPattern(known, str.encode).spans(most.encode()) == []
 
 
+def test_a_form_is_found_at_every_place_where_one_look_at_the_samples_ends_and_the_next_begins() -> None:
+    known = [f"{number:02}{'abcdefghij'[number % 10] * 66}" for number in range(12)]
+    needles = MultiPattern(known, str.encode)
+    border = needles._most
+    for before in range(border - 70, border + 70):
+        text = b"-" * before + known[3].encode() + b"-" * border
+        assert needles.spans(text) == [(before, before + 68)]
+
+
 PATIENCE = 30  # processor seconds; it took minutes where every place was followed by itself, and takes a tenth of one
 
 

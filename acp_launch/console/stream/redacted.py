@@ -61,18 +61,22 @@ class ChunkHold:
         self._stream = ("", "")
         self._held: list[tuple[Updated, str]] = []
 
+    def passes(self, session_id: str, kind: str, text: str) -> bool:
+        """Tell whether a chunk may be shown without a look at its neighbours, as nearly all may; if not, `take` it."""
+        stream, tables = (session_id, kind), self._redactor.tables
+        is_alone = not self._held and stream == self._stream and stream not in self._out
+        return is_alone and tables is not None and not tables.text.held(text)
+
     def take(self, update: Updated) -> None:
-        """Take the next update; it is shown now or later. Nearly all chunks need no look at their neighbours."""
-        tables = self._redactor.tables
-        if tables is None:
+        """Take the next update; it is shown now or later."""
+        if self._redactor.is_empty:
             self._show(update, None)
         elif update.kind in WORDS:
-            stream = (update.session_id, update.kind)
-            is_alone = not self._held and stream == self._stream and stream not in self._out
-            if is_alone and not tables.text.held(acp.read_chunk(update.update)[0]):
+            text, _ = acp.read_chunk(update.update)
+            if self.passes(update.session_id, update.kind, text):
                 self._show(update, None)
             else:
-                self._chunk(update, stream)
+                self._chunk(update, text)
         elif self._held and update.kind in SAME_MESSAGE:  # it keeps its place behind the held chunks
             self._held.append((update, ""))
             self._settle(LEAST)
@@ -85,12 +89,12 @@ class ChunkHold:
         if self._held:
             self._settle(sys.maxsize)
 
-    def _chunk(self, update: Updated, stream: tuple[str, str]) -> None:
+    def _chunk(self, update: Updated, text: str) -> None:
         """Take a chunk that may belong to a form with its neighbours."""
+        stream = (update.session_id, update.kind)
         if stream != self._stream:
             self.release()
             self._stream = stream
-        text, _ = acp.read_chunk(update.update)
         if self._held or not self._stands_alone(text):
             self._held.append((update, text))
             self._settle(LEAST)
