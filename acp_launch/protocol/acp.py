@@ -267,10 +267,16 @@ chunk = msgspec.json.Decoder(Chunk)
 
 
 def read_update(params: Raw) -> tuple[str, str, Raw] | None:
-    """Return session, kind and body of a `session/update` that the decoders above reject although it is JSON.
+    """Return session, kind and body of a `session/update`; None if it is not one."""
+    try:
+        update = session_update.decode(params)
+        return update.sessionId, update_kind.decode(update.update).sessionUpdate, update.update
+    except (msgspec.DecodeError, RecursionError):
+        return _read_leniently(params)
 
-    It contains half a surrogate pair (see `decoded`). None if it is not an update.
-    """
+
+def _read_leniently(params: Raw) -> tuple[str, str, Raw] | None:
+    """Do so where the decoders reject what is JSON: it contains half a surrogate pair (see `decoded`)."""
     from acp_launch.protocol import splice  # rarely needed; its regular expressions take time to compile
 
     said = mapping(decoded(params))

@@ -357,18 +357,10 @@ class Conversation:
         return NOTHING  # C-9
 
     def _updated(self, params: Raw) -> Sequence[Event]:
-        try:
-            update = acp.session_update.decode(params)
-            session_id, kind, body = (
-                update.sessionId,
-                acp.update_kind.decode(update.update).sessionUpdate,
-                update.update,
-            )
-        except (msgspec.DecodeError, RecursionError):
-            found = acp.read_update(params)
-            if found is None:
-                return (Junk("a session/update that is malformed, or has no sessionId or kind"),)
-            session_id, kind, body = found
+        found = acp.read_update(params)
+        if found is None:
+            return (Junk("a session/update that is malformed, or has no sessionId or kind"),)
+        session_id, kind, body = found
         session = self._sessions.get(session_id)
         if session is None:
             return self._keep(Updated(session_id, kind, body.copy(), replay=False, outside=True))

@@ -122,13 +122,12 @@ class Masked:
     def update(self, line: bytes) -> None:
         """Pass a `session/update` on, now or with one that follows."""
         message = jsonrpc.decode(line)
-        said = jsonrpc.read(acp.session_update, message.params) if message else None
-        kind = jsonrpc.read(acp.update_kind, said.update) if said else None
-        if said is None or kind is None:
+        found = acp.read_update(message.params) if message else None
+        if found is None:
             self.other(line)
             return
         self._lines.append(line)
-        self._seams.take(Updated(said.sessionId, kind.sessionUpdate, said.update, replay=False))
+        self._seams.take(Updated(*found, replay=False))
 
     def other(self, line: bytes, *, is_masked: bool = True) -> None:
         """Pass any other line on, and before it the updates that were held."""

@@ -68,10 +68,8 @@ class ChunkHold:
         return is_alone and tables is not None and not tables.text.held(text)
 
     def take(self, update: Updated) -> None:
-        """Take the next update; it is shown now or later."""
-        if self._redactor.is_empty:
-            self._show(update, None)
-        elif update.kind in WORDS:
+        """Take the next update, which is shown now or later; only while there are secrets."""
+        if update.kind in WORDS:
             text, _ = acp.read_chunk(update.update)
             if self.passes(update.session_id, update.kind, text):
                 self._show(update, None)
