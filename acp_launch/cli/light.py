@@ -117,11 +117,11 @@ def _sockets(profile: str) -> "Iterator[bytes]":
     from acp_launch import __version__
     from acp_launch.settings.variables import place
 
-    folder = os.path.join(place("STATE"), FOLDER)  # noqa: PTH118
     try:
+        folder = os.path.join(place("STATE"), FOLDER)  # noqa: PTH118
         names = [name for name in os.listdir(folder) if name.endswith(SUFFIX)]  # noqa: PTH208
         here = os.getcwdb()  # noqa: PTH109
-    except OSError:
+    except (OSError, RuntimeError):  # platformdirs finds no home directory: the ordinary way says so
         return iter(())
     wanted = os.fsencode(profile)
     if "/" in profile or profile.endswith((".yaml", ".yml")):

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from acp_launch.document.nodes import MAX_SIZE, SETTINGS, decode
-from acp_launch.errors import SettingsError
+from acp_launch.errors import SettingsError, StateError
 from acp_launch.problem import Problem
 from acp_launch.settings.model import Choices, Settings
 from acp_launch.settings.variables import place, present
@@ -87,8 +87,16 @@ def load() -> Settings:
 
 
 def directory(kind: str) -> Path:
-    """Return the directory for CONFIG, STATE or CACHE from the environment alone; `config.yaml` lies in one of them."""
-    return Path(place(kind))
+    """Return the directory for CONFIG, STATE or CACHE from the environment alone; `config.yaml` lies in one of them.
+
+    Raises:
+        StateError: the user has no home directory.
+    """
+    try:
+        return Path(place(kind))
+    except RuntimeError as error:  # of platformdirs, where HOME is not set and the user has no entry in passwd
+        fix = "set HOME, or ACP_LAUNCH_CONFIG_DIR, ACP_LAUNCH_STATE_DIR and ACP_LAUNCH_CACHE_DIR"
+        raise StateError("there is no place for its files: the user has no home directory", fix=fix) from error
 
 
 def _choices(file: Path, cache: Path) -> Choices:

@@ -10,8 +10,9 @@ from pathlib import Path
 import platformdirs
 import pytest
 
+from acp_launch.cli import light
 from acp_launch.document.scalars import Duration
-from acp_launch.errors import SettingsError
+from acp_launch.errors import SettingsError, StateError
 from acp_launch.settings import load
 from acp_launch.settings.model import FileSettings, KeyringSettings, SecretSettings, Settings
 
@@ -65,6 +66,22 @@ def test_without_a_choice_they_are_those_of_platformdirs(
             monkeypatch.setenv(name, value)
     wanted = getattr(platformdirs, f"user_{kind.lower()}_path")
     assert load.directory(kind) == wanted("acp-launch", appauthor=False)
+
+
+def test_without_a_home_directory_the_fix_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container whose user has no entry in passwd; the light way leaves the message to the ordinary one."""
+
+    def unknown(*name: str, **more: object) -> Path:
+        raise RuntimeError("could not determine the home directory")
+
+    for name in ("ACP_LAUNCH_STATE_DIR", "XDG_STATE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(platformdirs, "user_state_path", unknown)
+    with pytest.raises(StateError) as caught:
+        load.load()
+    assert caught.value.message == "there is no place for its files: the user has no home directory"
+    assert "ACP_LAUNCH_STATE_DIR" in caught.value.fix
+    assert [*light._sockets("p")] == []
 
 
 def test_without_a_file_and_variables_everything_is_the_default(a_home_of_its_own: Path) -> None:
