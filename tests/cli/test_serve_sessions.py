@@ -192,6 +192,28 @@ script.serve({"session/prompt": prompt})
     ]
 
 
+def test_half_a_surrogate_pair_in_a_chunk_does_not_let_the_rest_of_a_secret_pass(launch: Launcher) -> None:
+    body = """
+import os
+secret = os.environ["TOKEN"]
+def prompt(request):
+    session = script.session_of(request)
+    script.say(session, "it is " + secret[:7])
+    script.say(session, secret[7:] + " \\ud83d")
+    script.end(request)
+script.serve({"session/prompt": prompt})
+"""
+    launch.scripted(body, env={"TOKEN": "${secret:token}"})
+    with serving(launch, ACP_LAUNCH_SECRET_TOKEN=CANARY) as editor:
+        editor.begin()
+        session = editor.open()
+        before = len(editor.lines)
+        assert editor.prompt(session, "go")["result"] == {"stopReason": "end_turn"}
+        messages = [json.loads(line) for line in editor.lines[before:]]
+    updates = [each["params"]["update"] for each in messages if each.get("method") == "session/update"]
+    assert [each["content"]["text"] for each in updates] == ["it is ***", " \ud83d"]
+
+
 # Named sessions.
 
 
