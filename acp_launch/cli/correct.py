@@ -1,6 +1,5 @@
 """A file in the user's own editor, checked when it is saved: `edit PROFILE` and `config edit`."""
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,14 +77,12 @@ def _decoded(content: bytes) -> str:
 
 def _asked(*, may_save: bool) -> str:
     """Ask what to do about a text with problems. An empty answer is to edit again, and the end of input to discard."""
-    from acp_launch.console.ask.terminal import forget_typed
-    from acp_launch.console.stderr import ask
+    from acp_launch.console.ask.terminal import ask_line, forget_typed
 
     question = QUESTION if may_save else "Edit it again, or discard the changes? [E/d]: "
     forget_typed()  # keys typed ahead are not an answer
     while True:
-        ask(question)
-        line = sys.stdin.readline()
+        line = ask_line(question)
         answer = line.strip().lower()[:1] or AGAIN
         if not line or answer in (AGAIN, DISCARD) or (answer == SAVE and may_save):
             return answer if line else DISCARD

@@ -1,15 +1,13 @@
 """The questions of `init`, on stderr; the answers come from stdin. Enter gives the default answer
 of a line; yes or no is one key."""
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
 from acp_launch.console.ask import terminal
 from acp_launch.console.columns import columns
-from acp_launch.console.stderr import DIM, YELLOW, harmless, put, say
-from acp_launch.console.stderr import ask as question
+from acp_launch.console.stderr import DIM, YELLOW, harmless, say
 from acp_launch.profile.agents import KnownAgent
 
 
@@ -90,13 +88,11 @@ def agreed(prompt: str) -> bool:
 
 def ask(prompt: str, default: str) -> str:
     """Ask one question and return the answer, or `default` for an empty line.
+
     Raises:
         InputEnded: at the end of input.
     """
-    question(harmless(f"{prompt} [{default}]: ", keep=""))
-    line = sys.stdin.readline()
-    if not line.endswith("\n"):
-        put("\n")
+    line = terminal.ask_line(harmless(f"{prompt} [{default}]: ", keep=""))
     if not line:
         raise InputEnded
     return line.strip() or default

@@ -39,7 +39,9 @@ def test_ten_sessions_on_one_connection_have_their_own_directories_and_servers(l
         editor = found.recorder
         initialize(editor)
         opening = [editor.start("session/new", {"cwd": str(place), "mcpServers": []}) for place in places]
-        sessions = [str(editor.answer(id)["result"]["sessionId"]) for id in opening]
+        opened = [editor.answer(id) for id in opening]
+        assert all("result" in each for each in opened), opened
+        sessions = [str(each["result"]["sessionId"]) for each in opened]
         assert len(set(sessions)) == MANY
         for text in ("call box cwd {}", "call box argv {}"):
             turns = [editor.start("session/prompt", prompt(session, text)) for session in sessions]

@@ -3,9 +3,9 @@ The server of tests.soak, run with -I -S: one thread, which answers in order. Wh
 
 `initialize` and `ping` are answered; argv `crash` dies before it reads anything, `loud` complains of each line it
 reads, `mute` answers nothing besides, `eager` floods before it reads. Tools: `echo` {text}; `repeat` {size}; `die`;
-`hold` {path} reads nothing until that fifo was written; `flood` {bytes, size} sends that much in numbered notifications
-of that size, and complains once when for half a second nobody takes any; `shut` {descriptor} closes its stdin or stdout
-and lives on; `fork` leaves a child that holds all pipes.
+`hold` {path} reads nothing until that fifo was written; `flood` {bytes, size, stuck} sends that much in numbered
+notifications of that size, and complains once when for `stuck` ms (half a second) nobody takes any; `shut` {descriptor}
+closes its stdin or stdout and lives on; `fork` leaves a child that holds all pipes.
 """
 
 import json
@@ -86,13 +86,13 @@ def hold(path: str) -> str:
         return fifo.read()
 
 
-def flood(bytes: int, size: int) -> str:
+def flood(bytes: int, size: int, stuck: int = STUCK) -> str:
     """`size` is at most what a pipe takes whole: a write of that much does not block when there is room."""
     poll = select.poll()
     poll.register(1, select.POLLOUT)
     was_stuck = False
     for number in range(bytes // size):
-        if not was_stuck and not poll.poll(STUCK):
+        if not was_stuck and not poll.poll(stuck):
             was_stuck = True
             complain(f"stuck after {number * size} bytes")
         write(numbered(number, size))

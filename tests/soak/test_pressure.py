@@ -221,9 +221,9 @@ def test_a_server_that_floods_before_anybody_has_come_has_to_wait_and_all_of_it_
 
 
 def test_a_time_out_is_no_fault_of_a_server_that_nobody_reads() -> None:
-    with hosting(Wished(name="rude", call=0.4)) as stage:
+    with hosting(Wished(name="rude", call=2.0)) as stage:
         agent = stage.agent("rude").introduce()
-        id = agent.send("flood", bytes=FLOOD // 20, size=SIZE)
+        id = agent.send("flood", bytes=FLOOD // 20, size=SIZE, stuck=2500)
         stuck_after(stage)
         assert said(agent.answer(id)) == f"{FLOOD // 20 // SIZE} sent"
 

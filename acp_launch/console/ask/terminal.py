@@ -229,6 +229,14 @@ def agreed(prompt: str, yes: str = "Yes", no: str = "No") -> bool | None:
     return None if key is None else key == "y"
 
 
+def ask_line(prompt: str) -> str:
+    """Ask for a line while no event loop runs. Return it with its end; "" at the end of input.
+
+    Python's own `readline` would miss a Ctrl-C that comes just before it waits.
+    """
+    return asyncio.run(_asked(prompt))
+
+
 def answers(choices: Sequence[Choice], columns: int) -> list[str]:
     """Return the rows of the answers with their keys: one row if all fit, else one for each."""
     from acp_launch.console.ask.room import needed
