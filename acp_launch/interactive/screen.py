@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from math import ceil
+from math import ceil, inf
 from time import monotonic
 from typing import Any, TextIO
 
@@ -71,7 +71,9 @@ DEPTHS = {
 
 FRAMES = 12  # a second
 SHARE = 0.2  # the largest part of our time for frames
-LONGEST = 1.0  # seconds without a frame at most: one that the terminal was slow to take says nothing of the next
+LONGEST = 1.0  # seconds without a frame at most, and for one: until the terminal has taken it no key is read
+SLOW = LONGEST / 4  # seconds after which a frame tells how much the terminal takes
+LEAST = 4096  # characters; a frame of less tells little
 
 
 class Unwritten(io.StringIO):
@@ -110,6 +112,8 @@ class SessionCanvas:
         self._rendered: tuple[RenderableType | None, int] = (None, 0)
         self._timer: asyncio.TimerHandle | None = None
         self._begun = self._next = 0.0
+        self._length_pending = self._length_drawn = 0
+        self._most = inf  # characters for one frame, so that a slow terminal takes it within LONGEST
 
     @property
     def width(self) -> int:
@@ -120,13 +124,14 @@ class SessionCanvas:
 
     def write(self, text: str) -> None:
         """Print whole lines that are already rendered for a terminal."""
-        (self._pending if self._held is None else self._held).append(text)
-        self._schedule()
+        if self._held is not None:
+            self._held.append(text)
+        else:
+            self._add(text)
 
     def say(self, what: RenderableType) -> None:
         """Print at once, even while prints are held back."""
-        self._pending.append(self._ansi(what))
-        self._schedule()
+        self._add(self._ansi(what))
 
     def show(self, what: RenderableType) -> None:
         self._content = what
@@ -148,13 +153,13 @@ class SessionCanvas:
         self._held = []
 
     def release(self) -> None:
-        self._pending += self._held or []
-        self._held = None
-        self._schedule()
+        held, self._held = self._held or [], None
+        self._add("".join(held))
 
     def take(self) -> str:
         """Take the text to print with this frame. The rows are rendered again, because it may replace them."""
         text, self._pending = "".join(self._pending), []
+        self._length_pending, self._length_drawn = 0, len(text)
         if text:
             self._rendered = (None, 0)
         return text.replace("\n", "\r\n")
@@ -178,14 +183,26 @@ class SessionCanvas:
     def end(self) -> None:
         """Note that a frame is drawn, and set the earliest time of the next one."""
         now = monotonic()
+        took = now - self._begun
+        if took > SLOW:
+            self._most = max(self._length_drawn, LEAST) * LONGEST / took
+        elif self._length_drawn > self._most / 2:
+            self._most *= 2
         if now >= self._next:  # else it was drawn for a key, which never waits
-            took = now - self._begun
             self._next = now + min(LONGEST, max(1 / FRAMES, took / SHARE) - took)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _add(self, text: str) -> None:
+        self._pending.append(text)
+        self._length_pending += len(text)
+        if self._next and self._length_pending > self._most:
+            self._next = 0.0
+            self.stop()
+        self._schedule()
 
     def _ansi(self, what: RenderableType) -> str:
         console = self._sized()

@@ -254,13 +254,18 @@ def test_without_a_starter_the_turn_ends_well_and_the_next_run_takes_the_ordinar
 
 
 def test_a_killed_host_is_told_as_ever_and_its_starter_ends(launch: Launcher) -> None:
-    launch.profile("cancellable")
+    launch.scripted(
+        "def prompt(request):\n"
+        "    script.say(script.session_of(request), 'working\\n')\n"
+        "    script.expect('session/cancel')\n"
+        "script.serve({'session/prompt': prompt})\n"
+    )
     ended = []
     for is_light in (True, False):
         with up(launch) as host:
             launcher = replace(launch, env=launch.env | ({} if is_light else OTHERWISE))
             with launcher.start("run", "p", "hi") as running:
-                running.complains("execute: Long work")
+                running.shows("working")
                 pid = starter(host)
                 assert len(fronts(host)) == is_light
                 os.kill(host.pid, signal.SIGKILL)

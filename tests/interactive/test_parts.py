@@ -1,5 +1,6 @@
 """The parts between prompt_toolkit, rich and the terminal, each alone."""
 
+import asyncio
 import io
 import os
 import sys
@@ -98,6 +99,34 @@ def test_a_frame_that_the_terminal_took_a_minute_for_delays_the_next_by_a_second
     assert drawn.rows(20) == [[("", "old")]]
     clock.now += 0.2
     assert drawn.rows(20) == [[("", "new")]]
+
+
+def test_a_slow_terminal_gets_no_more_in_a_frame_than_it_takes_in_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No key is read while it takes a frame, so that Ctrl-C in a flood would come late."""
+    clock = Clock()
+    monkeypatch.setattr(screen, "monotonic", clock)
+    taken: list[int] = []
+
+    def draw() -> None:
+        drawn.begin()
+        taken.append(len(drawn.take()))
+        clock.now += taken[-1] / 10_000
+        drawn.end()
+
+    drawn = SessionCanvas(Console(file=io.StringIO()), lambda: Size(rows=5, columns=80), draw)
+
+    drawn.write("x" * 50_000)
+    draw()
+
+    async def run() -> None:
+        for _ in range(100):
+            drawn.write("x" * 1_000)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # what the loop was to do at once is done
+
+    asyncio.run(run())
+    assert sum(taken) >= 50_000 + 90_000
+    assert max(taken[1:]) <= 11_000, taken
 
 
 def test_what_is_shown_is_gone_after_close_and_erase_tells_whether_it_was_there() -> None:
