@@ -53,7 +53,7 @@ class Transport(Protocol):
     async def describe_end(self) -> tuple[str, tuple[str, ...]]:
         """Return how the other side ended, as a verb phrase ("was killed by SIGKILL"), and its last stderr lines.
 
-        Waits at most a second for its exit status.
+        Waits at most a second for its end.
         """
 
 
@@ -79,11 +79,8 @@ class StdioTransport:
         self._child.close_stdin()
 
     async def describe_end(self) -> tuple[str, tuple[str, ...]]:
-        try:
-            async with asyncio.timeout(EXIT):
-                how = str(await self._child.wait())
-        except TimeoutError:
-            how = "closed its output but is still running"
+        exit = await self._child.wait_within(EXIT)
+        how = "closed its output but is still running" if exit is None else str(exit)
         return how, tuple(self._child.stderr_tail())
 
 

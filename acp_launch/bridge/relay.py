@@ -1,6 +1,5 @@
 """
-One conversation between the agent and a server at work: the agent's link, the exchange, and the server's processes, one
-after another.
+A conversation between the agent and a server at work: the agent's link, the exchange, and the server's processes.
 
 A relay may run ahead of the agent: it starts the process and pings it while the agent still starts. Messages for an
 agent that has not connected yet are held, within bounds.
@@ -26,6 +25,7 @@ from acp_launch.mcp.era import pinned
 from acp_launch.mcp.translation.adapter import Adapter
 from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan
 from acp_launch.process import prepare
+from acp_launch.process.child import WORD, has_ended
 from acp_launch.process.lifecycle import DOWNLOAD, Change
 from acp_launch.process.program import LocalProgram, Program, Running
 from acp_launch.process.supervisor import Supervisor
@@ -620,11 +620,14 @@ class Relay:
             return
         child = self.supervisor.child
 
-        def help_along() -> None:
+        def help_along(patience: float) -> None:
             if self.supervisor.child is child:
-                self.supervisor.condemn(over.why)
+                if patience and child is not None and child.pid is not None and has_ended(child.pid):
+                    self._dying = self._loop.call_later(patience, help_along, 0.0)
+                else:
+                    self.supervisor.condemn(over.why)
 
-        self._dying = self._loop.call_later(DYING, help_along)
+        self._dying = self._loop.call_later(DYING, help_along, WORD)
 
     def _is_stopped(self) -> bool:
         child = self.supervisor.child

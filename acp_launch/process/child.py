@@ -13,10 +13,10 @@ import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
-from acp_launch.process import watch
+from acp_launch.process import prepare, watch
 from acp_launch.process.lifecycle import Ended
 from acp_launch.process.spawn import Spawned
 from acp_launch.process.tree import (
@@ -68,6 +68,7 @@ class Tail:
 CHUNK = 64 * 1024  # bytes: the size of a pipe, and less than makes malloc ask the kernel for memory each time
 LINGER = 0.5  # seconds a pipe may stay silent and open after the child's death; a grandchild may hold it for ever
 LEFTOVER = 1024 * 1024  # bytes still read after that: more than a pipe holds, less than a flood
+WORD = 5.0  # seconds until the status of a process that has ended must have been reported
 TURN = 8  # chunks read before the rest of the event loop has a turn
 
 
@@ -292,6 +293,12 @@ def _can_listen() -> bool:
     return signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
 
 
+def has_ended(pid: int) -> bool:
+    """Return whether a child has ended, also one whose status is not reported yet."""
+    seen = prepare.table().read(pid)
+    return seen is None or seen.is_dead
+
+
 class Child:
     """A running child. Only `attach` creates one."""
 
@@ -339,6 +346,19 @@ class Child:
         await self._exited.wait()
         assert self.spawned.status is not None
         return from_wait_status(self.spawned.status)
+
+    async def wait_within(self, seconds: float) -> Exit | None:
+        """Wait until the process itself has ended; return None if it still runs after so many seconds.
+
+        What is known of its end comes from the guard that is its parent, on a busy machine up to WORD seconds later.
+        """
+        for limit in (seconds, WORD):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limit):
+                    return await self.wait()
+            if not has_ended(self.pid):
+                break
+        return self.exit
 
     async def read(self) -> bytes:
         """Return the next chunk of stdout, at most 64 KiB; b"" at the end.

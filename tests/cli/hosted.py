@@ -14,7 +14,7 @@ import msgspec
 from acp_launch.cli.fronting import asked
 from acp_launch.host.place import HostNote
 from acp_launch.host.wire import HostStatus
-from tests.cli.launcher import MARK, PATIENCE, Ended, Json, Launcher, alive, command, kill_all
+from tests.cli.launcher import MARK, PATIENCE, Ended, Json, Launcher, alive, command, kill_all, left_by_guards
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def brought_up(launcher: Launcher, *words: str, name: str = "p", is_killed: bool
             command("down", "--all"), env={**launcher.env}, cwd=launcher.project, capture_output=True, check=False
         )
         assert ended.returncode == 0, ended.stderr.decode()
-        left = alive(mark)
+        left = left_by_guards(mark)
         assert left == [], left
     finally:
         kill_all(mark)

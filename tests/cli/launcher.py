@@ -33,6 +33,7 @@ ROOT = Path(__file__).parents[2]
 AGENTS = ROOT / "tests" / "agents"
 PATIENCE = 20.0  # seconds for anything here
 MARK = "ACP_TEST_MARK"
+GUARD = "acp_launch-guard "
 FULL = 65536 - 2 * 4096  # bytes a pipe holds when it takes no more: it counts in pages, and they need not be full
 Json = dict[str, Any]
 
@@ -347,6 +348,18 @@ def state(pid: int) -> str:
 def alive(mark: str) -> list[str]:
     """The command lines of the living processes that carry `mark`."""
     return [_command_line(pid) for pid in _marked(mark)]
+
+
+def left_by_guards(mark: str, driver: str = GUARD) -> list[str]:
+    """What is alive once no guard is, nor what is driven by `driver`.
+
+    An exit at once waits 2.5 s for the guards, which may be short on a busy machine; so may what `down` waits.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while any(GUARD in each or driver in each for each in alive(mark)):
+        assert time.monotonic() < deadline, alive(mark)
+        os.sched_yield()
+    return alive(mark)
 
 
 def kill_all(mark: str) -> None:

@@ -43,12 +43,12 @@ def test_a_program_that_prints_its_usage_and_ends_is_shown_with_it(launch: Launc
 
 
 def test_a_program_that_waits_for_a_terminal_is_called_no_acp_agent(launch: Launcher) -> None:
-    launch.profile("tty_waiter", agent={"timeouts": {"initialize": "200ms"}})
+    launch.profile("tty_waiter", agent={"timeouts": {"initialize": "2s"}})
     done = launch("run", "p", "hi")
     assert (done.code, done.err) == (
         4,
         "acp-launch: this is not an ACP agent: it printed text, and no answer to initialize from the agent within"
-        f" 0.2 s\n{launch.started()}    it printed: > I do not understand that.\n{ACP_MODE}",
+        f" 2 s\n{launch.started()}    it printed: > I do not understand that.\n{ACP_MODE}",
     )
 
 

@@ -1,5 +1,6 @@
 """What the system allows us runs out: a clear line and exit 3 before anything starts, and an answer is never lost."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -86,6 +87,11 @@ def test_what_is_refused_later_on_is_a_line_too() -> None:
         assert done.stderr.startswith(f"acp-launch: {said}\n    fix: raise the limit with `ulimit -")
 
 
+def kinds(events: bytes) -> set[str]:
+    """Without what depends on who is first: how many there are (two chunks may be read as one), and `waiting`."""
+    return {json.loads(line)["type"] for line in events.splitlines()} - {"waiting"}
+
+
 @pytest.mark.parametrize("output", ["text", "quiet", "json"])
 @pytest.mark.parametrize("stderr", ["/dev/full", "a reader that has gone"])
 def test_the_answer_comes_where_stderr_cannot_be_written(launch: Launcher, output: str, stderr: str) -> None:
@@ -99,9 +105,8 @@ def test_the_answer_comes_where_stderr_cannot_be_written(launch: Launcher, outpu
         done = running.end()
     said = launch("run", "p", "hi", "--output", output)
     assert (done.code, done.err) == (0, "")
-    assert len(done.out.splitlines()) == len(said.out.splitlines()) > 0
-    if output != "json":
-        assert done.out == said.out
+    assert done.out
+    assert kinds(done.out) == kinds(said.out) if output == "json" else done.out == said.out
 
 
 def test_a_failure_keeps_its_code_where_stderr_cannot_be_written(launch: Launcher) -> None:

@@ -99,7 +99,8 @@ def test_a_prompt_of_ten_megabytes_reaches_the_agent_whole(launch: Launcher, way
     paste.write_bytes(b"0123456789" * MIB)
     arguments = {"file": ["--file", str(paste)], "stdin": [], "dash": ["--file", "-"]}[way]
     done = launch("run", "p", *arguments, stdin=None if way == "file" else paste.read_bytes())
-    assert (done.code, done.out, done.err) == (0, f"{10 * MIB} characters\n".encode(), "")
+    assert (done.code, done.out) == (0, f"{10 * MIB} characters\n".encode())
+    assert all("still waiting for the agent" in line for line in done.err.splitlines()), done.err  # on a busy machine
 
 
 def test_an_agent_that_reads_its_big_prompt_late_gets_it_all_the_same(launch: Launcher) -> None:

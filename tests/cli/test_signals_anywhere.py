@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 from pathlib import Path
@@ -12,7 +11,18 @@ from signal import SIGHUP, SIGINT, SIGTERM
 
 import pytest
 
-from tests.cli.launcher import PATIENCE, ROOT, Ended, Launcher, alive, command, kill_all, processor, state
+from tests.cli.launcher import (
+    PATIENCE,
+    ROOT,
+    Ended,
+    Launcher,
+    alive,
+    command,
+    kill_all,
+    left_by_guards,
+    processor,
+    state,
+)
 from tests.cli.terminal import on_terminal
 
 DRIVER = str(Path(__file__).with_name("interrupted.py"))
@@ -34,19 +44,10 @@ def meddled(launch: Launcher, signals: str, *arguments: str) -> Ended:
             timeout=PATIENCE,
             check=False,
         )
-        assert left_by_guards(mark) == []
+        assert left_by_guards(mark, DRIVER) == []
     finally:
         kill_all(mark)
     return Ended(done.returncode, done.stdout, done.stderr.decode(), [])
-
-
-def left_by_guards(mark: str) -> list[str]:
-    """What is alive once no guard is; an exit at once waits 2.5 s for them, which may be short on a busy machine."""
-    deadline = time.monotonic() + PATIENCE
-    while any(str(DRIVER) in each or each.startswith("acp_launch-guard ") for each in alive(mark)):
-        assert time.monotonic() < deadline, alive(mark)
-        os.sched_yield()
-    return alive(mark)
 
 
 def calls(launch: Launcher, *arguments: str) -> int:

@@ -97,8 +97,7 @@ def test_escape_twice_on_an_empty_line_brings_the_last_prompt_back(terminal: Ter
     terminal.until("said hello")
     terminal.types(f":help{ENTER}")  # a command is no prompt
     terminal.until("submitted 1 lines 5 characters")
-    terminal.types(ESCAPE)
-    terminal.types(ESCAPE)
+    terminal.types(ESCAPE + ESCAPE)
     terminal.until("\u276f say hello")
 
 

@@ -372,3 +372,31 @@ def test_a_value_that_a_child_begins_and_a_grandchild_ends_is_in_no_log(monkeypa
     script = f"exec 3<&0; printf 'key: {token[:20]}' >&2; (read line <&3; printf '{token[20:]}!' >&2) & exit 0"
     with_child(["/bin/sh", "-c", script], use, log=log)
     assert b"".join(logged) == b"key: ***!"
+
+
+def test_a_dead_child_is_no_running_one_because_the_word_of_its_end_is_late() -> None:
+    """That of its guard, which on a busy machine may have no turn for a second."""
+
+    async def use(child: Child) -> None:
+        dead, said = child.wait, asyncio.Event()
+        await dead()
+
+        async def late() -> Exit:
+            asyncio.get_running_loop().call_later(0.05, said.set)
+            await said.wait()
+            return await dead()
+
+        child.wait = late  # type: ignore[method-assign]
+        assert await child.wait_within(0.0) == Exit(3, None)
+
+    with_child(["/bin/sh", "-c", "exit 3"], use)
+
+
+def test_a_child_that_only_closes_its_output_still_runs() -> None:
+    async def use(child: Child) -> None:
+        assert await child.read() == b""
+        assert await child.wait_within(0.0) is None
+        child.close_stdin()
+        assert await child.wait_within(PATIENCE) == Exit(0, None)
+
+    with_child(["/bin/sh", "-c", "exec >&-; read line; exit 0"], use)
