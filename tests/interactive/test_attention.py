@@ -1,6 +1,7 @@
 """The user's attention is called when a question waits or a long turn ends, and the terminal is left as it was."""
 
 import os
+import select
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -27,10 +28,12 @@ from acp_launch.interactive.attention import (
     title,
 )
 from acp_launch.interactive.front import Mood, Status
+from acp_launch.interactive.keyboard import Keyboard
 from acp_launch.settings.model import AttentionSettings
 from tests.cli.test_run_interactive import sitting
 from tests.clock import Clock
 from tests.interactive.screen import STATUS, Terminal, driver
+from tests.process.liveness import PATIENCE
 
 ENTER, CTRL_Z = "\r", "\x1a"
 XTERM = Abilities(protocol="osc777", title=True)
@@ -280,9 +283,22 @@ def test_a_question_rings_only_without_focus_and_reports_are_no_keys(history: st
         terminal.until("[y] Allow once")
         terminal.types("y")
         terminal.until("chosen y")
-        terminal.types("\x1b[")
-        terminal.types("Iab")
+        terminal.types(f"{FOCUS_IN}ab")
         terminal.until("❯ ab")
+
+
+def test_a_report_that_comes_in_two_pieces_is_no_key() -> None:
+    ours, theirs = os.openpty()
+    heard: list[bool] = []
+    with open(theirs) as stdin:  # noqa: PTH123
+        keyboard = Keyboard(stdin, focus=heard.append)
+        with keyboard.raw_mode():
+            for piece, keys in ((FOCUS_IN[:2], []), (f"{FOCUS_IN[2:]}ab", ["a", "b"])):
+                os.write(ours, piece.encode())
+                assert select.select([stdin], [], [], PATIENCE)[0]
+                assert [key.data for key in keyboard.read_keys()] == keys
+    os.close(ours)
+    assert heard == [True]
 
 
 def test_the_answer_of_a_terminal_is_not_typed(history: str) -> None:
