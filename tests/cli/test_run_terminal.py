@@ -91,7 +91,7 @@ def test_markdown_is_rendered_and_the_usage_is_the_last_line(tmp_path: Path, env
         assert terminal.ends() == 0
     assert " • help: what I can do" in terminal.text
     assert "`help`" not in terminal.text
-    assert terminal.text.strip().splitlines()[-1].endswith(" of 100,000 tokens")
+    assert " of 100,000 tokens" in terminal.text.strip().splitlines()[-1]  # and its time, where it took some
 
 
 @pytest.mark.parametrize("changed", [{"TERM": "dumb"}, {"COLUMNS": "30"}, {"NO_COLOR": "1"}])
