@@ -643,4 +643,6 @@ def test_a_flood_that_is_no_protocol_is_not_waited_out(launch: Launcher) -> None
     done = launch("mcp", "inspect", "p", "yes")
     assert done.code == 5
     said = 'acp-launch: the MCP server "yes" wrote more than 1 MiB to stdout that is not JSON-RPC\n'
-    assert done.err == said + "    it printed: y\n" * 5 + f"    fix: {STDIO}{TRACE}\n"
+    waiting, _, told = done.err.partition(said)
+    assert all("still waiting for" in line for line in waiting.splitlines()), done.err  # on a busy machine
+    assert told == "    it printed: y\n" * 5 + f"    fix: {STDIO}{TRACE}\n"

@@ -25,6 +25,7 @@ from tests.process.liveness import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 DRIVERS = Path(__file__).parent / "drivers"
+OPENS, CLOSES = BEGIN.encode(), END.encode()
 SCROLLBACK = 20_000  # lines
 # What tells about the terminal that the tests run on, which is not this one.
 OUTER = ("TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TMUX", "STY", "ConEmuANSI", *SIGNS_OF_FOCUS)
@@ -94,6 +95,7 @@ class Terminal:
         self._stream = pyte.ByteStream(self._paper)
         self.process = process
         self.raw = b""  # everything that was written
+        self._undrawn = b""  # its end, which begins a frame
 
     @property
     def rows(self) -> list[str]:
@@ -123,7 +125,7 @@ class Terminal:
     def until_it(self, is_so: Callable[[], bool], what: str) -> None:
         """Wait for at most PATIENCE, in which the time is not counted that this terminal needs to draw a flood."""
         left = float(PATIENCE)
-        while self._is_within_frame or not is_so():
+        while not is_so():
             began = time.monotonic()
             is_readable = select.select([self._descriptor], [], [], left)[0]
             left -= time.monotonic() - began
@@ -170,20 +172,27 @@ class Terminal:
         edge = "+" + "-" * self._paper.columns + "+"
         return "\n".join([edge, *(f"|{row:<{self._paper.columns}}|" for row in self.rows), edge])
 
-    @property
-    def _is_within_frame(self) -> bool:
-        return self.raw.rfind(BEGIN.encode()) > self.raw.rfind(END.encode())
-
     def _read(self, patience: float) -> bool:
         if not select.select([self._descriptor], [], [], patience)[0]:
             return False
         try:
             chunk = os.read(self._descriptor, 65536)
         except OSError:  # EIO: nobody has the other side any more
-            return False
+            chunk = b""
         self.raw += chunk
-        self._stream.feed(chunk)
+        self._draw(chunk)
         return bool(chunk)
+
+    def _draw(self, chunk: bytes) -> None:
+        """Draw whole frames only, as terminals do that know them; at the end of input all that has come."""
+        text = self._undrawn + chunk
+        opened, closed = text.rfind(OPENS), text.rfind(CLOSES)
+        halved = max(n for n in range(len(OPENS)) if text.endswith(OPENS[:n]))  # bytes that may open one
+        whole = opened if opened > closed else len(text) - halved
+        if not chunk:
+            whole = len(text)
+        self._stream.feed(text[:whole])
+        self._undrawn = text[whole:]
 
 
 @contextmanager

@@ -30,9 +30,10 @@ def words(svg: str) -> str:
 
 def lasting(svg: str) -> list[str]:
     """The rows in no order: a server is ready when it is, and up or down after a crash. That a file was read is told
-    before a question or after it, as frames fall; and a command takes the rows that this machine's Python needs."""
+    before a question or after it, as frames fall; a command takes the rows that this machine's Python needs; and what
+    took its time says so."""
     passing = re.compile(r"\s*✓ read |\s*command: |.*acp_launch\.demo\.agent$")
-    rows = words(svg).replace("1 server down", "1 server up").splitlines()
+    rows = (re.sub(r" · \d+ s$", "", row) for row in words(svg).replace("1 server down", "1 server up").splitlines())
     return sorted(row for row in rows if not passing.match(row))
 
 
