@@ -335,6 +335,11 @@ def ended(code: int, out: bytes | None, err: bytes, transcript: Path) -> Ended:
     return Ended(code, out or b"", err.decode(), heard)
 
 
+def patient(err: str) -> str:
+    """Without what is said of waits of 3 s: a busy machine has them too."""
+    return "".join(line for line in err.splitlines(keepends=True) if " still waiting for " not in line)
+
+
 def processor(pid: int) -> int:
     """Ticks it has used."""
     return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
