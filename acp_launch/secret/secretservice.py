@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 VARIABLE = "DBUS_SESSION_BUS_ADDRESS"
+WELCOME = 5.0  # seconds for the bus to let us in; a busy machine may need more than jeepney's one
 
 
 class NoBus(Exception):  # noqa: N818 - the name states the fault
@@ -47,7 +48,7 @@ def connected(environ: Mapping[str, str]) -> Iterator[Any]:
 
     address = _address(environ)
     try:
-        connection = open_dbus_connection(address)
+        connection = open_dbus_connection(address, auth_timeout=WELCOME)
     except Exception as error:  # also ValueError and RuntimeError, for malformed addresses
         raise NoBus(f"cannot reach the D-Bus session at {address}: {sentence(error)}") from None
     with connection:
