@@ -20,7 +20,7 @@ from itertools import chain
 from typing import Any, Protocol
 
 from acp_launch.errors import LaunchError, LocalProtocolError, RemoteProtocolError, first
-from acp_launch.process.child import Child, first_of
+from acp_launch.process.child import WORD, Child, first_of
 from acp_launch.process.flow import CHUNK
 from acp_launch.process.program import Running
 from acp_launch.protocol.conversation import Reply
@@ -80,6 +80,8 @@ class StdioTransport:
 
     async def describe_end(self) -> tuple[str, tuple[str, ...]]:
         exit = await self._child.wait_within(EXIT)
+        if exit is None and self._child.is_dead:
+            exit = await self._child.wait_within(WORD)
         how = "closed its output but is still running" if exit is None else str(exit)
         return how, tuple(self._child.stderr_tail())
 

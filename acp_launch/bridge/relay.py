@@ -25,7 +25,7 @@ from acp_launch.mcp.era import pinned
 from acp_launch.mcp.translation.adapter import Adapter
 from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan
 from acp_launch.process import prepare
-from acp_launch.process.child import WORD, has_ended
+from acp_launch.process.child import WORD
 from acp_launch.process.lifecycle import DOWNLOAD, Change
 from acp_launch.process.program import LocalProgram, Program, Running
 from acp_launch.process.supervisor import Supervisor
@@ -622,7 +622,7 @@ class Relay:
 
         def help_along(patience: float) -> None:
             if self.supervisor.child is child:
-                if patience and child is not None and child.pid is not None and has_ended(child.pid):
+                if patience and child is not None and child.is_dead:
                     self._dying = self._loop.call_later(patience, help_along, 0.0)
                 else:
                     self.supervisor.condemn(over.why)

@@ -155,6 +155,10 @@ class Remote:
         return self._end
 
     @property
+    def is_dead(self) -> bool:
+        return self._end is not None
+
+    @property
     def era(self) -> Era:
         """The era of the server, as far as it is known."""
         return self._machine.era

@@ -16,8 +16,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
-from acp_launch.process import prepare, watch
+from acp_launch.process import watch
 from acp_launch.process.lifecycle import Ended
+from acp_launch.process.pidfd import living
 from acp_launch.process.spawn import Spawned
 from acp_launch.process.tree import (
     Exit,
@@ -68,7 +69,7 @@ class Tail:
 CHUNK = 64 * 1024  # bytes: the size of a pipe, and less than makes malloc ask the kernel for memory each time
 LINGER = 0.5  # seconds a pipe may stay silent and open after the child's death; a grandchild may hold it for ever
 LEFTOVER = 1024 * 1024  # bytes still read after that: more than a pipe holds, less than a flood
-WORD = 5.0  # seconds until the status of a process that has ended must have been reported
+WORD = 5.0  # seconds for the guard that is its parent to say how a dead process ended; a busy machine needs some
 TURN = 8  # chunks read before the rest of the event loop has a turn
 
 
@@ -293,12 +294,6 @@ def _can_listen() -> bool:
     return signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
 
 
-def has_ended(pid: int) -> bool:
-    """Return whether a child has ended, also one whose status is not reported yet."""
-    seen = prepare.table().read(pid)
-    return seen is None or seen.is_dead
-
-
 class Child:
     """A running child. Only `attach` creates one."""
 
@@ -337,6 +332,10 @@ class Child:
         return None if exit is None else Ended(str(exit), is_clean=exit.status == 0)
 
     @property
+    def is_dead(self) -> bool:
+        return not living([self.spawned.process])
+
+    @property
     def unsent(self) -> Sequence[bytes]:
         """Nothing: what a dead process did with the lines in its pipe is unknown."""
         return ()
@@ -348,16 +347,10 @@ class Child:
         return from_wait_status(self.spawned.status)
 
     async def wait_within(self, seconds: float) -> Exit | None:
-        """Wait until the process itself has ended; return None if it still runs after so many seconds.
-
-        What is known of its end comes from the guard that is its parent, on a busy machine up to WORD seconds later.
-        """
-        for limit in (seconds, WORD):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(limit):
-                    return await self.wait()
-            if not has_ended(self.pid):
-                break
+        """Wait until it is known how the process itself has ended; return None if that takes longer."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                return await self.wait()
         return self.exit
 
     async def read(self) -> bytes:
@@ -517,7 +510,7 @@ async def _climb(child: Child, grace: float) -> Outcome:
     survivors = await kill_tree(tree)
     # No await between the last listing and this: of two trees that end together, the later takes unclaimed orphans.
     child.spawned.mark_ended()
-    return Outcome(await _last_status(child), tuple(ladder.rungs), tuple(survivors))
+    return Outcome(await child.wait_within(LAST_STATUS), tuple(ladder.rungs), tuple(survivors))
 
 
 async def _ask(child: Child, tree: Tree, grace: float, ladder: _Ladder) -> None:
@@ -551,11 +544,3 @@ async def first_of(*waits: Coroutine[Any, Any, object], within: float | None = N
         await asyncio.wait(tasks)
     for task in done:
         task.result()
-
-
-async def _last_status(child: Child) -> Exit | None:
-    try:
-        async with asyncio.timeout(LAST_STATUS):
-            return await child.wait()
-    except TimeoutError:
-        return child.exit

@@ -42,6 +42,10 @@ class Running(Protocol):
         """How it has ended, and what follows from that; None while it runs."""
 
     @property
+    def is_dead(self) -> bool:
+        """Whether it has ended, also where `end` is not known yet."""
+
+    @property
     def unsent(self) -> Sequence[bytes]:
         """The lines written to it that certainly had no effect, in order; final once it has ended.
 

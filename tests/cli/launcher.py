@@ -355,13 +355,13 @@ def alive(mark: str) -> list[str]:
     return [_command_line(pid) for pid in _marked(mark)]
 
 
-def left_by_guards(mark: str, driver: str = GUARD) -> list[str]:
-    """What is alive once no guard is, nor what is driven by `driver`.
+def left_by_guards(mark: str, *drivers: str) -> list[str]:
+    """What is alive once no guard is, nor a program of the test that has one of `drivers` in its command line.
 
     An exit at once waits 2.5 s for the guards, which may be short on a busy machine; so may what `down` waits.
     """
     deadline = time.monotonic() + PATIENCE
-    while any(GUARD in each or driver in each for each in alive(mark)):
+    while any(word in each for each in alive(mark) for word in (GUARD, *drivers)):
         assert time.monotonic() < deadline, alive(mark)
         os.sched_yield()
     return alive(mark)

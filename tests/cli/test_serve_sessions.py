@@ -162,6 +162,20 @@ script.serve({"session/prompt": prompt})
     assert not [path for path in state.rglob("*") if path.is_file() and CANARY.encode() in path.read_bytes()]
 
 
+def said_of_a_secret(launch: Launcher, body: str) -> list[str]:
+    """The texts and the kinds of other updates in a turn of an agent with a secret in TOKEN; its answer is the last."""
+    launch.scripted(body, env={"TOKEN": "${secret:token}"})
+    with serving(launch, ACP_LAUNCH_SECRET_TOKEN=CANARY) as editor:
+        editor.begin()
+        session = editor.open()
+        before = len(editor.lines)
+        assert editor.prompt(session, "go")["result"] == {"stopReason": "end_turn"}
+        messages = [json.loads(line) for line in editor.lines[before:]]
+    assert messages[-1]["result"]["stopReason"] == "end_turn"
+    updates = [each["params"]["update"] for each in messages if each.get("method") == "session/update"]
+    return [each["content"]["text"] if "content" in each else each["sessionUpdate"] for each in updates]
+
+
 def test_a_secret_that_is_cut_over_updates_is_masked_and_all_that_was_said_stays_in_its_order(launch: Launcher) -> None:
     body = """
 import os
@@ -178,17 +192,7 @@ def prompt(request):
     script.end(request)
 script.serve({"session/prompt": prompt})
 """
-    launch.scripted(body, env={"TOKEN": "${secret:token}"})
-    with serving(launch, ACP_LAUNCH_SECRET_TOKEN=CANARY) as editor:
-        editor.begin()
-        session = editor.open()
-        before = len(editor.lines)
-        assert editor.prompt(session, "go")["result"] == {"stopReason": "end_turn"}
-        messages = [json.loads(line) for line in editor.lines[before:]]
-    updates = [each["params"]["update"] for each in messages if each.get("method") == "session/update"]
-    assert messages[-1]["result"]["stopReason"] == "end_turn"
-    said = [each["content"]["text"] if "content" in each else each["sessionUpdate"] for each in updates]
-    assert said == [
+    assert said_of_a_secret(launch, body) == [
         *("it is ***", "usage_update", "", " indeed"),
         *("; " + CANARY[:4], "tool_call", "and " + CANARY[:4]),
     ]
@@ -205,15 +209,7 @@ def prompt(request):
     script.end(request)
 script.serve({"session/prompt": prompt})
 """
-    launch.scripted(body, env={"TOKEN": "${secret:token}"})
-    with serving(launch, ACP_LAUNCH_SECRET_TOKEN=CANARY) as editor:
-        editor.begin()
-        session = editor.open()
-        before = len(editor.lines)
-        assert editor.prompt(session, "go")["result"] == {"stopReason": "end_turn"}
-        messages = [json.loads(line) for line in editor.lines[before:]]
-    updates = [each["params"]["update"] for each in messages if each.get("method") == "session/update"]
-    assert [each["content"]["text"] for each in updates] == ["it is ***", " \ud83d"]
+    assert said_of_a_secret(launch, body) == ["it is ***", " \ud83d"]
 
 
 # Named sessions.

@@ -97,7 +97,8 @@ def test_escape_twice_on_an_empty_line_brings_the_last_prompt_back(terminal: Ter
     terminal.until("said hello")
     terminal.types(f":help{ENTER}")  # a command is no prompt
     terminal.until("submitted 1 lines 5 characters")
-    terminal.types(ESCAPE + ESCAPE)
+    for _ in range(3):  # one more, where a busy machine let too much time pass; on a line with text it does nothing
+        terminal.types(ESCAPE)
     terminal.until("\u276f say hello")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_launch import rpc
 from acp_launch.process import child as pipes
 from acp_launch.process import pidfd
 from acp_launch.process.child import Child, attach
@@ -374,28 +375,33 @@ def test_a_value_that_a_child_begins_and_a_grandchild_ends_is_in_no_log(monkeypa
     assert b"".join(logged) == b"key: ***!"
 
 
-def test_a_dead_child_is_no_running_one_because_the_word_of_its_end_is_late() -> None:
+def test_a_dead_child_is_no_running_one_because_the_word_of_its_end_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """That of its guard, which on a busy machine may have no turn for a second."""
+    monkeypatch.setattr(rpc, "EXIT", 0.0)
 
     async def use(child: Child) -> None:
-        dead, said = child.wait, asyncio.Event()
-        await dead()
+        await child.wait()
+        status, child.spawned.status = child.spawned.status, None
+        child._exited.clear()
 
-        async def late() -> Exit:
-            asyncio.get_running_loop().call_later(0.05, said.set)
-            await said.wait()
-            return await dead()
+        def word() -> None:
+            child.spawned.status = status
+            child._exited.set()
 
-        child.wait = late  # type: ignore[method-assign]
-        assert await child.wait_within(0.0) == Exit(3, None)
+        assert (child.exit, child.is_dead) == (None, True)
+        asyncio.get_running_loop().call_later(0.05, word)
+        assert await rpc.StdioTransport(child).describe_end() == ("exited with status 3", ())
 
     with_child(["/bin/sh", "-c", "exit 3"], use)
 
 
-def test_a_child_that_only_closes_its_output_still_runs() -> None:
+def test_a_child_that_only_closes_its_output_still_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpc, "EXIT", 0.0)
+
     async def use(child: Child) -> None:
         assert await child.read() == b""
-        assert await child.wait_within(0.0) is None
+        assert not child.is_dead
+        assert await rpc.StdioTransport(child).describe_end() == ("closed its output but is still running", ())
         child.close_stdin()
         assert await child.wait_within(PATIENCE) == Exit(0, None)
 

@@ -24,6 +24,7 @@ class Connection:
         self.end: Ended | None = None
         self.unsent: Sequence[bytes] = ()
         self.pid: int | None = None
+        self.is_dead = False
         self.source = self.sink = -1
         self.stops = 0
         self._over = asyncio.Event()
