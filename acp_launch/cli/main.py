@@ -3,11 +3,11 @@
 import errno
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from acp_launch import leave
-from acp_launch.errors import LaunchError, Stopped
+from acp_launch.errors import LaunchError, Stopped, UsageError
 
 if TYPE_CHECKING:
     from acp_launch.cli.verb import Verb
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 SIGPIPE = 141
 LAST_WORDS = 0.5  # seconds for stderr to take the last message after a signal
 HELP = {"-h", "--help"}
+# Options of earlier versions by their verbs, and what to do instead.
+REMOVED: Mapping[tuple[str, str], str] = {
+    ("serve", "--proxy"): "let the conductor start as its agent: acp-launch serve PROFILE",
+}
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -79,7 +83,19 @@ def _run(arguments: Sequence[str]) -> int:
 
         if asked := plain(verb, arguments[1:]):
             return asked.carry_out()
+    _require_existing(arguments)
     return _typer(arguments)
+
+
+def _require_existing(arguments: Sequence[str]) -> None:
+    """Refuse an option that was removed, with what to do instead.
+
+    Raises:
+        UsageError: one is given.
+    """
+    for option in arguments[1:]:
+        if fix := REMOVED.get((arguments[0], option)):
+            raise UsageError(f"{arguments[0]} {option} was removed", fix=fix)
 
 
 def _verb(name: str) -> "Callable[..., Verb] | None":

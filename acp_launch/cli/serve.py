@@ -35,9 +35,6 @@ class Serve(NamedTuple):
     login: Annotated[
         str | None, Option("--login", "Do a login of the agent on this terminal, as an editor asks for it.", "METHOD")
     ] = None
-    proxy: Annotated[bool, Option("--proxy", "Experimental: be a proxy of a conductor, which starts the agent.")] = (
-        False
-    )
     trace: Annotated[Path | None, TRACE] = None
 
     def carry_out(self) -> int:
@@ -47,8 +44,6 @@ class Serve(NamedTuple):
 
             login(self.profile, self.login, trust=self.trust, trace=self.trace)
             return 0
-        if self.proxy and self.trace:
-            raise UsageError("--proxy has no --trace, as the conductor starts the agent", fix="let the conductor trace")
         from acp_launch.process.spawn import require_platform
 
         require_platform()
@@ -99,7 +94,7 @@ def _refused(error: LaunchError, source: int, sink: int) -> int:
 
 
 class _Served:
-    """A profile whose agent was started, unless a conductor does that; `stack` ends it."""
+    """A profile whose agent was started; `stack` ends it."""
 
     def __init__(self, request: Serve, stack: ExitStack) -> None:
         """Start the agent.
@@ -110,7 +105,7 @@ class _Served:
         from msgspec.structs import replace
 
         from acp_launch.cli.planning import here, loaded_profile, ready, trusted
-        from acp_launch.cli.start import guard, launched
+        from acp_launch.cli.start import launched
         from acp_launch.process.guard import start_guards
         from acp_launch.process.prepare import require_descriptors
         from acp_launch.settings.load import load
@@ -130,9 +125,6 @@ class _Served:
             )
         self.ready = ready(resolved, self.settings)
         alone = replace(self.ready.plan, servers=())  # they are those of the sessions
-        if request.proxy:
-            self.plan, self.trace, self.guard = alone, None, stack.enter_context(guard(self.settings, alone, "serve"))
-            return
         self.guard, self.plan, self.spawned, self.trace = stack.enter_context(
             launched(self.settings, alone, self.ready.secrets, request.trace, "serve")
         )
@@ -141,7 +133,7 @@ class _Served:
         """Find the host of the profile, and prepare to be a front of it; None if none is up that can be used here."""
         from acp_launch.host.place import any_host
 
-        if self.request.proxy or self.request.locked or not any_host(self.settings.state):
+        if self.request.locked or not any_host(self.settings.state):
             return None
         from acp_launch.cli.hosting import resolved_for_front
         from acp_launch.cli.planning import Ready
@@ -357,10 +349,5 @@ async def _serve(served: _Served, needs: "ServeNeeds", source: "Lent", sink: "Le
     from acp_launch.serve.proxy import Proxy
 
     async with supervised(needs.guard) as interrupts:
-        if served.request.proxy:
-            from acp_launch.serve.chain import Chained
-
-            await interrupts.watch(Chained(needs, interrupts, source, sink).run())
-        else:
-            await interrupts.watch(Proxy(needs, interrupts, source, sink).run(served.spawned))
+        await interrupts.watch(Proxy(needs, interrupts, source, sink).run(served.spawned))
         interrupts.check()

@@ -11,5 +11,4 @@ Open `relay` first, then `proxy`.
 - `session`: one of them while it is open: the questions about its tool calls, and its name in the store.
 - `entries`: the servers that an editor sends, as plans.
 - `hosted`: a host in place of the agent.
-- `chain`: the same in a chain of proxies, where a conductor starts the agent.
 """

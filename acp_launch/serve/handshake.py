@@ -40,7 +40,7 @@ def asked(line: bytes, kept: frozenset[str]) -> bytes:
     return line
 
 
-def answered(line: bytes, profile: str, *, are_logins_ours: bool = True) -> bytes:
+def answered(line: bytes, profile: str) -> bytes:
     """Edit the agent's answer: servers of any kind are taken, and logins on a terminal run through us, if they can.
 
     An editor appends the `args` of such a login to the arguments it starts us with (C-26).
@@ -48,8 +48,7 @@ def answered(line: bytes, profile: str, *, are_logins_ours: bool = True) -> byte
     result = edits.at(line, ("result",))
     if result is None or not isinstance(said := acp.decoded(line[result[0] : result[1]]), dict):
         return line
-    if are_logins_ours:
-        line = _with_methods(line, acp.sequence(said.get("authMethods")))
+    line = _with_methods(line, acp.sequence(said.get("authMethods")))
     for kind in ("http", "sse"):
         line = _with(line, ("result", "agentCapabilities", "mcpCapabilities"), kind, True)
     return _with(line, ("result", "_meta"), META, {"name": META, "version": __version__, "profile": profile})

@@ -144,8 +144,6 @@ class Masked:
 class Proxy:
     """One editor, and the agent of the profile."""
 
-    are_logins_ours = True  # a login on a terminal runs through us, as the editor starts us
-
     def __init__(self, needs: ServeNeeds, interrupts: Interrupts, source: Lent, sink: Lent | int) -> None:
         self._needs, self._interrupts = needs, interrupts
         self._kept = handshake.withheld(needs.plan)
@@ -365,14 +363,10 @@ class Proxy:
     def _heard(self, chunk: bytes) -> None:
         try:
             for line in self._framer.feed(chunk):
-                self._take(line)
+                self._relay.receive("editor", line)
         except LineTooLong as error:
             self._needs.observer.note(f"the editor sent {error}; to raise the cap: ACP_LAUNCH_MAX_LINE=<bytes>")
             self._over.set()
-
-    def _take(self, line: bytes) -> None:
-        """Take a line of the editor."""
-        self._relay.receive("editor", line)
 
     def _to_editor(self, method: str, line: bytes) -> None:
         if redactor.is_empty:
@@ -412,7 +406,7 @@ class Proxy:
             self._sessions.met(Raw(line[place[0] : place[1]]))
         except RemoteProtocolError as error:
             return jsonrpc.error(jsonrpc.NULL, *fault(error))
-        return handshake.answered(line, self._needs.plan.called, are_logins_ours=self.are_logins_ours)
+        return handshake.answered(line, self._needs.plan.called)
 
     def _refuse_kept(self, request: Request) -> None:
         """Refuse what the profile keeps from the agent (C-68)."""

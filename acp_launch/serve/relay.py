@@ -76,13 +76,6 @@ class Relay:
         else:
             self._called(side, bytes(message.id), str(message.method), line)
 
-    def side_of(self, line: bytes, message: Envelope) -> Side:
-        """Return the side that an answer or a withdrawal comes from, where one peer speaks for both."""
-        if message.method is UNSET:
-            return "agent" if message.id is not UNSET and bytes(message.id) in self._asked["agent"] else "editor"
-        place = edits.at(line, ("params", "requestId"))
-        return "agent" if place and ids.key(Raw(line[slice(*place)])) in self._open["agent"] else "editor"
-
     @property
     def waiting(self) -> list[Request]:
         """The requests that the agent has not answered yet."""
