@@ -12,7 +12,7 @@ import sys
 
 
 def main() -> None:
-    """Answer `--version` and completion before importing more, leave a run to its host; run the command line else."""
+    """Answer `--version` and completion before importing more; run the command line else."""
     forgotten = _forget_relative_entries()
     if sys.argv[1:] in (["--version"], ["-V"]):
         from acp_launch import __version__
@@ -24,16 +24,9 @@ def main() -> None:
 
         answer(sys.argv[2:])
         return
-    early: list[int] = []
-    if sys.argv[1:2] == ["run"] and not forgotten:
-        from acp_launch.cli import light
-
-        early = light.carry_out(sys.argv[1:])  # a host may have a front for it
     from acp_launch import leave
 
     leave.listen()
-    for number in early:
-        os.kill(os.getpid(), number)
     import gc
 
     gc.disable()  # objects made during the start live on; `Interrupts` enables it for longer runs

@@ -56,12 +56,6 @@ def listen() -> None:
     sys.unraisablehook = _unraisable
 
 
-def begin_anew() -> None:
-    """Forget signals, blocks and callbacks: they are those of the process that this one was forked from."""
-    global _state
-    _state = _State()
-
-
 def code() -> int:
     """Return the exit code for the signal that came: 130, 143 or 129."""
     return 128 + (_state.first or signal.SIGINT)

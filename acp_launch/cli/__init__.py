@@ -8,7 +8,6 @@ Entry and parsing:
 - `main`: runs a command line and turns each exception into a message and an exit code.
 - `app`: the typer application with every verb.
 - `verb`: verbs declared once, and the reader that handles plain command lines without typer.
-- `light`, `starter`: a run whose host is up, in a process that the host keeps ready; open `light` first.
 - `tab`, `completion`, `complete`: shell completion: the protocol, the candidates, the script.
 - `help`, `manual`: the documentation and its search.
 

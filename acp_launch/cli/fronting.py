@@ -5,7 +5,6 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from acp_launch.cli import light
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share
 from acp_launch.problem import ours
 
@@ -79,7 +78,6 @@ def fitting(
     content = content_of(loaded)
     if note.digest == content.digest and note.cwd == str(plan.cwd):
         return note
-    light.decline()
     _tell_difference(note, plan, content, is_needed=is_needed)
     return None
 

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +20,6 @@ from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
     from acp_launch.cli.reload import Reloading
-    from acp_launch.cli.starter import Starter
     from acp_launch.host.notices import HostNotices
     from acp_launch.host.sessions import HostNeeds, Unattended
     from acp_launch.profile.load import Loaded
@@ -79,32 +77,15 @@ def run_host(
 
     require_platform()
     require_descriptors()
-    start_guards()  # before the imports of a starter: a guard needs little memory
-    from acp_launch.cli.starter import starting
-
-    with starting(partial(_rehearse, request)) as starter:  # before there are secrets, threads and an event loop
-        _hosted(request, leave_terminal, ready, starter, asked_by)
+    start_guards()  # before further imports: a guard needs little memory
+    _hosted(request, leave_terminal, ready, asked_by)
     return 0
-
-
-def _rehearse(request: UpRequest) -> None:
-    """Do once what each front of this profile does before it connects."""
-    from acp_launch.cli.planning import loaded_profile
-    from acp_launch.cli.reload import content_of
-
-    try:
-        loaded = loaded_profile(request.profile, load())
-        resolved_for_front(loaded, request.cwd, None)
-        content_of(loaded)
-    except LaunchError:  # it is met again, and reported
-        return
 
 
 def _hosted(
     request: UpRequest,
     leave_terminal: Callable[[], None],
     ready: Callable[[float, "HostNote"], None],
-    starter: "Starter | None",
     asked_by: int | None,
 ) -> None:
     from acp_launch.cli.planning import loaded_profile, trusted
@@ -144,8 +125,7 @@ def _hosted(
                 lines=content.lines,
             )
             reloading = Reloading(request.profile, request.cwd, kept, started.plan, loaded, place, later)
-            leads = starter.note(loaded.found) if starter is not None else None
-            asyncio.run(_host(request, kept, started, reloading, note, ready, leads, asked_by))
+            asyncio.run(_host(request, kept, started, reloading, note, ready, asked_by))
 
 
 def _is_up(note: HostNote | None, profile: str) -> LaunchError:
@@ -160,7 +140,6 @@ async def _host(
     reloading: "Reloading",
     note: HostNote,
     ready: Callable[[float, HostNote], None],
-    leads: bytes | None,
     asked_by: int | None,
 ) -> None:
     import asyncio
@@ -180,8 +159,6 @@ async def _host(
     def up(seconds: float) -> None:
         known = replace(note, socket=str(sockets[0]))
         reloading.tell(known)
-        if leads is not None:
-            reloading.place.write_starter(leads)
         if asked_by is not None:
             loop.remove_reader(asked_by)
         ready(seconds, known)

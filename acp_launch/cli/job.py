@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from acp_launch.cli import light
 from acp_launch.cli import run_request as prompts
 from acp_launch.cli.run_request import RunRequest
 from acp_launch.cli.screen import Screen
@@ -45,7 +44,6 @@ def _carried_out(request: RunRequest, screen: Screen) -> int:
 
         if (code := hosted(request, settings, screen)) is not None:
             return code
-    light.decline()
     start_guards()
     if request.agent is None and (request.latest or not request.words):
         from acp_launch.cli.choice import completed

@@ -106,8 +106,7 @@ def _session(held: HeldSession) -> tuple[str, ...]:
 
 
 def _branch(member: TreeProcess, depth: int) -> Iterator[tuple[str, ...]]:
-    is_starter = member.command.startswith("acp_launch-starter")
-    name = INDENT * depth + (member.name or ("starter" if is_starter else member.command))
+    name = INDENT * depth + (member.name or member.command)
     restarts = str(member.restarts or "")
     yield (name, str(member.pid), age(member.age), size(member.memory), restarts, "", "", "")
     for child in member.children:

@@ -18,7 +18,6 @@ from acp_launch.errors import StateError
 from acp_launch.private import make_private, replace, take_lock
 
 FOLDER = "hosts"  # in the state directory
-STARTER = ".starter"
 LONGEST = 4 * 1024 * 1024  # bytes of a note; it holds the content of a profile
 
 
@@ -54,13 +53,8 @@ class Place:
         """Replace the note; a reader sees the old or the new one."""
         replace(self._path.with_suffix(".json"), msgspec.json.encode(note))
 
-    def write_starter(self, content: bytes) -> None:
-        """Write what leads to the starter of the host (`cli.light`)."""
-        replace(self._path.with_suffix(STARTER), content)
-
     def leave(self) -> None:
-        for suffix in (STARTER, ".json"):
-            self._path.with_suffix(suffix).unlink(missing_ok=True)
+        self._path.with_suffix(".json").unlink(missing_ok=True)
         os.close(self._descriptor)
 
 

@@ -250,13 +250,6 @@ def dismiss_guards() -> None:
         _forget.pop()()
 
 
-def disown_guards() -> None:
-    """Forget the guards, because they are those of the process that this one was forked from."""
-    global _ours
-    _ours = spawn.parent = None
-    _forget.clear()
-
-
 class Guard:
     """The guards of one launch."""
 

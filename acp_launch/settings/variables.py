@@ -1,12 +1,12 @@
 """
 Environment variables that are settings: `ACP_LAUNCH_MAX_LINE`, `ACP_LAUNCH_SECRETS__KEY` for that section, and those of
-the directories. Imports almost nothing, because the light front of a host needs it.
+the directories.
 """
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False  # that of `typing` takes as long as all of this
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

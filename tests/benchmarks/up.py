@@ -28,16 +28,6 @@ from tests.benchmarks.run import run as timed
 FIFTY = 50
 EVENTS = 10_000
 UPDATES = 100_000
-ORDINARILY = [PYTHON, "-c", "import sys; sys.argv[0] = 'acp-launch'; from tests.benchmarks.up import plain; plain()"]
-
-
-def plain() -> None:
-    """Be acp-launch without the light way."""
-    from acp_launch.__main__ import main
-    from acp_launch.cli import light
-
-    light.carry_out = lambda arguments: []
-    main()
 
 
 @contextmanager
@@ -53,21 +43,12 @@ def host(file: str, env: Mapping[str, str]) -> Iterator[int]:
 
 def rows(usual: str, cold: str, pairs: int) -> list[Row]:
     bare = [PYTHON, "-I", "-c", "pass"]
-    prompt = [*US, "run", "--trust", usual, "hi"]
+    prompt, own = ([*US, "run", "--trust", file, "hi"] for file in (usual, cold))
     few = max(3, pairs // 4)
     return [
-        Row("a prompt to a host, wall", "python -I -c pass", "3x", wall, prompt, bare, pairs),
-        Row("a prompt to a host, CPU of the command", "python -I -c pass", "-", cpu, prompt, bare, pairs),
-        Row(
-            "a prompt to a host, wall",
-            "the same without the light way",
-            "-",
-            wall,
-            prompt,
-            [*ORDINARILY, *prompt[len(US) :]],
-            few,
-        ),
-        Row("a cold run, wall", "a prompt to a host", "-", wall, [*US, "run", "--trust", cold, "hi"], prompt, few),
+        Row("a prompt to a host, wall", "a run of its own", "0.6x", wall, prompt, own, pairs),
+        Row("a prompt to a host, CPU of the command", "a run of its own", "-", cpu, prompt, own, pairs),
+        Row("a prompt to a host, wall", "python -I -c pass", "-", wall, prompt, bare, few),
     ]
 
 
@@ -155,14 +136,11 @@ def watched(env: Mapping[str, str], scratch: Path, pairs: int) -> str:
 
 
 def memory(pid: int) -> str:
-    """A row: what the host holds with its starter, and with the guards and the next front too; without the agent."""
+    """A row: what the host and its guards hold; without the agent."""
     every = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    kept = ("acp_launch-guar", "acp_launch-star")  # as Linux keeps a name; the last front may be about to end
-    ours = [each for each in every if each.pid == pid or (each.is_running() and each.name().startswith(kept))]
-    held = {each.pid: each.memory_full_info().pss / 2**20 for each in ours}
-    starter = next(each.pid for each in ours if "starter" in each.name())
-    both = f"{held[pid] + held[starter]:.0f}; {sum(held.values()):.0f} MiB"
-    return f"| memory of host and starter; of all of ours (PSS) | - | 40 MiB; 50 MiB | {both} | | | |"
+    ours = [each for each in every if each.pid == pid or each.name().startswith("acp_launch-guar")]
+    held = [each.memory_full_info().pss / 2**20 for each in ours]
+    return f"| memory of host and guards (PSS) | - | 40 MiB | {sum(held):.0f} MiB ({held[0]:.0f} + guards) | | | |"
 
 
 def main() -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from acp_launch.cli import light
 from acp_launch.host.door import OWN
 from acp_launch.host.wire import GREETING
 from tests.cli.hosted import Host, up
@@ -222,16 +221,11 @@ print(line.recv(100))
 CLOSED = (b"BrokenPipeError", b"ConnectionResetError")  # before it had said all
 
 
-@pytest.mark.parametrize("whose", ["host", "starter"])
-def test_other_users_cannot_reach_the_sockets(launch: Launcher, whose: str) -> None:
+def test_other_users_cannot_reach_the_socket(launch: Launcher) -> None:
     """Nor are they served where they can: the kernel says who connects."""
     launch.profile("polite")
     with up(launch) as host:
-        if whose == "host":
-            path, hello = Path(host.note["socket"]), (GREETING + OWN).decode()
-        else:
-            (note,) = (host.state / "hosts").glob("*.starter")
-            path, hello = Path(note.read_text().split("\0")[3]), f"{light.GREETING.decode()}{OWN.decode()} 0"
+        path, hello = Path(host.note["socket"]), (GREETING + OWN).decode()
         assert (path.parent.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o700, 0o600)
         if os.geteuid() != 0:
             return

@@ -10,7 +10,6 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from acp_launch.cli import light
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import SettingsError, StateError
 from acp_launch.settings import load
@@ -69,7 +68,7 @@ def test_without_a_choice_they_are_those_of_platformdirs(
 
 
 def test_without_a_home_directory_the_fix_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a container whose user has no entry in passwd; the light way leaves the message to the ordinary one."""
+    """In a container whose user has no entry in passwd."""
 
     def unknown(*name: str, **more: object) -> Path:
         raise RuntimeError("could not determine the home directory")
@@ -81,7 +80,6 @@ def test_without_a_home_directory_the_fix_says_what_to_set(monkeypatch: pytest.M
         load.load()
     assert caught.value.message == "there is no place for its files: the user has no home directory"
     assert "ACP_LAUNCH_STATE_DIR" in caught.value.fix
-    assert [*light._sockets("p")] == []
 
 
 def test_without_a_file_and_variables_everything_is_the_default(a_home_of_its_own: Path) -> None:
