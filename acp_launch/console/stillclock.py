@@ -40,9 +40,9 @@ class UntimedPerson:
         self._person, self._clock = person, clock
 
     @asynccontextmanager
-    async def floor(self, about: str = "") -> AsyncIterator[None]:
+    async def floor(self) -> AsyncIterator[None]:
         with self._clock.still():
-            async with self._person.floor(about):
+            async with self._person.floor():
                 yield
 
     def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:

@@ -12,7 +12,7 @@ application   the front on a terminal: prompt, status line, questions, keys
 layout        its windows, the status line and the rows of a question
 screen        its canvas: scrollback above, drawn rows below, one write per frame
 activity      what the agent does at the moment, in words, and for how long
-attention     what the terminal is told besides the screen: bell, notifications, title, progress
+attention     how the user is called beside the screen: bell, title
 keyboard      its keys, and text typed before it reads them
 questions     its questions, safe from keys typed before them
 picker        a list to choose from, with a filter

@@ -261,7 +261,7 @@ class Application:
         self._app = _Sized(
             self._screen.layout,
             key_bindings=self._keys(),
-            input=Keyboard(sys.stdin, focus=self._attention.focus, without=self._attention.answers.without),
+            input=Keyboard(sys.stdin, focus=self._attention.focus),
             output=output,
             erase_when_done=True,
             terminal_size_polling_interval=None,
@@ -438,7 +438,7 @@ class Application:
         question = self._asking.question
         self._attention.show(self._shown)
         if question is not None and question is not self._called:
-            self._attention.ask(self._asking.about)
+            self._attention.ask()
         elif question is None and self._called is not None:
             self._attention.unask()
         self._called = question

@@ -186,7 +186,7 @@ async def _help(interactive: InteractiveState, current: CurrentSession, rest: st
     for name, command in COMMANDS.items():
         interactive.say(f"  {f'{name} {command.hint}':{width}}  {command.meaning}")
     interactive.say("  /… runs a command of the agent, @path attaches a file, ? on an empty line shows the keys", DIM)
-    interactive.say("  attention in config.yaml sets bell, notifications, the window's title and progress", DIM)
+    interactive.say("  attention in config.yaml sets the bell and the window's title", DIM)
 
 
 async def _keys(interactive: InteractiveState, current: CurrentSession) -> None:

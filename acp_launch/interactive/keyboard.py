@@ -33,17 +33,11 @@ class Keyboard(Vt100Input):
     is not typed.
     """
 
-    def __init__(
-        self,
-        stdin: TextIO,
-        *,
-        focus: Callable[[bool], None] = lambda has_it: None,
-        without: Callable[[str], str] = lambda text: text,
-    ) -> None:
-        """`focus` hears that the terminal got or lost it; `without` takes other reports out of what was read."""
+    def __init__(self, stdin: TextIO, *, focus: Callable[[bool], None] = lambda has_it: None) -> None:
+        """`focus` is called when the terminal gets or loses it."""
         super().__init__(stdin)
         self._focus = focus
-        self.stdin_reader: _Reader = _Reader(self.fileno(), encoding=stdin.encoding, without=without)
+        self.stdin_reader: _Reader = _Reader(self.fileno(), encoding=stdin.encoding)
 
     def read_keys(self) -> list[Any]:
         found = super().read_keys()
@@ -63,13 +57,9 @@ class Keyboard(Vt100Input):
 class _Reader(PosixStdinReader):
     ahead = 0  # unread bytes that were typed in the terminal's usual mode
 
-    def __init__(self, descriptor: int, *, encoding: str, without: Callable[[str], str]) -> None:
-        super().__init__(descriptor, encoding=encoding)
-        self._without = without
-
     def read(self, count: int = 1024) -> str:
         if not self.ahead:
-            return self._without(super().read(count))
+            return super().read(count)
         ahead, self.ahead = self.ahead, 0
         return entered(super().read(ahead))
 

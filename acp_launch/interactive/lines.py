@@ -94,7 +94,7 @@ class Lines:
             self._listen()
 
     @asynccontextmanager
-    async def floor(self, about: str = "") -> AsyncIterator[None]:
+    async def floor(self) -> AsyncIterator[None]:
         async with self._floor:
             yield
 

@@ -58,7 +58,6 @@ class ScreenQuestions:
     ) -> None:
         """`changed` is called when a question comes, opens or goes; `room` returns the space above a question."""
         self.question: Question | None = None
-        self.about = ""  # what waits, in words for a user who is elsewhere
         self._board = board
         self._changed = changed
         self._room = room
@@ -69,10 +68,9 @@ class ScreenQuestions:
         self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
-    async def floor(self, about: str = "") -> AsyncIterator[None]:
+    async def floor(self) -> AsyncIterator[None]:
         async with self._turn:
             self._board.hold()
-            self.about = about or "asks you"
             self._board.say(Text())
             self._has_said = False
             try:

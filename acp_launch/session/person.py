@@ -48,10 +48,8 @@ class Person(Protocol):
     of input, or Escape.
     """
 
-    def floor(self, about: str = "") -> AbstractAsyncContextManager[None]:
-        """Wait for the turn to ask. `about` tells a user who is elsewhere what waits: words of ours, for instance
-        `asks for permission: run`.
-        """
+    def floor(self) -> AbstractAsyncContextManager[None]:
+        """Wait for the turn to ask."""
 
     def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
         """Return the columns of a line above such a question, and the rows left for such lines."""

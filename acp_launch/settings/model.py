@@ -48,14 +48,10 @@ class AttentionSettings(Shape, frozen=True, kw_only=True):
 
     bell: bool = True
     """Whether the bell rings when a question waits, or a long turn ends."""
-    notify: Literal["auto", "osc9", "osc777", "osc99", "never"] = "auto"
-    """How the terminal is asked for a desktop notification then; `auto` asks in its own way."""
     after: Duration = _LONG
-    """A turn that took longer is told of when it ends."""
+    """A turn that took longer rings when it ends."""
     title: bool = True
     """Whether the window's title shows state, profile and session."""
-    progress: Literal["auto", "always", "never"] = "auto"
-    """Whether the taskbar shows progress; `auto`: if the terminal is known to do so."""
 
 
 class HeadersCommand(Shape, frozen=True, kw_only=True):

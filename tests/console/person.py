@@ -21,7 +21,7 @@ class Scripted:
         self._has_floor = False
 
     @asynccontextmanager
-    async def floor(self, about: str = "") -> AsyncIterator[None]:
+    async def floor(self) -> AsyncIterator[None]:
         assert not self._has_floor
         self._has_floor = True
         try:

@@ -10,7 +10,6 @@ import pytest
 
 from acp_launch.document.scalars import Duration
 from acp_launch.interactive.attention import (
-    ASK_OSC_99,
     BELL,
     FOCUS_IN,
     FOCUS_OUT,
@@ -20,11 +19,8 @@ from acp_launch.interactive.attention import (
     REPORT_NO_FOCUS,
     ST,
     Abilities,
-    Answers,
     Attention,
     abilities,
-    notification,
-    plain,
     title,
 )
 from acp_launch.interactive.front import Mood, Status
@@ -36,8 +32,8 @@ from tests.interactive.screen import STATUS, Terminal, driver
 from tests.process.liveness import PATIENCE
 
 ENTER, CTRL_Z = "\r", "\x1a"
-XTERM = Abilities(protocol="osc777", title=True)
-ANSWER = f"\x1b]99;i=acp-launch:p=?;p=title,body{ST}"
+XTERM = Abilities(title=True)
+KNOWN = Abilities(title=True, reports=True)
 
 
 @pytest.fixture
@@ -70,32 +66,14 @@ def of(mood: Mood, session: str = "fix-42") -> Status:
         ({"TERM": "dumb"}, Abilities()),
         ({"TERM": "linux"}, Abilities()),
         ({"TERM": "xterm-256color"}, XTERM),
-        ({"TERM": "xterm-kitty"}, Abilities(protocol="osc9", may_answer=True, title=True, reports=True)),
-        ({"TERM": "foot"}, Abilities(protocol="osc777", may_answer=True, title=True, reports=True)),
-        ({"TERM_PROGRAM": "WezTerm"}, Abilities(protocol="osc9", title=True, reports=True)),
-        (
-            {"TERM_PROGRAM": "ghostty", "TERM_PROGRAM_VERSION": "1.2.0"},
-            Abilities(protocol="osc9", title=True, reports=True, progress=True),
-        ),
-        (
-            {"TERM_PROGRAM": "ghostty", "TERM_PROGRAM_VERSION": "1.1.3"},
-            Abilities(protocol="osc9", title=True, reports=True),
-        ),
-        (
-            {"TERM_PROGRAM": "iTerm.app", "TERM_PROGRAM_VERSION": "3.6.6"},
-            Abilities(protocol="osc9", title=True, reports=True, progress=True),
-        ),
-        (
-            {"TERM_PROGRAM": "iTerm.app", "TERM_PROGRAM_VERSION": "3.5.14"},
-            Abilities(protocol="osc9", title=True, reports=True),
-        ),
-        ({"WT_SESSION": "x"}, Abilities(protocol="osc777", title=True, reports=True, progress=True)),
-        ({"ConEmuANSI": "ON"}, Abilities(protocol="osc777", title=True, progress=True)),
-        ({"VTE_VERSION": "7600"}, Abilities(protocol="osc777", title=True, reports=True)),
-        ({"VTE_VERSION": "8002"}, Abilities(protocol="osc777", title=True, reports=True, progress=True)),
-        ({"TMUX": "x", "WT_SESSION": "x"}, Abilities(protocol="osc777", title=True, carrier="tmux")),
-        ({"TMUX": "x", "WEZTERM_PANE": "1"}, Abilities(protocol="osc9", title=True, carrier="tmux")),
-        ({"STY": "x"}, Abilities(protocol="osc777", carrier="screen")),
+        ({"TERM": "xterm-kitty"}, KNOWN),
+        ({"TERM": "foot"}, KNOWN),
+        ({"TERM_PROGRAM": "WezTerm"}, KNOWN),
+        ({"WT_SESSION": "x"}, KNOWN),
+        ({"VTE_VERSION": "7600"}, KNOWN),
+        ({"TMUX": "x", "WT_SESSION": "x"}, XTERM),
+        ({"STY": "x"}, Abilities()),
+        ({"TERM": "screen-256color"}, Abilities()),
     ],
 )
 def test_a_terminal_is_known_by_its_environment(environ: dict[str, str], able: Abilities) -> None:
@@ -105,51 +83,42 @@ def test_a_terminal_is_known_by_its_environment(environ: dict[str, str], able: A
 # What is told
 
 
-def test_each_protocol_has_its_own_form() -> None:
-    assert notification("demo asks", "osc9", "") == "\x1b]9;demo asks\x1b\\"
-    assert notification("demo asks", "osc777", "") == "\x1b]777;notify;acp-launch;demo asks\x1b\\"
-    assert notification("demo asks", "osc99", "").endswith("p=body;demo asks\x1b\\")
-    assert notification("demo asks", "", "tmux") == ""
-    assert notification("demo asks", "osc9", "tmux") == "\x1bPtmux;\x1b\x1b]9;demo asks\x1b\x1b\\\x1b\\"
-    assert notification("demo asks", "osc9", "screen") == "\x1bP\x1b]9;demo asks\x07\x1b\\"
-
-
 @pytest.mark.parametrize("text", ["a\x07b", "a\x1b\\b", "a\x9cb", "a;b", "a\nb", "▐ a", "a\u202eb", "x" * 500])
-def test_no_text_can_end_its_sequence_or_begin_another(text: str) -> None:
-    told = plain(text)
+def test_no_text_can_end_the_title_or_begin_another_sequence(text: str) -> None:
+    told = title(text).removeprefix("\x1b]2;").removesuffix(ST)
     assert told.isprintable()
     assert ";" not in told
     assert len(told) <= 80
-    assert title(text) == f"\x1b]2;{told}{ST}"
 
 
-def test_a_question_is_told_once_with_the_bell_and_nothing_secret(attention: Callable[..., Attention]) -> None:
+def test_a_question_rings_once_and_the_title_holds_nothing_secret(attention: Callable[..., Attention]) -> None:
     called = attention()
-    called.ask("asks for permission: run s3cret")
-    assert called.take() == f"\x1b]777;notify;acp-launch;demo asks for permission: run ***{ST}{BELL}"
+    called.show(of("asking", "s3cret"))
+    called.ask()
+    assert called.take() == f"{BELL}\x1b]2;asks you: demo · ***{ST}"
     assert called.take() == ""
 
 
-def test_a_question_that_is_answered_before_it_is_told_is_not_told(attention: Callable[..., Attention]) -> None:
+def test_a_question_that_is_answered_before_it_rings_does_not(attention: Callable[..., Attention]) -> None:
     called = attention()
-    called.ask("asks you")
+    called.ask()
     called.unask()
     assert called.take() == ""
 
 
-@pytest.mark.parametrize(("took", "is_told"), [(10.5, True), (9.5, False)])
-def test_the_end_of_a_turn_is_told_if_it_took_long(
-    attention: Callable[..., Attention], clock: Clock, took: float, is_told: bool
+@pytest.mark.parametrize(("took", "rings"), [(10.5, True), (9.5, False)])
+def test_the_end_of_a_turn_rings_if_it_took_long(
+    attention: Callable[..., Attention], clock: Clock, took: float, rings: bool
 ) -> None:
     called = attention(title=False)
     for mood in ("idle", "working", "asking", "working"):
         called.show(of(mood))
     clock.now += took
     called.show(of("idle"))
-    assert ("demo has answered" in called.take()) is is_told
+    assert called.take() == (BELL if rings else "")
 
 
-def test_a_cancelled_turn_and_one_with_another_behind_it_are_not_told(
+def test_a_cancelled_turn_and_one_with_another_behind_it_do_not_ring(
     attention: Callable[..., Attention], clock: Clock
 ) -> None:
     called = attention(title=False)
@@ -168,87 +137,49 @@ def test_a_cancelled_turn_and_one_with_another_behind_it_are_not_told(
 def test_a_focused_terminal_is_left_in_peace(attention: Callable[..., Attention]) -> None:
     called = attention()
     called.focus(True)
-    called.ask("asks you")
+    called.ask()
     assert called.take() == ""
     called.focus(False)
-    called.ask("asks you")
+    called.ask()
     assert BELL in called.take()
 
 
 def test_a_terminal_known_to_report_its_focus_is_focused_at_first(attention: Callable[..., Attention]) -> None:
-    called = attention(Abilities(protocol="osc9", reports=True))
-    called.ask("asks you")
+    called = attention(KNOWN)
+    called.ask()
     assert called.take() == ""
 
 
 def test_everything_can_be_turned_off(attention: Callable[..., Attention]) -> None:
-    able = Abilities(protocol="osc9", title=True, progress=True)
-    called = attention(able, bell=False, notify="never", title=False, progress="never")
+    called = attention(bell=False, title=False)
     called.show(of("working"))
-    called.ask("asks you")
+    called.ask()
     assert called.take() == ""
     assert called.leave() == REPORT_NO_FOCUS
 
 
-def test_a_protocol_and_the_seconds_can_be_chosen(attention: Callable[..., Attention], clock: Clock) -> None:
-    called = attention(Abilities(), notify="osc9", bell=False, after=Duration(60), progress="always")
-    called.show(of("working"))
-    assert called.take() == f"\x1b]9;4;3;0{ST}"
-    clock.now += 50
-    called.show(of("idle"))
-    assert called.take() == f"\x1b]9;4;0;0{ST}"
-    called.ask("asks you")
-    assert called.take() == f"\x1b]9;demo asks you{ST}"
+def test_the_seconds_can_be_chosen(attention: Callable[..., Attention], clock: Clock) -> None:
+    called = attention(Abilities(), after=Duration(60))
+    for took, rings in ((50, ""), (70, BELL)):
+        called.show(of("working"))
+        clock.now += took
+        called.show(of("idle"))
+        assert called.take() == rings
 
 
-def test_the_title_and_the_progress_follow_the_state_and_are_undone(attention: Callable[..., Attention]) -> None:
-    called = attention(Abilities(title=True, progress=True))
+def test_the_title_follows_the_state_and_is_undone(attention: Callable[..., Attention]) -> None:
+    called = attention()
     called.show(of("working"))
-    assert called.take() == f"\x1b]2;working: demo · fix-42{ST}\x1b]9;4;3;0{ST}"
+    assert called.take() == f"\x1b]2;working: demo · fix-42{ST}"
     called.show(of("working"))
     assert called.take() == ""
     called.show(of("asking", ""))
-    assert called.take() == f"\x1b]2;asks you: demo{ST}\x1b]9;4;4;100{ST}"
-    assert called.leave() == f"\x1b]9;4;0;0{ST}{REPORT_NO_FOCUS}{POP_TITLE}"
+    assert called.take() == f"\x1b]2;asks you: demo{ST}"
+    assert called.leave() == f"{REPORT_NO_FOCUS}{POP_TITLE}"
     assert (called.leave(), called.take()) == ("", "")
     called.enter()
     taken = PUSH_TITLE + REPORT_FOCUS + "\x1b]2;asks you"
     assert called.take().startswith(taken), "what is there afterwards is not known"
-
-
-# OSC 99, where it is answered
-
-
-@pytest.mark.parametrize("cut", range(2, len(ANSWER)))
-def test_an_answer_is_taken_out_of_the_keys_also_in_pieces(cut: int, clock: Clock) -> None:
-    heard: list[bool] = []
-    answers = Answers(lambda: heard.append(True), clock)
-    answers.wait()
-    assert answers.without("ab" + ANSWER[:cut]) == "ab"
-    assert answers.without(ANSWER[cut:] + "cd\x1b[A") == "cd\x1b[A"
-    assert heard == [True]
-    assert answers.without(ANSWER) == ANSWER, "one was asked for"
-
-
-def test_keys_that_only_begin_like_an_answer_are_keys(clock: Clock) -> None:
-    answers = Answers(lambda: None, clock)
-    answers.wait()
-    assert answers.without("\x1b") == "\x1b"
-    assert answers.without("\x1b]x") == "\x1b]x"
-    assert answers.without("\x1b]") == ""
-    clock.now += 10
-    assert answers.without("a") == "\x1b]a"
-    assert answers.without("\x1b]") == "\x1b]"
-
-
-def test_a_terminal_that_may_answer_is_asked_once(attention: Callable[..., Attention]) -> None:
-    called = attention(Abilities(protocol="osc9", may_answer=True, title=True))
-    called.leave()
-    called.enter()
-    assert called.take() == PUSH_TITLE + REPORT_FOCUS
-    called.answers.without(ANSWER)
-    called.ask("asks you")
-    assert called.take().startswith("\x1b]99;")
 
 
 # On a terminal
@@ -267,7 +198,7 @@ def test_a_question_rings_on_a_terminal_that_does_not_report(history: str) -> No
     with driver("story", history) as terminal:
         terminal.until(STATUS)
         terminal.types(f"choose{ENTER}")
-        waits_for(terminal, f"\x1b]777;notify;acp-launch;acp-launch asks you{ST}{BELL}")
+        waits_for(terminal, BELL)
 
 
 def test_a_question_rings_only_without_focus_and_reports_are_no_keys(history: str) -> None:
@@ -301,29 +232,19 @@ def test_a_report_that_comes_in_two_pieces_is_no_key() -> None:
     assert heard == [True]
 
 
-def test_the_answer_of_a_terminal_is_not_typed(history: str) -> None:
-    with driver("story", history, env={"TERM": "xterm-kitty", "KITTY_WINDOW_ID": "1"}) as terminal:
-        waits_for(terminal, ASK_OSC_99)
-        terminal.types(f"{FOCUS_OUT}{ANSWER}choose{ENTER}")
-        waits_for(terminal, "p=body;acp-launch asks you")
-        assert "p=?" not in terminal.shown
-
-
 def is_restored(terminal: Terminal) -> None:
     raw = terminal.raw.decode()
     assert raw.count(PUSH_TITLE) == raw.count(POP_TITLE) >= 1
     assert raw.rfind(POP_TITLE) > raw.rfind("\x1b]2;"), "no title after the old one is back"
     assert raw.rfind(REPORT_NO_FOCUS) > raw.rfind(REPORT_FOCUS)
-    progress = [piece[:1] for piece in raw.split("\x1b]9;4;")[1:]]
-    assert progress[-1:] in ([], ["0"])
 
 
 @pytest.mark.parametrize("end", ["quit", "crash", signal.SIGTERM])
 def test_the_terminal_is_left_as_it_was_however_it_ends(history: str, end: str | signal.Signals) -> None:
-    with driver("story", history, env={"WT_SESSION": "x"}) as terminal:
+    with driver("story", history) as terminal:
         terminal.until(STATUS)
         terminal.types(f"mood working{ENTER}")
-        waits_for(terminal, f"\x1b]2;working: acp-launch{ST}\x1b]9;4;3;0{ST}")
+        waits_for(terminal, f"\x1b]2;working: acp-launch{ST}")
         if isinstance(end, str):
             terminal.types(f"{end}{ENTER}")
         else:
@@ -345,7 +266,7 @@ def test_another_program_gets_the_terminal_as_it_was(history: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_in_a_turn_leaves_the_terminal_as_it_was(tmp_path: Path, number: signal.Signals) -> None:
-    with sitting(cwd=tmp_path, env={"WT_SESSION": "x"}) as terminal:
+    with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
         terminal.types(f"count 10000{ENTER}")
         waits_for(terminal, "\x1b]2;working: demo")
@@ -354,21 +275,21 @@ def test_a_signal_in_a_turn_leaves_the_terminal_as_it_was(tmp_path: Path, number
         is_restored(terminal)
 
 
-def test_a_permission_is_told_by_the_profile_and_the_kind_alone(tmp_path: Path) -> None:
+def test_a_permission_rings(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
         terminal.types(f"shell echo s3cret{ENTER}")
-        waits_for(terminal, f"\x1b]777;notify;acp-launch;demo asks for permission: run{ST}{BELL}")
+        waits_for(terminal, BELL)
         terminal.until("[n]")
         terminal.types("n")
         terminal.until("ready ·")
 
 
 def test_nothing_an_agent_sends_rings_notifies_or_retitles(tmp_path: Path) -> None:
-    with sitting("demo", "--session", "work", cwd=tmp_path, env={"WT_SESSION": "x"}) as terminal:
+    with sitting("demo", "--session", "work", cwd=tmp_path) as terminal:
         terminal.until("ready ·")
         terminal.types(f"hostile{ENTER}")
-        begun, over = b"\x1b]9;4;3;0", b"\x1b]9;4;0;0"
+        begun, over = b"\x1b]2;working", b"\x1b]2;ready"
         terminal.until("the client is careful.")
         terminal.until_it(
             lambda: "ready ·" in terminal.shown and terminal.raw.rfind(begun) <= terminal.raw.rfind(over),
@@ -377,9 +298,8 @@ def test_nothing_an_agent_sends_rings_notifies_or_retitles(tmp_path: Path) -> No
         raw = terminal.raw.decode()
         assert BELL not in raw
         assert "\x1b]777" not in raw
+        assert "\x1b]9;" not in raw
         titles = {piece.partition(ST)[0] for piece in raw.split("\x1b]2;")[1:]}
         assert (
             titles == {"starting: demo", "starting: demo · work", "ready: demo · work", "working: demo · work"} & titles
         )
-        # Titles and progress are written as often as there is time for: a short turn may have neither.
-        assert {piece.partition(ST)[0] for piece in raw.split("\x1b]9;")[1:]} in ({"4;3;0", "4;0;0"}, set())

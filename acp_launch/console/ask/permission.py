@@ -17,7 +17,7 @@ from acp_launch.secret.redact import redactor
 from acp_launch.session.permission.policy import choose, holds
 from acp_launch.session.permission.subject import ADDRESSES, COMMANDS, DIRECTORIES, PATHS, WORDS, plain
 from acp_launch.session.person import Answer, Ask, Choice, Person, Tone, ToolQuestion
-from acp_launch.session.state import server, title, tool, verb
+from acp_launch.session.state import server, title, tool
 
 if TYPE_CHECKING:
     from acp_launch.console.ask.room import Detail, Row
@@ -168,7 +168,7 @@ def permitting(person: Person, where: str) -> Ask:
     async def ask(question: ToolQuestion) -> Answer:
         from acp_launch.console.ask import room  # most runs ask nothing
 
-        async with person.floor(f"asks for permission: {verb(question.call)}"):
+        async with person.floor():
             ways = answers(question.options, where, is_keepable=question.is_keepable)
             choices = [way.choice for way in ways.offered]
             columns, rows = person.room(PROMPT, choices)

@@ -153,7 +153,7 @@ class Questions:
         self._has_said = False
 
     @asynccontextmanager
-    async def floor(self, about: str = "") -> AsyncIterator[None]:
+    async def floor(self) -> AsyncIterator[None]:
         from acp_launch.console.ask.room import is_roomy
 
         async with self._turn:

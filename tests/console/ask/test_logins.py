@@ -33,7 +33,7 @@ class Person:
     has_floor: bool = False
 
     @asynccontextmanager
-    async def floor(self, about: str = "") -> AsyncIterator[None]:
+    async def floor(self) -> AsyncIterator[None]:
         self.has_floor = True
         yield
         self.has_floor = False
