@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from acp_launch.cli.reload import Content
     from acp_launch.cli.run_request import RunRequest
     from acp_launch.cli.screen import Screen
-    from acp_launch.host.front import Attached
     from acp_launch.host.place import HostNote
     from acp_launch.host.wire import HostStatus, SessionStatus
     from acp_launch.launch.run import SessionNeeds
@@ -143,12 +142,10 @@ def _run(
     prompts.examine(request.attach)
     with store.open_registry(settings.state) as registry:
         name, record = _session_of(request, plan, registry)
-    line = knock(note)
     screen.roots = (plan.cwd, *plan.additional_directories)
     person = screen.person()
     prompt = _Prompt(request, plan, name, record, blocks(request, plan, text))
-    with closing(line):
-        end = asyncio.run(_prompted(prompt, settings, line, screen, person))
+    end = asyncio.run(_prompted(prompt, settings, partial(knock, note), screen, person))
     if end is not None:
         return exit_code(end)
     wait = ours("session", "wait", name)
@@ -203,7 +200,8 @@ async def _attached(
     from acp_launch.console.stillclock import StillClock, UntimedPerson
     from acp_launch.console.stream.redacted import RedactedOutput
     from acp_launch.host.door import knock
-    from acp_launch.host.front import HostGround
+    from acp_launch.host.front import Entry
+    from acp_launch.host.front import hosted as launching
     from acp_launch.host.wire import Entrance
     from acp_launch.interactive.output import session_output
     from acp_launch.interactive.session import SessionSetup, run_session
@@ -222,13 +220,8 @@ async def _attached(
         afresh = bool(anew) and anew.pop() == session
         return Entrance(name=session, can_ask=True, approve=request.approve, afresh=afresh)
 
-    ground = HostGround(
-        plan,
-        front_needs(request, plan, settings, person, in_front),
-        partial(knock, note),
-        entrance,
-        asking(person, request, plan),
-    )
+    needs = front_needs(request, plan, settings, person, in_front)
+    entry = Entry(connect=partial(knock, note), entrance=entrance, ask=asking(person, request, plan), stays=True)
     setup = SessionSetup(
         front=shown,
         observer=RedactedOutput(output),
@@ -243,7 +236,9 @@ async def _attached(
         resume=partial(resuming, request, plan),
         seen=settings.state / "interactive",
     )
-    return await run_session(ground, setup)
+    return await run_session(
+        lambda seen_by, interrupt: launching(plan, needs, entry, seen_by, on_interrupt=interrupt), setup
+    )
 
 
 class _Prompt(NamedTuple):
@@ -257,19 +252,22 @@ class _Prompt(NamedTuple):
 
 
 async def _prompted(
-    prompt: _Prompt, settings: "Settings", line: "socket.socket", screen: "Screen", person: "Person | None"
+    prompt: _Prompt,
+    settings: "Settings",
+    connect: "Callable[[], socket.socket]",
+    screen: "Screen",
+    person: "Person | None",
 ) -> "TurnEnd | None":
     """Return how the turn ended; None if it goes on in the host."""
     from acp_launch.cli.session_needs import asking, wished
-    from acp_launch.host.front import HostedServers, entering, handed_over, renewed, with_host
+    from acp_launch.host.front import Entry, handed_over
+    from acp_launch.host.front import hosted as launching
     from acp_launch.host.wire import Entrance
-    from acp_launch.launch.loop import Interrupts
-    from acp_launch.launch.run import Launch, Prompt, RestartAgent, SessionRequest, prompted, unhurried
+    from acp_launch.launch.run import Prompt, SessionRequest, prompted, run_once
     from acp_launch.session.connection import Budget
 
     request, plan, observer = prompt.request, prompt.plan, screen.observer
     needs = front_needs(request, plan, settings, person)
-    ask = asking(person, request, plan) if person else None
     # Without a driver, the questions of a turn wait for one.
     entrance = Entrance(
         name=prompt.name,
@@ -279,43 +277,25 @@ async def _prompted(
         afresh=request.new,
         alone=True,
     )
-    async with Interrupts(budget=Budget(request.timeout)) as interrupts:
-        servers = HostedServers(plan, observer, interrupts.budget, needs.server_logs)
-        launch = Launch(plan, needs, observer, interrupts, servers)
-        log_in = unhurried(needs.log_in, interrupts.budget) if person else needs.log_in
-
-        async def story(attached: "Attached") -> "TurnEnd | None":
-            servers.of(attached.connection)
-            wanted = Prompt(
-                request=SessionRequest(
-                    name=prompt.name,
-                    continued=prompt.record,
-                    replay=request.replay,
-                    wishes=wished(plan, request.sets),
-                    opened=lambda ready, agent: None,
-                    meta=entering(entrance),
-                    side=attached.side(ask),
-                ),
-                blocks=prompt.blocks,
-                timeout=request.timeout,
-                over=lambda end: None,
-            )
-
-            async def carried_out() -> "TurnEnd | None":
-                if request.detach:
-                    await handed_over(launch, wanted, log_in, attached)
-                    return None
-                return await prompted(launch, wanted, log_in, attached.connection)
-
-            try:
-                return await carried_out()
-            except RestartAgent:
-                await renewed(attached)
-                return await carried_out()
-
-        end = await with_host(plan, needs, line, observer, story, interrupts)
-        interrupts.check()
-        return end
+    wanted = Prompt(
+        request=SessionRequest(
+            name=prompt.name,
+            continued=prompt.record,
+            replay=request.replay,
+            wishes=wished(plan, request.sets),
+            opened=lambda ready, agent: None,
+        ),
+        blocks=prompt.blocks,
+        timeout=request.timeout,
+        over=lambda end: None,
+    )
+    ask = asking(person, request, plan) if person else None
+    entry = Entry(connect=connect, entrance=lambda name: entrance, ask=ask, stays=False)
+    async with launching(plan, needs, entry, observer, budget=Budget(request.timeout)) as launch:
+        if request.detach:
+            await run_once(launch, partial(handed_over, launch, wanted))
+            return None
+        return await run_once(launch, partial(prompted, launch, wanted))
 
 
 def front_needs(

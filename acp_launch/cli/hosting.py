@@ -167,7 +167,7 @@ async def _host(
 
     with _needs(request, started, kept, notices, up, reloading) as host:
         try:
-            running = conversation(plan, host.needs, notices, every=BEAT, may_change=True)
+            running = conversation(plan, host.needs, notices, spawned, every=BEAT, may_change=True)
             async with running as launch, asyncio.TaskGroup() as tasks:
                 hub = Hub(launch, host, tasks)
                 notices.of(hub)
@@ -176,7 +176,7 @@ async def _host(
                 async with listening(hub.attach) as socket:
                     sockets.append(socket)
                     try:
-                        await hub.run(spawned, notices)
+                        await hub.run()
                     finally:
                         hub.close()
         except BaseExceptionGroup as failures:

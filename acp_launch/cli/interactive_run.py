@@ -34,9 +34,10 @@ async def _run(request: "RunRequest", kept: RunContext, held: ExitStack, started
     from acp_launch.console.stillclock import StillClock, UntimedPerson
     from acp_launch.console.stream.redacted import RedactedOutput
     from acp_launch.interactive.output import session_output
-    from acp_launch.interactive.session import OwnLaunch, SessionSetup, run_session
+    from acp_launch.interactive.session import SessionSetup, run_session
     from acp_launch.interactive.state import HeldSessions
     from acp_launch.interactive.which import choose_front
+    from acp_launch.launch.run import conversation
 
     history = kept.settings.state / "history" / history_name(plan)
     shown = choose_front(history, kept.settings.attention, profile=plan.profile)
@@ -64,7 +65,9 @@ async def _run(request: "RunRequest", kept: RunContext, held: ExitStack, started
             resume=partial(resuming, request, plan),
             seen=kept.settings.state / "interactive",
         )
-        return await run_session(OwnLaunch(plan, needs, spawned), setup)
+        return await run_session(
+            lambda seen_by, interrupt: conversation(plan, needs, seen_by, spawned, on_interrupt=interrupt), setup
+        )
 
 
 async def in_front_of(shown: "TerminalFront", program: "LocalProgram") -> "Exit":

@@ -1,6 +1,6 @@
 """
-A front: what a run is when a host is up for its profile. The agent, the servers and the store are the host's; a front
-has the user.
+A front of a host: what a run is when a host is up for its profile. The agent, the servers and the store are the host's;
+a front has the user.
 
 It is a client of ACP whose agent is the host, so a turn, its updates and its end are handled by the code of every run.
 """
@@ -32,6 +32,7 @@ from acp_launch.host.wire import (
 )
 from acp_launch.launch.loop import Interrupts
 from acp_launch.launch.run import (
+    Ending,
     Launch,
     LogIn,
     Prompt,
@@ -45,11 +46,11 @@ from acp_launch.launch.servers import LaunchServers
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
-from acp_launch.protocol.acp import Offers
+from acp_launch.protocol.acp import Negotiated, Offers
 from acp_launch.protocol.conversation import Extension
 from acp_launch.session.client import Client, Turn
-from acp_launch.session.connection import Connection, connect, in_profile, negotiate
-from acp_launch.session.observer import Observer, Permission, TurnEnd, When
+from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate
+from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd, When
 from acp_launch.session.person import Ask, ToolQuestion
 from acp_launch.session.service import FileServed, TerminalServed
 
@@ -238,19 +239,18 @@ async def met(
     return await interrupts.watch(attach())
 
 
-async def handed_over(launch: Launch, prompt: Prompt, log_in: LogIn, attached: Attached) -> None:
+async def handed_over(launch: "HostedLaunch", prompt: Prompt, log_in: LogIn, connection: Connection) -> None:
     """Open the session, and return when the host has taken the prompt; its turn needs no front.
 
     Raises:
         LaunchError: as `launch.run.prompted`, up to the prompt.
     """
-    connection = attached.connection
     blocks = prompt.blocks(connection.agent.capabilities)
     meta = {META: msgspec.to_builtins(Wish(detached=True))}
-    async with launch.session(connection, prompt.request, log_in) as session:
-        attached.mute()
+    async with launch.session(connection, launch.completed(prompt.request), log_in) as session:
+        launch.mute()
         connection.send(connection.conversation.prompt(session.ready.session_id, blocks, meta).line)
-        await _sent(connection, DETACH, {})  # answered after the prompt was taken
+        await launch.detach()  # answered after the prompt was taken
     await connection.observer.drain()
 
 
@@ -270,53 +270,65 @@ async def joined(attached: Attached, client: Client, session_id: str, entrance: 
     return await Turn(connection, client, session_id, silence=inf).run(None)
 
 
-class HostGround:
-    """The ground of an interactive session in a host (`interactive.session.Ground`)."""
+class Entry(Struct, frozen=True, kw_only=True):
+    """How a front enters its host: how it connects, how it enters a session of a name, and how it asks its user.
+
+    A front that `stays` for more than one turn shows the servers, and what happens between turns.
+    """
+
+    connect: Callable[[], socket.socket]
+    entrance: Callable[[str], Entrance]
+    ask: Ask | None
+    stays: bool
+
+
+class HostedLaunch(Launch):
+    """The launch of a host, as a front has it: the agent is the host's, and so are the servers."""
+
+    servers: HostedServers
 
     def __init__(
-        self,
-        plan: LaunchPlan,
-        needs: SessionNeeds,
-        knock: Callable[[], socket.socket],
-        entrance: Callable[[str], Entrance],
-        ask: Ask,
+        self, plan: LaunchPlan, needs: SessionNeeds, observer: Observer, interrupts: Interrupts, entry: Entry
     ) -> None:
-        """Prepare it. `knock` connects to the host; `entrance` is how a session of this name is entered."""
+        servers = HostedServers(plan, observer, interrupts.budget, needs.server_logs)
+        super().__init__(plan, needs, observer, interrupts, servers)
         self.host = self
-        self._plan, self._needs, self._knock, self._entrance, self._ask = plan, needs, knock, entrance, ask
+        self._entry = entry
         self._attached: Attached | None = None
-        self._began: Callable[[str], None] = lambda prompt: None
 
-    @asynccontextmanager
-    async def launching(self, observer: Observer, on_interrupt: Callable[[], None]) -> AsyncIterator[Launch]:
-        async with Interrupts(on_interrupt) as interrupts:
-            servers = HostedServers(self._plan, observer, interrupts.budget, self._needs.server_logs)
-            yield Launch(self._plan, self._needs, observer, interrupts, servers)
-            interrupts.check()
+    async def meet(self, story: Story[T], ending: Ending) -> T:
+        """Run `story` with a connection to the host. Its agent is started again after a login that wants it."""
 
-    async def meet(self, launch: Launch, story: Story[int], ending: Callable[[BaseException | None], None]) -> int:
-        async def met(attached: Attached) -> int:
+        async def met(attached: Attached) -> T:
             self._attached = attached
-            assert isinstance(launch.servers, HostedServers)
-            attached.began, attached.changed = self._began, launch.servers.note_state
-            launch.servers.of(attached.connection)
-            await launch.servers.refresh()
+            attached.began, attached.changed = self.began, self.servers.note_state
+            self.servers.of(attached.connection)
+            if self._entry.stays:
+                await self.servers.refresh()
             try:
                 return await story(attached.connection)
             except RestartAgent:
-                await renewed(attached)
+                await self._sent(RENEW)
                 raise
 
-        return await with_host(self._plan, self._needs, self._knock(), launch.observer, met, launch.interrupts)
+        plan, needs, line = self.plan, self.needs, self._entry.connect()
+        return await with_host(plan, needs, line, self.observer, met, self.interrupts)
 
-    def request(self, request: SessionRequest) -> SessionRequest:
-        assert self._attached is not None, "a session is opened within `meet`"
-        meta = entering(self._entrance(request.name))
-        attached = self._attached
-        return replace(request, meta=meta, side=attached.side(self._ask), opened=lambda ready, agent: attached.follow())
+    def completed(self, request: SessionRequest) -> SessionRequest:
+        """Return the request as a front of the host makes it: the host keeps the record, and asks the user here."""
+        reached, entry = self._reached, self._entry
 
-    def began(self, tell: Callable[[str], None]) -> None:
-        self._began = tell
+        def opened(ready: SessionReady, agent: Negotiated) -> None:
+            if entry.stays:
+                reached.follow()
+
+        return replace(
+            request, meta=entering(entry.entrance(request.name)), side=reached.side(entry.ask), opened=opened
+        )
+
+    def mute(self) -> None:
+        """Show nothing more of what happens."""
+        self._reached.mute()
 
     async def detach(self) -> None:
         await self._sent(DETACH)
@@ -324,11 +336,26 @@ class HostGround:
     async def take(self) -> None:
         await self._sent(TAKE)
 
+    @property
+    def _reached(self) -> Attached:
+        assert self._attached is not None, "a session is opened within `meet`"
+        return self._attached
+
     async def _sent(self, method: str) -> None:
-        assert self._attached is not None
-        await _sent(self._attached.connection, method, {})
+        await _sent(self._reached.connection, method, {})
 
 
-async def renewed(attached: Attached) -> None:
-    """Have the host start its agent again, after a login that wants it."""
-    await _sent(attached.connection, RENEW, {})
+@asynccontextmanager
+async def hosted(
+    plan: LaunchPlan,
+    needs: SessionNeeds,
+    entry: Entry,
+    observer: Observer,
+    *,
+    on_interrupt: Callable[[], None] | None = None,
+    budget: Budget | None = None,
+) -> AsyncIterator[HostedLaunch]:
+    """Provide the launch of a host while the block runs, as `launch.run.conversation` provides one of one's own."""
+    async with Interrupts(on_interrupt, budget=budget) as interrupts:
+        yield HostedLaunch(plan, needs, observer, interrupts, entry)
+        interrupts.check()

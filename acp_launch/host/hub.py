@@ -41,10 +41,9 @@ from acp_launch.host.wire import (
     event,
     member,
 )
-from acp_launch.launch.run import Launch, SessionRequest, with_agent
+from acp_launch.launch.run import Launch, SessionRequest
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
-from acp_launch.process.spawn import Spawned
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.conversation import (
     How,
@@ -58,7 +57,6 @@ from acp_launch.protocol.jsonrpc import as_line, notification
 from acp_launch.secret.redact import redactor
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
-from acp_launch.session.observer import Observer
 from acp_launch.session.opening import how_to_continue
 from acp_launch.session.store import SessionKeeper, continued
 
@@ -163,47 +161,39 @@ class Hub:
         """Run work that no front owns."""
         return self._tasks.create_task(work)
 
-    async def run(self, spawned: Spawned, observer: Observer) -> None:
+    async def run(self) -> None:
         """Serve with one agent after the other, until `down`.
 
         Raises:
             LaunchError: the first agent could not be used; `Stopped` after a signal.
         """
-        launch, interrupts = self.launch, self.launch.interrupts
 
         def ending(error: BaseException | None) -> None:
             if self._is_over.is_set():
-                launch.servers.stopping(is_orderly=True)
+                self.launch.servers.stopping(is_orderly=True)
 
-        wanted: Spawned | None = spawned
-        while wanted is not None:
-            self._was_up = False
-            try:
-                await with_agent(self.plan, launch.needs, wanted, observer, self._serve, interrupts, ending)
-            except (AgentError, WaitExpired, RemoteProtocolError) as error:
-                if not self._took:
-                    raise
-                self._fail(error, observer, was_up=self._was_up)
-            wanted = await self._next_agent(observer)
-
-    async def _next_agent(self, observer: Observer) -> Spawned | None:
-        """Wait until the agent is wanted again, and start it; None once the host is to end."""
-        launch = self.launch
-        while not self._is_over.is_set():
-            self._is_left.clear()
-            await launch.interrupts.watch(self._until_wanted())
+        try:
+            await self.launch.run(self._serve, self._wants_another, ending)
+        except (AgentError, WaitExpired, RemoteProtocolError):
             if not self._is_over.is_set():
-                try:
-                    return launch.needs.respawn()
-                except AgentError as error:
-                    self._fail(error, observer, was_up=False)
-        return None
+                raise
 
-    def _fail(self, error: LaunchError, observer: Observer, *, was_up: bool) -> None:
+    async def _wants_another(self, error: Exception | None) -> bool:
+        """Wait until a request wants an agent again; False once the host is to end."""
+        if isinstance(error, LaunchError):
+            if not self._took:
+                return False
+            self._fail(error)
+        self._was_up = False
+        self._is_left.clear()
+        await self.launch.interrupts.watch(self._until_wanted())
+        return not self._is_over.is_set()
+
+    def _fail(self, error: LaunchError) -> None:
         """Give an agent up; the next request starts it again. Requests that waited for its start are told why."""
-        observer.note(f"{error.message}; it is started again at the next prompt")
+        self.note(f"{error.message}; it is started again at the next prompt")
         self._failure = error
-        if not was_up:
+        if not self._was_up:
             self._is_wanted.clear()
             self._has_failed.set()
 

@@ -393,17 +393,17 @@ def _written(here: Path, name: str, text: str) -> Path:
 
 
 async def _detach(interactive: InteractiveState, current: CurrentSession, rest: str) -> Leave:
-    if interactive.host is None:
+    if interactive.launch.host is None:
         profile = interactive.launch.plan.called
         raise UsageError("this launch ends with its terminal", fix=f"to have one that stays: {ours('up', profile)}")
-    await interactive.host.detach()
+    await interactive.launch.host.detach()
     return Leave(0)
 
 
 async def _take(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
-    if interactive.host is None:
+    if interactive.launch.host is None:
         raise UsageError("only this terminal is attached to the session")
-    await interactive.host.take()
+    await interactive.launch.host.take()
     interactive.say("questions about this session come here from now on", DIM)
 
 

@@ -11,18 +11,16 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from acp_launch.console.stderr import DIM
 from acp_launch.console.stream.redacted import Output
 from acp_launch.errors import (
-    AgentError,
     AgentRefused,
     AuthRequired,
     LaunchError,
-    RemoteProtocolError,
     Stopped,
     WaitExpired,
     first,
@@ -47,7 +45,6 @@ from acp_launch.interactive.state import (
     FrontUpdates,
     HeldSession,
     HeldSessions,
-    HostControl,
     InteractiveState,
     Leave,
     Outcome,
@@ -55,19 +52,7 @@ from acp_launch.interactive.state import (
     is_the_end,
 )
 from acp_launch.interactive.which import TerminalFront
-from acp_launch.launch.run import (
-    Launch,
-    RestartAgent,
-    SessionNeeds,
-    SessionRequest,
-    Story,
-    after_login,
-    conversation,
-    once,
-    with_agent,
-)
-from acp_launch.plan.model import LaunchPlan
-from acp_launch.process.spawn import Spawned
+from acp_launch.launch.run import Launch, RestartAgent, after_login, once
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.session.attachments import Block, described
 from acp_launch.session.client import Turn
@@ -286,7 +271,7 @@ class InteractiveTurn:
                 self.take_back()
             case Pressed(key):
                 return commands.press(self._interactive, current, key)
-            case HungUp() if self._interactive.host is not None:
+            case HungUp() if self._interactive.launch.host is not None:
                 self._outcome = Leave(HANGUP)  # the host knows whether the turn goes on
                 running.cancel()
             case Cancelled() | Interrupted() | Left():
@@ -359,51 +344,12 @@ TWICE = 2.0  # seconds within which a second Ctrl-C leaves
 INTERRUPTED = 130
 
 
-class Ground(Protocol):
-    """Where an interactive session takes place: in a launch of its own (`OwnLaunch`), or in a host."""
-
-    @property
-    def host(self) -> HostControl | None:
-        """What can be asked of the host; None in a launch of one's own."""
-
-    def launching(self, observer: Observer, on_interrupt: Callable[[], None]) -> AbstractAsyncContextManager[Launch]:
-        """Provide the launch; as `launch.run.conversation`."""
-
-    async def meet(self, launch: Launch, story: Story[int], ending: Callable[[BaseException | None], None]) -> int:
-        """Run `story` with the agent; each call after the first starts it again. As `launch.run.with_agent`."""
-
-    def request(self, request: SessionRequest) -> SessionRequest:
-        """Complete the request for a session."""
-
-    def began(self, tell: Callable[[str], None]) -> None:
-        """Have `tell` called with the prompt when another front begins a turn."""
-
-
-class OwnLaunch:
-    """An agent and servers that end with the session."""
-
-    host: HostControl | None = None
-
-    def __init__(self, plan: LaunchPlan, needs: SessionNeeds, spawned: Spawned) -> None:
-        self._plan, self._needs = plan, needs
-        self._spawned: Spawned | None = spawned
-
-    def launching(self, observer: Observer, on_interrupt: Callable[[], None]) -> AbstractAsyncContextManager[Launch]:
-        return conversation(self._plan, self._needs, observer, on_interrupt=on_interrupt)
-
-    async def meet(self, launch: Launch, story: Story[int], ending: Callable[[BaseException | None], None]) -> int:
-        spawned, self._spawned = self._spawned or self._needs.respawn(), None
-        return await with_agent(self._plan, self._needs, spawned, launch.observer, story, launch.interrupts, ending)
-
-    def request(self, request: SessionRequest) -> SessionRequest:
-        return request
-
-    def began(self, tell: Callable[[str], None]) -> None:
-        """Do nothing: there is one front."""
+# Provides the launch: takes the observer, and what a SIGINT calls.
+Launching = Callable[[Observer, Callable[[], None]], AbstractAsyncContextManager[Launch]]
 
 
 class SessionSetup(Struct, frozen=True, kw_only=True):
-    """The means of an interactive session besides its ground."""
+    """The means of an interactive session besides its launch."""
 
     front: TerminalFront
     observer: Output
@@ -419,7 +365,7 @@ class SessionSetup(Struct, frozen=True, kw_only=True):
     seen: Path  # exists once the user was told what the first keys do
 
 
-async def run_session(ground: Ground, setup: SessionSetup) -> int:
+async def run_session(launching: Launching, setup: SessionSetup) -> int:
     """Run until the user leaves; return the exit code.
 
     Raises:
@@ -428,7 +374,7 @@ async def run_session(ground: Ground, setup: SessionSetup) -> int:
     front = setup.front
     try:
         async with (
-            ground.launching(setup.observer, front.interrupt) as launch,
+            launching(setup.observer, front.interrupt) as launch,
             asyncio.TaskGroup() as tasks,
         ):
             interactive = InteractiveState(
@@ -439,10 +385,9 @@ async def run_session(ground: Ground, setup: SessionSetup) -> int:
                 held_sessions=setup.held_sessions,
                 here=setup.here,
                 log_in=setup.log_in,
-                host=ground.host,
             )
             tasks.create_task(front.run(), name="front")
-            story = _InteractiveSession(interactive, setup, ground)
+            story = _InteractiveSession(interactive, setup)
             keyboard = tasks.create_task(story.focus.pump(), name="keyboard")
             try:
                 return await story.run()
@@ -454,8 +399,8 @@ async def run_session(ground: Ground, setup: SessionSetup) -> int:
 
 
 class _InteractiveSession:
-    def __init__(self, interactive: InteractiveState, setup: SessionSetup, ground: Ground) -> None:
-        self._interactive, self._ground = interactive, ground
+    def __init__(self, interactive: InteractiveState, setup: SessionSetup) -> None:
+        self._interactive = interactive
         self._showing = FrontUpdates(interactive, commands.words())
         self.focus = KeyboardFocus(interactive.front, self._while_starting)
         self._turning = InteractiveTurn(interactive, self._showing, self.focus, setup.blocks)
@@ -464,7 +409,7 @@ class _InteractiveSession:
         self._replay = setup.replay
         self._wishes = setup.wishes
         self._log_in = interactive.launch.needs.log_in
-        ground.began(lambda text: self._inbox.put_nowait(Began(text)))
+        interactive.launch.began = lambda text: self._inbox.put_nowait(Began(text))
         self._resume, self._seen = setup.resume, setup.seen
         self._can_resume = False
         self._interrupted = 0.0  # loop time of the last Ctrl-C without an effect
@@ -478,18 +423,7 @@ class _InteractiveSession:
                 launch.servers.stopping(is_orderly=True)
 
         try:
-            while True:
-                try:
-                    return await self._ground.meet(launch, self._talk, ending)
-                except RestartAgent:
-                    self._log_in = once(interactive.launch.needs.log_in)
-                    interactive.say("restarting the agent, so that it uses the login")
-                except (AgentError, WaitExpired, RemoteProtocolError) as error:
-                    if isinstance(error, AgentRefused) or not await interactive.launch.interrupts.watch(
-                        self._again(error)
-                    ):
-                        raise
-                self._replay = False
+            return await launch.run(self._talk, self._again, ending)
         finally:
             self._showing.close()
             if self._can_resume and self._held_session.is_used:
@@ -506,11 +440,22 @@ class _InteractiveSession:
             case Interrupted() | Left():
                 self._interactive.launch.interrupts.interrupt()
 
-    async def _again(self, error: LaunchError) -> bool:
-        """Ask whether to restart an agent that died or hung. One that never opened a session is not restarted."""
-        interactive, current = self._interactive, self._interactive.current
-        if current is None:
+    async def _again(self, error: Exception | None) -> bool:
+        """Return whether the agent is to be restarted: for a login, or if the user wants it after its end."""
+        interactive = self._interactive
+        if isinstance(error, RestartAgent):
+            self._log_in = once(interactive.launch.needs.log_in)
+            interactive.say("restarting the agent, so that it uses the login")
+            self._replay = False
+            return True
+        if not isinstance(error, LaunchError) or isinstance(error, AgentRefused) or interactive.current is None:
             return False
+        self._replay = False
+        return await interactive.launch.interrupts.watch(self._restart(error, interactive.current))
+
+    async def _restart(self, error: LaunchError, current: CurrentSession) -> bool:
+        """Ask whether to restart an agent that died or hung. One that never opened a session is not restarted."""
+        interactive = self._interactive
         able = current.connection.agent.capabilities
         interactive.current = None
         interactive.failed(error)
@@ -546,7 +491,7 @@ class _InteractiveSession:
     ) -> CurrentSession:
         interactive, leaving = self._interactive, AsyncExitStack()
         interactive.output.is_history_hidden = not self._replay
-        request = self._ground.request(held_session.request(wishes, replay=self._replay))
+        request = interactive.launch.completed(held_session.request(wishes, replay=self._replay))
         opening = interactive.launch.session(connection, request, self._log_in, changed=self._showing.changed)
         try:
             session = await leaving.enter_async_context(opening)

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack
 from pathlib import Path
-from typing import Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -160,16 +159,6 @@ class CurrentSession(Struct, eq=False):
         return self.session.ready
 
 
-class HostControl(Protocol):
-    """What a front can ask of its host besides turns."""
-
-    async def detach(self) -> None:
-        """Let the turn of this front go on without it."""
-
-    async def take(self) -> None:
-        """Become the front that drives the session: that is asked questions."""
-
-
 class InteractiveState(Struct, kw_only=True, eq=False):
     """The state and means that the session and its commands share."""
 
@@ -180,7 +169,6 @@ class InteractiveState(Struct, kw_only=True, eq=False):
     held_sessions: HeldSessions
     here: Path  # where the command was typed
     log_in: Callable[[str], Awaitable[bool]]  # logs in to an MCP server on the terminal; whether that worked
-    host: "HostControl | None" = None  # None in a launch of its own
     current: CurrentSession | None = None
     chosen: list[Setting] = field(default_factory=list)  # set again after a restart of the agent
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while a key changes an option

@@ -3,16 +3,17 @@ One launch: the order of its parts, on this page and once.
 
     guards are informed, signals are handled     `supervised`
       servers are started                        `launch_servers`
-        the agent is attached; the handshake     `with_agent`
-          services are offered, a session opens  `Launch.session`
-            turns                                `Launch.turn`
-          services end
-        the agent is stopped, with all it started
+        one agent after the other                `Launch.run`
+          it is attached; the handshake          `with_agent`
+            services are offered, a session opens  `Launch.session`
+              turns                              `Launch.turn`
+            services end
+          it is stopped, with all it started
       servers are stopped
 
 The parts are left in the reverse order, whatever happens within them. Events go to an observer. A run of one prompt
-(`run_prompt`) and an interactive session are fronts of the same `conversation`, which does not depend on them. A verb
-that needs an agent for something other than turns uses only `with_agent`.
+(`run_prompt`), an interactive session and a host are fronts of the same `conversation`, which does not depend on them.
+A verb that needs an agent for something other than turns uses only `with_agent`.
 
 The agent is started before this module is imported, so that its start and our imports overlap.
 """
@@ -33,6 +34,7 @@ from acp_launch.errors import (
     AuthRequired,
     MachineError,
     ProtocolError,
+    RemoteProtocolError,
     RunExpired,
     Stopped,
     WaitExpired,
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Story = Callable[[Connection], Awaitable[T]]
+Ending = Callable[[BaseException | None], None]  # takes the error of a story, or None after an orderly end
 
 
 class LogIn(Protocol):
@@ -133,8 +136,20 @@ class OpenSession(Struct, frozen=True):
     ready: SessionReady
 
 
+class HostControl(Protocol):
+    """What a front can ask of its host besides turns."""
+
+    async def detach(self) -> None:
+        """Let the turn of this front go on without it."""
+
+    async def take(self) -> None:
+        """Become the front that drives the session: that is asked questions."""
+
+
 class Launch:
-    """A launch with running servers. Made by `conversation`. Its agent may be restarted after a login or its death."""
+    """A launch with running servers, and its agent. Made by `conversation`."""
+
+    host: HostControl | None = None  # None unless the agent is a host's
 
     def __init__(
         self,
@@ -143,9 +158,43 @@ class Launch:
         observer: Observer,
         interrupts: Interrupts,
         servers: LaunchServers,
+        spawned: Spawned | None = None,
     ) -> None:
+        """`spawned` is the first agent; without it the first is started when it is wanted."""
         self.plan, self.needs, self.observer = plan, needs, observer
         self.interrupts, self.servers = interrupts, servers
+        self.began: Callable[[str], None] = lambda prompt: None  # hears of a turn that another front begins
+        self._spawned = spawned
+
+    async def run(
+        self, story: Story[T], again: Callable[[Exception | None], Awaitable[bool]], ending: Ending = lambda error: None
+    ) -> T:
+        """Run `story` with one agent after the other, for as long as `again` wants another; return its last result.
+
+        `again` is asked after each agent. It takes None after the end of the story, a RestartAgent, or how the agent
+        could not be started, has ended or has broken the protocol. `ending` as `with_agent`.
+
+        Raises:
+            LaunchError: as `with_agent`.
+        """
+        while True:
+            try:
+                result = await self.meet(story, ending)
+            except (RestartAgent, AgentError, WaitExpired, RemoteProtocolError) as error:
+                if not await again(error):
+                    raise
+            else:
+                if not await again(None):
+                    return result
+
+    async def meet(self, story: Story[T], ending: Ending) -> T:
+        """Run `story` with the agent, which each call after the first starts again. As `with_agent`."""
+        spawned, self._spawned = self._spawned or self.needs.respawn(), None
+        return await with_agent(self.plan, self.needs, spawned, self.observer, story, self.interrupts, ending)
+
+    def completed(self, request: SessionRequest) -> SessionRequest:
+        """Return the request for a session with what its agent wants besides."""
+        return request
 
     async def reload(
         self, plan: LaunchPlan, secrets: Mapping[str, Secret], credentials: "Mapping[str, Credentials]"
@@ -202,6 +251,7 @@ async def conversation(
     plan: LaunchPlan,
     needs: SessionNeeds,
     observer: Observer,
+    spawned: Spawned,
     *,
     on_interrupt: Callable[[], None] | None = None,
     budget: Budget | None = None,
@@ -209,6 +259,8 @@ async def conversation(
     may_change: bool = False,
 ) -> AsyncIterator[Launch]:
     """Run the surroundings of the agent of `plan`: guards, signals and servers. SIGINT calls `on_interrupt`, if given.
+
+    `spawned` is the agent, which was started already.
 
     The guards hear of processes `every` so many seconds. `Launch.reload` is for servers that `may_change`.
 
@@ -233,7 +285,7 @@ async def conversation(
     ):
         is_orderly = False
         try:
-            yield Launch(plan, needs, observer, interrupts, servers)
+            yield Launch(plan, needs, observer, interrupts, servers, spawned)
             is_orderly = True
         finally:
             servers.stopping(is_orderly=is_orderly)
@@ -247,7 +299,7 @@ async def with_agent(
     observer: Observer,
     story: Story[T],
     interrupts: Interrupts,
-    ending: Callable[[BaseException | None], None] = lambda error: None,
+    ending: Ending = lambda error: None,
 ) -> T:
     """Do the handshake with a started agent, run `story`, and stop the agent however the story ends.
 
@@ -318,27 +370,36 @@ async def run_prompt(
         LaunchError: see the tree in `errors`; `Stopped` after a signal.
         ServerError: a required server has never answered, so the turn was done without it.
     """
-    async with conversation(plan, needs, observer, budget=Budget(prompt.timeout)) as launch:
-        interrupts = launch.interrupts
-        log_in = unhurried(needs.log_in, interrupts.budget) if needs.services.elicit else needs.log_in
+    async with conversation(plan, needs, observer, spawned, budget=Budget(prompt.timeout)) as launch:
+        return await run_once(launch, partial(prompted, launch, prompt))
 
-        def ending(error: BaseException | None) -> None:
-            if not isinstance(error, RestartAgent):
-                launch.servers.stopping(is_orderly=error is None and interrupts.signal_number is None)
 
-        async def met(spawned: Spawned, log_in: LogIn) -> TurnEnd:
-            story = partial(prompted, launch, prompt, log_in)
-            return await with_agent(plan, needs, spawned, observer, story, interrupts, ending)
+async def run_once(launch: Launch, story: Callable[[LogIn, Connection], Awaitable[T]]) -> T:
+    """Run `story` with an agent that is restarted only for a login, and at most once.
 
-        try:
-            try:
-                return await met(spawned, log_in)
-            except RestartAgent:
-                return await met(needs.respawn(), once(log_in))
-        except (AgentError, WaitExpired) as error:
-            if (number := interrupts.signal_number) is None:
-                raise
-            raise Stopped(f"cancelled; {error.message}", signal_number=number, detail=error.detail) from None
+    Raises:
+        LaunchError: see the tree in `errors`; `Stopped` after a signal.
+    """
+    interrupts = launch.interrupts
+    log_in = launch.needs.log_in
+    if launch.needs.services.elicit:
+        log_in = unhurried(log_in, interrupts.budget)
+
+    def ending(error: BaseException | None) -> None:
+        if not isinstance(error, RestartAgent):
+            launch.servers.stopping(is_orderly=error is None and interrupts.signal_number is None)
+
+    async def again(error: Exception | None) -> bool:
+        nonlocal log_in
+        log_in = once(log_in)
+        return isinstance(error, RestartAgent)
+
+    try:
+        return await launch.run(lambda connection: story(log_in, connection), again, ending)
+    except (AgentError, WaitExpired) as error:
+        if (number := interrupts.signal_number) is None:
+            raise
+        raise Stopped(f"cancelled; {error.message}", signal_number=number, detail=error.detail) from None
 
 
 async def prompted(launch: Launch, prompt: Prompt, log_in: LogIn, connection: Connection) -> TurnEnd:
@@ -348,7 +409,7 @@ async def prompted(launch: Launch, prompt: Prompt, log_in: LogIn, connection: Co
         LaunchError: as `run_prompt`.
     """
     blocks, interrupts = prompt.blocks(connection.agent.capabilities), launch.interrupts
-    async with launch.session(connection, prompt.request, log_in) as session:
+    async with launch.session(connection, launch.completed(prompt.request), log_in) as session:
 
         async def tried() -> TurnEnd:
             turn = launch.turn(session, is_first=True)
