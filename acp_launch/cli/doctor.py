@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from acp_launch.checks.check import Check
-    from acp_launch.checks.desktop import Desktop
     from acp_launch.checks.profile import ProfilePart, StoreCheck
     from acp_launch.checks.programs import Runtime
     from acp_launch.cli.bearers import ServerLogin
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from acp_launch.settings.model import Settings
 
 NODE_PATIENCE = 5.0  # seconds for `node --version`
-SESSION_PATIENCE = 5.0  # seconds for the environment of the desktop's session
 Name = Annotated[
     str | None, typer.Argument(metavar="[PROFILE]", help="A profile's name or path; by default only the machine.")
 ]
@@ -37,7 +35,6 @@ Session = Annotated[
     bool, typer.Option("--session/--no-session", help="Also open a session with the agent, as a run does.")
 ]
 Trust = Annotated[bool, typer.Option("--trust", help="Trust the profile for this run only.")]
-Gui = Annotated[bool, typer.Option("--gui", help="In the environment of an editor that the desktop starts.")]
 
 
 def doctor(
@@ -46,7 +43,6 @@ def doctor(
     cwd: Directory = None,
     session: Session = True,
     trust: Trust = False,
-    gui: Gui = False,
     trace: TraceFile = None,
 ) -> None:
     """Check this machine and a profile: its agent, servers and secrets. Fit for a bug report."""
@@ -56,7 +52,7 @@ def doctor(
 
     protect_secrets()
     checkup = Checkup(name, cwd, opens_session=session, is_waved=trust, trace=trace)
-    code = checkup.run_as_editor() if gui else checkup.run()
+    code = checkup.run()
     screen.show(checkup.found, name, exit_code(checkup.found), as_json=as_json, is_cut_short=code > 0)
     raise typer.Exit(code or exit_code(checkup.found))
 
@@ -75,19 +71,6 @@ class Checkup:
         self._commands: Mapping[str, str] = {}  # by servers: addresses in the settings, whose commands print headers
         self._opened: Callable[[], Store] | None = None
         self._asked: list[ProfilePart] = []
-        self._there: Desktop | None = None
-
-    def run_as_editor(self) -> int:
-        """Do the same in the environment of an editor, with our own directories, and without a terminal to ask on."""
-        import sys
-
-        from acp_launch.checks.desktop import checks, desktop, inside
-
-        self._there, here = desktop(dict(os.environ), sys.platform, _told), _directories()
-        with inside(self._there):
-            self._note(checks(self._there, here, _directories()))
-            os.environ.update(here)
-            return self.run()
 
     def run(self) -> int:
         """Run all checks; return 0, or the exit code of the signal that ended them."""
@@ -140,7 +123,7 @@ class Checkup:
         from acp_launch.checks.profile import store
         from acp_launch.cli.stores import open_store, say_waiting
 
-        asked = store(settings, _unasked if self._there else open_store, say_waiting)
+        asked = store(settings, open_store, say_waiting)
         self._note([asked.check])
         return asked
 
@@ -162,8 +145,6 @@ class Checkup:
         return loaded
 
     def _profile(self, loaded: "Loaded", settings: "Settings", asked: "StoreCheck") -> None:
-        from msgspec.structs import replace
-
         from acp_launch.checks.profile import ResolveInputs, faults, parts, trust
         from acp_launch.cli.planning import at_home, here
         from acp_launch.process.spawn import require_platform
@@ -172,12 +153,6 @@ class Checkup:
         self._note([trusted])
         inputs = ResolveInputs(cwd=here(), environ=os.environ, override=at_home(self._cwd))
         found = list(parts(loaded, inputs))
-        if self._there is not None:
-            from acp_launch.checks.desktop import advised, defaults
-
-            self._note(defaults(self._there, loaded.merged))
-            own = parts(loaded, replace(inputs, environ=self._there.own))
-            found = advised(found, list(own), self._there, loaded.found.project)
         self._note(faults(found))
         self._note(_room(found))
         if trusted.verdict == "problem":
@@ -222,7 +197,7 @@ class Checkup:
 
             from acp_launch.cli.stores import open_store
 
-            self._opened = cache(partial(_unasked if self._there else open_store, settings))
+            self._opened = cache(partial(open_store, settings))
         return self._opened
 
     def _items(self, parts: "Sequence[ProfilePart]", settings: "Settings") -> list[str]:
@@ -331,38 +306,6 @@ class Checkup:
 
         for part in self._asked:
             self._note(self._answers.get(part.label) or [answers.no_answer(part)])
-
-
-def _directories() -> dict[str, str]:
-    """Return our directories by the variables that choose them."""
-    from acp_launch.settings.load import directory
-
-    return {f"ACP_LAUNCH_{kind}_DIR": str(directory(kind)) for kind in ("CONFIG", "STATE", "CACHE")}
-
-
-def _told(argv: "Sequence[str]") -> str:
-    """Ask the manager of the desktop's session; empty if there is none."""
-    from acp_launch.process.capture import capture
-
-    try:
-        said = capture(argv, SESSION_PATIENCE, env=dict(os.environ), cwd=Path("/"))
-    except LaunchError:
-        return ""
-    return said.out.decode(errors="replace") if said.ending.status == 0 else ""
-
-
-def _unasked(settings: "Settings") -> "Store":
-    """Open the store as an editor's session does, which has no terminal for a passphrase."""
-    from acp_launch.cli.stores import open_unasked
-    from acp_launch.secret.value import StoreFault
-
-    try:
-        return open_unasked(settings)
-    except StoreFault as fault:
-        if fault.state != "locked" or settings.secrets.store != "file":
-            raise
-        fix = "let a key file open it: acp-launch help secrets"
-        raise StoreFault("locked", f"{fault.reason}, and an editor cannot ask for it", fix=fix) from None
 
 
 def _of_error(name: str, error: LaunchError) -> "list[Check]":

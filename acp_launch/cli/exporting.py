@@ -115,7 +115,7 @@ def _tell_of_whole(loaded: Loaded, tool: Tool, called: str, *, is_trusted: bool)
     note(f"{tool.title} starts acp-launch, which runs {loaded.found.name}: its servers and secrets stay in the profile")
     if not is_trusted:
         warn(f"{tool.title} cannot ask whether you trust it: {ours('trust', loaded.found.called)}")
-    note(f"to check what it needs there: {ours('doctor', '--gui', loaded.found.called)}")
+    note("a start from the desktop lacks what your shell sets: acp-launch help serve")
 
 
 def _write(loaded: Loaded, tool: Tool, found: Exported, request: ExportRequest, file: Path) -> None:

@@ -17,6 +17,7 @@ LAST_WORDS = 0.5  # seconds for stderr to take the last message after a signal
 HELP = {"-h", "--help"}
 # Options of earlier versions by their verbs, and what to do instead.
 REMOVED: Mapping[tuple[str, str], str] = {
+    ("doctor", "--gui"): 'try it without your shell\'s variables: env -i HOME="$HOME" acp-launch doctor PROFILE',
     ("serve", "--proxy"): "let the conductor start as its agent: acp-launch serve PROFILE",
 }
 
