@@ -10,7 +10,7 @@ requests.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -54,12 +54,10 @@ def program(plan: StdioPlan, name: str, secrets: Mapping[str, Secret]) -> LocalP
     return LocalProgram(name=name, argv=argv, env=env, cwd=plan.cwd)
 
 
-def remote_program(
-    plan: RemotePlan, name: str, secrets: Mapping[str, Secret], *, max_line: int, cache: Path | None
-) -> "RemoteProgram":
+def remote_program(plan: RemotePlan, name: str, secrets: Mapping[str, Secret], *, max_line: int) -> "RemoteProgram":
     """Make a program of a remote server's plan, with its secrets revealed.
 
-    `cache` is the directory of acp-launch's caches. httpx2 is imported when the program begins.
+    httpx2 is imported when the program begins.
     """
     from acp_launch.mcp.http.wire import Limits
     from acp_launch.mcp.remote import RemoteProgram
@@ -71,7 +69,6 @@ def remote_program(
         headers={header: value.reveal(secrets) for header, value in plan.sent.items()},
         protocol=plan.protocol,
         limits=Limits(max_line=max_line),
-        cache=cache,
     )
 
 

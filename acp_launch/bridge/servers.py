@@ -50,7 +50,7 @@ TICK = 1.0  # seconds between two checks of time-outs, unless a server has a sho
 class ServerNeeds(Struct, frozen=True, kw_only=True):
     """The needs of servers besides their plans. `hurry` is set when they must be killed at once.
 
-    `cache` is the directory of acp-launch's caches, if remote and lazy servers may use it. `credentials` are those of
+    `cache` is the directory of acp-launch's caches, if lazy servers may use it. `credentials` are those of
     remote servers, by name; `called` is the profile's name in commands.
     """
 
@@ -260,7 +260,7 @@ class Servers:
         if not isinstance(plan, RemotePlan):
             return program(plan, name, needs.secrets)
         if (known := self._remotes.get(plan.name)) is None:
-            known = remote_program(plan, name, needs.secrets, max_line=needs.max_line, cache=needs.cache)
+            known = remote_program(plan, name, needs.secrets, max_line=needs.max_line)
             login = ours("mcp", "login", needs.called, plan.name) if needs.called else ""
             known = replace(known, credentials=needs.credentials.get(plan.name), login=login)
             self._remotes[plan.name] = known

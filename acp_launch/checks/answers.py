@@ -24,7 +24,7 @@ from acp_launch.session.advice import more
 
 if TYPE_CHECKING:
     from acp_launch.mcp.client import Survey
-    from acp_launch.mcp.http.contact import RemoteFacts
+    from acp_launch.mcp.http.wire import RemoteFacts
 
 LAST_WORDS = 5  # the last lines of a child's stderr that are shown
 SLOW = 0.5  # of its start timeout; on a busy machine a start that takes longer may fail
@@ -122,8 +122,7 @@ def with_connection(check: Check, remote: "RemoteFacts | None") -> Check:
     """Add what is known of the connection to a remote server."""
     if remote is None:
         return check
-    timings = {**remote.timings, **check.facts["timings"]}
-    return replace(check, facts={**check.facts, "connection": remote.as_json, "timings": timings})
+    return replace(check, facts={**check.facts, "connection": remote.as_json})
 
 
 def failed(part: ProfilePart, error: LaunchError, profile: str, *, has_log: bool = True) -> Check:

@@ -22,8 +22,7 @@ from acp_launch.console.stream.text import Notices
 from acp_launch.errors import ProtocolError, ServerError, WaitExpired
 from acp_launch.launch.loop import Interrupts
 from acp_launch.mcp.client import Client, Connection, connect, shake_hands
-from acp_launch.mcp.http.contact import RemoteFacts
-from acp_launch.mcp.http.wire import Credentials
+from acp_launch.mcp.http.wire import Credentials, RemoteFacts
 from acp_launch.mcp.message import ServerInfo
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan, Value
 from acp_launch.plan.resolve import process, resolve

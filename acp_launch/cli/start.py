@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 
     from acp_launch.launch.loop import Interrupts
     from acp_launch.launch.run import AgentNeeds
-    from acp_launch.mcp.http.contact import RemoteFacts
-    from acp_launch.mcp.http.wire import Credentials
+    from acp_launch.mcp.http.wire import Credentials, RemoteFacts
     from acp_launch.mcp.translation.transport import TranslatedTransport
     from acp_launch.process.program import Program, Running
     from acp_launch.process.runner import Download
@@ -278,16 +277,13 @@ class StartedProgram(NamedTuple):
     @property
     def remote(self) -> "RemoteFacts | None":
         """What is known of the connection to a remote server; None for a local one."""
-        from acp_launch.mcp.http.contact import RemoteFacts
+        from acp_launch.mcp.http.wire import RemoteFacts
         from acp_launch.mcp.remote import Remote, RemoteProgram
 
         if not isinstance(self.program, RemoteProgram) or not isinstance(self.running, Remote):
             return None
-        assert self.program.contact is not None
-        first, here = self.program.contact, self.running
-        return RemoteFacts(
-            self.program.type, here.era or self.transport.era, here.has_session, first.tls, dict(first.steps)
-        )
+        here = self.running
+        return RemoteFacts(self.program.type, here.era or self.transport.era, here.has_session, here.tls)
 
     def explained(self, error: LaunchError) -> LaunchError:
         """Return the error of a remote server as what it says of the server, with its exit code; any other as it is."""
@@ -308,7 +304,6 @@ def server_program(
     """Return the program of the only server of a plan, with its secrets revealed. `plan.agent` is a local one's."""
     (server,), process = plan.servers, plan.agent
     if isinstance(server, RemotePlan):
-        from acp_launch.mcp.http.contact import Contact
         from acp_launch.mcp.http.wire import Limits
         from acp_launch.mcp.remote import RemoteProgram, warm_up
 
@@ -321,8 +316,6 @@ def server_program(
             headers={name: value.reveal(secrets) for name, value in server.sent.items()},
             protocol=server.protocol,
             limits=Limits(max_line=settings.max_line),
-            cache=settings.cache,
-            contact=Contact(),
             credentials=credentials.get(server.name),
             login=ours("mcp", "login", plan.called, server.name),
         )

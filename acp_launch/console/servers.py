@@ -28,7 +28,7 @@ from acp_launch.secret.value import MASK
 
 if TYPE_CHECKING:
     from acp_launch.console.logins import State
-    from acp_launch.mcp.http.contact import RemoteFacts
+    from acp_launch.mcp.http.wire import RemoteFacts
 
 NOUNS = {
     "tools/list": ("tool", "tools"),
@@ -39,7 +39,6 @@ NOUNS = {
 
 
 MODERN = "2026-07-28"  # the version of MCP without a handshake
-STEPS = {"dns": "name", "connect": "connection", "tls": "TLS", "first_answer": "first answer"}
 ERAS = {"legacy": "of the legacy era", "modern": "of the modern era", "sse": "over HTTP+SSE (2024-11-05)"}
 
 
@@ -164,11 +163,7 @@ def _surveyed(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value])
         "hidden_tools": facts["hidden"],
         "refused": dict(found.refused),
         "connection": remote.as_json if remote else {"type": "stdio", "era": facts["era"] or None},
-        "timings": {
-            **(remote.timings if remote else {}),
-            "initialize": round(facts["after"], 4),
-            **_rounded(found.timings),
-        },
+        "timings": {"initialize": round(facts["after"], 4), **_rounded(found.timings)},
         "answers_ping": found.answers_ping,
         "roots_asked": found.roots_asked,
         "client_info": {
@@ -194,9 +189,8 @@ def _survey_lines(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Val
     hidden = f" ({facts['hidden']} hidden by the profile)" if facts["hidden"] else ""
     yield f"offers        {', '.join(counted) or 'nothing'}{hidden}"
     yield from (f"refused       {method}: {why}" for method, why in found.refused.items())
-    steps = "".join(f"{STEPS[name]} {_seconds(taken)}, " for name, taken in (remote.steps if remote else {}).items())
     timings = "".join(f", {method} in {_seconds(taken)}" for method, taken in found.timings.items())
-    yield f"timings       {steps}ready in {_seconds(facts['after'])}{timings}"
+    yield f"timings       ready in {_seconds(facts['after'])}{timings}"
     yield f"ping          {'answered' if found.answers_ping else 'not answered'}"
     own = sorted(name for name, value in env.items() if value.origin != INHERITED)
     yield f"variables     {', '.join(own) or '(none of its own)'}"

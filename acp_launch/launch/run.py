@@ -99,7 +99,7 @@ class SessionNeeds(AgentNeeds, frozen=True, kw_only=True):
     log_in: LogIn
     respawn: Callable[[], Spawned]  # starts the agent again
     server_logs: ServerLogs
-    cache: Path | None = None  # acp-launch's own, where it remembers what remote servers speak
+    cache: Path | None = None  # acp-launch's own, where it keeps what lazy servers offer
     credentials: "Mapping[str, Credentials]" = field(
         default_factory=dict
     )  # of servers that need a login, by their names

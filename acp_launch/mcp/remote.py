@@ -11,16 +11,13 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from acp_launch.mcp.http import verdicts
 from acp_launch.mcp.http.challenge import challenged
 from acp_launch.mcp.http.clients import Clients, SetUp
 from acp_launch.mcp.http.failure import failure, too_late
-from acp_launch.mcp.http.headers import ToolHeaders
 from acp_launch.mcp.http.machine import Machine
 from acp_launch.mcp.http.wire import DELETE, Credentials, Era, Failure, Headers, Limits, NoToken, Request, origin
 from acp_launch.process.child import Tail
@@ -34,8 +31,6 @@ from acp_launch.secret.redact import redactor
 if TYPE_CHECKING:
     import httpx2
 
-    from acp_launch.mcp.http.contact import Contact
-
 LEAVING = 1.0  # seconds for cancelled requests to close their connections
 WATCH = 5.0  # seconds between two looks at the clock
 COOKIES = 16 * 1024  # bytes of cookies that one server may have us send
@@ -45,17 +40,15 @@ HIGH = 1024 * 1024  # bytes that wait for our user before the server has to wait
 class Memory(Struct):
     """What one connection to a server leaves to the next."""
 
-    era: Era | None = None  # None: not looked up yet
+    era: Era = ""  # empty: unknown
     is_proven: bool = False  # it has answered
-    tools: ToolHeaders = field(default_factory=ToolHeaders)
 
 
 class RemoteProgram(Struct, frozen=True, kw_only=True):
     """A remote server with its secrets revealed. Its repr shows only the name.
 
     `type` is `http` or `sse`, `headers` are sent with every request and to this origin only. `protocol` is the
-    profile's: `auto`, `legacy`, `modern` or a version. `cache` is the directory where eras are remembered, if any.
-    `contact` watches the first request, if it is given. `credentials` give further headers; `login` is the command that
+    profile's: `auto`, `legacy`, `modern` or a version. `credentials` give further headers; `login` is the command that
     logs in.
     """
 
@@ -65,9 +58,7 @@ class RemoteProgram(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = field(default_factory=dict)
     protocol: str = "auto"
     limits: Limits = Limits()
-    cache: Path | None = None
     memory: Memory = field(default_factory=Memory)
-    contact: "Contact | None" = None
     credentials: Credentials | None = None
     login: str = ""
 
@@ -102,8 +93,6 @@ class Remote:
         for end in (self._theirs, self._ours):
             end.setblocking(False)
         memory = program.memory
-        if memory.era is None:
-            memory.era = verdicts.recall(program.cache, program.url) if program.cache else ""
         self._machine = Machine(
             program.name,
             program.url,
@@ -113,7 +102,6 @@ class Remote:
             pin=program.protocol,
             known=memory.era,
             is_proven=memory.is_proven,
-            tools=memory.tools,
             limits=program.limits,
             login=program.login,
             refusal=program.credentials.refusal if program.credentials is not None else None,
@@ -132,6 +120,7 @@ class Remote:
         self._is_left = False
         self._cookies: httpx2.Cookies | None = None
         self._has_lost_cookies = False
+        self._tls: str | None = None  # None: nothing was answered yet
         self._mishaps = Mishaps(self.note)
         self._in = Inflow(self._ours.fileno(), self._took, self._hung_up)
         self._out = Outflow(self._ours.fileno(), self._has_room, self._hung_up)
@@ -167,6 +156,11 @@ class Remote:
     def has_session(self) -> bool:
         """Whether the server has given a session id."""
         return self._machine.has_session
+
+    @property
+    def tls(self) -> str:
+        """The version of TLS ("TLSv1.3") of the first answer; empty without encryption."""
+        return self._tls or ""
 
     @property
     def unsent(self) -> Sequence[bytes]:
@@ -295,10 +289,7 @@ class Remote:
             self._log(line)
 
     def judge(self, era: Era) -> None:
-        program = self._program
-        program.memory.era = era
-        if program.cache is not None:
-            verdicts.keep(program.cache, program.url, era)
+        self._program.memory.era = era
 
     def now(self) -> float:
         return self._loop.time()
@@ -349,13 +340,16 @@ class Remote:
 
     async def _head(self, client: "httpx2.AsyncClient", request: Request, headers: Headers) -> "httpx2.Response":
         """Send a request; return its answer as soon as it begins."""
-        made = _made(request, self._program.limits.connect, self._program.contact)
+        made = _made(request, self._program.limits.connect)
         for name, value in headers.items():
             made.headers[name] = value.expose()
         if self._cookies is not None:
             self._cookies.set_cookie_header(made)
         async with asyncio.timeout(request.patience):
             response = await client.send(made, stream=True)
+        if self._tls is None:
+            secured = response.extensions["network_stream"].get_extra_info("ssl_object")
+            self._tls = secured.version() if secured is not None else ""
         if "set-cookie" in response.headers:
             self._take_cookies(response)
         return response
@@ -446,13 +440,11 @@ def warm_up() -> None:
     httpx2.AsyncClient(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
 
-def _made(request: Request, connect: float, contact: "Contact | None") -> "httpx2.Request":
+def _made(request: Request, connect: float) -> "httpx2.Request":
     """Make a request of the HTTP library. Values that are not ASCII go out as UTF-8."""
     import httpx2
 
     extensions: dict[str, Any] = {"timeout": {"connect": connect, "read": None, "write": None, "pool": None}}
-    if contact is not None and not contact.is_made:
-        extensions["trace"] = contact.heard
     headers = [(name.encode(), value.encode(errors="replace")) for name, value in request.headers.items()]
     content = request.body if request.method == "POST" else None
     return httpx2.Request(request.method, _url(request.url), headers=headers, content=content, extensions=extensions)

@@ -7,7 +7,6 @@ the server's era.
 """
 
 import asyncio
-import json
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -85,12 +84,6 @@ async def use_everything(client: Client) -> None:
         await client.get_prompt(prompt.name, {each.name: "text" for each in prompt.arguments or []})
 
 
-async def call_as_told(client: Client) -> None:
-    await client.list_tools()
-    for call in json.loads(os.environ["MCP_CONFORMANCE_CONTEXT"])["toolCalls"]:
-        await client.call_tool(call["name"], call["arguments"])
-
-
 async def echo_schema(client: Client) -> None:
     schemas = {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
     await client.call_tool("json_schema_echo", {"schema": schemas["json_schema_2020_12_tool"]})
@@ -101,7 +94,6 @@ DOINGS: Mapping[str, Callable[[Client], Awaitable[None]]] = {
     "request-metadata": only_list,
     "json-schema-ref-no-deref": only_list,
     "http-standard-headers": use_everything,
-    "http-custom-headers": call_as_told,
     "json-schema-2020-12-preservation": echo_schema,
 }
 

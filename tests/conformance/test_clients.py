@@ -24,8 +24,6 @@ SCENARIOS: list[tuple[str, str, str | None]] = [
     ("modern", "request-metadata", MODERN),
     ("modern", "sep-2322-client-request-state", MODERN),
     ("modern", "http-standard-headers", MODERN),
-    ("modern", "http-custom-headers", MODERN),
-    ("modern", "http-invalid-tool-headers", MODERN),
     ("modern", "json-schema-ref-no-deref", MODERN),
     ("modern", "json-schema-2020-12-preservation", "2025-11-25"),
     ("modern", "json-schema-2020-12-preservation", MODERN),

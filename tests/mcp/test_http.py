@@ -336,75 +336,14 @@ def test_a_call_that_a_busy_server_has_refused_with_an_error_is_answered_once() 
     assert [(each["id"], "result" in each) for each in wire.delivered] == [(1, True)]
 
 
-NOW = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
-MISMATCH = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"Mcp-Param-Region is missing"}}'
-
-
-def listed(wire: Wire, stream: int, cursor: str = "", name: str = "region") -> None:
-    schema = {"type": "object", "properties": {"where": {"type": "string", "x-mcp-header": "Region"}}}
-    result = {"tools": [{"name": name, "inputSchema": schema}]} | ({"nextCursor": cursor} if cursor else {})
-    id = json.loads(wire.last.body)["id"]
-    wire.reply(stream, 200, JSON, json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode())
-
-
-def region(wire: Wire, id: int) -> int:
-    return wire.say("tools/call", id, {"name": "region", "arguments": {"where": "north"}, **NOW})
-
-
-def test_a_call_that_lacks_headers_of_its_arguments_is_sent_again_after_a_look_at_the_tools() -> None:
-    """M-31."""
+def test_a_refusal_for_headers_that_the_arguments_of_a_tool_want_is_the_servers_answer() -> None:
     wire = Wire(known="modern")
-    call, other = region(wire, 1), region(wire, 2)
-    wire.reply(call, 400, JSON, MISMATCH)
-    first = wire.last
-    wire.reply(other, 400, JSON, MISMATCH)
-    assert wire.last is first, "the tools are asked for once"
-    asked = json.loads(first.body)
-    assert (asked["method"], first.headers["Mcp-Method"]) == ("tools/list", "tools/list")
-    listed(wire, first.stream, cursor="more", name="another")
-    assert json.loads(wire.last.body)["params"]["cursor"] == "more"
-    listed(wire, wire.last.stream)
-    again = wire.sent[-2:]
-    assert [(each.stream, each.headers["Mcp-Param-Region"]) for each in again] == [(call, "north"), (other, "north")]
-    wire.result(call, 1)
-    wire.result(other, 2)
-    assert [each["id"] for each in wire.delivered] == [1, 2]
-    assert wire.ends == []
-
-
-@pytest.mark.parametrize("how", ["same", "again", "refused", "broken", "never"])
-def test_a_call_whose_headers_cannot_be_mended_gets_the_servers_error(how: str) -> None:
-    wire = Wire(known="modern")
-    call = region(wire, 1)
-    wire.reply(call, 400, JSON, MISMATCH)
-    lookup = wire.last.stream
-    if how == "same":
-        listed(wire, lookup, name="another")
-    elif how == "again":
-        listed(wire, lookup)
-        wire.reply(call, 400, JSON, MISMATCH)
-    elif how == "refused":
-        wire.reply(lookup, 500, {})
-    elif how == "broken":
-        wire.machine.broke(lookup, BROKEN)
-    else:
-        wire.machine.answered(lookup, 200, STREAM)
-        wire.time = 30.0
-        wire.machine.tick()
-    assert [each["error"]["message"] for each in wire.delivered] == ["Mcp-Param-Region is missing"]
-    assert wire.ends == []
-    methods = [json.loads(each.body)["method"] for each in wire.sent]
-    assert methods.count("tools/list") == 1
-
-
-def test_a_call_that_is_cancelled_while_the_tools_are_looked_at_is_not_sent_again() -> None:
-    wire = Wire(known="modern")
-    wire.reply(region(wire, 1), 400, JSON, MISMATCH)
-    lookup = wire.last.stream
-    wire.say("notifications/cancelled", None, {"requestId": 1})
-    listed(wire, lookup)
-    assert wire.last.stream == lookup
-    assert wire.delivered == []
+    modern = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
+    call = wire.say("tools/call", 1, {"name": "region", "arguments": {"where": "north"}, **modern})
+    error = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"Mcp-Param-Region is missing"}}'
+    wire.reply(call, 400, JSON, error)
+    assert [each["error"]["code"] for each in wire.delivered] == [-32020]
+    assert (len(wire.sent), wire.ends) == (1, [])
 
 
 def test_after_the_end_nothing_is_asked_and_every_line_is_unsent() -> None:
@@ -757,15 +696,3 @@ def test_an_endpoint_elsewhere_that_holds_our_credentials_is_not_told() -> None:
     wire.machine.answered(wire.last.stream, 200, STREAM)
     wire.machine.took(wire.last.stream, b"event: endpoint\ndata: https://tok-1234567890.example.com/\n\n")
     assert wire.ends[0].how == "wants its messages to be sent to https://***.example.com"
-
-
-def test_a_tool_that_is_left_out_is_named_in_one_printable_line() -> None:
-    wire = opened()
-    modern = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
-    stream = wire.say("tools/list", 1, {"_meta": modern})
-    schema = {"properties": {"a\n" + "b" * 1000 + "\x1b[2J": {"x-mcp-header": "Ä"}}}
-    tools = {"tools": [{"name": "t\nacp-launch: forged\x1b[2J", "inputSchema": schema}]}
-    wire.reply(stream, 200, JSON, json.dumps({"jsonrpc": "2.0", "id": 1, "result": tools}).encode())
-    (note,) = wire.notes
-    assert note.isprintable()
-    assert len(note) < 500

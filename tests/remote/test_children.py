@@ -53,7 +53,6 @@ def test_a_polite_server_of_each_era_is_one_to_the_published_client(settings: Js
     async def talk(server: Tempered) -> None:
         async with Client(server.url, elicitation_callback=agreed) as client:
             assert spoken(await client.call_tool("echo", {"text": "mäh \u2028\U0001f600"})) == "mäh \u2028\U0001f600"
-            assert spoken(await client.call_tool("region", {"where": "Köln"})) == "Köln"
             # The published client reads a CR that ends a chunk only when the next one comes: it would never answer.
             if settings.get("answers") != "json" and settings.get("line_end") != "\r":
                 steps = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}

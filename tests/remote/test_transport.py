@@ -126,6 +126,7 @@ def test_an_authority_of_ones_own_is_named_in_ssl_cert_file(tmp_path: Path, monk
     async def use() -> None:
         async with secure(file) as url, connected(remote(url)) as peer:
             assert "result" in await peer.call("initialize", HELLO)
+            assert peer.remote.tls == "TLSv1.3"
 
     asyncio.run(use())
 

@@ -358,10 +358,6 @@ def wrong_header(request: Request) -> str | None:
     named = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}.get(request.method)
     if named and decoded(request.header("Mcp-Name")) != request.params.get(named):
         return "Mcp-Name differs from the body"
-    if request.method == "tools/call" and request.params.get("name") == "region":
-        wanted = request.params.get("arguments", {}).get("where")
-        if decoded(request.header("Mcp-Param-Region")) != wanted:
-            return "Mcp-Param-Region differs from the argument"
     return None
 
 
@@ -493,10 +489,6 @@ async def tools(exchange: Exchange, stream: Stream) -> Message:
     listed: list[Message] = [
         {"name": name, "description": f"the tool {name}", "inputSchema": {"type": "object"}} for name in TOOLS
     ]
-    for tool in listed:
-        if tool["name"] == "region":
-            where = {"type": "string", "x-mcp-header": "Region"}
-            tool["inputSchema"] |= {"properties": {"where": where}}
     return {"tools": listed}
 
 
@@ -543,10 +535,6 @@ async def state(exchange: Exchange, stream: Stream, arguments: Message) -> objec
 async def headers(exchange: Exchange, stream: Stream, arguments: Message) -> object:
     """The names of this request's headers as they came, each with a digest of its value: values may be secret."""
     return {name: hashlib.sha256(value.encode()).hexdigest() for name, value in exchange.request.headers}
-
-
-async def region(exchange: Exchange, stream: Stream, arguments: Message) -> object:
-    return arguments["where"]
 
 
 async def count(exchange: Exchange, stream: Stream, arguments: Message) -> object:
@@ -598,7 +586,6 @@ TOOLS: dict[str, Tool] = {
     "measure": measure,
     "state": state,
     "headers": headers,
-    "region": region,
     "count": count,
     "log": log,
     "wait": wait,

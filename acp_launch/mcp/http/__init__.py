@@ -12,6 +12,4 @@ makes the requests. Open `machine` first.
 - `eventstream`: server-sent events.
 - `failure`: why a request failed, in words.
 - `clients`: what all remote servers share of the HTTP library.
-- `contact`: how the first request went, step by step.
-- `verdicts`: the eras of servers, remembered for the next launch.
 """

@@ -18,11 +18,10 @@ is `unsent` if it certainly had no effect.
 
 from urllib.parse import urljoin
 
-from msgspec import UNSET, Raw, Struct, field
-from msgspec.json import Decoder
+from msgspec import UNSET, Raw
 
 from acp_launch.mcp.http.challenge import Challenge
-from acp_launch.mcp.http.headers import VERSION, request_headers, version_of, written
+from acp_launch.mcp.http.headers import request_headers, version_of, written
 from acp_launch.mcp.http.streams import Streams
 from acp_launch.mcp.http.wire import (
     AGAIN,
@@ -32,14 +31,11 @@ from acp_launch.mcp.http.wire import (
     LONG_SECRET,
     MODERN,
     OURS,
-    PAGES,
-    QUICK,
     REDIRECTS,
     REPEATS,
     RESUMES,
     SHORT,
     SIGNS,
-    WRONG_HEADERS,
     WRONG_VERSION,
     Failure,
     Request,
@@ -66,13 +62,6 @@ _META = {
     "io.modelcontextprotocol/clientInfo": CLIENT_INFO,
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-
-
-class _Page(Struct):
-    cursor: str = field(default="", name="nextCursor")
-
-
-_page = Decoder(_Page)
 
 
 class Machine(Streams):
@@ -136,7 +125,7 @@ class Machine(Streams):
     def _modern_headers(self, message: Envelope, version: str) -> dict[str, str]:
         headers = {**self._posting, "MCP-Protocol-Version": written(version)}
         if message.method is not UNSET:
-            headers |= request_headers(message.method, message.params, self._tools.wanted)
+            headers |= request_headers(message.method, message.params, {})
         return headers
 
     def _post(self, line: bytes, messages: list[Envelope]) -> None:
@@ -367,7 +356,7 @@ class Machine(Streams):
     def _refusal(self, stream: Stream) -> None:
         body, stream.body = b"".join(stream.body), []
         status = stream.status
-        if stream.role in ("delete", "lookup"):
+        if stream.role == "delete":
             self._drop(stream)
         elif status == 401 and self.refusal is not None:
             self._unauthorized(stream, self.refusal)
@@ -386,7 +375,7 @@ class Machine(Streams):
 
     def _line_refused(self, stream: Stream, body: bytes) -> None:
         status, error = stream.status, error_in(body)
-        if self._asks_again(stream) or self._looks_up(stream, error, body):
+        if self._asks_again(stream):
             return
         if status == 403 and not self.is_met:
             self._denied(stream)
@@ -438,60 +427,6 @@ class Machine(Streams):
         self._note_once(f"answered {phrase(stream.status)}; what it refuses so is asked again")
         self._wait(stream, pause)
         return True
-
-    # Calls that were refused for their headers: the server's list of tools says which it wants.
-
-    def _looks_up(self, stream: Stream, error: Raw | None, body: bytes) -> bool:
-        """Let a call wait whose headers differ from its body, and ask for the tools, once; return whether it waits."""
-        is_call = [asked.method for asked in stream.open.values()] == ["tools/call"]
-        if error is None or stream.is_mended or not (stream.is_modern and is_call):
-            return False
-        if jsonrpc.fault(error).code != WRONG_HEADERS:
-            return False
-        stream.is_waiting = stream.is_mended = True
-        stream.body = [body]
-        stream.heard = self._ports.now() + QUICK
-        if not self._lookups():
-            self._ask_tools()
-        return True
-
-    def _lookups(self) -> list[Stream]:
-        return [stream for stream in self._streams.values() if stream.role == "lookup"]
-
-    def _ask_tools(self, cursor: str = "", pages: int = 1) -> None:
-        id = f'"{OURS}{self._numbers + 1}"'.encode()
-        params = {"_meta": {**_META, VERSION: self._modern}} | ({"cursor": cursor} if cursor else {})
-        headers = {**self._posting, "MCP-Protocol-Version": written(self._modern), "Mcp-Method": "tools/list"}
-        stream = self._stream("lookup", jsonrpc.request(Raw(id), "tools/list", params), headers, [], is_modern=True)
-        stream.repeats = pages
-        self._send(stream)
-
-    def _looked_up(self, stream: Stream, message: Envelope, line: bytes) -> None:
-        self._learned(line)
-        page = jsonrpc.read(_page, message.result) if message.result is not UNSET else None
-        if page is not None and page.cursor and stream.repeats < PAGES:
-            self._ask_tools(page.cursor, stream.repeats + 1)
-        self._forget(stream)
-
-    def _mend(self) -> None:
-        """Send the calls again that a list of tools was asked for, with other headers if that has brought any."""
-        if self.is_over or self._parting or self._has_left or self._lookups():
-            return
-        for stream in [each for each in self._streams.values() if each.is_waiting and each.is_mended and each.body]:
-            body, stream.body = b"".join(stream.body), []
-            line, old = stream.request.body, stream.request
-            message, error = jsonrpc.decode(line), error_in(body)
-            assert message is not None
-            assert error is not None
-            headers = self._modern_headers(message, version_of(line, message.params))
-            if headers != old.headers:
-                stream.request = Request(old.stream, old.method, old.url, headers, line, old.patience)
-                stream.status, stream.events = 0, None
-                self._repeat(stream)
-            else:
-                stream.is_waiting = False
-                self._pass_on(stream, error, body)
-                self._over(stream)
 
     def _pass_on(self, stream: Stream, error: Raw, body: bytes) -> None:
         """Answer every open request of a stream with the server's own error, under the request's id."""

@@ -13,7 +13,6 @@ from msgspec.json import Decoder
 
 from acp_launch.mcp.http.challenge import NONE, challenged
 from acp_launch.mcp.http.eventstream import EventStream, ServerEvent
-from acp_launch.mcp.http.headers import ToolHeaders
 from acp_launch.mcp.http.wire import (
     AGAIN,
     AGAIN_AT_MOST,
@@ -27,7 +26,6 @@ from acp_launch.mcp.http.wire import (
     LONGEST_PAUSE,
     LOST,
     MODERN,
-    NOTED,
     PARTING,
     QUICK,
     REFUSAL,
@@ -48,7 +46,6 @@ from acp_launch.mcp.http.wire import (
     one_line,
     origin,
     phrase,
-    printable,
     retry_after,
     with_id,
 )
@@ -90,7 +87,6 @@ class Streams(ABC):
         pin: str = "auto",
         known: Era = "",
         is_proven: bool = False,
-        tools: ToolHeaders | None = None,
         limits: Limits = Limits(),  # noqa: B008 - frozen
         login: str = "",
         refusal: Failure | None = None,
@@ -120,7 +116,6 @@ class Streams(ABC):
         self._numbers = 0
         self._session = self._version = self._modern = ""
         self._has_initialized = False
-        self._tools = tools or ToolHeaders()
         self._pongs: list[Raw] = []  # our user's pings that a sign of life will answer
         self._own: set[bytes] = set()  # ids of our own requests on an event stream
         self._sign = 0  # the stream of the sign of life that is awaited
@@ -273,7 +268,7 @@ class Streams(ABC):
         stream = self._streams.get(number)
         if stream is None:
             return
-        if stream.role in ("delete", "lookup"):
+        if stream.role == "delete":
             self._drop(stream)
         elif failure.is_denied:
             self._unauthorized(stream, failure)
@@ -334,7 +329,7 @@ class Streams(ABC):
 
     def _is_slow(self, stream: Stream, now: float) -> bool:
         """Whether an answer of ours has begun that does not end in its time."""
-        limit = {"sign": self.limits.sign, "probe": QUICK, "lookup": QUICK}.get(stream.role)
+        limit = {"sign": self.limits.sign, "probe": QUICK}.get(stream.role)
         return limit is not None and bool(stream.status) and now - stream.begun >= limit
 
     def _awaits(self, stream: Stream) -> bool:
@@ -417,8 +412,8 @@ class Streams(ABC):
         """Pass an answer on, if a request waits for it."""
         assert message.id is not UNSET
         known = key(message.id)
-        if stream.role in ("probe", "sign", "lookup"):
-            self._looked_up(stream, message, line) if stream.role == "lookup" else self._living(stream, message)
+        if stream.role in ("probe", "sign"):
+            self._living(stream, message)
             return
         if known in self._own:
             self._own.discard(known)
@@ -442,19 +437,9 @@ class Streams(ABC):
         self.is_met = True
         if asked.method == "initialize" and not is_modern:
             self._introduced(message)
-        elif is_modern and message.result is not UNSET:
-            if asked.method == "tools/list":
-                line = self._learned(line)
-            if asked.method == "server/discover":
-                self._discovered(message)
+        elif asked.method == "server/discover" and is_modern and message.result is not UNSET:
+            self._discovered(message)
         self._ports.deliver(line)
-
-    def _learned(self, line: bytes) -> bytes:
-        """Learn which headers tools want from a list of them; return it without those that must not be shown."""
-        line, reasons = self._tools.shown(line)
-        for reason in reasons:
-            self._note_once(printable(reason)[:NOTED])
-        return line
 
     def _introduced(self, message: Envelope) -> None:
         if message.result is UNSET:
@@ -571,8 +556,6 @@ class Streams(ABC):
         self._ports.close(stream.number)
         if stream.number == self._sign:
             self._sign = 0
-        if stream.role == "lookup":
-            self._mend()
 
     def _over(self, stream: Stream) -> None:
         """Forget a stream that has ended, and go on after it."""
@@ -679,12 +662,6 @@ class Streams(ABC):
 
     @abstractmethod
     def _no_stream(self, stream: Stream, how: str) -> None: ...
-
-    @abstractmethod
-    def _looked_up(self, stream: Stream, message: Envelope, line: bytes) -> None: ...
-
-    @abstractmethod
-    def _mend(self) -> None: ...
 
     @abstractmethod
     def _living(self, stream: Stream, message: Envelope | None) -> None: ...

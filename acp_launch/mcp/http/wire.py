@@ -4,7 +4,7 @@ What the machine of a remote connection and its driver say to each other, and th
 
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 from msgspec import UNSET, Raw, Struct, field
@@ -17,10 +17,10 @@ from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.secret.value import Secret
 
 Era = Literal["", "modern", "legacy", "sse"]
-Role = Literal["line", "listen", "endpoint", "probe", "sign", "delete", "lookup"]
+Role = Literal["line", "listen", "endpoint", "probe", "sign", "delete"]
 
 LOST = -32010  # as the bridge calls a lost server
-WRONG_HEADERS, WRONG_VERSION = -32020, -32022
+WRONG_VERSION = -32022
 MODERN = "2026-07-28"
 OURS = "acp-launch:"
 
@@ -37,7 +37,6 @@ LONGEST_ID = 4096  # characters of a value of the server's that we repeat in a h
 RESUMES = 4  # attempts in a row to resume a stream that bring nothing
 REPEATS = 4  # times that a request which had no effect is sent again
 SHORT = 5.0  # seconds that a busy server may ask us to wait for that
-PAGES = 20  # of a list of tools that we ask for
 REDIRECTS = 5
 REFUSAL = 64 * 1024  # bytes that are read of a refusal
 HELD = 1024 * 1024  # bytes that wait for the session to open before the writer has to wait
@@ -45,7 +44,6 @@ STREAMS = 512  # requests under way before the writer has to wait
 LINGER = 5.0  # seconds for a server to close a stream on which everything is answered
 EXCERPT = 160  # characters that are quoted of a refusal
 LONG_SECRET = 8  # characters of a header's word that is hidden in the name of another host
-NOTED = 300  # characters of what is wrong with a tool
 JITTER = 0.25
 LONGEST_PAUSE = 3600.0
 
@@ -58,6 +56,19 @@ class Limits(Struct, frozen=True, kw_only=True):
     silence: float = 30.0  # silence while a request is open, before a sign of life is asked for
     sign: float = SIGN
     max_line: int = 64 * 1024 * 1024
+
+
+class RemoteFacts(Struct, frozen=True):
+    """What can be told of a connection to a remote server. `tls` is its version, empty without encryption."""
+
+    type: str
+    era: str
+    has_session: bool
+    tls: str
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        return {"type": self.type, "era": self.era or None, "session": self.has_session, "tls": self.tls or None}
 
 
 class Request(Struct, frozen=True):
@@ -193,7 +204,6 @@ class Stream(Struct):
     repeats: int = 0  # times that it was sent again
     begun: float = 0.0
     is_waiting: bool = False  # to be sent again, as it has had no effect so far
-    is_mended: bool = False  # was refused for its headers before
     is_resuming: bool = False
     is_cancelled: bool = False
     challenge: Challenge = NONE  # how the server wants a refused request to be authorized
