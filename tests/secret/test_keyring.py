@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.secret.backend import MACOS, SECRET_SERVICE, WINDOWS, BackendChoice, choose, config_root
-from acp_launch.secret.keyring import open_keyring
+from acp_launch.secret.keyring import MACOS, SECRET_SERVICE, WINDOWS, BackendChoice, choose, config_root, open_keyring
 from acp_launch.secret.value import Outcome, Secret, StoreFault
 from acp_launch.settings.model import KeyringSettings
 from tests.secret.backends import Memory

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.secret.backend import WINDOWS
-from acp_launch.secret.keyring import open_keyring
+from acp_launch.secret.keyring import WINDOWS, open_keyring
 from acp_launch.secret.value import Outcome, Secret, Store, StoreFault
 from acp_launch.settings.model import KeyringSettings
 
