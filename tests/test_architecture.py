@@ -242,7 +242,7 @@ def test_the_version_imports_no_command_line() -> None:
 EXPOSED = {
     "plan/model": "an argument, a variable or a header of a plan",
     "cli/execute": "the environment of a command that was asked for by name",
-    "oauth/flow": "the first request with a new token, which shows whether it is good",
+    "oauth/flow": "headers of the profile for a request to the server itself",
     "oauth/grant": "the item of the store that holds the tokens",
     "cli/bearers": "the header that carries the token of a login, and the token in it",
     "mcp/remote": "the headers of each request that prove to a server who its user is",

@@ -29,7 +29,6 @@ from acp_launch.errors import (
     Stopped,
     UsageError,
 )
-from acp_launch.mcp.http.challenge import TOO_FEW, Challenge
 from acp_launch.oauth.grant import Grant, Login, decoded, encoded, item_prefix
 from acp_launch.oauth.records import Logins
 from acp_launch.plan.model import LaunchPlan, LoginPlan, Origin, RemotePlan
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from acp_launch.launch.loop import Interrupts
 
 PARTING = 10.0  # seconds for a server to take a token back
-GRACE = 5.0  # seconds by which the browser's own limit comes first
+BROWSER = 300.0  # seconds for the user in the browser
 
 
 class Target(Struct, frozen=True):
@@ -104,7 +103,6 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
     from acp_launch.cli.stores import Vault
     from acp_launch.cli.supply import sealed_file
     from acp_launch.console import logins
-    from acp_launch.oauth.listener import PATIENCE
     from acp_launch.process.spawn import require_platform
 
     require_platform()
@@ -120,7 +118,7 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
             logins.say_valid(state, now)
     if not due:
         return 0
-    browsing = Browsing(_opener(profile, due[0].name, browser=browser), PATIENCE if patience is None else patience)
+    browsing = Browsing(_opener(profile, due[0].name, browser=browser), BROWSER if patience is None else patience)
     vault = Vault(chosen.settings, instead=sealed_file)
     vault.do("cannot store a login", vault.store.names, writing=LOGINS)  # before the user goes to the browser
     with verb_processes(chosen.settings, chosen.plan, "mcp") as processes:
@@ -356,8 +354,9 @@ async def _logged_in(
 async def _login(chosen: Chosen, target: Target, before: Grant | None, browsing: Browsing) -> tuple[Grant, Login]:
     from acp_launch.cli.stores import say_waiting
     from acp_launch.console import logins
-    from acp_launch.oauth.flow import LoginFailed, Wanted, log_in
-    from acp_launch.oauth.listener import LoopbackDoor
+    from acp_launch.oauth.exchange import Refused
+    from acp_launch.oauth.flow import Wanted, log_in
+    from acp_launch.oauth.listener import LoopbackListener
 
     url, oauth = target.server.url.reveal({}), target.oauth
     wanted = Wanted(
@@ -374,38 +373,32 @@ async def _login(chosen: Chosen, target: Target, before: Grant | None, browsing:
     device = None
     if browsing.opener is None:
         device = partial(logins.show_code, target.name, url)
-        door = LoopbackDoor(show, _unsaid, pasted=partial(logins.pasted, target.name), patience=browsing.patience)
+        pasted = partial(logins.pasted, target.name)
+        browser = LoopbackListener(show, _unsaid, pasted=pasted, patience=browsing.patience)
     else:
-        door = LoopbackDoor(show, say_waiting, patience=browsing.patience)
+        browser = LoopbackListener(show, say_waiting, patience=browsing.patience)
     known = target.login
-    challenge, held = (None, ()) if known is None else (_demanded(known), known.scopes)
+    # What the server has demanded in runs is not asked for any more if logins do not bring it.
+    more = () if known is None or known.is_hopeless or not known.demanded else (*known.scopes, *known.demanded)
     try:
-        async with door.listening(oauth.callback_port or 0):
+        async with browser.listening(oauth.callback_port or 0):
             grant, login = await log_in(
                 wanted,
-                door,
-                challenge=challenge,
-                held=held,
+                browser,
+                more=more,
                 registered=before,
                 device=device,
                 waiting=say_waiting,
-                note=partial(logins.say_note, target.name),
-                patience=browsing.patience + GRACE,
+                patience=browsing.patience,
             )
-    except LoginFailed as failed:
-        raise AuthRequired(f"{target.name}: {failed.how}", fix=failed.fix) from None
+    except Refused as refused:
+        fix = refused.fix or "ask the operator of the server"
+        raise AuthRequired(f"{target.name}: {refused.how}", fix=fix) from None
     except OSError as error:
         raise _no_door(chosen.plan, target, error) from None
     if known is not None and known.is_hopeless:
         logins.say_not_asked(target.name, known.demanded)
     return grant, login
-
-
-def _demanded(login: Login) -> Challenge | None:
-    """Return what the server has demanded in runs; None if that is nothing, or if logins do not bring it."""
-    if not login.demanded or login.is_hopeless:
-        return None
-    return Challenge(scopes=login.demanded, error=TOO_FEW)
 
 
 def _unsaid(what: str, waited: float, limit: float) -> None:

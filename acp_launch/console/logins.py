@@ -120,10 +120,6 @@ def say_not_logged_in(name: str, remark: str = "") -> None:
         _say(f"    {remark}", style=DIM)
 
 
-def say_note(name: str, text: str) -> None:
-    _say(f"acp-launch: {name}: {text}", style=YELLOW)
-
-
 def say_logged_out(name: str, said: str, others: Sequence[str], *, had_tokens: bool) -> None:
     """Tell how a logout ended: `said` is what the server did, and `others` are addresses that shared the login."""
     if not had_tokens:

@@ -32,6 +32,21 @@ class Client(Struct, frozen=True, kw_only=True):
     revocation_endpoint: str = ""
 
 
+class Tokens(Struct, frozen=True, kw_only=True):
+    """The answer of a token endpoint. Times are Unix times by this machine's clock; `expires` is None if not known.
+
+    `scopes` is None if the server did not say, which means those that were asked for. `account` is how an id token
+    calls the user, or empty.
+    """
+
+    access: Secret
+    refresh: Secret | None = None
+    issued: float = 0.0
+    expires: float | None = None
+    scopes: tuple[str, ...] | None = None
+    account: str = ""
+
+
 class Grant(Struct, frozen=True, kw_only=True):
     """The tokens for a resource (RFC 8707). Times are Unix times by this machine's clock; None: not known.
 
@@ -61,6 +76,17 @@ class Grant(Struct, frozen=True, kw_only=True):
         """The name of its item in the secret store."""
         return item_name(self.client.issuer, self.resource, self.client.client_id)
 
+    def after(self, tokens: Tokens) -> "Grant":
+        """Return the grant with the tokens that its server has given now."""
+        return replace(
+            self,
+            access=tokens.access,
+            refresh=tokens.refresh or self.refresh,
+            issued=tokens.issued,
+            expires=tokens.expires,
+            scopes=self.scopes if tokens.scopes is None else tokens.scopes,
+        )
+
 
 STEP_UPS = 3  # logins in a row for scopes that the server demands, before we stop to ask for these
 
@@ -86,6 +112,23 @@ class Login(Struct, frozen=True, kw_only=True):
     demanded: tuple[str, ...] = ()
     is_lacking: bool = False
     step_ups: int = 0
+
+    @classmethod
+    def of(cls, grant: Grant, *, url: str, client: str, account: str) -> "Login":
+        """Return the record of a grant that a login has just given."""
+        return cls(
+            url=url,
+            client=client,
+            issuer=grant.client.issuer,
+            resource=grant.resource,
+            client_id=grant.client.client_id,
+            item=grant.name,
+            scopes=grant.scopes,
+            account=account,
+            since=grant.issued or 0.0,
+            expires=grant.expires,
+            is_renewed=grant.refresh is not None,
+        )
 
     @property
     def is_hopeless(self) -> bool:

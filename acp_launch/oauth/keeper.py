@@ -29,8 +29,8 @@ from msgspec.structs import replace
 
 from acp_launch.errors import StateError
 from acp_launch.mcp.http.wire import NoToken
-from acp_launch.oauth.exchange import Refused, Tokens, ask
-from acp_launch.oauth.grant import NOT_LOGGED_IN, Grant, decoded, encoded
+from acp_launch.oauth.exchange import Refused, ask
+from acp_launch.oauth.grant import NOT_LOGGED_IN, Grant, Tokens, decoded, encoded
 from acp_launch.oauth.records import Logins
 from acp_launch.private import locked
 from acp_launch.secret.isolate import beside_a_session
@@ -209,7 +209,7 @@ class Keeper:
         self._rehearse(stored)
         self._is_asking = True
         try:
-            self._save(stored, _next(stored, self._asked(stored)))
+            self._save(stored, replace(stored.after(self._ask(stored)), is_renewed=True))
         except Refused as refused:
             if refused.is_final:
                 return self._overtaken(stored, refused)
@@ -227,7 +227,7 @@ class Keeper:
             error = _not_now(f"its login cannot be renewed, as it cannot be stored: {fault.reason}", fault.fix)
             raise self._failed(error) from None
 
-    def _asked(self, stored: Grant) -> Tokens:
+    def _ask(self, stored: Grant) -> Tokens:
         assert stored.refresh is not None
         form: dict[str, str | Secret] = {"grant_type": "refresh_token", "refresh_token": stored.refresh}
         if stored.resource:
@@ -334,18 +334,6 @@ class Keeper:
 def patience(limit: float) -> float:
     """Return the seconds that a holder of the lock may need: two reads, two writes of `limit` each, one request."""
     return 4 * limit + ANSWER + SPARE
-
-
-def _next(grant: Grant, tokens: Tokens) -> Grant:
-    return replace(
-        grant,
-        access=tokens.access,
-        refresh=tokens.refresh or grant.refresh,
-        issued=tokens.issued,
-        expires=tokens.expires,
-        scopes=grant.scopes if tokens.scopes is None else tokens.scopes,
-        is_renewed=True,
-    )
 
 
 def _not_now(why: str, fix: str) -> NoToken:

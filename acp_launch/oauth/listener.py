@@ -1,5 +1,5 @@
 """
-The `flow.Door` of a login: a listener on 127.0.0.1 that the browser comes back to, or an address that the user pastes.
+A `flow.BrowserLogin`: a listener on 127.0.0.1 that the browser comes back to, or an address that the user pastes.
 
 The listener takes one answer: the right path, our own Host, and the state of the login that waits. All other requests
 get an error page and change nothing. What a page quotes of an answer is escaped and cut; the page needs no script and
@@ -8,102 +8,76 @@ loads nothing. Requests are bounded in size, time and number.
 
 import asyncio
 import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from html import escape
-from urllib.parse import parse_qs
-
-from msgspec import Struct
+from urllib.parse import parse_qsl
 
 from acp_launch.mcp.http.wire import printable
+from acp_launch.oauth.flow import Waiting
 from acp_launch.waits import awaited
 
-PATIENCE = 300.0  # seconds for the user
 HEAD = 16 * 1024  # bytes of a request's head
-HEAD_TIME = 10.0  # seconds for a request's head
-PAGE_TIME = 2.0  # seconds for a page to be taken
-AT_ONCE = 16  # connections; a browser opens some ahead, and sends nothing on them
-FIELDS = 50  # of an answer
+HEAD_TIME = 10.0  # seconds for a request's head, and for its page to be taken
+AT_ONCE = 16  # connections: the oldest one has to go for another one, as a browser opens some that it does not use
 QUOTED = 200  # characters that a page quotes of an answer
 HOST = "127.0.0.1"
 PATH = "/callback"
-ANSWER = "answer from the browser"  # what is waited for
-Show = Callable[[str], None]
 Pasted = Callable[[str], Awaitable[str]]
-Waiting = Callable[[str, float, float], None]
 
-_STYLE = """
-:root { color-scheme: light dark; font: 1.1rem/1.5 system-ui, sans-serif }
-body { margin: 18vh auto 0; max-width: 34rem; padding: 0 1.5rem }
-h1 { font-size: 1.4rem }
-p { overflow-wrap: anywhere }
-"""
+_STYLE = ":root{color-scheme:light dark;font:1.1rem/1.5 system-ui,sans-serif}body{margin:18vh auto 0;max-width:34rem}"
 _SECURED = (
-    "Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nX-Content-Type-Options: nosniff\r\n"
+    "Content-Type: text/html; charset=utf-8\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\n"
+    "X-Content-Type-Options: nosniff\r\nConnection: close\r\n"
     "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'\r\n"
 )
 
 
-class Page(Struct, frozen=True):
-    """What a browser is shown. `text` may quote others: it is escaped."""
-
-    status: str
-    title: str
-    text: str
-
-    def response(self) -> bytes:
-        body = (
-            f'<!doctype html><html lang="en"><meta charset="utf-8">'
-            f'<meta name="viewport" content="width=device-width"><title>{escape(self.title)}</title>'
-            f"<style>{_STYLE}</style><h1>{escape(self.title)}</h1><p>{escape(self.text)}</p></html>\n"
-        ).encode(errors="replace")
-        head = f"HTTP/1.1 {self.status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
-        return f"{head}{_SECURED}Connection: close\r\n\r\n".encode() + body
+def page(status: str, title: str, text: str) -> bytes:
+    """Return an answer to a browser. `text` may quote others: it is escaped."""
+    body = (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
+        f"<style>{_STYLE}</style><h1>{escape(title)}</h1><p>{escape(text)}</p></html>\n"
+    ).encode(errors="replace")
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{_SECURED}\r\n".encode() + body
 
 
-NOT_FOUND = Page("404 Not Found", "Nothing is here", "This address waits for the answer of a login of acp-launch.")
-NOT_OURS = Page("400 Bad Request", "Not our login", "This is not the answer to the login of acp-launch, which goes on.")
-TWICE = Page("400 Bad Request", "Answered already", "acp-launch has the answer of this login already.")
-UNREADABLE = Page("400 Bad Request", "Not a request", "acp-launch cannot read this request.")
-TAKEN = Page(
-    "200 OK",
-    "acp-launch has the answer",
-    "You can close this page. The terminal says whether you are logged in.",
-)
+OTHER = page("400 Bad Request", "Not our login", "This is not the answer to the login of acp-launch, which goes on.")
 
 
-class LoopbackDoor:
+class LoopbackListener:
     """Waits for the browser. `listening` opens and ends the listener."""
 
     def __init__(
-        self, show: Show, waiting: Waiting, *, pasted: Pasted | None = None, patience: float = PATIENCE
+        self, show: Callable[[str], None], waiting: Waiting, *, pasted: Pasted | None = None, patience: float = 300.0
     ) -> None:
-        """`show` tells the user an address, and may open it. `pasted` asks for the address that the browser came back
-        to, where the browser is on another machine; its argument says what was wrong with the one before."""
+        """`show` tells the user an address, and may open it. `pasted` asks for the address that a browser on another
+        machine came back to; its argument says what was wrong with the one before."""
         self._show, self._waiting, self._pasted, self._patience = show, waiting, pasted, patience
         self._port = 0
         self._state = ""
-        self._came_back: asyncio.Future[str] | None = None
-        self._connections: set[asyncio.Task[None]] = set()
-        self._unread: set[asyncio.Task[None] | None] = set()  # connections whose request has not come
+        self._answer: asyncio.Future[Mapping[str, str]] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._idle: dict[asyncio.StreamWriter, None] = {}  # connections whose request has not come, the oldest first
 
     @property
     def redirect_uri(self) -> str:
         return f"http://{HOST}:{self._port}{PATH}"
 
-    async def answer(self, address: str, state: str) -> str:
-        """Show an address; return the one that the browser came back to with this state.
+    async def answer(self, address: str, state: str) -> Mapping[str, str]:
+        """Show an address; return the parameters that the browser came back with, this state among them.
 
         Raises:
             WaitExpired: it did not come back in time.
         """
-        self._state, self._came_back = state, asyncio.get_running_loop().create_future()
-        typing = asyncio.ensure_future(self._typed()) if self._pasted else None
+        self._state, self._answer = state, asyncio.get_running_loop().create_future()
+        typing = asyncio.ensure_future(self._ask(self._pasted, self._answer)) if self._pasted else None
         try:
             self._show(address)
-            return await awaited(self._came_back, what=ANSWER, limit=self._patience, waiting=self._waiting)
+            what = "answer from the browser"
+            return await awaited(self._answer, what=what, limit=self._patience, waiting=self._waiting)
         finally:
-            self._state, self._came_back = "", None
+            self._state = ""
             if typing is not None:
                 typing.cancel()
                 await asyncio.wait({typing})
@@ -121,90 +95,72 @@ class LoopbackDoor:
             yield
         finally:
             server.close()
-            for task in self._unread:
-                if task is not None:
-                    task.cancel()
-            if self._connections:
-                await asyncio.wait(self._connections)
+            for idle in self._idle:
+                idle.transport.abort()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
 
-    async def _typed(self) -> None:
+    async def _ask(self, ask: Pasted, answer: "asyncio.Future[Mapping[str, str]]") -> None:
         """Ask for the address until it is the right one."""
-        assert self._pasted is not None
-        complaint, came_back = "", self._came_back
-        while came_back is not None and not came_back.done():
-            try:
-                text = (await self._pasted(complaint)).strip()
-            except Exception as error:
-                if not came_back.done():
-                    came_back.set_exception(error)
-                return
-            _, address = self._judged_address(text)
-            complaint = f"That is not the answer of this login, which begins with {self.redirect_uri}?"
-            if address and not came_back.done():
-                came_back.set_result(address)
+        complaint = ""
+        try:
+            while not answer.done():
+                self._take((await ask(complaint)).strip())
+                complaint = f"That is not the answer of this login, which begins with {self.redirect_uri}?"
+        except Exception as error:
+            if not answer.done():
+                answer.set_exception(error)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._connections) >= AT_ONCE:
-            writer.transport.abort()
-            return
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._connections.add(task)
-        self._unread.add(task)
-        for tasks in (self._connections, self._unread):
-            task.add_done_callback(tasks.discard)
+        if len(self._idle) >= AT_ONCE:
+            oldest = next(iter(self._idle))
+            del self._idle[oldest]
+            oldest.transport.abort()
+        self._idle[writer] = None
+        self._tasks.add(task := asyncio.get_running_loop().create_task(self._serve(reader, writer)))
+        task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(HEAD_TIME):
                 head = await reader.readuntil(b"\r\n\r\n")
-            self._unread.discard(asyncio.current_task())
-            page, address = self._judged(head)
-            if address and self._came_back is not None:
-                self._came_back.set_result(address)
-            async with asyncio.timeout(PAGE_TIME):
-                writer.write(page.response())
-                await writer.drain()
+                self._idle.pop(writer, None)
+                writer.write(self._reply(head))
                 writer.close()
                 await writer.wait_closed()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # a connection that brings no request, or takes no page, changes nothing
         finally:
+            self._idle.pop(writer, None)
             writer.transport.abort()
 
-    def _judged(self, head: bytes) -> tuple[Page, str]:
-        """Return the page for a request, and the address of the answer if it is the one that is waited for."""
+    def _reply(self, head: bytes) -> bytes:
+        """Return the page for a request."""
         request, *lines = head.decode("latin-1").split("\r\n")
-        method, _, rest = request.partition(" ")
-        target, _, version = rest.partition(" ")
-        if method != "GET" or not version.startswith("HTTP/1."):
-            return UNREADABLE, ""
-        named = [line.partition(":") for line in lines]
-        hosts = [value.strip() for name, _, value in named if name.lower() == "host"]
-        if hosts != [f"{HOST}:{self._port}"]:  # a page of another site, by a name that leads to this machine
-            return NOT_OURS, ""
-        return self._judged_address(f"http://{HOST}:{self._port}{target}")
+        method, target, version = (*request.split(" "), "", "")[:3]
+        hosts = [line[5:].strip() for line in lines if line[:5].lower() == "host:"]
+        is_ours = hosts == [f"{HOST}:{self._port}"]  # else a page of another site, by a name that leads to this machine
+        is_get = method == "GET" and version.startswith("HTTP/1.")
+        said = self._take(f"http://{HOST}:{self._port}{target}") if is_get and is_ours else None
+        if said is None:
+            return OTHER
+        if "error" not in said:
+            text = "You can close this page. The terminal says whether you are logged in."
+            return page("200 OK", "acp-launch has the answer", text)
+        quoted = printable(f"{said['error']}: {said.get('error_description', '')}")[:QUOTED]
+        return page("200 OK", "The login was refused", f"The server says: {quoted}. You can close this page.")
 
-    def _judged_address(self, address: str) -> tuple[Page, str]:
+    def _take(self, address: str) -> Mapping[str, str] | None:
+        """Let the login go on with the parameters of this address, and return them; None if it is not the answer."""
         before, _, query = address.partition("?")
-        if before != self.redirect_uri:
-            return NOT_FOUND, ""
         try:
-            said = parse_qs(query, keep_blank_values=True, max_num_fields=FIELDS)
+            given = parse_qsl(query, keep_blank_values=True, max_num_fields=50)
         except ValueError:
-            return UNREADABLE, ""
-        states = said.get("state", [])
-        is_ours = len(states) == 1 and hmac.compare_digest(states[0].encode(errors="replace"), self._state.encode())
-        if not self._state or not is_ours:
-            return NOT_OURS, ""
-        if self._came_back is None or self._came_back.done():
-            return TWICE, ""
-        return _taken(said.get("error", []), said.get("error_description", [])), address
-
-
-def _taken(error: list[str], description: list[str]) -> Page:
-    """Return the page for the answer. A refusal is quoted; only the server that was asked can know the state."""
-    if not error:
-        return TAKEN
-    said = printable(": ".join([*error[:1], *description[:1]]))
-    quoted = said if len(said) <= QUOTED else f"{said[:QUOTED]}…"
-    return Page("200 OK", "The login was refused", f"The authorization server says: {quoted}. You can close this page.")
+            return None
+        said = dict(given)
+        is_ours = hmac.compare_digest(said.get("state", "").encode(errors="replace"), self._state.encode())
+        is_wanted = before == self.redirect_uri and self._state and is_ours and len(said) == len(given)  # each once
+        if not is_wanted or self._answer is None or self._answer.done():
+            return None
+        self._answer.set_result(said)
+        return said

@@ -175,6 +175,7 @@ def test_tokens_are_in_the_store_only_and_no_verb_of_secrets_shows_them(home: La
     with authority() as server, browsing(home):
         profile(home, server)
         logged_in(home)
+        home("mcp", "tools", "p", "docs")  # which sends it to the server
         (token,) = sent_tokens(server)
         (record,) = records(home)
         assert holding(token, Path(home.env["HOME"]), home.project.parent) == []
@@ -266,6 +267,7 @@ def test_a_second_login_takes_the_tokens_of_the_first_back(home: Launcher) -> No
     with authority() as server, browsing(home):
         profile(home, server)
         logged_in(home)
+        home("mcp", "tools", "p", "docs")
         first = sent_tokens(server)
         assert server.asked("as /revoke") == []
         logged_in(home)

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 
@@ -26,15 +27,15 @@ LOGINS = 3  # in a row, for one request
 
 
 class Browser:
-    """A door through which the user's consent comes at once."""
+    """A user who consents at once."""
 
     redirect_uri = "http://127.0.0.1:8765/callback"
 
-    async def answer(self, address: str, state: str) -> str:
+    async def answer(self, address: str, state: str) -> dict[str, str]:
         async with httpx2.AsyncClient(timeout=20) as client:
             answer = await client.get(address)
         assert answer.status_code == 302, answer.text
-        return str(answer.headers["location"])
+        return dict(parse_qsl(urlsplit(answer.headers["location"]).query, keep_blank_values=True))
 
 
 class Session:
@@ -60,8 +61,9 @@ class Session:
                 self._session = answer.headers.get("mcp-session-id", self._session)
                 return
             held = self._grant.scopes if self._grant else ()
+            more = (*held, *challenge.scopes) if challenge.wants_more else ()
             self._grant, _ = await log_in(
-                self._wanted, Browser(), challenge=challenge, held=held, registered=self._grant
+                self._wanted, Browser(), challenge=challenge, more=more, registered=self._grant
             )
         raise SystemExit("the server wants a login again and again")
 

@@ -9,7 +9,7 @@ from tests.conformance.test_clients import MODERN, assert_passes
 from tests.realservers.npm import needs_npm, suite
 
 pytestmark = [needs_npm, pytest.mark.timeout(120)]
-FALLBACK = ["2025-03-26-oauth-metadata-backcompat", "2025-03-26-oauth-endpoint-fallback"]
+FALLBACK = ["2025-03-26-oauth-metadata-backcompat"]
 METADATA = ["metadata-default", "metadata-var1", "metadata-var2", "metadata-var3", "resource-mismatch"]
 CLIENTS = ["basic-cimd", "pre-registration", *(f"token-endpoint-auth-{way}" for way in ("basic", "post", "none"))]
 SCOPES = ["from-www-authenticate", "from-scopes-supported", "omitted-when-undefined", "step-up", "retry-limit"]
@@ -17,13 +17,14 @@ OFFLINE = ["offline-access-scope", "offline-access-not-supported"]
 ISSUERS = ["supported", "not-advertised", "supported-missing", "wrong-issuer", "unexpected", "normalized"]
 OLDER = [*METADATA, *CLIENTS, *(f"scope-{each}" for each in SCOPES), *OFFLINE]
 NEWER = [*(f"iss-{each}" for each in ISSUERS), "metadata-issuer-mismatch", "authorization-server-migration"]
-# What these want is a program without a user, or keys of its own: acp-launch logs a user in, with bearer tokens.
+# Most of these want a program without a user, or keys of its own: acp-launch logs a user in, with bearer tokens.
 BEYOND = {
     "client-credentials-jwt": "a program logs in as itself, by a signed assertion",
     "client-credentials-basic": "a program logs in as itself",
     "cross-app-access-complete-flow": "a company's identity provider vouches for the user",
     "enterprise-managed-authorization": "the same in its newer form",
     "wif-jwt-bearer": "a workload in a cloud logs in by its identity",
+    "2025-03-26-oauth-endpoint-fallback": "an authorization server of MCP 2025-03-26 without metadata",
     "dpop": "tokens that are bound to a key",
     "dpop-nonce": "tokens that are bound to a key",
 }

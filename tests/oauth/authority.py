@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 from urllib.request import urlopen
 
 import httpx2
@@ -62,15 +63,15 @@ def authority(**temper: Any) -> Iterator[Authority]:
 
 @dataclass
 class Browser:
-    """A door through which the user's consent comes at once; `addresses` are the pages that were opened."""
+    """A user who consents at once; `addresses` are the pages that were opened."""
 
     redirect_uri: str = "http://127.0.0.1:8765/callback"
     addresses: list[str] = field(default_factory=list)
 
-    async def answer(self, address: str, state: str) -> str:
+    async def answer(self, address: str, state: str) -> dict[str, str]:
         assert f"state={state}" in address
         self.addresses.append(address)
         async with httpx2.AsyncClient(timeout=PATIENCE) as client:
             answer = await client.get(address)
         assert answer.status_code == 302, answer.text
-        return str(answer.headers["location"])
+        return dict(parse_qsl(urlsplit(answer.headers["location"]).query, keep_blank_values=True))

@@ -5,13 +5,12 @@ import base64
 import json
 import socket
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pytest
 
 from acp_launch.oauth import exchange
-from acp_launch.oauth.exchange import Refused, Tokens, ask, fetched, revoke
-from acp_launch.oauth.grant import Client
+from acp_launch.oauth.exchange import Refused, ask, fetch, revoke
+from acp_launch.oauth.grant import Client, Tokens
 from acp_launch.secret.redact import Redactor
 from acp_launch.secret.value import Secret
 from tests.oauth.endpoint import Endpoint, Reply, said, serving
@@ -139,7 +138,7 @@ def test_a_life_that_says_nothing_is_not_known(endpoint: Endpoint, life: object,
 
 @pytest.mark.parametrize(
     ("scope", "scopes"),
-    [(None, None), ("", ()), (["a", "b"], ("a", "b")), ('a "b" c', ("a", "c")), (7, None), ("x" * 5000, None)],
+    [(None, None), ("", ()), ('a "b" c', ("a", "c")), (7, None)],
 )
 def test_scopes(endpoint: Endpoint, scope: object, scopes: tuple[str, ...] | None) -> None:
     endpoint.script.append(said(access_token="an-access", scope=scope))
@@ -203,23 +202,23 @@ def test_the_account_is_that_of_an_id_token(endpoint: Endpoint, token: object, a
         (
             said(401, error="invalid_client"),
             "refused: invalid_client",
-            "check the client id and secret in the profile's `oauth`, or log in again",
+            "check the client id and secret in the profile's `oauth`",
         ),
         (said(200, error="bad_refresh_token"), "refused: bad_refresh_token", "log in again"),
         (
             Reply(200, b"<html>Log in</html>"),
-            "sent no access token: an HTML page",
+            "sent no access token",
             "try again, or ask its operator",
         ),
         (
             Reply(200, b"access_token=a"),
-            "sent no access token: its answer is not a JSON object",
+            "sent no access token",
             "try again, or ask its operator",
         ),
-        (Reply(200, b"{}"), "sent no access token: its answer is not a JSON object", "try again, or ask its operator"),
+        (Reply(200, b"{}"), "sent no access token", "try again, or ask its operator"),
         (
             Reply(200, b"[" * 60_000),
-            "sent no access token: its answer is not a JSON object",
+            "sent no access token",
             "try again, or ask its operator",
         ),
         (Reply(404, b"<html>"), "answered 404 Not Found", "try again, or ask its operator"),
@@ -227,7 +226,7 @@ def test_the_account_is_that_of_an_id_token(endpoint: Endpoint, token: object, a
         (
             Reply(302, b"", {"Location": "https://elsewhere.example"}),
             "answered 302 Found; a redirect is not followed, as credentials would go elsewhere",
-            "log in again, as its addresses may have changed",
+            "try again, or ask its operator",
         ),
         (Reply(429, b""), "answered 429 Too Many Requests", "try again later"),
         (
@@ -239,11 +238,6 @@ def test_the_account_is_that_of_an_id_token(endpoint: Endpoint, token: object, a
             Reply(200, b"x" * (64 * 1024 + 1)),
             "sent more than 65,536 bytes",
             "",
-        ),
-        (
-            Reply(200, b"x", {"Content-Encoding": "gzip, gzip"}),
-            "sent no access token: its answer is not a JSON object",
-            "try again, or ask its operator",
         ),
         (
             Reply(200, b"not compressed at all", {"Content-Encoding": "gzip"}),
@@ -287,10 +281,18 @@ def test_what_a_server_says_is_bounded_and_harmless(endpoint: Endpoint) -> None:
     assert found.isprintable() and len(found) < 200
 
 
-@pytest.mark.parametrize("code", ["x\x1b[2J", "é", "x" * 61, "", 7, {"a": 1}])
-def test_a_code_outside_the_grammar_is_not_repeated(endpoint: Endpoint, code: Any) -> None:
+@pytest.mark.parametrize(
+    ("code", "how"),
+    [
+        ("x\x1b[2J", "refused: x [2J"),
+        ("x" * 500, f"refused: {'x' * 160}"),
+        ("", "answered 400 Bad Request"),
+        (7, "answered 400 Bad Request"),
+    ],
+)
+def test_a_code_is_repeated_bounded_and_harmless(endpoint: Endpoint, code: object, how: str) -> None:
     endpoint.script.append(said(400, error=code))
-    assert without_server(refused(endpoint.client()), endpoint) == "answered 400 Bad Request"
+    assert without_server(refused(endpoint.client()), endpoint) == how
 
 
 def test_no_failure_quotes_a_token(endpoint: Endpoint) -> None:
@@ -374,6 +376,6 @@ def test_a_refused_revocation_is_told(endpoint: Endpoint) -> None:
 
 def test_any_request_is_bounded_and_read_the_same_way(endpoint: Endpoint) -> None:
     endpoint.script.append(Reply(200, b'{"issuer": "x"}', {"X-Name": "value"}))
-    answer = asyncio.run(fetched("GET", f"{endpoint.address}/metadata", limit=PATIENCE, headers={"X-Ours": "1"}))
+    answer = asyncio.run(fetch("GET", f"{endpoint.address}/metadata", limit=PATIENCE, headers={"X-Ours": "1"}))
     assert (answer.status, answer.said, answer.headers["x-name"]) == (200, {"issuer": "x"}, "value")
     assert (endpoint.posted[0].method, endpoint.posted[0].headers["X-Ours"]) == ("GET", "1")

@@ -42,8 +42,8 @@ def status(url: str, token: Secret) -> int:
     return httpx2.post(url, json=PING, headers=headers, timeout=PATIENCE).status_code
 
 
-async def logged_in(url: str, door: Browser, registered: Grant | None = None) -> Grant:
-    grant, _ = await log_in(Wanted(name="sdk", url=url), door, registered=registered)
+async def logged_in(url: str, browser: Browser, registered: Grant | None = None) -> Grant:
+    grant, _ = await log_in(Wanted(name="sdk", url=url), browser, registered=registered)
     return grant
 
 
