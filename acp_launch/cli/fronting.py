@@ -3,6 +3,7 @@
 import os
 from contextlib import ExitStack, closing
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share
@@ -11,7 +12,6 @@ from acp_launch.problem import ours
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     import msgspec
 
@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from acp_launch.cli.reload import Content
     from acp_launch.cli.run_request import RunRequest
     from acp_launch.cli.screen import Screen
-    from acp_launch.host.place import HostNote
+    from acp_launch.errors import AuthRequired
+    from acp_launch.host.place import FrontPlan, HostNote
     from acp_launch.host.wire import HostStatus, SessionStatus
-    from acp_launch.launch.run import SessionNeeds
+    from acp_launch.launch.run import LogIn, SessionNeeds
     from acp_launch.plan.model import LaunchPlan
+    from acp_launch.profile.discover import Found
     from acp_launch.profile.load import Loaded
     from acp_launch.protocol.acp import Capabilities
+    from acp_launch.session.connection import Connection
     from acp_launch.session.hold import Key
     from acp_launch.session.login import InFront
     from acp_launch.session.observer import TurnEnd
@@ -39,14 +42,96 @@ KEPT = 600.0  # seconds for which a host stays that `--detach` has brought up
 def hosted(request: "RunRequest", settings: "Settings", screen: "Screen") -> int | None:
     """Carry out the run with the host of its profile, and return the exit code; None if there is none for it.
 
+    If the host runs what the files of the profile say, they are not parsed again, and nothing is resolved.
+
     Raises:
         LaunchError: as `run`; `StateError` if the host cannot be reached.
     """
-    from acp_launch.cli.hosting import present, resolved_for_front
-    from acp_launch.cli.planning import loaded_profile
-    from acp_launch.cli.run_request import wants_host
+    from acp_launch.cli.planning import checked_name, here
+    from acp_launch.host.place import find as find_host
+    from acp_launch.profile.discover import find
 
-    loaded = loaded_profile(request.words[0], settings)
+    found = find(request.words[0], start=here(), settings=settings)
+    note = find_host(settings.state, str(found.project), found.name)
+    checked_name(request.session)
+    if note is not None and (plan := _plan_of(note, found, request)) is not None:
+        return _run(request, plan, settings, screen, note)
+    return _hosted_anew(request, found, settings, screen)
+
+
+def _plan_of(note: "HostNote", found: "Found", request: "RunRequest") -> "LaunchPlan | None":
+    """Return the plan of a host for one of its fronts, without servers: they are the host's.
+
+    None if the host is not up yet, or if it cannot be seen from the files alone that it runs this content in the same
+    directories.
+    """
+    from acp_launch.cli.planning import at_home, here
+
+    plan = note.plan
+    if plan is None or not note.socket or plan.file != str(found.file):
+        return None
+    cwd = at_home(request.cwd) or (Path(note.cwd) if plan.names_cwd else here())
+    if os.path.normpath(here() / cwd) != note.cwd or not _is_unchanged(plan):
+        return None
+    if not all(os.access(directory, os.R_OK | os.X_OK) for directory in (note.cwd, *plan.additional_directories)):
+        return None
+    return _launch_plan(plan, found, request, cwd=Path(note.cwd))
+
+
+def _is_unchanged(plan: "FrontPlan") -> bool:
+    """Whether the files of the profile are those that the host has read."""
+    if any(map(os.path.lexists, plan.vacant)):
+        return False
+    from hashlib import sha256
+
+    from acp_launch.profile.discover import read
+
+    for file, digest in plan.files.items():
+        text, _ = read(Path(file))
+        if text is None or sha256(text.encode()).hexdigest() != digest:
+            return False
+    return True
+
+
+def _launch_plan(plan: "FrontPlan", found: "Found", request: "RunRequest", *, cwd: Path) -> "LaunchPlan":
+    from acp_launch.document.scalars import Duration
+    from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, Value
+    from acp_launch.problem import dotted
+    from acp_launch.profile.discover import shown
+    from acp_launch.profile.model import Timeouts
+
+    typed = Origin(found.called)
+    command, *rest = plan.agent
+    args = tuple(Value((argument,), typed) for argument in rest)
+    return LaunchPlan(
+        profile=found.name,
+        file=found.file,
+        called=found.called,
+        is_built_in=plan.is_built_in,
+        project=found.project,
+        description="",
+        agent=ProcessPlan(name="agent", command=Path(command), args=args, env={}, cwd=cwd),
+        timeouts=Timeouts(**{wait: Duration(seconds) for wait, seconds in plan.timeouts.items()}),
+        cwd=cwd,
+        additional_directories=tuple(map(Path, plan.additional_directories)),
+        session=request.session or plan.session,
+        permission="ask",
+        servers=(),
+        mode=plan.mode,
+        config=plan.config,
+        origins={
+            path: Origin(shown(Path(file)), line, column, dotted(path)) for path, file, line, column in plan.origins
+        },
+    )
+
+
+def _hosted_anew(request: "RunRequest", found: "Found", settings: "Settings", screen: "Screen") -> int | None:
+    """Do the same as `hosted`, with the profile as it is read and resolved here."""
+    from acp_launch.cli.hosting import present, resolved_for_front
+    from acp_launch.cli.run_request import wants_host
+    from acp_launch.profile.load import load
+
+    loaded = load(found, cache=settings.cache)
     plan = resolved_for_front(loaded, request.cwd, request.session)
     if plan is None:
         return None
@@ -306,7 +391,7 @@ def front_needs(
     in_front: "InFront | None" = None,
 ) -> "SessionNeeds":
     """Return the needs of a front: it serves nothing but questions, and the host has judged them."""
-    from acp_launch.cli.session_needs import eliciting, logging_in
+    from acp_launch.cli.session_needs import eliciting
     from acp_launch.cli.start import server_logs
     from acp_launch.launch.run import SessionNeeds
     from acp_launch.launch.services import ServicePolicy
@@ -324,10 +409,28 @@ def front_needs(
         log=lambda data: None,
         offers=offered,
         services=ServicePolicy(offers=offered, gate=gate, env={}, elicit=eliciting(person) if person else None),
-        log_in=logging_in((plan, {}), person, None, in_front),
+        log_in=_logging_in(request, settings, person, in_front),
         respawn=_nothing_to_start,
         server_logs=server_logs(settings, plan),
     )
+
+
+def _logging_in(
+    request: "RunRequest", settings: "Settings", person: "Person | None", in_front: "InFront | None"
+) -> "LogIn":
+    """Return what logs in when the agent wants it; only then the profile is read for how the agent is started."""
+
+    async def logged_in(connection: "Connection", wanted: "AuthRequired", *, is_second: bool) -> None:
+        from acp_launch.cli.hosting import resolved_for_front
+        from acp_launch.cli.login import logging_in
+        from acp_launch.cli.planning import loaded_profile
+
+        plan = resolved_for_front(loaded_profile(request.words[0], settings), request.cwd, request.session)
+        if plan is None:
+            raise wanted
+        await logging_in((plan, {}), person, None, in_front)(connection, wanted, is_second=is_second)
+
+    return logged_in
 
 
 def _nothing_to_start() -> Any:

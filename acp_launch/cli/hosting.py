@@ -107,7 +107,7 @@ def _hosted(
         ):
             import asyncio  # while the agent starts
 
-            from acp_launch.cli.reload import Reloading, content_of
+            from acp_launch.cli.reload import Reloading, content_of, front_plan
 
             content = content_of(loaded)
             kept = RunContext(settings, secrets, registry, "", None, credentials)
@@ -123,6 +123,7 @@ def _hosted(
                 digest=content.digest,
                 others=content.others,
                 lines=content.lines,
+                plan=front_plan(loaded, started.plan),
             )
             reloading = Reloading(request.profile, request.cwd, kept, started.plan, loaded, place, later)
             asyncio.run(_host(request, kept, started, reloading, note, ready, asked_by))

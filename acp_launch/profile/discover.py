@@ -14,6 +14,7 @@ text of a file.
 
 import os
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
@@ -121,11 +122,22 @@ def overlaid_by(name: str) -> str:
 
 def reachable(name: str, file: Path, *, user: Path | None) -> Iterator[tuple[Path, Origin]]:
     """Yield the files that `name` can mean in `file`, nearest first; never `file` itself."""
+    for other, origin in _others(name, file, user):
+        if _holds(other.is_file):
+            yield other, origin
+
+
+def nearer(name: str, file: Path, chosen: Path, *, user: Path | None) -> list[Path]:
+    """List the paths at which a file would be meant by `name` in `file` instead of the `chosen` one."""
+    return list(takewhile(lambda other: other != chosen, (other for other, _ in _others(name, file, user))))
+
+
+def _others(name: str, file: Path, user: Path | None) -> Iterator[tuple[Path, Origin]]:
     real = os.path.realpath(file)
     for directory, origin in within_reach(file, user=user):
         for suffix in SUFFIXES:
             other = directory / f"{name}{suffix}"
-            if _holds(other.is_file) and os.path.realpath(other) != real:
+            if os.path.realpath(other) != real:
                 yield other, origin
 
 

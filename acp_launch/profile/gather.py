@@ -34,7 +34,7 @@ def gather(found: Found, parse_layer: ParseLayer) -> LayerSet:
     """Read the profile and all files that belong to it; `parse_layer` parses each text."""
     walk = _Walk(found, parse_layer)
     walk.profile()
-    return LayerSet(tuple(walk.parts), tuple(walk.problems))
+    return LayerSet(tuple(walk.parts), tuple(walk.problems), tuple(walk.vacant))
 
 
 class _Walk(Struct):
@@ -44,6 +44,7 @@ class _Walk(Struct):
     parse_layer: ParseLayer
     parts: list[ParsedLayer] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    vacant: list[Path] = field(default_factory=list)
     trail: dict[str, str] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     files: int = 0
@@ -68,6 +69,7 @@ class _Walk(Struct):
         for suffix in discover.SUFFIXES:
             overlay = file.with_name(f"{file.stem}{discover.OVERLAY}{suffix}")
             if not os.path.lexists(overlay):
+                self.vacant.append(overlay)
                 continue
             outside = _outside(overlay, file) if _is_bounded(origin) else None
             text, problems = (None, [Problem(shown(overlay), 0, 0, "", *outside)]) if outside else read(overlay)
@@ -133,6 +135,7 @@ class _Walk(Struct):
             return self._at_path(child, extends)
         for file, origin in discover.reachable(extends.entry, child.file, user=self.found.user):
             if not _is_bounded(origin) or not (outside := _outside(file, file)):
+                self.vacant += discover.nearer(extends.entry, child.file, file, user=self.found.user)
                 return file, origin
             self._refuse(child, extends, *outside)
             return None

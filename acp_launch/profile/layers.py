@@ -63,10 +63,14 @@ class ParsedLayer(Struct, frozen=True):
 
 
 class LayerSet(Struct, frozen=True):
-    """The files of a profile in merge order. `problems` are those of finding the files; with one, files are missing."""
+    """The files of a profile in merge order. `problems` are those of finding the files; with one, files are missing.
+
+    A file at a path of `vacant` would belong to the profile too.
+    """
 
     parts: tuple[ParsedLayer, ...]
     problems: tuple[Problem, ...]
+    vacant: tuple[Path, ...] = ()
 
     @property
     def layers(self) -> tuple[Layer, ...]:

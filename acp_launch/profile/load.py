@@ -50,7 +50,8 @@ class Loaded(Struct, frozen=True):
     A checked profile. `problems` are warnings; `label` is the file's name in messages.
 
     `layers` are all files of the profile in merge order, as they were read: parents, the profile itself, its overlay.
-    `merged` is their merged content, without `extends`, before references are filled in.
+    `merged` is their merged content, without `extends`, before references are filled in. A file at a path of `vacant`
+    would be one of them.
     """
 
     found: Found
@@ -60,6 +61,7 @@ class Loaded(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     layers: tuple[Layer, ...] = ()
     merged: Mapping[str, Plain] = {}
+    vacant: tuple[Path, ...] = ()
     lock: Lock | None = None  # what the project's lock file says of the profile
 
 
@@ -122,7 +124,7 @@ def _without_lock(found: Found, cache: Path | None) -> _Inspection:
         cache = None  # the project could have written the entry
     if cache is not None and (known := recall(cache, found)):
         label, layers = shown(found.file), known.layers
-        loaded = Loaded(found, known.profile, known.positions, label, (), layers, known.merged)
+        loaded = Loaded(found, known.profile, known.positions, label, (), layers, known.merged, known.vacant)
         return _Inspection(loaded, (), tuple(map(ParsedLayer, layers)), known.leaks)
     return _anew(found, cache)
 
@@ -147,7 +149,8 @@ def _understood(found: Found, cache: Path | None) -> _Inspection:
     if made.profile is None or made.document is None or errors(problems):
         return _Inspection(None, problems, gathered.parts)
     document, label = made.document, shown(found.file)
-    loaded = Loaded(found, made.profile, document, label, problems, gathered.layers, document.root)
+    layers, vacant = gathered.layers, gathered.vacant
+    loaded = Loaded(found, made.profile, document, label, problems, layers, document.root, vacant)
     if cache is None or problems:
         return _Inspection(loaded, problems, gathered.parts)
     return _Inspection(loaded, problems, gathered.parts, _kept(cache, loaded, gathered.parts, document))
@@ -214,6 +217,7 @@ class CachedProfile(Struct, frozen=True):
     merged: Mapping[str, Plain]
     leaks: tuple[Problem, ...]
     layers: tuple[Layer, ...] = ()
+    vacant: tuple[Path, ...] = ()
 
 
 def recall(directory: Path, found: Found) -> CachedProfile | None:
@@ -266,4 +270,5 @@ def _restored(found: Found, answer: Any) -> CachedProfile:
         raise ValueError("no places")
     leaks = tuple(Problem(**{**leak, "file": labels[index]}) for index, leak in answer["leaks"])
     profile = build(Profile, answer["merged"])
-    return CachedProfile(profile, CachedPositions(table), answer["merged"], leaks, gathered.layers)
+    positions = CachedPositions(table)
+    return CachedProfile(profile, positions, answer["merged"], leaks, gathered.layers, gathered.vacant)

@@ -1,0 +1,145 @@
+"""A prompt to a host compares the files of the profile; it neither parses nor resolves them again (docs/up.md)."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.hosted import Host, up
+from tests.cli.launcher import Launcher
+
+CHANGED = "p has changed since it is up, so its host is not used"
+
+
+def plan_of(host: Host) -> object:
+    """What the host says to its fronts of its plan."""
+    return host.note["plan"]
+
+
+def extending(launch: Launcher, base: str = "base") -> Path:
+    """A profile that has its agent from another one of the project."""
+    file = launch.profile("polite", name="base")
+    launch.write({"extends": base})
+    return file
+
+
+def reword(file: Path) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()), indent=7) + "\n# another notation\n")
+
+
+def test_a_file_in_another_notation_is_the_same_content(launch: Launcher) -> None:
+    file = launch.profile("polite")
+    with up(launch) as host:
+        reword(file)
+        assert host.run("hi").out == b"You said: hi\n"
+
+
+def change_base(directory: Path) -> None:
+    file = directory / "base.yaml"
+    file.write_text(file.read_text().replace('"-S"', '"-S", "-B"'))
+
+
+def add_overlay(directory: Path) -> None:
+    (directory / "p.local.yml").write_text("description: mine\n")
+
+
+@pytest.mark.parametrize("change", [change_base, add_overlay])
+def test_each_file_of_the_profile_counts(launch: Launcher, change: Callable[[Path], None]) -> None:
+    extending(launch)
+    with up(launch) as host:
+        assert plan_of(host)
+        assert host.run("hi").err == ""
+        change(launch.project / ".acp-launch")
+        assert CHANGED in launch.apart("run", "p", "hi").err
+
+
+def test_a_base_that_is_nearer_than_the_one_that_was_read_counts(launch: Launcher) -> None:
+    """The base is the user's own until the project has one of its name."""
+    users = Path(launch.env["ACP_LAUNCH_CONFIG_DIR"]) / "profiles"
+    users.mkdir(parents=True, exist_ok=True)
+    extending(launch).rename(users / "base.yaml")
+    with up(launch) as host:
+        assert plan_of(host)
+        assert host.run("hi").err == ""
+        launch.profile("polite", "other", name="base")
+        assert CHANGED in launch.apart("run", "p", "hi").err
+
+
+def test_a_nearer_profile_of_the_name_is_another_one(launch: Launcher) -> None:
+    file = launch.profile("polite")
+    below = launch.project / "below"
+    (below / ".acp-launch").mkdir(parents=True)
+    with up(launch) as host:
+        assert host.run("hi").code == 0
+        near = below / ".acp-launch" / "p.yaml"
+        near.write_text(file.read_text())
+        assert host.run("hi").code == 0
+        assert launch.apart("run", str(near), "hi").methods == ["initialize", "session/new", "session/prompt"]
+
+
+def test_a_directory_from_the_environment_is_looked_up_by_each_run(launch: Launcher) -> None:
+    launch.profile("polite", workspace={"cwd": "${env:WHERE}"})
+    other = launch.project / "other"
+    other.mkdir()
+    here = {"WHERE": str(launch.project)}
+    with up(Launcher(launch.project, launch.env | here)) as host:
+        assert plan_of(host) is None
+        assert launch.apart("run", "p", "hi", **here).heard == []
+        assert "works in" in launch.apart("run", "p", "hi", WHERE=str(other)).err
+
+
+def test_a_directory_in_the_profile_is_that_of_each_run(launch: Launcher) -> None:
+    inner = launch.project / "inner"
+    inner.mkdir()
+    launch.profile("polite", workspace={"cwd": "${project}/inner"})
+    with up(launch) as host:
+        assert plan_of(host)
+        assert host.run("hi").err == ""
+        assert host.run("hi", "--cwd", "inner").err == ""
+        elsewhere = launch.apart("run", "p", "hi", "--cwd", ".")
+        assert f"the host of p works in {inner}, so it is not used" in elsewhere.err
+        inner.rmdir()
+        gone = launch.apart("run", "p", "hi")
+        assert (gone.code, gone.heard) == (3, [])
+        assert "does not exist" in gone.err
+
+
+def test_what_an_option_of_the_profile_lacks_is_said_at_its_line(launch: Launcher) -> None:
+    launch.profile("polite", session={"mode": "none", "config": {"model": "none"}})
+    alone = launch.apart("run", "p", "hi")
+    with up(launch) as host:
+        assert plan_of(host)
+        done = host.run("hi")
+        assert (done.code, done.err) == (alone.code, alone.err)
+    assert ".acp-launch/p.yaml:" in alone.err
+
+
+def test_a_session_of_the_profile_is_that_of_its_fronts(launch: Launcher) -> None:
+    launch.profile("polite", session={"name": "work"})
+    with up(launch) as host:
+        host.run("hi")
+        host.run("hi", "-s", "other")
+        assert [each.name for each in host.status.sessions] == ["work", "other"]
+        wrong = launch.apart("run", "p", "hi", "-s", "a\tb")
+        assert wrong.code == 2
+
+
+def test_after_a_reload_its_files_are_compared_with_those_of_now(launch: Launcher) -> None:
+    server = {"command": "true", "required": False}
+    file = launch.profile("polite", mcp_servers={"one": server})
+    with up(launch) as host:
+        file.write_text(file.read_text().replace('"true"', '"false"'))
+        assert launch.apart("trust", "p", "--yes").code == 0
+        assert launch.apart("reload", "p").code == 0
+        assert "has changed" not in host.run("hi").err
+        assert plan_of(host)
+
+
+def test_prompts_are_read_where_the_command_is_typed(launch: Launcher) -> None:
+    launch.profile("polite")
+    (launch.project / "prompt").write_text("from a file, ünïcode")
+    with up(launch) as host:
+        assert host.run(stdin=b"piped").out == b"You said: piped\n"
+        assert host.run("-f", "prompt").out.decode() == "You said: from a file, ünïcode\n"
+        assert host.run("-f", "none").code == 2
