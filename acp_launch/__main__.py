@@ -19,11 +19,8 @@ def main() -> None:
 
         sys.stdout.write(f"acp-launch {__version__}\n")
         return
-    if sys.argv[1:2] == ["__complete"]:
-        from acp_launch.cli.tab import answer
-
-        answer(sys.argv[2:])
-        return
+    if "_ACP_LAUNCH_COMPLETE" in os.environ:
+        return _complete()
     from acp_launch import leave
 
     leave.listen()
@@ -43,6 +40,21 @@ def main() -> None:
         sys.excepthook(*sys.exc_info())
     leave.finish(code)
     sys.exit(code)
+
+
+def _complete() -> None:
+    """Answer a press of the tab key; a message, of any error, would stand in the line that is being typed."""
+    import gc
+
+    gc.disable()
+    try:
+        from acp_launch.cli.app import complete
+
+        complete()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python complains at its end
+    except (Exception, KeyboardInterrupt):
+        return
 
 
 def _forget_relative_entries() -> list[str]:

@@ -1,6 +1,7 @@
 """The shape of the house is a test: layers, purity, no cycles, light imports (docs/contributing.md "Layers")."""
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -201,7 +202,7 @@ def test_a_module_can_be_read_in_one_go() -> None:
     assert not [f"{path}: {count}" for path, count in lines.items() if count > 700]
 
 
-def loaded(*arguments: str) -> set[str]:
+def loaded(*arguments: str, **env: str) -> set[str]:
     """The modules the interpreter holds after running the command line, in a process of its own."""
     code = (
         "import sys, atexit\n"
@@ -210,7 +211,9 @@ def loaded(*arguments: str) -> set[str]:
         "from acp_launch.__main__ import main\n"
         "main()\n"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **env}, capture_output=True, text=True, timeout=30, check=False
+    )
     assert ended.returncode == 0, ended.stderr
     return set(ended.stderr.split("MODULES\n", 1)[1].splitlines())
 
@@ -288,7 +291,7 @@ WRITERS = {
     "console/logs": "colours the names of logs; lines pass `on_terminal`",
     "cli/app": "the version",
     "__main__": "the version",
-    "cli/complete": "a script of ours",
+    "cli/completion": "a script of typer's",
     "cli/help": "pages of ours",
 }
 

@@ -7,8 +7,8 @@ function bodies, so that `--help` and small verbs load little.
 Entry and parsing:
 - `main`: runs a command line and turns each exception into a message and an exit code.
 - `app`: the typer application with every verb.
-- `verb`: verbs declared once, and the reader that handles plain command lines without typer.
-- `tab`, `completion`, `complete`: shell completion: the protocol, the candidates, the script.
+- `verb`: the table of verbs; verbs declared once, and the reader that handles plain command lines without typer.
+- `completion`: the candidates of shell completion, and its script.
 - `help`, `manual`: the documentation and its search.
 
 Launching:

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
+from acp_launch.cli.groups import Commands
 from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import RegistryError, UsageError
 from acp_launch.problem import did_you_mean, ours
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 MANAGER, DOWNLOAD = 15 * 60.0, 30 * 60.0  # seconds for a package manager, and for an archive
 QUOTED = 20  # lines of a package manager's stderr
 KINDS = ("npx", "uvx", "binary")
-app = typer.Typer(help="Agents of the registry: search, show, install, update, list, rm.", no_args_is_help=True)
+app = typer.Typer(
+    cls=Commands, help="Agents of the registry: search, show, install, update, list, rm.", no_args_is_help=True
+)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The agent's id in the registry.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]

@@ -1,29 +1,59 @@
 """The typer application with all verbs. `--help` imports none of the code that carries them out."""
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
 from inspect import Parameter, Signature
 from typing import Annotated, Any
 
 import typer
+from typer.main import get_group
 
-from acp_launch.cli import agents, config, edit, mcp, permission, processes, profiles, secrets, sessions
-from acp_launch.cli.complete import completion
-from acp_launch.cli.doctor import doctor
-from acp_launch.cli.groups import WIDEST, AllCommands, Commands
-from acp_launch.cli.help import help_
-from acp_launch.cli.init import init
-from acp_launch.cli.interop import export, import_
-from acp_launch.cli.lock import lock
-from acp_launch.cli.login import login, logout
-from acp_launch.cli.logs import logs
-from acp_launch.cli.run import Run
-from acp_launch.cli.serve import Serve
-from acp_launch.cli.trace import trace
-from acp_launch.cli.trust import trust
-from acp_launch.cli.up import attach, down, reload
-from acp_launch.cli.up_request import Up
-from acp_launch.cli.verb import Option, Verb, parameters
+from acp_launch.cli.groups import WIDEST, Commands
+from acp_launch.cli.verb import HEADINGS, VERBS, Option, Verb, load, parameters
 from acp_launch.cli.verb import Parameter as VerbParameter
+
+PATIENCE = 2.0  # seconds for a press of the tab key; the user waits and sees nothing meanwhile
+
+
+class AllCommands(Commands):
+    """The commands of acp-launch, made of the verbs when they are asked for."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands: Any = _LazyCommands()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(VERBS)
+
+    def headings(self, names: Collection[str]) -> Iterator[tuple[str, Collection[str]]]:
+        yield from HEADINGS.items()
+
+
+class _LazyCommands(Mapping[str, Any]):
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in VERBS:
+            raise KeyError(name)
+        return self._made.get(name) or self._made.setdefault(name, _made(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(VERBS)
+
+    def __len__(self) -> int:
+        return len(VERBS)
+
+
+def _made(name: str) -> Any:
+    verb = load(name)
+    alone = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+    if isinstance(verb, typer.Typer):
+        alone.add_typer(verb, name=name)
+    else:
+        alone.command(name)(_command(verb) if isinstance(verb, type) else verb)
+    return get_group(alone).commands[name]
+
 
 app = typer.Typer(
     name="acp-launch",
@@ -84,31 +114,29 @@ def _value(asked: VerbParameter, given: Any) -> Any:
     return given
 
 
-PLAIN: Mapping[str, Callable[..., Verb]] = {"run": Run, "serve": Serve, "up": Up, **profiles.VERBS}
-for name, verb in PLAIN.items():
-    app.command(name)(_command(verb))
-app.command()(init)
-app.command()(edit.edit)
-app.command("import")(import_)
-app.command()(export)
-app.command()(doctor)
-app.command()(login)
-app.command()(logout)
-app.command()(trust)
-app.command()(lock)
-app.command()(logs)
-app.command()(trace)
-app.command()(down)
-app.command()(reload)
-app.command()(attach)
-app.command()(processes.ps)
-app.command()(processes.reap)
-app.command()(completion)
-app.command("help")(help_)
-app.add_typer(config.app, name="config", cls=Commands)
-app.add_typer(edit.app, name="profile", cls=Commands)
-app.add_typer(secrets.app, name="secret")
-app.add_typer(sessions.app, name="session", cls=Commands)
-app.add_typer(mcp.app, name="mcp", cls=Commands)
-app.add_typer(agents.app, name="agents", cls=Commands)
-app.add_typer(permission.app, name="permission", cls=Commands)
+def complete() -> None:
+    """Answer a press of the tab key on stdout, as typer's scripts ask."""
+    from typer import _completion_classes
+
+    _completion_classes.completion_init()
+    # Theirs imports rich, to which brackets are markup.
+    _completion_classes._sanitize_help_text = str  # type: ignore[assignment]
+    try:
+        _give_up_after(PATIENCE)
+        app(prog_name="acp-launch")
+    except SystemExit:
+        sys.stdout.flush()
+    finally:
+        _give_up_after(0)  # never while Python ends, which would be the exit code of a signal
+
+
+def _give_up_after(seconds: float) -> None:
+    """Raise TimeoutError after `seconds` (0: never), if the system has timers, so that a slow disk does not block."""
+    import signal
+
+    def late(*_: object) -> None:
+        raise TimeoutError(seconds)
+
+    if hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGALRM, late)
+        signal.setitimer(signal.ITIMER_REAL, seconds, seconds)  # again, where it was taken for a fault of a file

@@ -1,116 +1,147 @@
 """
-Completion candidates for a word of a command line, each with a description.
+Shell completion: typer's, with our candidates for the words that name something.
 
-`candidates` takes a kind: `profile`, `logged` (a profile with logs), `session`, `server`, `log`, `secret`, `needed` (a
-secret that is stored or that a profile needs) or `topic`.
+`completion` prints typer's script for a shell. The script asks at every press of the tab key, by starting this program
+with `_ACP_LAUNCH_COMPLETE` in its environment. typer knows verbs, options and choices; `offer` adds the candidates of
+other parameters, by the placeholder that help shows for them.
 
-It only reads files: it writes nothing, asks no keyring and starts no program. A profile's YAML is parsed only for the
-names of its servers; its description and its secrets are searched for in the text, which is faster. Names that could
-drive a terminal or pass for an option are left out.
+It only reads files: it writes nothing, asks no keyring and starts no program. On an error there is no answer, because a
+message would appear in the middle of the line that is being typed.
 """
 
-import os
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from acp_launch.profile.discover import Found, discover, find, project_of
+import typer
+
 from acp_launch.regex import regex
-from acp_launch.settings.load import directory
-from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
+    from acp_launch.profile.discover import Found
     from acp_launch.profile.layers import Layer, ParsedLayer
+    from acp_launch.settings.model import Settings
 
-Candidates = Iterable[tuple[str, str]]
-MOST = 500  # candidates of one kind
-LONGEST = 200  # characters of a name
-DESCRIBED = 8 * 1024  # bytes of a profile that are searched for its description
-_DESCRIPTION = regex(r"""^(["']?)description\1[ \t]*:[ \t]*(?:[|>][-+0-9]*[ \t]*\n\s*)?(?P<text>.*)$""", re.MULTILINE)
-_IN_JSON = regex(r'"description"\s{0,99}:\s{0,99}("(?:[^"\\]|\\.)*")')
-_QUOTED = regex(r"""(["'])(.*?)\1\s*(?:#.*)?$""")
-_COMMENT = regex(r"(?:^|\s)#.*$")
-_REMARK = regex(r"^[ \t]*#.*$", re.MULTILINE)
+VARIABLE = "_ACP_LAUNCH_COMPLETE"
+MOST = 500  # candidates for one word
+WIDEST = 100  # characters of a description
+# A name with other characters is not offered: typer's scripts quote nothing, and that for zsh evaluates its candidates.
+_NAME = regex(r"[\w@%+=,./][\w@%+=:,./-]{0,199}")
+_PLAIN = regex(r"[^\w @%+=,.;/()-]")
+_REMARK = regex(r"(?m)^[ \t]*#.*$")
 _SECRET = regex(r"\$\{secret:([A-Za-z0-9_./-]{1,200})\}")
+_BRACKETS = str.maketrans("", "", "[].")
 LATEST = "SELECT name, profile, title FROM session WHERE project = ? ORDER BY last_used DESC"
 
 
-class Line(Protocol):
-    """The part of the command line before the word that is completed."""
-
-    verb: str
-    arguments: list[tuple[str, str]]  # kind and value
-
-    def first(self, kind: str) -> str:
-        """Return the first value of this kind; empty if there is none."""
+class Shell(StrEnum):
+    bash = "bash"
+    zsh = "zsh"
+    fish = "fish"
 
 
-def candidates(kind: str, line: Line) -> Candidates:
-    """Return the candidates and their descriptions in display order, each once.
+class Candidate(NamedTuple):
+    """A word that may be typed here, as typer's shells print it."""
 
-    Raises:
-        LaunchError, OSError, ValueError: they cannot be read.
-    """
+    value: str
+    help: str
+
+
+Candidates = Iterable[tuple[str, str]]
+Source = Callable[[Any, "Settings"], Candidates]  # of typer's context, which has the arguments before the word
+
+
+def completion(
+    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="The shell that the script is for.")],
+) -> None:
+    """Print a completion script for your shell, as `acp-launch help commands` has it. Nothing is installed."""
+    from typer._completion_shared import get_completion_script
+
+    script = get_completion_script(prog_name="acp-launch", complete_var=VARIABLE, shell=shell.value)
+    # bash would run what is typed, and so a repository's own ./acp-launch at the press of a key.
+    typer.echo(script.replace("=complete_bash $1 ", "=complete_bash acp-launch "))
+
+
+def offer(command: Any, path: str) -> None:
+    """Give the parameters of the verb at `path` (`secret set`) their candidates."""
+    for parameter in command.params:
+        placeholder = (parameter.metavar or parameter.name.upper()).translate(_BRACKETS)
+        for key in (f"{path} {placeholder}", f"{path.partition(' ')[0]} {placeholder}", placeholder):
+            if key in SOURCES:
+                parameter.shell_complete = partial(_candidates, SOURCES[key], parameter.name)
+                break
+
+
+def _candidates(source: Source, parameter: str, context: Any, typed: str) -> list[Candidate]:
+    """Return the candidates that begin with what is typed, each once, without those that are on the line already."""
+    from acp_launch.settings.load import directory
+    from acp_launch.settings.model import Settings
+
+    # Only the directories, because reading the other settings may import pydantic.
+    settings = Settings(config=directory("CONFIG"), state=directory("STATE"), cache=directory("CACHE"))
+    given = context.params.get(parameter) or ()
     found: dict[str, str] = {}
-    for name, description in SOURCES[kind](line, _directories()):
-        if _is_harmless(name):
-            found.setdefault(name, description)
-        if len(found) == MOST:
-            break
-    return found.items()
+    for name, about in source(context, settings):
+        if name.startswith(typed) and _NAME.fullmatch(name) and name not in given and len(found) < MOST:
+            found.setdefault(name, about)
+    return [Candidate(name, _PLAIN.sub("", " ".join(about.split()))[:WIDEST]) for name, about in found.items()]
 
 
-def _profiles(line: Line, settings: Settings) -> Candidates:
-    named = {value for kind, value in line.arguments if kind == "profile"}
-    for found in _discovered(settings):
-        if found.name not in named:
-            text = _head(found.file, trusted=found.origin in ("user", "built-in"))
-            yield found.name, description(text) or found.origin
+def _profiles(context: Any, settings: "Settings") -> Candidates:
+    return ((found.name, found.origin) for found in _discovered(settings))
 
 
-def _sessions(line: Line, settings: Settings) -> Candidates:
-    """List the sessions of the profile on the line; without one, of every profile in this project."""
-    profile, project = line.first("profile"), str(project_of(Path.cwd()))
-    if profile and line.verb == "run":
-        found = find(profile, start=Path.cwd(), settings=settings)
-        profile, project = found.name, str(found.project)
-    for name, of, title in _stored(settings.state / "sessions" / "sessions.db", project):
-        if not profile:
-            yield name, f"{of}: {title}" if title else of
-        elif of == profile:
-            yield name, title
+def _discovered(settings: "Settings") -> "list[Found]":
+    from acp_launch.profile.discover import discover
+
+    return [found for found in discover(start=Path.cwd(), settings=settings)[:MOST] if not found.shadowed_by]
 
 
-def _stored(file: Path, project: str) -> list[tuple[str, str, str]]:
-    """Read the session registry without writing a file: by default SQLite creates its log and index to read."""
+def _of_run(context: Any, settings: "Settings") -> Candidates:
+    """List the profiles for the first word; the others are the prompt."""
+    return () if context.params.get("words") else _profiles(context, settings)
+
+
+def _on_line(context: Any) -> str:
+    """Return the profile that is named before the word; typer leaves arguments aside while an option has no value."""
+    named = context.params.get("profile") or [*(context.params.get("words") or ()), *context.args, ""][0]
+    return str(named)
+
+
+def _sessions(context: Any, settings: "Settings") -> Candidates:
+    """
+    List the sessions of this project, of one profile if that is named. The registry is read without writing a file: by
+    default SQLite creates its log and index to read.
+    """
     import sqlite3
     from contextlib import closing
 
     from acp_launch.private import sqlite_uri
+    from acp_launch.profile.discover import project_of
+    from acp_launch.session.store import store_file
 
-    log = file.with_name(f"{file.name}-wal")
-    how = "readonly_shm=1" if log.exists() else "immutable=1"
-    try:
-        with closing(sqlite3.connect(f"{sqlite_uri(file)}?mode=ro&{how}", uri=True, timeout=0)) as store:
-            return store.execute(f"{LATEST} LIMIT {MOST}", (project,)).fetchall()
-    except sqlite3.Error as fault:  # the store is missing, damaged, or being recreated
-        raise ValueError(str(fault)) from None
+    profile, file = _on_line(context) if context.info_name == "run" else "", store_file(settings.state)
+    how = "readonly_shm=1" if file.with_name(f"{file.name}-wal").exists() else "immutable=1"
+    with closing(sqlite3.connect(f"{sqlite_uri(file)}?mode=ro&{how}", uri=True, timeout=0)) as store:
+        found = store.execute(f"{LATEST} LIMIT {MOST}", (str(project_of(Path.cwd())),)).fetchall()
+    return ((name, f"{of}: {title}") for name, of, title in found if profile in ("", of))
 
 
-def _servers(line: Line, settings: Settings) -> Candidates:
+def _servers(context: Any, settings: "Settings") -> Candidates:
     """List the servers of the profile on the line and of all it extends, those of its parents first."""
+    from acp_launch.profile.discover import find
     from acp_launch.profile.gather import gather
 
-    profile = find(line.first("profile"), start=Path.cwd(), settings=settings)
+    profile = find(_on_line(context), start=Path.cwd(), settings=settings)
     servers: dict[str, object] = {}
-    for part in gather(profile, _understood).parts:
-        said = part.document.root.get("mcp_servers") if part.document else None
-        servers |= said if isinstance(said, dict) else {}
-    return [(name, profile.name) for name, server in servers.items() if server is not None]
+    for part in gather(profile, _parse).parts:
+        servers |= (part.document.root.get("mcp_servers") if part.document else None) or {}
+    return ((name, profile.name) for name, server in servers.items() if server is not None)
 
 
-def _understood(layer: "Layer") -> "ParsedLayer":
+def _parse(layer: "Layer") -> "ParsedLayer":
     """Parse only what the names of servers need; mistakes elsewhere in the text are not looked for."""
     from acp_launch.document.yaml import parse
     from acp_launch.profile.layers import KEY, Extends, ParsedLayer, entries
@@ -120,128 +151,71 @@ def _understood(layer: "Layer") -> "ParsedLayer":
     return ParsedLayer(layer, tuple(Extends(entry, 0, 0, KEY) for _, entry in entries(written)), document)
 
 
-def _logs(line: Line, settings: Settings) -> Candidates:
-    """List the logs of the profile's launches; `agent` is always among them."""
+def _logs(context: Any, settings: "Settings") -> Candidates:
+    """List what has logs of the profile on the line: servers, and `agent`."""
     from acp_launch.process.logs import logs
 
-    profile = line.first("logged")
-    yield "agent", "the agent's own"
-    for name in logs(settings.state / "log").values():
-        if name.profile == profile and name.server:
-            yield name.server.partition("#")[0], "MCP server"
+    named = [log for log in logs(settings.state / "log").values() if log.profile == _on_line(context) and log.server]
+    return [("agent", "the agent's own"), *((log.server.partition("#")[0], "MCP server") for log in named)]
 
 
-def _logged(line: Line, settings: Settings) -> Candidates:
+def _logged(context: Any, settings: "Settings") -> Candidates:
     """List the profiles, and deleted profiles that still have logs."""
     from acp_launch.process.logs import logs
 
-    yield from _profiles(line, settings)
-    for name in reversed(logs(settings.state / "log").values()):
-        yield name.profile, "has logs"
+    logged = reversed(logs(settings.state / "log").values())
+    return [*_profiles(context, settings), *((log.profile, "has logs") for log in logged)]
 
 
-def _secrets(line: Line, settings: Settings) -> Candidates:
-    """List the names in the index of secrets, of every store."""
-    named = {value for kind, value in line.arguments if kind == "secret"}
-    return [(name, store) for name, store in stored_secrets(settings) if name not in named]
+def _stored(context: Any, settings: "Settings") -> Candidates:
+    from acp_launch.secret.lookup import stored_names
+
+    return stored_names(settings.state)
 
 
-def stored_secrets(settings: Settings) -> list[tuple[str, str]]:
-    """Return the names of secrets in the index, and the store of each; no store is asked.
-
-    Raises:
-        ValueError: the index cannot be read.
-    """
-    import json
-
-    from acp_launch.private import Unfit, read_bounded
-    from acp_launch.secret.lookup import LARGEST
-
-    try:
-        found = read_bounded(settings.state / "secrets.json", LARGEST)
-        stores = json.loads(found[0])["stores"] if found else {}
-        return [(name, store) for store, names in stores.items() for name in names]
-    except (Unfit, KeyError, TypeError, AttributeError, RecursionError) as fault:
-        raise ValueError(str(fault)) from None
-
-
-def _needed(line: Line, settings: Settings) -> Candidates:
+def _needed(context: Any, settings: "Settings") -> Candidates:
     """List the secrets that profiles need before the stored ones, because setting a needed one is the usual case."""
-    from acp_launch.document.nodes import MAX_SIZE
+    from acp_launch.profile.discover import read
 
-    for found in _discovered(settings):
-        text = _head(found.file, trusted=found.origin in ("user", "built-in"), most=MAX_SIZE)
-        yield from ((name, f"needed by {found.name}") for name in sorted(secrets(text)))
-    yield from _secrets(line, settings)
+    texts = ((found.name, read(found.file)[0] or "") for found in _discovered(settings))
+    needed = [
+        (secret, f"needed by {name}") for name, text in texts for secret in _SECRET.findall(_REMARK.sub("", text))
+    ]
+    return [*needed, *_stored(context, settings)]
 
 
-def _topics(line: Line, settings: Settings) -> Candidates:
-    """List the pages of the documentation, for the first word only."""
+def _agents(context: Any, settings: "Settings") -> Candidates:
+    from acp_launch.profile.agents import AGENTS
+
+    return ((agent.name, agent.title) for agent in AGENTS.values())
+
+
+def _tools(context: Any, settings: "Settings") -> Candidates:
+    from acp_launch.interop.tools import PRINTED, TOOLS
+
+    return ((name, "") for name in (*TOOLS, *(PRINTED if context.info_name == "export" else ())))
+
+
+def _topics(context: Any, settings: "Settings") -> Candidates:
     from acp_launch.cli.manual import about, topics
 
-    return () if line.arguments else ((topic, about(topic)) for topic in topics())
+    return ((topic, about(topic)) for topic in topics())
 
 
-SOURCES: dict[str, Callable[[Line, Settings], Candidates]] = {
-    "profile": _profiles,
-    "logged": _logged,
-    "session": _sessions,
-    "server": _servers,
-    "log": _logs,
-    "secret": _secrets,
-    "needed": _needed,
-    "topic": _topics,
+# By the placeholder of a parameter; where it does not say enough, after the verb or the group of verbs.
+SOURCES: dict[str, Source] = {
+    "PROFILE": _profiles,
+    "PROFILE PROMPT": _of_run,
+    "logs PROFILE": _logged,
+    "logs SERVER": _logs,
+    "SESSION": _sessions,
+    "session NAME": _sessions,
+    "SERVER": _servers,
+    "secret NAME": _stored,
+    "secret set NAME": _needed,
+    "NAME|COMMAND": _agents,
+    "import SOURCE": _tools,
+    "import TOOL": _tools,
+    "export TOOL": _tools,
+    "TOPIC": _topics,
 }
-
-
-def description(text: str) -> str:
-    """Find the first line of a profile's description in its text; empty if there is none."""
-    text = text.removeprefix("\ufeff")
-    if text.lstrip().startswith("{"):
-        return _in_json(text)
-    found = _DESCRIPTION.search(text)
-    line = found["text"].strip() if found else ""
-    quoted = _QUOTED.match(line)
-    return quoted[2] if quoted else _COMMENT.sub("", line).strip()
-
-
-def _in_json(text: str) -> str:
-    import json
-
-    found = _IN_JSON.search(text)
-    try:
-        return str(json.loads(found[1], strict=False)) if found else ""
-    except ValueError:
-        return ""
-
-
-def secrets(text: str) -> set[str]:
-    """Find the names of the secrets that a profile's text refers to."""
-    return set(_SECRET.findall(_REMARK.sub("", text)))
-
-
-def _discovered(settings: Settings) -> Iterator[Found]:
-    return (found for found in discover(start=Path.cwd(), settings=settings)[:MOST] if not found.shadowed_by)
-
-
-def _head(file: Path, *, trusted: bool, most: int = DESCRIBED) -> str:
-    """Read the beginning of a file; empty if it cannot be read.
-
-    Links are followed only in the user's own directories. A repository's link could lead anywhere, also to a file
-    where opening it has an effect.
-    """
-    own = 0 if trusted else getattr(os, "O_NOFOLLOW", 0)
-    try:
-        with open(os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | own), "rb") as stream:  # noqa: PTH123
-            return (stream.read(most) or b"").decode(errors="replace")  # a pipe has nothing
-    except OSError:
-        return ""
-
-
-def _directories() -> Settings:
-    """Return the settings of directories only, because reading the others may import pydantic."""
-    return Settings(config=directory("CONFIG"), state=directory("STATE"), cache=directory("CACHE"))
-
-
-def _is_harmless(name: str) -> bool:
-    return name.isprintable() and name.strip() == name and 0 < len(name) <= LONGEST and not name.startswith("-")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from acp_launch.cli.groups import Commands
 from acp_launch.errors import SettingsError, UsageError
 from acp_launch.problem import did_you_mean, ours
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 NEW = """\
 # Your settings of acp-launch. `acp-launch config` shows all of them, `acp-launch help settings` explains them.
 """
-app = typer.Typer(help="Your settings: show, path, edit, set, unset.")
+app = typer.Typer(cls=Commands, help="Your settings: show, path, edit, set, unset.")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="For example secrets.timeout; acp-launch config lists them.")]

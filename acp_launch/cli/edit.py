@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from acp_launch.cli.groups import Commands
 from acp_launch.errors import ProblemsError, ProfileError, UsageError
 from acp_launch.problem import errors, ours
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from acp_launch.profile.edit import Revision
 
 TOKEN = "this looks like "  # the beginning of the message about a literal credential
-app = typer.Typer(help="Change a profile's file: add-server, set, remove.", no_args_is_help=True)
+app = typer.Typer(cls=Commands, help="Change a profile's file: add-server, set, remove.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its file.")]
 Key = Annotated[

@@ -6,18 +6,6 @@ from typing import Any
 from typer.core import TyperGroup
 
 WIDEST = 120  # columns; longer lines are hard to read
-# The headings of `acp-launch --help`. Every command stands under one.
-HEADINGS = {
-    "Run": ("run", "serve", "up", "attach", "reload", "down", "login", "logout", "permission"),
-    "Profiles": (
-        *("list", "init", "import", "edit", "profile", "validate", "plan", "show", "trust", "lock", "export", "schema"),
-    ),
-    "Secrets": ("secret",),
-    "Sessions": ("session",),
-    "Servers": ("mcp",),
-    "Agents": ("agents",),
-    "This machine": ("doctor", "config", "ps", "logs", "trace", "reap", "completion", "help"),
-}
 
 
 class Commands(TyperGroup):
@@ -30,19 +18,18 @@ class Commands(TyperGroup):
             with formatter.section(heading):
                 formatter.write_dl([(f"{name:{width}}", rows[name]) for name in names])
 
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Find a command; for a press of the tab key, it offers our candidates."""
+        command = super().get_command(ctx, cmd_name)
+        if command and ctx.resilient_parsing:
+            from acp_launch.cli.completion import offer
+
+            offer(command, f"{ctx.command_path} {cmd_name}".partition(" ")[2])
+        return command
+
     def headings(self, names: Collection[str]) -> Iterator[tuple[str, Collection[str]]]:
         """Yield each heading with the names of its commands."""
         yield "Commands", names
-
-
-class AllCommands(Commands):
-    """The commands of acp-launch."""
-
-    def headings(self, names: Collection[str]) -> Iterator[tuple[str, Collection[str]]]:
-        for heading, under in HEADINGS.items():
-            yield heading, [name for name in under if name in names]
-        if rest := set(names).difference(*HEADINGS.values()):
-            yield "Other", sorted(rest)
 
 
 def _sentence(command: Any) -> str:

@@ -68,9 +68,9 @@ def _nothing(name: str) -> UsageError:
 
 def _options(name: str) -> str:
     """How to list the options of a command, if `name` is one."""
-    from acp_launch.cli.tab import verbs
+    from acp_launch.cli.verb import VERBS
 
-    return f'; --help after "{name}" lists its options' if name in verbs() else ""
+    return f'; --help after "{name}" lists its options' if name in VERBS else ""
 
 
 def _shortened(line: str) -> str:

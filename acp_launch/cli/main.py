@@ -20,6 +20,7 @@ REMOVED: Mapping[tuple[str, str], str] = {
     ("doctor", "--gui"): 'try it without your shell\'s variables: env -i HOME="$HOME" acp-launch doctor PROFILE',
     ("serve", "--proxy"): "let the conductor start as its agent: acp-launch serve PROFILE",
 }
+PLAIN = {"run", "serve", "up", "validate", "plan", "list", "show", "schema"}  # verbs that can be read without typer
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -79,9 +80,10 @@ def _run(arguments: Sequence[str]) -> int:
         from acp_launch.cli.overview import show
 
         return show()
-    if not HELP & set(arguments) and (verb := _verb(arguments[0])):
-        from acp_launch.cli.verb import plain
+    if not HELP & set(arguments) and arguments[0] in PLAIN:
+        from acp_launch.cli.verb import load, plain
 
+        verb: Callable[..., Verb] = load(arguments[0])
         if asked := plain(verb, arguments[1:]):
             return asked.carry_out()
     _require_existing(arguments)
@@ -97,25 +99,6 @@ def _require_existing(arguments: Sequence[str]) -> None:
     for option in arguments[1:]:
         if fix := REMOVED.get((arguments[0], option)):
             raise UsageError(f"{arguments[0]} {option} was removed", fix=fix)
-
-
-def _verb(name: str) -> "Callable[..., Verb] | None":
-    """Return the verb of this name if it can be read without typer."""
-    if name == "run":
-        from acp_launch.cli.run import Run
-
-        return Run
-    if name == "serve":
-        from acp_launch.cli.serve import Serve
-
-        return Serve
-    if name == "up":
-        from acp_launch.cli.up_request import Up
-
-        return Up
-    from acp_launch.cli import profiles
-
-    return profiles.VERBS.get(name)
 
 
 def _say_reading(file: str, seconds: float) -> None:

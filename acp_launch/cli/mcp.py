@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from acp_launch.cli.groups import Commands
 from acp_launch.cli.trace import TraceFile
 from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean, ours
@@ -26,7 +27,9 @@ TIMEOUT = "Limit the call's time: 500ms, 30s, 2m; a plain number is seconds."
 LOGIN_TIMEOUT = "Limit the time for the browser; 5m by default."
 
 app = typer.Typer(
-    help="The MCP servers of a profile: list, inspect, tools, call, login, logout, status.", no_args_is_help=True
+    cls=Commands,
+    help="The MCP servers of a profile: list, inspect, tools, call, login, logout, status.",
+    no_args_is_help=True,
 )
 
 Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its file.")]

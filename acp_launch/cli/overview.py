@@ -110,8 +110,9 @@ def _counted(problems: Sequence[Problem]) -> str:
 
 def _missing(profiles: Sequence[Profile], settings: "Settings") -> list[tuple[str, str]]:
     """Return the secrets without a value; none if the store is a command, which alone knows what it has."""
-    from acp_launch.cli.completion import stored_secrets
     from acp_launch.plan.needs import needs
+    from acp_launch.private import Unfit
+    from acp_launch.secret.lookup import stored_names
     from acp_launch.secret.value import variable
 
     needed: dict[str, str] = {}
@@ -121,8 +122,8 @@ def _missing(profiles: Sequence[Profile], settings: "Settings") -> list[tuple[st
     if not needed or settings.secrets.store == "command":
         return []
     try:
-        stored = {name for name, _ in stored_secrets(settings)}
-    except ValueError:  # the index is damaged; `secret check` asks the store
+        stored = {name for name, _ in stored_names(settings.state)}
+    except (ValueError, Unfit):  # the index is damaged; `secret check` asks the store
         return []
     return [each for each in needed.items() if each[0] not in stored and not os.environ.get(variable(each[0]))]
 

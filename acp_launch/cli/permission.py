@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from acp_launch.cli.groups import Commands
 from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import MachineError, UsageError
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from acp_launch.session.permission.remembered import AnswerStore
     from acp_launch.settings.model import Settings
 
-app = typer.Typer(help="Permissions of agents: test, list, forget, log.", no_args_is_help=True)
+app = typer.Typer(cls=Commands, help="Permissions of agents: test, list, forget, log.", no_args_is_help=True)
 
 Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its file.")]
 Call = Annotated[str, typer.Argument(metavar="CALL", help="An ACP tool call as JSON; - reads stdin.")]

@@ -5,11 +5,11 @@ They start nothing and work on every platform. Their imports stand in function b
 They are declared without typer (`cli.verb`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from acp_launch.cli.verb import Argument, Option, Verb
+from acp_launch.cli.verb import Argument, Option
 from acp_launch.errors import MachineError, ProblemsError, ProfileError, UsageError
 
 if TYPE_CHECKING:
@@ -190,15 +190,6 @@ class Schema(NamedTuple):
         except OSError as fault:
             raise UsageError(f"cannot write {self.file}: {fault.strerror}", fix="choose another file") from fault
         return 0
-
-
-VERBS: Mapping[str, Callable[..., Verb]] = {
-    "validate": Validate,
-    "plan": Plan,
-    "list": List,
-    "show": Show,
-    "schema": Schema,
-}
 
 
 def _broken_parents(reports: "Sequence[Entry]", settings: "Settings") -> "list[Entry]":

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from acp_launch.cli.groups import Commands
 from acp_launch.cli.trace import TraceFile
 from acp_launch.console.stderr import say
 from acp_launch.errors import LaunchError, NotTrusted, SessionError, UsageError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 AGES = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}  # seconds
 PAGE = 50  # sessions that `list` shows without --all
-app = typer.Typer(help="Choose a session to resume; list, show, wait, rename, close, rm, prune.")
+app = typer.Typer(cls=Commands, help="Choose a session to resume; list, show, wait, rename, close, rm, prune.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The session's name; without one, its title.")]
 Profile = Annotated[

@@ -1,5 +1,6 @@
 """
-The declaration of a verb's arguments and options: a NamedTuple whose fields are annotated with names and help.
+All verbs by name, and the declaration of a verb's arguments and options: a NamedTuple whose fields are annotated with
+names and help.
 
     class Greet(NamedTuple):
         '''Greet a user.'''
@@ -16,10 +17,61 @@ for several values. The module imports little, because help is made from it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from acp_launch.errors import UsageError
+
+# The headings of `acp-launch --help`, and where each verb is: a declaration, a function for typer, or a group of verbs.
+HEADINGS: Mapping[str, Mapping[str, str]] = {
+    "Run": {
+        "run": "run.Run",
+        "serve": "serve.Serve",
+        "up": "up_request.Up",
+        "attach": "up.attach",
+        "reload": "up.reload",
+        "down": "up.down",
+        "login": "login.login",
+        "logout": "login.logout",
+        "permission": "permission.app",
+    },
+    "Profiles": {
+        "list": "profiles.List",
+        "init": "init.init",
+        "import": "interop.import_",
+        "edit": "edit.edit",
+        "profile": "edit.app",
+        "validate": "profiles.Validate",
+        "plan": "profiles.Plan",
+        "show": "profiles.Show",
+        "trust": "trust.trust",
+        "lock": "lock.lock",
+        "export": "interop.export",
+        "schema": "profiles.Schema",
+    },
+    "Secrets": {"secret": "secrets.app"},
+    "Sessions": {"session": "sessions.app"},
+    "Servers": {"mcp": "mcp.app"},
+    "Agents": {"agents": "agents.app"},
+    "This machine": {
+        "doctor": "doctor.doctor",
+        "config": "config.app",
+        "ps": "processes.ps",
+        "logs": "logs.logs",
+        "trace": "trace.trace",
+        "reap": "processes.reap",
+        "completion": "completion.completion",
+        "help": "help.help_",
+    },
+}
+VERBS: Mapping[str, str] = {name: place for verbs in HEADINGS.values() for name, place in verbs.items()}
+
+
+def load(name: str) -> Any:
+    """Import the verb of this name; a start pays for no other."""
+    module, _, attribute = VERBS[name].partition(".")
+    return getattr(import_module(f"acp_launch.cli.{module}"), attribute)
 
 
 class Argument(NamedTuple):

@@ -151,22 +151,38 @@ class NameIndex:
                 replace(self._path, content.encode())
 
 
+def stored_names(state: Path) -> list[tuple[str, str]]:
+    """Return the names in the index, and the store of each; no store is asked.
+
+    Raises:
+        OSError, Unfit: it cannot be read.
+        ValueError: it makes no sense.
+    """
+    return [(name, store) for store, names in _read(state / "secrets.json").items() for name in names]
+
+
 def _stores(path: Path) -> dict[str, Names]:
-    """Read the file, as far as it can be understood.
+    """Read the file; it is empty if it makes no sense.
 
     Raises:
         OSError, Unfit: it exists but cannot be read, so it must not be replaced.
     """
-    found = read_bounded(path, LARGEST)
     try:
-        stores = json.loads(found[0])["stores"] if found else {}
-        return {store: _names(names) for store, names in stores.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return _read(path)
+    except ValueError:
         return {}
 
 
-def _names(names: object) -> Names:
-    return {name: _moment(when) for name, when in names.items()} if isinstance(names, dict) else {}
+def _read(path: Path) -> dict[str, Names]:
+    found = read_bounded(path, LARGEST)
+    try:
+        stores = json.loads(found[0])["stores"] if found else {}
+        return {
+            store: {name: _moment(when) for name, when in names.items()} if isinstance(names, dict) else {}
+            for store, names in stores.items()
+        }
+    except (KeyError, TypeError, AttributeError, RecursionError) as fault:
+        raise ValueError(str(fault)) from None
 
 
 def _moment(when: object) -> float | None:

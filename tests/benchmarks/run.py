@@ -141,20 +141,20 @@ def rows(scratch: Path, pairs: int) -> list[Row]:
             [*raw, *SLOWLY, *instant],
             few,
         ),
-        Row("TAB on a verb, CPU", "python -I -c pass", "4x", cpu, [*US, "__complete", "zsh", "va"], bare, pairs),
-        Row(
-            "TAB on a profile, CPU",
-            "python -I -c pass",
-            "8x",
-            cpu,
-            [*US, "__complete", "zsh", "run", "de"],
-            bare,
-            pairs,
+        *(
+            Row(f"TAB on {what}, CPU", "python -I -c pass", "10x", cpu, ["env", *pressed(typed), *US], bare, pairs)
+            for what, typed in (("a verb", "va"), ("an option", "run --no"), ("a profile", "run de"))
         ),
         *volume(scratch, instant, raw, few),
         *sessions(scratch, few),
         *lists(scratch, pairs),
     ]
+
+
+def pressed(typed: str) -> list[str]:
+    """The environment in which typer's script for fish asks about a line."""
+    line = [f"_TYPER_COMPLETE_ARGS=acp-launch {typed}", "_TYPER_COMPLETE_FISH_ACTION=get-args"]
+    return ["_ACP_LAUNCH_COMPLETE=complete_fish", *line]
 
 
 def slow(usual: str) -> list[str]:

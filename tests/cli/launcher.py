@@ -304,7 +304,6 @@ NEEDS_A_PROCESS = (
     ("secret", "copy-to-env"),
     *(("agents", verb) for verb in ("install", "update")),
     ("lock",),
-    ("__complete",),
     ("ps",),
     ("reap",),
 )

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from acp_launch.cli import manual
-from acp_launch.cli.groups import HEADINGS
-from acp_launch.cli.tab import below, verbs
+from acp_launch.cli.verb import HEADINGS, VERBS
 from tests.cli.launcher import Launcher
 from tests.cli.terminal import on_terminal
+from tests.cli.verbs import commands
 from tests.test_architecture import HEAVY, loaded
 from tests.test_readme import ROOT
 
@@ -138,14 +138,6 @@ def test_a_heading_in_a_block_of_code_begins_no_section() -> None:
     assert "review, merged from" not in headings
 
 
-def test_topics_complete_once(launch: Launcher) -> None:
-    ended = launch("__complete", "zsh", "help", "")
-    kind, *candidates = ended.out.decode().splitlines()
-    assert kind == "nothing"
-    assert [line.partition(":")[0] for line in candidates] == manual.topics()
-    assert launch("__complete", "zsh", "help", "trust", "").out.decode().splitlines() == ["nothing"]
-
-
 def helped(launch: Launcher, *words: str, columns: int) -> str:
     ended = launch(*words, "--help", COLUMNS=str(columns))
     assert (ended.code, ended.err) == (0, "")
@@ -164,11 +156,11 @@ def test_help_lists_every_command_with_a_whole_sentence_in_the_width_of_the_term
     assert max(map(len, shown.splitlines())) <= columns
     assert "..." not in re.sub(r"\[ARGS\]\.\.\.", "", shown)
     flat = "".join(shown.split())  # a line may end after a hyphen
-    table = below(verbs(), group)
-    assert table
-    for name, about in table.items():
-        sentence, stop, _ = about.partition(". ")
-        assert "".join(f"{name}{sentence}{stop}".split()) in flat
+    below = {name: verb for name, verb in commands().items() if name and " ".join(name.split()[:-1]) == group}
+    assert below
+    for name, command in below.items():
+        sentence, stop, _ = str(command.help).partition("\n")[0].partition(". ")
+        assert "".join(f"{name.split()[-1]}{sentence}{stop}".split()) in flat
 
 
 def test_a_wide_terminal_needs_fewer_lines(launch: Launcher) -> None:
@@ -181,9 +173,7 @@ def test_the_commands_stand_under_headings_every_one_once(launch: Launcher) -> N
     shown = helped(launch, columns=80)
     found = re.findall(r"^(\w[\w ]*):$", shown, re.MULTILINE)
     assert found == ["Options", "Run", "Profiles", "Secrets", "Sessions", "Servers", "Agents", "This machine"]
-    under = [name for names in HEADINGS.values() for name in names]
-    assert len(set(under)) == len(under)
-    assert set(below(verbs(), "")) <= set(under)
+    assert sum(map(len, HEADINGS.values())) == len(VERBS)
 
 
 def test_the_list_and_a_search_import_nothing_heavy() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from acp_launch.cli.tab import below, verbs
 from tests.cli.launcher import Launcher
+from tests.cli.verbs import commands
 from tests.test_readme import ROOT
 
 # The commands without `--json`, and what they print instead of a table.
@@ -43,7 +43,7 @@ WITHOUT = {
 
 
 def with_json() -> set[str]:
-    return {name for name, verb in verbs().items() if any("--json" in option.names for option in verb.options)}
+    return {name for name, verb in commands().items() if any("--json" in each.opts for each in verb.params)}
 
 
 def documented() -> dict[str, str]:
@@ -55,8 +55,8 @@ def documented() -> dict[str, str]:
 
 
 def test_every_command_has_json_or_a_reason_to_have_none() -> None:
-    table = verbs()
-    single = {name for name in table if not below(table, name) or name in with_json() | {"", "session"}}
+    verbs = commands().items()
+    single = {name for name, verb in verbs if not hasattr(verb, "commands") or name in with_json() | {"", "session"}}
     assert sorted(single - with_json() - set(WITHOUT)) == []
     assert sorted(with_json() & set(WITHOUT)) == []
 

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.cli.app import app
-from acp_launch.cli.main import HELP
-from acp_launch.cli.profiles import VERBS, List, Plan, Schema, Show, Validate
+from acp_launch.cli.main import HELP, PLAIN
+from acp_launch.cli.profiles import List, Plan, Schema, Show, Validate
 from acp_launch.cli.run import Run
 from acp_launch.cli.run_request import WAITS, seconds
-from acp_launch.cli.verb import Option, Verb, parameters, plain
+from acp_launch.cli.verb import Option, Verb, load, parameters, plain
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
 from acp_launch.profile.model import Timeouts
 
-ALL: dict[str, Callable[..., Verb]] = {"run": Run, **VERBS}
+ALL: dict[str, Callable[..., Verb]] = {name: load(name) for name in PLAIN - {"serve", "up"}}
 VALUES = [
     "all",
     "reads",

@@ -32,9 +32,6 @@ LOOKING = (
     ("mcp", "list", "review"),
     ("trust", "--list"),
     ("session", "list"),
-    ("__complete", "bash", "acp-launch run ", ""),
-    ("__complete", "zsh", "mcp", "tools", "review", ""),
-    ("__complete", "fish", "secret", "set", ""),
 )
 
 
