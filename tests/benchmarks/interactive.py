@@ -26,7 +26,7 @@ from pathlib import Path
 import psutil
 
 from tests.benchmarks.run import US
-from tests.interactive.screen import BECOME
+from tests.cli.terminal import BECOME
 
 COUNT = 100_000
 COLUMNS, ROWS = 100, 40

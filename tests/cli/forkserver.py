@@ -6,14 +6,17 @@ so what `/proc` shows of it, and of what it forks (its guards): command line and
 the server, to which orphans come, sees to it that none is left. What the interpreter does at its start, and what we
 import then, is for tests that start us as `python -m acp_launch`.
 
-    run(arguments, …)                        in a test
+    run(arguments, …)                        in a test, to its end
+    start(arguments, …)                      in a test that meddles
     python -m tests.cli.forkserver FD        the server, which ends with whoever has the other end
 """
 
 import atexit
 import ctypes
+import fcntl
 import functools
 import gc
+import importlib
 import json
 import os
 import select
@@ -22,10 +25,11 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -69,33 +73,85 @@ def run(
     Raises:
         AssertionError: a process of its was left when it ended.
     """
-    request = {"arguments": [*arguments], "env": dict(env), "cwd": str(cwd)}
     written, said = _Reader(), _Reader()
     end = written.end if out == subprocess.PIPE else out if isinstance(out, int) else out.fileno()
     deadline = time.monotonic() + timeout
-    try:
-        with inprocess.readable(stdin) as given, _server().ask(request, (given, end, said.end)) as answer:
+    with (
+        inprocess.readable(stdin) as given,
+        start(arguments, env=env, cwd=cwd, descriptors=(given, end, said.end)) as process,
+    ):
+        try:
             written.begin()
             said.begin()
-            code, left = _awaited(answer, timeout)
-        texts = [each.text(deadline - time.monotonic()) for each in (written, said)]
-    except TimeoutError:
-        raise subprocess.TimeoutExpired(["acp-launch", *arguments], timeout) from None
-    assert not left, f"it leaves {left}"
+            code = process.wait(timeout)
+            texts = [each.text(deadline - time.monotonic()) for each in (written, said)]
+        except TimeoutError:
+            raise subprocess.TimeoutExpired(["acp-launch", *arguments], timeout) from None
     return subprocess.CompletedProcess([*arguments], code, *texts)
 
 
-def _awaited(answer: socket.socket, timeout: float) -> tuple[int, list[str]]:
-    """Its exit code, and what it has left."""
-    answer.settimeout(timeout)
-    with answer.makefile() as lines:
-        pid = int(lines.readline())
-        try:
-            code, left = json.loads(lines.readline())
-        except TimeoutError:
-            os.kill(pid, signal.SIGKILL)
-            raise
-    return code, left
+def start(
+    arguments: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    descriptors: Sequence[int],
+    has_terminal: bool = False,
+) -> "Process":
+    """Start a command line with these as its descriptors 0, 1 and 2; `has_terminal`: 0 is its controlling terminal."""
+    request = {"arguments": [*arguments], "env": dict(env), "cwd": str(cwd), "has_terminal": has_terminal}
+    return Process(_server().ask(request, descriptors))
+
+
+class Process:
+    """A forked command line, with as much of the face of `subprocess.Popen` as tests use."""
+
+    def __init__(self, answer: socket.socket) -> None:
+        """`answer` gives the pid, and later the exit code and what is left."""
+        self._socket = answer
+        self._answer = answer.makefile("rb", buffering=0)
+        self.pid = int(self._answer.readline())
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        with suppress(TimeoutError):
+            return self.wait(0)
+        return None
+
+    def wait(self, timeout: float) -> int:
+        """Return the exit code.
+
+        Raises:
+            AssertionError: a process of its was left when it ended.
+        """
+        if self.returncode is None:
+            if not select.select([self._socket], [], [], timeout)[0]:
+                raise TimeoutError
+            self.returncode, left = json.loads(self._answer.readline())
+            assert not left, f"it leaves {left}"
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def __enter__(self) -> "Process":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Kill it if it still runs; what it leaves then is no fault."""
+        with suppress(AssertionError):
+            self.kill()
+            self.wait(LEAVING)
+        self._answer.close()
+        self._socket.close()
 
 
 class _Reader:
@@ -137,16 +193,14 @@ class _Server:
         self._control.close()
         self._process.wait()
 
-    @contextmanager
-    def ask(self, request: object, descriptors: Sequence[int]) -> Iterator[socket.socket]:
-        """The socket gives the exit code, and nothing if the server has died."""
+    def ask(self, request: object, descriptors: Sequence[int]) -> socket.socket:
+        """The socket gives the pid and the exit code, and nothing if the server has died."""
         text = json.dumps(request).encode()
         ours, theirs = socket.socketpair()
-        with ours:
-            with theirs, self._lock:
-                socket.send_fds(self._control, [len(text).to_bytes(8, "big")], [*descriptors, theirs.fileno()])
-                self._control.sendall(text)
-            yield ours
+        with theirs, self._lock:
+            socket.send_fds(self._control, [len(text).to_bytes(8, "big")], [*descriptors, theirs.fileno()])
+            self._control.sendall(text)
+        return ours
 
 
 @functools.cache
@@ -161,6 +215,7 @@ def serve(control: socket.socket) -> None:
     """Fork for every request, and answer with the pid, then the exit code and what is left, until the end of all."""
     take_orphans()
     inprocess.import_everything()
+    importlib.import_module("markdown_it")  # which a terminal needs
     gc.collect()
     gc.freeze()
     running: dict[int, socket.socket] = {}
@@ -246,6 +301,9 @@ def _become(request: Any, descriptors: list[int], ours: Sequence[selectors.BaseS
     for descriptor, end in enumerate(descriptors):
         os.dup2(end, descriptor)
         os.close(end)
+    if request["has_terminal"]:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])

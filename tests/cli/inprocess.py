@@ -160,7 +160,8 @@ def _stream(descriptor: int, mode: str) -> TextIOWrapper:
     raw = open(descriptor, f"{mode}b", closefd=False)  # noqa: SIM115
     usual = (sys.__stdin__, sys.__stdout__, sys.__stderr__)[descriptor]
     assert usual is not None
-    return TextIOWrapper(raw, encoding=usual.encoding, errors=usual.errors, line_buffering=descriptor == 2)
+    by_line = descriptor == 2 or raw.isatty()
+    return TextIOWrapper(raw, encoding=usual.encoding, errors=usual.errors, line_buffering=by_line)
 
 
 @contextmanager

@@ -7,21 +7,20 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.cli.launcher import trusting
+from tests.cli import forkserver
+from tests.cli.launcher import MARK, trusting
 
 PATIENCE = 20.0  # seconds for anything that is awaited
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
-# Takes the terminal on stdin as its own, then becomes acp-launch.
-BECOME = (
-    "import fcntl, os, sys, termios\n"
-    "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
-    "os.execv(sys.executable, [sys.executable, '-m', 'acp_launch', *sys.argv[1:]])\n"
-)
+# Takes the terminal on stdin as its own, then becomes the program.
+BECOME = "import fcntl, os, sys, termios\nfcntl.ioctl(0, termios.TIOCSCTTY, 0)\nos.execvp(sys.argv[1], sys.argv[1:])\n"
+ACP_LAUNCH = [sys.executable, "-m", "acp_launch"]
+Process = subprocess.Popen[bytes] | forkserver.Process
 
 
 def yes_or_no(question: str) -> str:
@@ -30,7 +29,7 @@ def yes_or_no(question: str) -> str:
 
 
 class Terminal:
-    def __init__(self, descriptor: int, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, descriptor: int, process: Process) -> None:
         self._descriptor = descriptor
         self.process = process
         self.raw = b""
@@ -75,15 +74,27 @@ class Terminal:
 @contextmanager
 def on_terminal(*arguments: str, cwd: Path, env: Mapping[str, str]) -> Iterator[Terminal]:
     ours, theirs = os.openpty()
-    command = [sys.executable, "-I", "-S", "-c", BECOME, *trusting(arguments)]
-    process = subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd, env=dict(env), start_new_session=True
-    )
-    os.close(theirs)
-    try:
+    with begun([*ACP_LAUNCH, *trusting(arguments)], theirs, cwd=cwd, env=env) as process:
         yield Terminal(ours, process)
-    finally:
-        if process.poll() is None:
+    os.close(ours)
+
+
+@contextmanager
+def begun(argv: Sequence[str], terminal: int, *, cwd: Path, env: Mapping[str, str]) -> Iterator[Process]:
+    """Start a program whose controlling terminal this is; what still runs afterwards is killed.
+
+    Acp-launch comes from the fork server, unless a mark in its environment is to be seen in `/proc`.
+    """
+    if [*argv[:3]] == ACP_LAUNCH and MARK not in env and forkserver.suits(env):
+        process: Process = forkserver.start(argv[3:], env=env, cwd=cwd, descriptors=[terminal] * 3, has_terminal=True)
+    else:
+        command = [sys.executable, "-I", "-S", "-c", BECOME, *argv]
+        process = subprocess.Popen(
+            command, stdin=terminal, stdout=terminal, stderr=terminal, cwd=cwd, env=dict(env), start_new_session=True
+        )
+    os.close(terminal)
+    with process:
+        try:
+            yield process
+        finally:
             process.kill()
-            process.wait(PATIENCE)
-        os.close(ours)

@@ -9,7 +9,6 @@ import fcntl
 import os
 import select
 import struct
-import subprocess
 import sys
 import termios
 import time
@@ -21,6 +20,7 @@ import pyte
 
 from acp_launch.interactive.attention import SIGNS_OF_FOCUS
 from acp_launch.interactive.screen import BEGIN, END
+from tests.cli.terminal import ACP_LAUNCH, Process, begun
 from tests.process.liveness import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -29,8 +29,6 @@ OPENS, CLOSES = BEGIN.encode(), END.encode()
 SCROLLBACK = 20_000  # lines
 # What tells about the terminal that the tests run on, which is not this one.
 OUTER = ("TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TMUX", "STY", "ConEmuANSI", *SIGNS_OF_FOCUS)
-# Takes the terminal on stdin as its own, then becomes the program.
-BECOME = "import fcntl, os, sys, termios\nfcntl.ioctl(0, termios.TIOCSCTTY, 0)\nos.execvp(sys.argv[1], sys.argv[1:])\n"
 
 
 READY, AGENT = "ready · ? shows the keys", "agent · fix-42"  # of the status line of drivers/story.py
@@ -89,7 +87,7 @@ class Paper(pyte.HistoryScreen):
 class Terminal:
     """A program on a terminal of its own."""
 
-    def __init__(self, descriptor: int, process: "subprocess.Popen[bytes]", columns: int, rows: int) -> None:
+    def __init__(self, descriptor: int, process: Process, columns: int, rows: int) -> None:
         self._descriptor = descriptor
         self._paper = Paper(columns, rows)
         self._stream = pyte.ByteStream(self._paper)
@@ -202,28 +200,14 @@ def on_screen(
     """Run `argv` on a terminal; what still runs afterwards is killed."""
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": path, **(env or {})}
+    environment = {**os.environ, "TERM": "xterm-256color", **(env or {})}
+    if [*argv[:3]] != ACP_LAUNCH:
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), environment.get("PYTHONPATH"))))
     for name in {"COLUMNS", "LINES", *OUTER} - {*(env or {})}:
         environment.pop(name, None)
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", BECOME, *argv],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        cwd=cwd,
-        env=environment,
-        start_new_session=True,
-    )
-    os.close(theirs)
-    terminal = Terminal(ours, process, columns, rows)
-    try:
-        yield terminal
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait(PATIENCE)
-        os.close(ours)
+    with begun(argv, theirs, cwd=cwd, env=environment) as process:
+        yield Terminal(ours, process, columns, rows)
+    os.close(ours)
 
 
 @contextmanager

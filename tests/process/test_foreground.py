@@ -18,14 +18,12 @@ from acp_launch.errors import MachineError
 from acp_launch.process.foreground import TIDY, available, foreground
 from acp_launch.process.program import LocalProgram
 from acp_launch.process.records import read_all
-from tests.cli.terminal import Terminal
+from tests.cli.terminal import BECOME, Terminal
 
 from .launches import bury, gone
 from .liveness import CHILDREN, PATIENCE, Liveness, program
 
 CTRL_C, CTRL_Z = "\x03", "\x1a"
-# Takes the terminal on stdin as its own, then becomes something else.
-BECOME = "import fcntl, os, sys, termios\nfcntl.ioctl(0, termios.TIOCSCTTY, 0)\nos.execv(sys.argv[1], sys.argv[1:])\n"
 
 
 @contextmanager

@@ -53,8 +53,8 @@ PROMPT = "▐ Wort für github: "
 class Asked:
     """A child that asks, and the terminal a person types on."""
 
-    def __init__(self, terminal: Terminal, ours: int, before: list[object]) -> None:
-        self.terminal = terminal
+    def __init__(self, process: "subprocess.Popen[bytes]", terminal: Terminal, ours: int, before: list[object]) -> None:
+        self.process, self.terminal = process, terminal
         self._ours, self._before = ours, before
 
     def settings(self) -> list[object]:
@@ -69,7 +69,7 @@ class Asked:
 
     def answer(self) -> object:
         """What came of it; nothing of stdin was read, and the terminal is as it was."""
-        out, _ = self.terminal.process.communicate(b"on stdin", PATIENCE)
+        out, _ = self.process.communicate(b"on stdin", PATIENCE)
         answer, stdin = json.loads(out)
         assert stdin == "on stdin"
         return answer
@@ -90,7 +90,7 @@ def asked(how: str = "foreground", program: str = CHILD) -> Iterator[Asked]:
         start_new_session=True,
     )
     try:
-        yield Asked(Terminal(ours, process), ours, before)
+        yield Asked(process, Terminal(ours, process), ours, before)
     finally:
         process.kill()
         process.communicate()
@@ -293,13 +293,13 @@ class Job(Asked):
     """One that asks, under a shell."""
 
     def says(self) -> object:
-        assert self.terminal.process.stdout is not None
-        return json.loads(self.terminal.process.stdout.readline())
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
 
     def tell(self, word: str) -> None:
-        assert self.terminal.process.stdin is not None
-        self.terminal.process.stdin.write(word.encode() + b"\n")
-        self.terminal.process.stdin.flush()
+        assert self.process.stdin is not None
+        self.process.stdin.write(word.encode() + b"\n")
+        self.process.stdin.flush()
 
     def begins(self) -> None:
         """Some text; the bell for Ctrl-A tells that it was read."""
@@ -314,7 +314,7 @@ class Job(Asked):
 @contextmanager
 def job() -> Iterator[Job]:
     with asked(program=SHELL) as person:
-        job = Job(person.terminal, person._ours, person._before)
+        job = Job(person.process, person.terminal, person._ours, person._before)
         job.terminal.until(PROMPT)
         yield job
 
