@@ -57,7 +57,7 @@ class Host:
 
     def run(self, *arguments: str, stdin: bytes | None = None) -> Ended:
         """Run a prompt; it starts no agent of its own."""
-        done = self.launcher.apart("run", self.name, *arguments, stdin=stdin)
+        done = self.launcher("run", self.name, *arguments, stdin=stdin)
         assert done.heard == [], "an agent was started beside that of the host"
         return done
 
@@ -92,10 +92,8 @@ def brought_up(launcher: Launcher, *words: str, name: str = "p", is_killed: bool
         began = marked(launcher, mark, transcript, *words)
         assert began.returncode == 0, began.stderr.decode()
         yield Host(launcher, mark, transcript, began.stderr.decode(), name)
-        ended = subprocess.run(
-            command("down", "--all"), env={**launcher.env}, cwd=launcher.project, capture_output=True, check=False
-        )
-        assert ended.returncode == 0, ended.stderr.decode()
+        ended = launcher("down", "--all")
+        assert ended.code == 0, ended.err
         left = left_by_guards(mark)
         assert left == [], left
     finally:

@@ -13,7 +13,7 @@ import pytest
 
 from acp_launch.process.detached import _is_subreaper, _no_subreaper
 from acp_launch.process.prepare import become_subreaper
-from tests.cli import forkserver
+from tests.cli import forkserver, inprocess
 from tests.cli.launcher import PATIENCE, ROOT, Launcher
 
 # An agent that tells in its answer what it was started with.
@@ -78,6 +78,7 @@ def test_what_a_command_leaves_in_this_process_fails_the_test(
         return 0
 
     monkeypatch.setattr("acp_launch.cli.main.run", run)
+    monkeypatch.setattr(inprocess, "PATIENCE", 0)
     umask, home, environment = os.umask(0o022), Path.cwd(), dict(os.environ)
     before = {*os.listdir("/proc/self/fd")}  # noqa: PTH208
     try:
