@@ -82,10 +82,10 @@ def test_a_directory_from_the_environment_is_looked_up_by_each_run(launch: Launc
     launch.profile("polite", workspace={"cwd": "${env:WHERE}"})
     other = launch.project / "other"
     other.mkdir()
-    here = {"WHERE": str(launch.project)}
-    with up(Launcher(launch.project, launch.env | here)) as host:
+    here = str(launch.project)
+    with up(Launcher(launch.project, launch.env | {"WHERE": here})) as host:
         assert plan_of(host) is None
-        assert launch.apart("run", "p", "hi", **here).heard == []
+        assert launch.apart("run", "p", "hi", WHERE=here).heard == []
         assert "works in" in launch.apart("run", "p", "hi", WHERE=str(other)).err
 
 
