@@ -13,7 +13,6 @@ does not read blocks only itself.
 """
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from itertools import chain
@@ -21,8 +20,7 @@ from typing import Any, Protocol
 
 from acp_launch.errors import LaunchError, LocalProtocolError, RemoteProtocolError, first
 from acp_launch.process.child import WORD, Child, first_of
-from acp_launch.process.flow import CHUNK
-from acp_launch.process.program import Running
+from acp_launch.process.program import Lines, Running
 from acp_launch.protocol.conversation import Reply
 from acp_launch.protocol.jsonrpc import Answered, Call, Fault, Junk, LineFramer, LineTooLong
 from acp_launch.protocol.mishap import Mishaps
@@ -87,40 +85,35 @@ class StdioTransport:
 
 
 class RemoteTransport:
-    """The lines of a remote server, through the descriptors of its connection, which belongs to its caller."""
+    """The messages of a remote server, whose connection belongs to its caller."""
 
-    def __init__(self, remote: Running) -> None:
-        self._remote = remote
-        self._loop = asyncio.get_running_loop()
-        self._writing = asyncio.Lock()
+    def __init__(self, remote: Running, lines: Lines) -> None:
+        self._remote, self._lines = remote, lines
+        self._heard: list[bytes] = []
+        self._news, self._room = asyncio.Event(), asyncio.Event()
         self._is_closed = False
+        lines.listen(self._hear, self._room.set)
+
+    def _hear(self, line: bytes) -> None:
+        self._heard.append(line)
+        self._news.set()
 
     async def read(self) -> bytes:
-        """Return the next chunk; b"" once the connection has ended. Its descriptors stay open until it is left."""
-        while True:
-            is_over = self._remote.end is not None
-            try:
-                return os.read(self._remote.source, CHUNK)
-            except BlockingIOError:
-                if is_over:
-                    return b""
-                await first_of(self._readable(), self._remote.wait())
-            except OSError:
-                return b""
+        """Return the messages that have come, each with its newline; b"" once the connection has ended."""
+        while not self._heard and self._remote.end is None:
+            self._news.clear()
+            await first_of(self._news.wait(), self._remote.wait())
+        heard, self._heard = self._heard, []
+        return b"\n".join([*heard, b""]) if heard else b""
 
     async def write(self, data: bytes) -> None:
-        async with self._writing:
-            rest = memoryview(data)
-            while rest:
-                if self._is_closed:
-                    raise TransportClosed("nothing more can be sent: the connection is closed")
-                try:
-                    rest = rest[os.write(self._remote.sink, rest) :]
-                except BlockingIOError:
-                    await first_of(self._writable(), self._remote.wait())
-                    self._is_closed = self._remote.end is not None
-                except OSError as error:
-                    raise TransportClosed(f"nothing more can be sent: {error.strerror}") from error
+        """Send whole messages."""
+        if self._is_closed:
+            raise TransportClosed("nothing more can be sent: the connection is closed")
+        self._lines.send(data)
+        while self._lines.is_full and self._remote.end is None:
+            self._room.clear()
+            await first_of(self._room.wait(), self._remote.wait())
 
     async def close(self) -> None:
         self._is_closed = True
@@ -133,26 +126,13 @@ class RemoteTransport:
         how = "; ".join(filter(None, (end.how, end.reason))) if end else "has closed the connection"
         return how, tuple(self._remote.stderr_tail())
 
-    async def _readable(self) -> None:
-        able, descriptor = asyncio.Event(), self._remote.source
-        self._loop.add_reader(descriptor, able.set)
-        try:
-            await able.wait()
-        finally:
-            self._loop.remove_reader(descriptor)
-
-    async def _writable(self) -> None:
-        able, descriptor = asyncio.Event(), self._remote.sink
-        self._loop.add_writer(descriptor, able.set)
-        try:
-            await able.wait()
-        finally:
-            self._loop.remove_writer(descriptor)
-
 
 def transport(child: Running) -> Transport:
     """Return the transport of a process, or of a remote server."""
-    return StdioTransport(child) if isinstance(child, Child) else RemoteTransport(child)
+    if (lines := child.lines) is not None:
+        return RemoteTransport(child, lines)
+    assert isinstance(child, Child)
+    return StdioTransport(child)
 
 
 class Trace(Protocol):

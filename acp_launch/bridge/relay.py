@@ -25,9 +25,9 @@ from acp_launch.mcp.era import pinned
 from acp_launch.mcp.translation.adapter import Adapter
 from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan
 from acp_launch.process import prepare
-from acp_launch.process.child import WORD
+from acp_launch.process.child import WORD, Child
 from acp_launch.process.lifecycle import DOWNLOAD, Change
-from acp_launch.process.program import LocalProgram, Program, Running
+from acp_launch.process.program import Lines, LocalProgram, Program, Running
 from acp_launch.process.supervisor import Supervisor
 from acp_launch.profile.model import ServerTimeouts, Tools
 from acp_launch.secret.value import Secret
@@ -156,7 +156,7 @@ class Relay:
         self._agent: Link | SharedLink | None = None
         self._shared: SharedLink | None = None
         self._shim: ShimConnection | None = None
-        self._server: Link | None = None
+        self._server: Link | Lines | None = None
         self._latest: Running | None = None  # its process, or that which has ended last
         self._kept: list[bytes] = []
         self._kept_bytes = 0
@@ -282,9 +282,7 @@ class Relay:
     # Events of the server's process, from the supervisor.
 
     def started(self, child: Running) -> None:
-        hears = (self._server_says, self._server_over, self._server_has_room, self._burst, self._server_broke)
-        passing = self.exchange.from_server.passes, self.to_agent
-        self._server = Link(child.source, child.sink, *hears, *passing, max_line=self._max_line)
+        self._server = self._hear(child)
         self._latest, self._begun, self._messages = child, self._time(), 0
         self._adapter = Adapter(
             self.plan.name,
@@ -295,6 +293,15 @@ class Relay:
         )
         self.exchange.is_careful = True  # no line may pass by the adapter
         self.exchange.attached(probe=self._probe)
+
+    def _hear(self, child: Running) -> Link | Lines:
+        if (lines := child.lines) is not None:
+            lines.listen(self._remote_says, self._server_has_room, self._burst)
+            return lines
+        assert isinstance(child, Child)
+        hears = (self._server_says, self._server_over, self._server_has_room, self._burst, self._server_broke)
+        passing = self.exchange.from_server.passes, self.to_agent
+        return Link(child.source, child.sink, *hears, *passing, max_line=self._max_line)
 
     def ending(self) -> None:
         if self._server is not None:
@@ -517,6 +524,15 @@ class Relay:
         if server.held > held and server.is_full:
             server.pause()
 
+    def _remote_says(self, line: bytes) -> None:
+        try:
+            if self.exchange.from_server.passes(line):
+                self.to_agent(line)
+            else:
+                self._server_says(line)
+        except Exception as error:
+            self._server_broke(error)
+
     def _adapt(self, take: Callable[[bytes], None], line: bytes) -> None:
         """Give a line to the adapter, and take it out of the path once it is not needed."""
         take(line)
@@ -603,7 +619,7 @@ class Relay:
     def _server_has_room(self) -> None:
         self._resume(self._agent, self._server)
 
-    def _resume(self, writer: "Link | SharedLink | None", reader: "Link | SharedLink | None") -> None:
+    def _resume(self, writer: "Link | SharedLink | Lines | None", reader: "Link | SharedLink | Lines | None") -> None:
         """Resume both sides after `reader` has taken its held bytes, which came from its peer and from us."""
         if writer is not None:
             writer.resume()

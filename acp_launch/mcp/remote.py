@@ -1,7 +1,7 @@
 """
-A remote MCP server behind the interface of a process: JSON lines over a socket pair, HTTP on the other side.
+A remote MCP server behind the interface of a process: messages on one side, HTTP on the other.
 
-`RemoteProgram.begin` gives a `Remote`, whose descriptors a supervisor and a relay use like those of a child. The
+`RemoteProgram.begin` gives a `Remote`, which a supervisor uses like a child, and a relay like the link to one. The
 machine in `http` decides; this module makes its requests with httpx2, which is imported when the first remote server is
 used. All servers of an event loop share their connections' pools and the TLS context.
 """
@@ -21,10 +21,8 @@ from acp_launch.mcp.http.failure import failure, too_late
 from acp_launch.mcp.http.machine import Machine
 from acp_launch.mcp.http.wire import DELETE, Credentials, Era, Failure, Headers, Limits, NoToken, Request, origin
 from acp_launch.process.child import Tail
-from acp_launch.process.flow import Inflow, Outflow
 from acp_launch.process.lifecycle import Ended
 from acp_launch.process.tree import Exit, Outcome
-from acp_launch.protocol.jsonrpc import LineFramer, LineTooLong
 from acp_launch.protocol.mishap import Mishaps
 from acp_launch.secret.redact import redactor
 
@@ -34,7 +32,10 @@ if TYPE_CHECKING:
 LEAVING = 1.0  # seconds for cancelled requests to close their connections
 WATCH = 5.0  # seconds between two looks at the clock
 COOKIES = 16 * 1024  # bytes of cookies that one server may have us send
-HIGH = 1024 * 1024  # bytes that wait for our user before the server has to wait
+
+
+def _do_nothing(*arguments: object) -> None:
+    """Stand in where nobody listens."""
 
 
 class Memory(Struct):
@@ -89,9 +90,6 @@ class Remote:
         self.hurry = asyncio.Event()
         self._program, self._log, self._tail = program, log, Tail()
         self._loop = asyncio.get_running_loop()
-        self._theirs, self._ours = socket.socketpair()
-        for end in (self._theirs, self._ours):
-            end.setblocking(False)
         memory = program.memory
         self._machine = Machine(
             program.name,
@@ -106,15 +104,18 @@ class Remote:
             login=program.login,
             refusal=program.credentials.refusal if program.credentials is not None else None,
         )
-        self._framer = LineFramer(limit=program.limits.max_line)
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._closed: set[asyncio.Task[None]] = set()  # cancelled, and not over yet
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._ticking: asyncio.TimerHandle | None = None
         self._ended = asyncio.Event()
         self._end: Ended | None = None
-        self._room = asyncio.Event()
-        self._room.set()
+        self._line: Callable[[bytes], None] | None = None  # gets the server's messages
+        self._room: Callable[[], None] = _do_nothing
+        self._burst: Callable[[bool], None] = _do_nothing
+        self._may_read = asyncio.Event()  # set: whoever listens takes more
+        self._later: list[bytes] | None = None  # while a message is sent: what it brings at once
+        self._was_full = False
         self._stopping: asyncio.Task[Outcome] | None = None
         self._clients = Clients.of(self._loop)
         self._is_left = False
@@ -122,8 +123,6 @@ class Remote:
         self._has_lost_cookies = False
         self._tls: str | None = None  # None: nothing was answered yet
         self._mishaps = Mishaps(self.note)
-        self._in = Inflow(self._ours.fileno(), self._took, self._hung_up)
-        self._out = Outflow(self._ours.fileno(), self._has_room, self._hung_up)
 
     # The interface of a process.
 
@@ -132,12 +131,8 @@ class Remote:
         return None
 
     @property
-    def source(self) -> int:
-        return self._theirs.fileno()
-
-    @property
-    def sink(self) -> int:
-        return self._theirs.fileno()
+    def lines(self) -> "Remote":
+        return self
 
     @property
     def end(self) -> Ended | None:
@@ -165,8 +160,6 @@ class Remote:
     @property
     def unsent(self) -> Sequence[bytes]:
         """Return the lines that certainly had no effect, in order. To be called once the connection has ended."""
-        if self._machine.is_over and not self._is_left:
-            self._in.drain()
         return tuple(self._machine.unsent)
 
     async def wait(self) -> Ended:
@@ -202,10 +195,7 @@ class Remote:
             self._stopping.cancel()
         for task in tasks:
             task.cancel()
-        self._in.close()
-        self._out.close()
-        self._theirs.close()
-        self._ours.close()
+        self._line = None
         if tasks:
             await asyncio.wait(tasks, timeout=LEAVING)
         with suppress(TimeoutError):
@@ -224,47 +214,85 @@ class Remote:
         self._machine.stop(Ended("was disconnected", is_clean=True))
         return Outcome(Exit(0, None), (), ())
 
-    # Our user's lines.
+    # The face of a link.
 
-    def _took(self, chunk: bytes) -> None:
-        try:
-            for line in self._framer.feed(chunk):
-                if line:
-                    self._guarded(self._machine.said, line)
-        except LineTooLong:
-            self._machine.stop(Ended("was sent a message that is longer than allowed", follows="never"))
-        if self._machine.is_full:
-            self._in.pause()
+    def listen(
+        self,
+        line: Callable[[bytes], None],
+        room: Callable[[], None] = _do_nothing,
+        burst: Callable[[bool], None] = _do_nothing,
+    ) -> None:
+        self._line, self._room, self._burst = line, room, burst
+        self._may_read.set()
 
-    def _hung_up(self) -> None:
-        """Note that our user has closed its side: the supervisor does that only when it leaves."""
+    @property
+    def is_full(self) -> bool:
+        return self._machine.is_full
 
-    def _has_room(self) -> None:
-        if not self._out.is_full:
-            self._room.set()
+    @property
+    def held(self) -> int:
+        return self._machine.held
 
-    def _guarded(self, step: "Callable[..., None]", *arguments: Any) -> None:
+    @property
+    def is_paused(self) -> bool:
+        return not self._may_read.is_set()
+
+    def send(self, line: bytes) -> None:
+        self._later = []
+        for each in line.split(b"\n"):
+            if each:
+                self._step(self._machine.said, each)
+        later, self._later = self._later, None
+        if later:
+            self._loop.call_soon(self._receive_later, later)
+
+    def gather(self) -> None:
+        """Do nothing: each message is a request of its own."""
+
+    def release(self) -> None:
+        """Do nothing."""
+
+    def pause(self) -> None:
+        self._may_read.clear()
+
+    def resume(self) -> None:
+        self._may_read.set()
+
+    def drain(self) -> None:
+        """Do nothing: messages are given on as they come."""
+
+    def close(self) -> None:
+        self._line = None
+        self._may_read.set()
+
+    def _receive_later(self, lines: list[bytes]) -> None:
+        for line in lines:
+            self.receive(line)
+
+    def _step(self, step: "Callable[..., None]", *arguments: Any) -> None:
         """Let the machine take a step. A failure of ours costs that step only."""
         try:
             step(*arguments)
         except Exception as error:
             self._mishaps.add(f"the MCP server {self._program.name}", error)
-        if not (self._machine.is_full or self._is_left or self._machine.is_over):
-            self._in.resume()
+        was_full, self._was_full = self._was_full, self._machine.is_full
+        if was_full and not self._was_full:
+            self._room()
 
     # Ports of the machine.
 
-    def deliver(self, line: bytes) -> None:
-        self._out.send(line + b"\n")
-        if self._out.is_full:
-            self._room.clear()
+    def receive(self, line: bytes) -> None:
+        if self._later is not None:
+            self._later.append(line)
+        elif self._line is not None:
+            self._line(line)
 
-    def send(self, request: Request) -> None:
+    def request(self, request: Request) -> None:
         task = self._loop.create_task(self._ask(request))
         self._tasks[request.stream] = task
         task.add_done_callback(partial(self._is_done, request.stream))
 
-    def close(self, stream: int) -> None:
+    def drop(self, stream: int) -> None:
         if (timer := self._timers.pop(stream, None)) is not None:
             timer.cancel()
         task = self._tasks.pop(stream, None)
@@ -272,12 +300,12 @@ class Remote:
             task.cancel()
             self._closed.add(task)
 
-    def wake(self, stream: int, after: float) -> None:
+    def timer(self, stream: int, after: float) -> None:
         if (timer := self._timers.pop(stream, None)) is not None:
             timer.cancel()
         self._timers[stream] = self._loop.call_later(after, self._woke, stream)
 
-    def over(self, ended: Ended) -> None:
+    def ended(self, ended: Ended) -> None:
         self._end = ended
         self._program.memory.is_proven |= self._machine.is_met
         self._ended.set()
@@ -288,7 +316,7 @@ class Remote:
         if self._log is not None:
             self._log(line)
 
-    def judge(self, era: Era) -> None:
+    def remember_era(self, era: Era) -> None:
         self._program.memory.era = era
 
     def now(self) -> float:
@@ -301,7 +329,7 @@ class Remote:
         try:
             pool = await self._clients.pool(request.url)
         except SetUp as error:
-            self._guarded(self._machine.broke, request.stream, self._failure(error))
+            self._step(self._machine.broke, request.stream, self._failure(error))
             return
         with pool as client:
             await self._ask_by(client, request)
@@ -311,10 +339,10 @@ class Remote:
         try:
             response = await self._allowed(client, request)
         except TimeoutError:
-            self._guarded(machine.broke, stream, too_late(request.patience or 0.0))
+            self._step(machine.broke, stream, too_late(request.patience or 0.0))
             return
         except Exception as error:
-            self._guarded(machine.broke, stream, self._failure(error))
+            self._step(machine.broke, stream, self._failure(error))
             return
         try:
             await self._read(response, stream)
@@ -374,29 +402,30 @@ class Remote:
             _keep_alive(response)
         coding = response.headers.get("content-encoding", "")
         if "," in coding:  # each can make it a thousand times as long
-            self._guarded(machine.broke, stream, Failure("sent an answer that is compressed more than once"))
+            self._step(machine.broke, stream, Failure("sent an answer that is compressed more than once"))
             return
-        self._guarded(machine.answered, stream, response.status_code, response.headers)
+        self._step(machine.answered, stream, response.status_code, response.headers)
         try:
-            if self._tasks.get(stream) is not task:
-                return
+            await self._may_read.wait()
             async for chunk in response.aiter_bytes():
-                self._guarded(machine.took, stream, chunk)
                 if self._tasks.get(stream) is not task:
                     return
-                await self._turn(is_compressed=bool(coding))
+                self._step(self._take, stream, chunk)
+                await self._may_read.wait()
+                if coding:  # one read can give many pieces
+                    await asyncio.sleep(0)
         except Exception as error:
-            self._guarded(machine.broke, stream, self._failure(error))
+            self._step(machine.broke, stream, self._failure(error))
             return
         if self._tasks.get(stream) is task:
-            self._guarded(machine.ended, stream)
+            self._step(machine.ended, stream)
 
-    async def _turn(self, *, is_compressed: bool) -> None:
-        """Wait until our user has read what it has, and let others have their turn."""
-        if not self._room.is_set():
-            await self._room.wait()
-        if is_compressed:  # one read can give many pieces
-            await asyncio.sleep(0)
+    def _take(self, stream: int, chunk: bytes) -> None:
+        self._burst(True)
+        try:
+            self._machine.took(stream, chunk)
+        finally:
+            self._burst(False)
 
     def _failure(self, error: BaseException) -> Failure:
         import httpx2
@@ -414,21 +443,21 @@ class Remote:
         if self._tasks.get(stream) is task:
             del self._tasks[stream]
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._guarded(self._machine.broke, stream, self._failure(error))
+            self._step(self._machine.broke, stream, self._failure(error))
 
     def _woke(self, stream: int) -> None:
         self._timers.pop(stream, None)
-        self._guarded(self._machine.woke, stream)
+        self._step(self._machine.woke, stream)
 
     def _tick(self) -> None:
-        self._guarded(self._machine.tick)
+        self._step(self._machine.tick)
         limits = self._program.limits
         every = max(0.01, min(WATCH, limits.silence / 3, limits.idle / 3))
         self._ticking = self._loop.call_later(every, self._tick)
 
     def _machine_slept(self) -> None:
         """Note that the machine has slept: connections may be dead without a sign."""
-        self._guarded(self._machine.verify)
+        self._step(self._machine.verify)
 
 
 def warm_up() -> None:

@@ -318,6 +318,10 @@ class Child:
         return None if status is None else from_wait_status(status)
 
     @property
+    def lines(self) -> None:
+        """None: its lines come and go through descriptors."""
+
+    @property
     def source(self) -> int:
         return self.spawned.stdout
 

@@ -1,8 +1,9 @@
 """
 What a supervisor starts again and again: a program of this machine, or a remote server behind the same interface.
 
-`Program` begins a `Running`, whose lines come and go through its descriptors. A running program of this machine is a
-`Child`. A remote server has no process, but what is said of a process holds for its connection too.
+`Program` begins a `Running`. A running program of this machine is a `Child`, whose lines come and go through its
+descriptors. A remote server has no process, but what is said of a process holds for its connection too; it gives and
+takes `Lines`.
 """
 
 import asyncio
@@ -20,22 +21,65 @@ from acp_launch.process.spawn import spawn
 from acp_launch.process.tree import Outcome
 
 
+class Lines(Protocol):
+    """The messages of a remote server's connection: the face of a link, without descriptors.
+
+    It calls nobody from within `send`.
+    """
+
+    def listen(
+        self,
+        line: Callable[[bytes], None],
+        room: Callable[[], None] = lambda: None,
+        burst: Callable[[bool], None] = lambda is_on: None,
+    ) -> None:
+        """Give the server's messages to `line`, which must not raise; none is lost before this is called.
+
+        `room` is called when it is not full any more, `burst` with True before messages that came in one piece, and
+        with False after them.
+        """
+
+    @property
+    def is_full(self) -> bool:
+        """Whether too much is held for the server; the sender should wait for `room`."""
+
+    @property
+    def held(self) -> int:
+        """A measure of what the server has not taken yet."""
+
+    @property
+    def is_paused(self) -> bool: ...
+
+    def send(self, line: bytes) -> None:
+        """Send a message, or several with newlines between them. Never waits."""
+
+    def gather(self) -> None: ...
+
+    def release(self) -> None: ...
+
+    def pause(self) -> None:
+        """Read nothing more of the server until `resume`."""
+
+    def resume(self) -> None: ...
+
+    def drain(self) -> None: ...
+
+    def close(self) -> None:
+        """Give its messages to nobody any more."""
+
+
 class Running(Protocol):
     """A process at work, or the connection to a remote server."""
 
     hurry: asyncio.Event  # set: the stop under way has no more patience
 
     @property
+    def lines(self) -> Lines | None:
+        """The messages of a remote server; None for a process, which has descriptors."""
+
+    @property
     def pid(self) -> int | None:
         """Its process; None for a remote server."""
-
-    @property
-    def source(self) -> int:
-        """The descriptor from which its lines are read: non-blocking, and its own until it is left."""
-
-    @property
-    def sink(self) -> int:
-        """The descriptor to which lines for it are written; may be the same as `source`."""
 
     @property
     def end(self) -> Ended | None:

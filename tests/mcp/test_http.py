@@ -32,27 +32,27 @@ class Wire:
         self.machine = Machine("docs", settings.pop("url", URL), settings.pop("headers", {}), self, **settings)
         self.machine.begin()
 
-    def deliver(self, line: bytes) -> None:
+    def receive(self, line: bytes) -> None:
         assert b"\n" not in line
         self.delivered.append(json.loads(line))
 
-    def send(self, request: Request) -> None:
+    def request(self, request: Request) -> None:
         self.sent.append(request)
 
-    def close(self, stream: int) -> None:
+    def drop(self, stream: int) -> None:
         self.closed.append(stream)
         self.timers.pop(stream, None)
 
-    def wake(self, stream: int, after: float) -> None:
+    def timer(self, stream: int, after: float) -> None:
         self.timers[stream] = after
 
-    def over(self, ended: Ended) -> None:
+    def ended(self, ended: Ended) -> None:
         self.ends.append(ended)
 
     def note(self, text: str) -> None:
         self.notes.append(text)
 
-    def judge(self, era: Era) -> None:
+    def remember_era(self, era: Era) -> None:
         self.eras.append(era)
 
     def now(self) -> float:
@@ -136,7 +136,7 @@ def test_a_result_of_any_shape_and_unknown_members_pass_unchanged() -> None:
     """M-1, M-3, M-5."""
     wire = opened()
     passed: list[bytes] = []
-    wire.deliver = passed.append  # type: ignore[assignment, method-assign]
+    wire.receive = passed.append  # type: ignore[assignment, method-assign]
     for id, result in enumerate((b"null", b"[1.0,1e400]", b"7", b'{"b":1,"a":123456789012345678901234567890}')):
         line = b'{"x":{"y":1},"jsonrpc":"2.0","id":%d,"result":%b}' % (id, result)
         wire.reply(wire.say("tools/call", id), 200, JSON, line)

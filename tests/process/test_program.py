@@ -25,7 +25,7 @@ class Connection:
         self.unsent: Sequence[bytes] = ()
         self.pid: int | None = None
         self.is_dead = False
-        self.source = self.sink = -1
+        self.lines = None
         self.stops = 0
         self._over = asyncio.Event()
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from acp_launch.mcp.http.wire import Limits
 from acp_launch.mcp.remote import Remote, RemoteProgram
-from acp_launch.process.flow import Inflow, Outflow
 from acp_launch.process.lifecycle import Ended
 
 from .children import Tempered
@@ -33,13 +32,11 @@ class Peer:
         self.heard: list[Json] = []
         self.logged = b""
         self._news = asyncio.Event()
-        self._rest = b""
         self._numbers = 0
-        self._in = Inflow(connection.source, self._took, lambda: None)
-        self._out = Outflow(connection.sink, lambda: None, lambda: None)
+        connection.listen(self._hear)
 
     def write(self, message: Json) -> None:
-        self._out.send(json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False).encode() + b"\n")
+        self.remote.send(json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False).encode())
 
     def ask(self, method: str, params: Json | None = None, *, id: Any = None) -> Any:
         """Send a request; return its id."""
@@ -95,12 +92,10 @@ class Peer:
         return [json.loads(line) for line in self.remote.unsent]
 
     def close(self) -> None:
-        self._in.close()
-        self._out.close()
+        self.remote.close()
 
-    def _took(self, chunk: bytes) -> None:
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        self.heard += [json.loads(line) for line in lines]
+    def _hear(self, line: bytes) -> None:
+        self.heard.append(json.loads(line))
         self._news.set()
 
 

@@ -239,7 +239,7 @@ class Machine(Streams):
     def _pong(self) -> None:
         pongs, self._pongs = self._pongs, []
         for id in pongs:
-            self._ports.deliver(jsonrpc.result(id, {}))
+            self._ports.receive(jsonrpc.result(id, {}))
 
     def _probe_refused(self, stream: Stream, body: bytes) -> None:
         error = error_in(body)
@@ -315,7 +315,7 @@ class Machine(Streams):
         self._endpoint = found
         if not is_first:
             return
-        self._ports.judge("sse")
+        self._ports.remember_era("sse")
         if self._type == "http":
             self._note("it speaks HTTP+SSE of MCP 2024-11-05 (`type: sse` saves the attempt at streamable HTTP)")
         self.is_met = True
@@ -339,7 +339,7 @@ class Machine(Streams):
         spoken = "MCP" if self._type == "http" else "HTTP+SSE"
         keys = "`url`" if self._type == "http" else "`url` and `type`"
         where = f"{shown_origin(self._url)} answers, but does not speak {spoken} at this path: check its {keys}"
-        self._ports.judge("")
+        self._ports.remember_era("")
         self._finish(self._alien(how, where))
 
     def _streamable_after_all(self, stream: Stream) -> None:
@@ -434,7 +434,7 @@ class Machine(Streams):
             self._line(stream, one_line(body), is_direct=True)
         for known, asked in list(stream.open.items()):
             self._owners.pop(known, None)
-            self._ports.deliver(b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (bytes(asked.id), bytes(error)))
+            self._ports.receive(b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (bytes(asked.id), bytes(error)))
         stream.open.clear()
 
     def _turned_away(self, stream: Stream, body: bytes) -> Ended:
@@ -525,14 +525,14 @@ class Machine(Streams):
         except ValueError:
             found, is_same = "", False
         stream.redirects += 1
-        self._ports.close(stream.number)
+        self._ports.drop(stream.number)
         if is_same and stream.redirects <= REDIRECTS and stream.status != 303:
             if stream.status in (301, 308) or found.rstrip("/") == self._url.rstrip("/"):
                 self._url = found if stream.request.url == self._url else self._url
             stream.status = 0
             old = stream.request
             stream.request = Request(old.stream, old.method, found, old.headers, old.body, old.patience)
-            self._ports.send(stream.request)
+            self._ports.request(stream.request)
             return
         how = f"redirects to {self._named(found)}" if not is_same else "redirects in circles"
         how = how if location else f"answered {phrase(stream.status)} without saying where to"

@@ -133,6 +133,11 @@ class Streams(ABC):
         return self._held_bytes > HELD or len(self._streams) > STREAMS
 
     @property
+    def held(self) -> int:
+        """A measure of what the server has not taken yet."""
+        return self._held_bytes + len(self._streams)
+
+    @property
     def is_busy(self) -> bool:
         return bool(self._owners)
 
@@ -181,7 +186,7 @@ class Streams(ABC):
             for known in stream.open:
                 self._owners[known] = stream
         stream.begun = self._ports.now()
-        self._ports.send(stream.request)
+        self._ports.request(stream.request)
 
     def _release(self) -> None:
         """Send what has waited, as far as nothing holds it back again."""
@@ -229,7 +234,7 @@ class Streams(ABC):
         if stream.size <= limit:
             stream.body.append(chunk)
         elif is_refused:
-            self._ports.close(number)
+            self._ports.drop(number)
             self.ended(number)
         else:
             self._too_long(stream)
@@ -276,7 +281,7 @@ class Streams(ABC):
             self._unreached(stream, failure)
         elif stream.role == "sign" and not failure.timed_out and stream.attempts < SIGNS:
             stream.attempts += 1
-            self._ports.send(stream.request)
+            self._ports.request(stream.request)
         elif stream.role in ("sign", "probe"):
             self._finish(ended_by(failure))
         elif stream.events is not None or stream.is_resuming or stream.role in ("listen", "endpoint"):
@@ -320,7 +325,7 @@ class Streams(ABC):
             if stream.finished is not None and now - stream.finished >= LINGER:
                 self._drop(stream)
             elif stream.body and stream.events is None and not stream.is_waiting and silence >= self.limits.idle:
-                self._ports.close(stream.number)
+                self._ports.drop(stream.number)
                 self._give_up(stream, f"stopped in the middle of its answer: nothing came for {self.limits.idle:g} s")
             elif self._is_slow(stream, now):
                 self._living(stream, None)  # it has begun to answer
@@ -376,7 +381,7 @@ class Streams(ABC):
         if stream.kind == "text/event-stream":
             stream.events = EventStream(limit=self.limits.max_line)
             if stream.role == "endpoint":
-                self._ports.wake(stream.number, QUICK)
+                self._ports.timer(stream.number, QUICK)
 
     def _event(self, stream: Stream, event: ServerEvent) -> None:
         if event.id.isprintable() and event.id and event.id == event.id.strip() and len(event.id) <= LONGEST_ID:
@@ -404,7 +409,7 @@ class Streams(ABC):
         if message is None or message.method is not UNSET or message.id is UNSET:
             if not is_direct or (message is not None and message.method is not UNSET):
                 self.is_met |= message is not None
-                self._ports.deliver(line)
+                self._ports.receive(line)
             return
         self._settles(stream, message, line, is_direct=is_direct)
 
@@ -439,7 +444,7 @@ class Streams(ABC):
             self._introduced(message)
         elif asked.method == "server/discover" and is_modern and message.result is not UNSET:
             self._discovered(message)
-        self._ports.deliver(line)
+        self._ports.receive(line)
 
     def _introduced(self, message: Envelope) -> None:
         if message.result is UNSET:
@@ -464,7 +469,7 @@ class Streams(ABC):
     def _judge(self, era: Era) -> None:
         if era != self.era:
             self.era = era
-            self._ports.judge(era)
+            self._ports.remember_era(era)
 
     def _body_ended(self, stream: Stream) -> None:
         body, stream.body = b"".join(stream.body), []
@@ -518,7 +523,7 @@ class Streams(ABC):
             pause = max(pause, LEAST)
         stream.status, stream.events = 0, None
         stream.heard = self._ports.now() + pause
-        self._ports.wake(stream.number, pause)
+        self._ports.timer(stream.number, pause)
 
     def _listen_again(self, stream: Stream) -> None:
         again = self._get("listen", stream.last_event).request
@@ -526,7 +531,7 @@ class Streams(ABC):
         stream.request = Request(stream.number, "GET", again.url, again.headers, b"", patience)
         stream.redirects = 0
         stream.begun = stream.heard = self._ports.now()
-        self._ports.send(stream.request)
+        self._ports.request(stream.request)
 
     def _fail(self, stream: Stream, how: str) -> None:
         """Answer every open request of a stream with an error."""
@@ -534,7 +539,7 @@ class Streams(ABC):
             self._owners.pop(known, None)
             if not stream.is_cancelled:
                 said = f'MCP server "{self.server}" {how} during {asked.method}, whose outcome is unknown'
-                self._ports.deliver(jsonrpc.error(asked.id, LOST, said, {"server": self.server}))
+                self._ports.receive(jsonrpc.error(asked.id, LOST, said, {"server": self.server}))
         stream.open.clear()
 
     def _refuse(self, stream: Stream, how: str, code: int = LOST) -> None:
@@ -542,7 +547,7 @@ class Streams(ABC):
         for known, asked in stream.open.items():
             self._owners.pop(known, None)
             said = f'MCP server "{self.server}" {how}'
-            self._ports.deliver(jsonrpc.error(asked.id, code, said, {"server": self.server}))
+            self._ports.receive(jsonrpc.error(asked.id, code, said, {"server": self.server}))
         stream.open.clear()
 
     def _drop(self, stream: Stream) -> None:
@@ -553,7 +558,7 @@ class Streams(ABC):
 
     def _forget(self, stream: Stream) -> None:
         self._streams.pop(stream.number, None)
-        self._ports.close(stream.number)
+        self._ports.drop(stream.number)
         if stream.number == self._sign:
             self._sign = 0
 
@@ -586,7 +591,7 @@ class Streams(ABC):
         if not self._parting:
             self._departure = ended
             self._parting = self._next()
-            self._ports.wake(self._parting, PARTING)
+            self._ports.timer(self._parting, PARTING)
         self._depart_if_all_know()
 
     def _depart_if_all_know(self) -> None:
@@ -602,14 +607,14 @@ class Streams(ABC):
         stream.is_waiting, stream.repeats = True, stream.repeats + 1
         stream.status, stream.events = 0, None
         stream.heard = self._ports.now() + pause
-        self._ports.wake(stream.number, pause)
+        self._ports.timer(stream.number, pause)
 
     def _repeat(self, stream: Stream) -> None:
         if self._parting:
             return  # it goes to the next connection
         stream.is_waiting, stream.redirects, stream.retry = False, 0, None
         stream.begun = stream.heard = self._ports.now()
-        self._ports.send(stream.request)
+        self._ports.request(stream.request)
 
     def _finish(self, ended: Ended, *, also: Stream | None = None) -> None:
         """End the connection. The request of `also` had no effect."""
@@ -619,7 +624,7 @@ class Streams(ABC):
         if also is not None and also.role == "line" and also.open and not also.is_resuming:
             self._refused[also.number] = also.request.body
         for stream in self._streams.values():
-            self._ports.close(stream.number)
+            self._ports.drop(stream.number)
             if stream.is_waiting and stream.role == "line":
                 self._refused[stream.number] = stream.request.body
         before = [self._refused[number] for number in sorted(self._refused)]
@@ -627,7 +632,7 @@ class Streams(ABC):
         self._held.clear()
         self._streams.clear()
         self._owners.clear()
-        self._ports.over(ended)
+        self._ports.ended(ended)
 
     def _note(self, text: str) -> None:
         self._ports.note(text)

@@ -153,24 +153,24 @@ class Credentials(Protocol):
 class Ports(Protocol):
     """What a machine wants done. They must not call the machine."""
 
-    def deliver(self, line: bytes) -> None:
+    def receive(self, line: bytes) -> None:
         """Pass a message of the server on."""
 
-    def send(self, request: Request) -> None: ...
+    def request(self, request: Request) -> None: ...
 
-    def close(self, stream: int) -> None:
+    def drop(self, stream: int) -> None:
         """Drop the connection of a stream, and its timer; nothing more of it is told to the machine."""
 
-    def wake(self, stream: int, after: float) -> None:
+    def timer(self, stream: int, after: float) -> None:
         """Call `woke` after so many seconds. A second timer of a stream replaces the first."""
 
-    def over(self, ended: Ended) -> None:
+    def ended(self, ended: Ended) -> None:
         """Note that the connection has ended. Called once."""
 
     def note(self, text: str) -> None:
         """Write a sentence to the server's log."""
 
-    def judge(self, era: Era) -> None:
+    def remember_era(self, era: Era) -> None:
         """Note which era the server turned out to be of."""
 
     def now(self) -> float: ...
