@@ -197,9 +197,34 @@ def test_the_demo_needs_the_standard_library_only() -> None:
             assert top in sys.stdlib_module_names or name.startswith("acp_launch.demo") or name == "acp_launch", name
 
 
-def test_a_module_can_be_read_in_one_go() -> None:
-    lines = {path: len(path.read_text().splitlines()) for path in MODULES}
-    assert not [f"{path}: {count}" for path, count in lines.items() if count > 700]
+MOST = 25  # attributes of a class; one with more is split by its state
+TOO_MANY = {
+    "bridge/conversation.py: ConversationState",
+    "bridge/relay.py: Relay",
+    "host/sessions.py: HostSession",
+    "mcp/http/streams.py: Streams",
+    "serve/session.py: Session",
+}  # still: nothing is added here
+
+
+def attributes(defined: ast.ClassDef) -> set[str]:
+    """The names that the methods of a class assign to `self`."""
+    return {
+        found.attr
+        for found in ast.walk(defined)
+        if isinstance(found, ast.Attribute) and isinstance(found.ctx, ast.Store)
+        if isinstance(found.value, ast.Name) and found.value.id == "self"
+    }
+
+
+def test_no_class_has_more_state_than_a_reader_can_hold() -> None:
+    counts = {
+        f"{path.relative_to(PACKAGE)}: {each.name}": len(attributes(each))
+        for path in MODULES
+        for each in ast.walk(ast.parse(path.read_text()))
+        if isinstance(each, ast.ClassDef)
+    }
+    assert {name for name, count in counts.items() if count > MOST} <= TOO_MANY
 
 
 def loaded(*arguments: str, **env: str) -> set[str]:
