@@ -79,13 +79,9 @@ def open_store(settings: Settings, *, asks: bool = True) -> Store:
     """Open the store without reading anything yet. Without `asks`, it does without a passphrase that it needs."""
     chosen = settings.secrets
     if chosen.store == "file":
-        from functools import partial
-
-        from acp_launch.secret.hidden_input import ask_hidden
         from acp_launch.secret.sealedfile import open_file
 
-        ask = partial(ask_hidden, fix="type it, or export ACP_LAUNCH_PASSPHRASE=...")
-        return open_file(chosen.file, settings.config, os.environ, ask if asks else lambda prompt: None)
+        return open_file(chosen.file, settings.config, os.environ, _ask_passphrase if asks else lambda prompt: None)
     if chosen.store == "command":
         from acp_launch.secret.command import open_command
 
@@ -93,6 +89,12 @@ def open_store(settings: Settings, *, asks: bool = True) -> Store:
     from acp_launch.secret.keyring import open_keyring
 
     return open_keyring(chosen.keyring, os.environ, interactive=interactive())
+
+
+def _ask_passphrase(prompt: str) -> str | None:
+    from acp_launch.secret.hidden_input import ask_hidden  # with asyncio, and seldom needed
+
+    return ask_hidden(prompt, fix="type it, or export ACP_LAUNCH_PASSPHRASE=...")
 
 
 def interactive() -> bool:
