@@ -272,14 +272,13 @@ EXPOSED = {
     "cli/execute": "the environment of a command that was asked for by name",
     "oauth/flow": "headers of the profile for a request to the server itself",
     "oauth/grant": "the item of the store that holds the tokens",
-    "cli/bearers": "the header that carries the token of a login, and the token in it",
+    "cli/credentials": "the header that carries the token of a login, and the token in it",
     "mcp/remote": "the headers of each request that prove to a server who its user is",
     "oauth/exchange": "the form and the header of a request to a token endpoint",
 }
 KEEPERS = {"secret"}  # stores and the redactor
 REVEALED = {
-    "cli/bearers",
-    "cli/headerscommand",  # the address of a server, without its secrets
+    "cli/credentials",  # the address of a server, without its secrets
     "cli/mcplogin",  # the address of a server to log in to
     "cli/start",
     "bridge/offer",

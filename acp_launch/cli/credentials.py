@@ -1,80 +1,318 @@
-"""Storage of imported credentials, under names that are free in the store or already hold the same value."""
+"""
+What proves to the remote servers of a plan who their user is: looked up with the plan's secrets before anything starts,
+and used by each request.
 
-from collections.abc import Iterable, Sequence
+A server needs a login if the profile says so (`oauth`), or if the user has logged in to it before. The record of a
+login is only a memory: what counts is the item in the secret store. A server needs none for which a command of the user
+prints headers (`headers_command`); that is called once before anything starts.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING
 
-from acp_launch.cli.stores import Vault
-from acp_launch.cli.supply import sealed_file
-from acp_launch.errors import SecretError
-from acp_launch.interop.drafts import DraftSet
-from acp_launch.secret.value import Outcome, Secret
+from msgspec import Struct
+
+from acp_launch.errors import StateError
+from acp_launch.mcp.http.challenge import Challenge
+from acp_launch.mcp.http.wire import Credentials, Failure, Headers, NoToken
+from acp_launch.oauth.grant import NOT_LOGGED_IN, STEP_UPS, Grant, Login, decoded
+from acp_launch.oauth.records import PATIENCE, Logins
+from acp_launch.plan.model import RemotePlan, ServerPlan
+from acp_launch.problem import Problem, ours
+from acp_launch.secret.redact import redactor
+from acp_launch.secret.value import Outcome, Secret, Store
 from acp_launch.settings.model import Settings
 
-MOST = 50  # attempts to find free names
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+    from acp_launch.mcp.headerscommand import PrintedHeaders
+    from acp_launch.oauth.keeper import TokenStore
+
+    MakeTokenStore = Callable[[Login, Grant | None, Callable[[str], None]], TokenStore]
+
+AUTHORIZATION, BEARER = "Authorization", "Bearer "
+GRACE = 2.0  # seconds beyond the limit in which a command that reaches it is stopped
+RECORD = 60.0  # seconds between two looks at the record of a login, if no token is refused
+REFUSED = "answered 401 Unauthorized to a new token of its login, too"
 
 
-class CredentialStore:
-    """The store for imported credentials. It is opened at first use, and not by an import without credentials."""
+HOPELESS = f"{STEP_UPS} logins in a row have not brought them: ask its operator which scopes your account may have"
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._opened: Vault | None = None
-        self._states: dict[str, Outcome] = {}
+
+class ServerLogin(Struct, frozen=True):
+    """A server that may want a login, with the record of the login, None if there is none.
+
+    `printer` is the address of the entry of `headers_command` that takes the place of a login, empty if none does.
+    """
+
+    server: RemotePlan
+    record: Login | None
+    printer: str = ""
 
     @property
-    def label(self) -> str:
-        return self._vault.store.label
+    def is_needed(self) -> bool:
+        """Whether it cannot do without: the settings or the profile say so, or the user has logged in before."""
+        return bool(self.printer) or self.server.oauth is not None or self.record is not None
 
-    def require(self, incoming: DraftSet) -> None:
-        """Check that the store can be read, if there are credentials to store.
+    @property
+    def item(self) -> str:
+        """The name of its item in the secret store, empty if there is none."""
+        return self.record.item if self.record is not None else ""
 
-        Raises:
-            SecretError: it cannot be read.
-        """
-        self.names(incoming, range(len(incoming.tokens)), ())
 
-    def names(self, incoming: DraftSet, needed: Iterable[int], taken: Iterable[str]) -> list[str]:
-        """Choose a name for each token; the names of `needed` tokens do not hold another value in the store.
+class Lack(Struct, frozen=True):
+    """A server that the user cannot prove to who they are, and why: `what` completes "the MCP server …"."""
 
-        Raises:
-            SecretError: the store cannot be read.
-        """
-        used = set(taken)
-        valued = [index for index in needed if incoming.tokens[index].secret is not None]
-        for _ in range(MOST):
-            names = incoming.names(used)
-            self._look(names[index] for index in valued)
-            occupied = {
-                names[index] for index in valued if self._is_another(names[index], incoming.tokens[index].secret)
-            }
-            if not occupied:
-                return names
-            used |= occupied
-        raise SecretError("all names for the secret are taken", fix="acp-launch secret list")
+    server: RemotePlan
+    what: str
+    fix: str
 
-    def store(self, secrets: Sequence[tuple[str, Secret]]) -> None:
-        """Store the secrets.
+    @property
+    def message(self) -> str:
+        return f'the MCP server "{self.server.name}" {self.what}'
 
-        Raises:
-            SecretError: a secret cannot be stored.
-        """
-        for name, secret in secrets:
-            if self._states[name].state == "found":  # the same value
+    def problem(self, *, is_fatal: bool) -> Problem:
+        if is_fatal:
+            return self.server.url.origin.problem(self.message, self.fix)
+        left = self.server.url.origin.problem(f"{self.message}; the session opens without it", self.fix)
+        return left._replace(severity="warning")
+
+
+def server_logins(servers: Iterable[ServerPlan], settings: Settings) -> list[ServerLogin]:
+    """List the servers that may want a login; those with credentials of their own in their headers do not.
+
+    Raises:
+        StateError: the records cannot be read.
+    """
+    records, found = Logins(settings.state), list[ServerLogin]()
+    for server in servers:
+        if not isinstance(server, RemotePlan) or not server.bridge:
+            continue
+        if printer := printer_of(server, settings):
+            found.append(ServerLogin(server, None, printer))
+        elif not server.url.secrets and not any(name.lower() == "authorization" for name in server.headers):
+            found.append(ServerLogin(server, record_of(server, records)))
+    return found
+
+
+def printer_of(server: RemotePlan, settings: Settings) -> str:
+    """Return the address of the entry whose command prints headers for a server, empty if none does."""
+    if not settings.headers_command:
+        return ""
+    from acp_launch.settings.address import nearest
+
+    unknown = {reference.name: Secret("-") for reference in server.url.secrets}  # no part of an address in the settings
+    return nearest(settings.headers_command, server.url.reveal(unknown)) or ""
+
+
+def record_of(server: RemotePlan, records: Logins) -> Login | None:
+    """Find the record of the login to a server."""
+    return None if server.url.secrets else records.find(*_key(server))
+
+
+def _key(server: RemotePlan) -> tuple[str, str]:
+    """Return what the record of a server's login is found by."""
+    return server.url.reveal({}), server.oauth.client_id if server.oauth is not None else ""
+
+
+def lacking(logins: Iterable[ServerLogin], found: Mapping[str, Outcome], called: str) -> Iterator[Lack]:
+    """Yield the servers to which the user is not logged in; `called` is the profile's name in commands.
+
+    `found` are the outcomes of the look-up, with those of the logins.
+    """
+    for login in logins:
+        if login.printer:
+            continue
+        fix = ours("mcp", "login", called, login.server.name)
+        outcome = found.get(login.item)
+        if outcome is None or outcome.state == "missing":
+            yield Lack(login.server, NOT_LOGGED_IN, fix)
+        elif outcome.secret is None:
+            reason = outcome.reason or f"the {outcome.source} says: {outcome.state}"
+            yield Lack(login.server, f"{NOT_LOGGED_IN}: its login cannot be read: {reason}", outcome.fix or fix)
+        elif (grant := _grant(outcome)) is None:
+            yield Lack(login.server, f"{NOT_LOGGED_IN}: what the {outcome.source} holds is not its login", fix)
+        elif grant.refresh is None and grant.expires is not None and grant.expires <= time.time():
+            yield Lack(login.server, f"{NOT_LOGGED_IN}: the login has expired", fix)
+
+
+def _known(login: ServerLogin, found: Mapping[str, Outcome]) -> Grant | None:
+    return _grant(found[login.item]) if login.item in found else None
+
+
+def _grant(outcome: Outcome) -> Grant | None:
+    """Read the grant that was found; its tokens are hidden from now on in all that is shown."""
+    grant = decoded(outcome.secret) if outcome.secret is not None else None
+    if grant is not None:
+        redactor.register(*grant.secrets)
+    return grant
+
+
+class LoginCredentials:
+    """The `Credentials` of a login: its access token (RFC 6750), none as long as there is no login. One that the user
+    does in the meantime counts from the next refusal on, or after a minute.
+
+    `make` returns the token store of a login; its grant may be known already. `command` logs in. `note` shows a
+    sentence to the user; it is called in the event loop of the requests.
+    """
+
+    def __init__(
+        self, login: ServerLogin, grant: Grant | None, make: "MakeTokenStore", logins: Logins, command: str
+    ) -> None:
+        self.note: Callable[[str], None] = lambda text: None  # the verbs of `mcp` end with what they have to say
+        self._server, self._make, self._logins, self._command = login.server, make, logins, command
+        self._record = login.record
+        self._looked = monotonic()  # at the record
+        self._is_refused = False  # whether the server has refused what this record gives
+        self._tokens = make(login.record, grant, self._show) if login.record is not None else None
+        self._is_wanted = login.is_needed
+        self._loop: AbstractEventLoop | None = None
+
+    @property
+    def is_login(self) -> bool:
+        return self._is_wanted
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the user has logged in since, which may have brought other scopes, or another item of the store."""
+        self._looked = monotonic()
+        try:
+            record = record_of(self._server, self._logins)
+        except StateError:
+            return False
+        old = self._record
+        if record is None or (old is not None and (record.item, record.since) == (old.item, old.since)):
+            return False
+        self._record, self._tokens, self._is_refused = record, self._make(record, None, self._show), False
+        return True
+
+    @property
+    def refusal(self) -> Failure | None:
+        return None if self._tokens is None else Failure(REFUSED, self._command, is_final=True)
+
+    async def headers(self, refused: Headers | None = None) -> Headers:
+        import asyncio  # by now it is there
+
+        self._loop = asyncio.get_running_loop()
+        is_old = refused or self._is_refused or monotonic() - self._looked >= RECORD
+        if is_old and self.has_news:
+            refused = None
+        if self._tokens is None:
+            return {}
+        old = Secret(refused[AUTHORIZATION].expose().removeprefix(BEARER)) if refused else None
+        try:
+            token = await self._tokens.token(old)
+        except NoToken:
+            if not self.has_news:
+                raise
+            token = await self._tokens.token()
+        return {AUTHORIZATION: Secret(BEARER + token.expose())}
+
+    async def challenged(self, challenge: Challenge) -> str:
+        """Keep the scopes that the server wants, so that the next login asks for them."""
+        self._is_refused = True
+        if self._record is None or not challenge.wants_more:
+            self._is_wanted |= challenge.is_bearer
+            return ""
+        from acp_launch.session.files import run_in_thread
+
+        note = partial(self._logins.lacking, self._record, challenge.scopes)
+        try:
+            record = await run_in_thread(note, name="login", limit=PATIENCE + 1)
+        except (StateError, TimeoutError, OSError):
+            return ""  # the user has to write them into the profile
+        return HOPELESS if record is not None and record.is_hopeless else self._command
+
+    async def leave(self) -> None:
+        if self._tokens is not None:
+            await self._tokens.leave()
+
+    def _show(self, text: str) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.note, f"mcp server {self._server.name}: {text}")
+
+
+class Wallet(Struct, frozen=True, kw_only=True):
+    """Makes credentials. `opening` returns the prepared store; `called` is the profile's name in commands."""
+
+    settings: Settings
+    opening: Callable[[], Store]
+    secrets: Mapping[str, Secret]
+    called: str
+
+    def credentials(self, logins: Iterable[ServerLogin], found: Mapping[str, Outcome]) -> dict[str, Credentials]:
+        """Return the credentials of each server; `found` are the outcomes of the look-up, as far as there was one."""
+        records, made = Logins(self.settings.state), dict[str, Credentials]()
+        printed = self._printed({login.printer for login in logins if login.printer})
+        for login in logins:
+            server = login.server
+            if login.printer:
+                made[server.name] = printed[login.printer]
                 continue
-            failed = f'cannot store secret "{name}"'
-            self._vault.do(failed, partial(self._vault.store.write, name, secret), writing=name)
-            self._vault.index.put(name)
+            make = partial(self._token_store, records, server)
+            command = ours("mcp", "login", self.called, server.name)
+            made[server.name] = LoginCredentials(login, _known(login, found), make, records, command)
+        return made
 
-    def _look(self, names: Iterable[str]) -> None:
-        if unknown := [name for name in names if name not in self._states]:
-            self._states |= self._vault.states(*unknown)
+    def _printed(self, addresses: Collection[str]) -> "dict[str, PrintedHeaders]":
+        if not addresses:
+            return {}
+        from acp_launch.cli.stores import captured_in_loop
+        from acp_launch.mcp.headerscommand import PrintedHeaders
 
-    def _is_another(self, name: str, secret: Secret | None) -> bool:
-        outcome = self._states[name]
-        return outcome.state != "missing" and outcome.secret != secret
+        entries, limit = self.settings.headers_command, self.settings.secrets.timeout
+        return {address: PrintedHeaders(entries[address], captured_in_loop, limit=limit) for address in addresses}
 
-    @property
-    def _vault(self) -> Vault:
-        if self._opened is None:
-            self._opened = Vault(self._settings, instead=sealed_file)
-        return self._opened
+    def _token_store(
+        self, records: Logins, server: RemotePlan, record: Login, grant: Grant | None, note: Callable[[str], None]
+    ) -> "TokenStore":
+        from acp_launch.oauth.keeper import TokenStore  # runs without a login do without it
+
+        written = server.oauth.client_secret if server.oauth is not None else None
+        return TokenStore(
+            record.item,
+            self.opening,
+            records,
+            command=ours("mcp", "login", self.called, server.name),
+            grant=grant,
+            secret=written.concealed(self.secrets) if written is not None else None,
+            limit=self.settings.secrets.timeout,
+            note=note,
+        )
+
+
+def print_headers(logins: Collection[ServerLogin], made: Mapping[str, Credentials], settings: Settings) -> list[Lack]:
+    """Call the commands that print headers, each once and all at once; return the servers that get none."""
+    made = {login.printer: made[login.server.name] for login in logins if login.printer}
+    if not made:
+        return []
+    from acp_launch.cli.stores import captured, protect_secrets, say_waiting
+    from acp_launch.mcp.headerscommand import PrintedHeaders
+    from acp_launch.secret.command import AT_ONCE, in_parallel
+    from acp_launch.secret.isolate import Late, NoThread, bounded
+
+    protect_secrets()
+    printers = {address: each for address, each in made.items() if isinstance(each, PrintedHeaders)}
+    failed = dict[str, NoToken]()
+
+    def call(address: str) -> None:
+        try:
+            printers[address].first(captured)
+        except NoToken as error:
+            failed[address] = error
+
+    limit = settings.secrets.timeout * -(-len(printers) // AT_ONCE) + GRACE
+    work, what = partial(in_parallel, call, list(printers)), f"headers for {', '.join(printers)}"
+    try:
+        bounded(work, limit=limit, waiting=lambda waited: say_waiting(what, waited, limit))
+    except NoThread:
+        work()
+    except Late:  # a command cannot be killed
+        how = f"no answer within {limit:g} s"
+        failed = {address: each.fault(how, is_late=True) for address, each in printers.items()}
+    lacking = [(login.server, failed[login.printer]) for login in logins if login.printer in failed]
+    return [Lack(server, error.how, error.fix) for server, error in lacking]

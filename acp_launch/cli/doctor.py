@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from acp_launch.checks.check import Check
     from acp_launch.checks.profile import ProfilePart, StoreCheck
     from acp_launch.checks.programs import Runtime
-    from acp_launch.cli.bearers import ServerLogin
+    from acp_launch.cli.credentials import ServerLogin
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.profile.load import Loaded
     from acp_launch.profile.trust import TrustState
@@ -68,7 +68,6 @@ class Checkup:
         self._opens_session, self._is_waved = opens_session, is_waved
         self._answers: dict[str, list[Check]] = {}  # by part
         self._logins: list[ServerLogin] = []
-        self._commands: Mapping[str, str] = {}  # by servers: addresses in the settings, whose commands print headers
         self._opened: Callable[[], Store] | None = None
         self._asked: list[ProfilePart] = []
 
@@ -204,12 +203,9 @@ class Checkup:
         """Find the logins of remote servers; return the names of their items in the secret store."""
         remotes = [part.remote for part in parts if part.remote is not None]
         if remotes:
-            from acp_launch.cli.bearers import server_logins
-            from acp_launch.cli.headerscommand import printing
+            from acp_launch.cli.credentials import server_logins
 
-            self._commands = printing(remotes, settings)
-            found = server_logins([each for each in remotes if each.name not in self._commands], settings)
-            self._logins = [login for login in found if login.is_needed]
+            self._logins = [login for login in server_logins(remotes, settings) if login.is_needed]
         return list(dict.fromkeys(login.item for login in self._logins if login.item))
 
     def _session(self, parts: "Sequence[ProfilePart]", settings: "Settings") -> "Record | None":
@@ -271,28 +267,22 @@ class Checkup:
         self, parts: "Sequence[ProfilePart]", outcomes: "Mapping[str, Outcome]", settings: "Settings", called: str
     ) -> "Mapping[str, Credentials]":
         """Return the credentials of remote servers, and report the servers that lack them."""
-        if not (self._logins or self._commands):
+        if not self._logins:
             return {}
         from acp_launch.checks import answers
-        from acp_launch.cli.bearers import Wallet, lacking
-        from acp_launch.cli.headerscommand import first_headers
+        from acp_launch.cli.credentials import Wallet, lacking, print_headers
         from acp_launch.secret.lookup import secrets
 
-        remotes = [part.remote for part in parts if part.remote is not None]
-        headers, without = first_headers(remotes, self._commands, settings) if self._commands else ({}, [])
+        known = secrets(outcomes)
+        wallet = Wallet(settings=settings, opening=self._opening(settings), secrets=known, called=called)
+        credentials = wallet.credentials(self._logins, outcomes)
+        without = print_headers(self._logins, credentials, settings)
         lacks = {lack.server.name: lack for lack in (*lacking(self._logins, outcomes, called), *without)}
         for part in parts:
             if part.plan is not None and (lack := lacks.get(part.server)) is not None:
                 self._answers[part.label] = [answers.without_login(part, lack.what, lack.fix)]
-        known = secrets(outcomes)
-        able = [
-            login
-            for part in parts
-            for login in self._logins
-            if login.server is part.remote and part.server not in lacks and not _lacking(part, known)
-        ]
-        wallet = Wallet(settings=settings, opening=self._opening(settings), secrets=known, called=called)
-        return {**wallet.bearers(able, outcomes), **headers}
+        able = {part.server for part in parts if part.server not in lacks and not _lacking(part, known)}
+        return {name: each for name, each in credentials.items() if name in able}
 
     def _heard(self, part: "ProfilePart", check: "Check") -> None:
         """Add a result of a part. What a remote server answers does not matter if the agent does not support it."""

@@ -19,9 +19,8 @@ from typing import Any, Literal
 import typer
 from msgspec import Struct
 
-from acp_launch.cli.credentials import CredentialStore
 from acp_launch.cli.edit import server
-from acp_launch.cli.import_servers import ImportedServers, import_servers
+from acp_launch.cli.import_servers import CredentialStore, ImportedServers, import_servers
 from acp_launch.cli.planning import here
 from acp_launch.console import init
 from acp_launch.console.ask.terminal import possible

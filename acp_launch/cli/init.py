@@ -13,8 +13,8 @@ from acp_launch.errors import ProblemsError, ProfileError, StateError, UsageErro
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
-    from acp_launch.cli.credentials import CredentialStore
     from acp_launch.cli.drafting import Draft, Options
+    from acp_launch.cli.import_servers import CredentialStore
     from acp_launch.profile.discover import Found
     from acp_launch.settings.model import Settings
 
@@ -56,8 +56,8 @@ def create(options: "Options", credentials: "CredentialStore | None" = None) -> 
         LaunchError: the profile exists, would be wrong, or cannot be written.
         Exit: the user left without an answer.
     """
-    from acp_launch.cli.credentials import CredentialStore
     from acp_launch.cli.drafting import location, make_draft
+    from acp_launch.cli.import_servers import CredentialStore
     from acp_launch.settings.load import load
 
     settings = load()

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.cli.bearers import record_of
+from acp_launch.cli.credentials import printer_of, record_of
 from acp_launch.cli.planning import loaded_profile, named, planned, reduced, require, resolved_from
 from acp_launch.console.logins import State, is_valid
 from acp_launch.errors import (
@@ -256,11 +257,9 @@ def states(loaded: Loaded, settings: Settings) -> tuple[State, ...]:
 
 
 def _state(target: Target, settings: Settings) -> State:
-    from acp_launch.cli.headerscommand import printing, program
-
-    server, addresses = target.server, printing([target.server], settings)
-    printer = program(addresses[server.name], settings) if addresses else ""
-    return State(server.name, server.url.display(), target.login, is_asked=server.oauth is not None, program=printer)
+    server, printer = target.server, printer_of(target.server, settings)
+    program = PurePath(settings.headers_command[printer].command[0]).name if printer else ""
+    return State(server.name, server.url.display(), target.login, is_asked=server.oauth is not None, program=program)
 
 
 def _states(loaded: Loaded, settings: Settings) -> Iterator[State]:

@@ -17,7 +17,7 @@ from acp_launch.settings.model import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from acp_launch.cli.bearers import Lack, ServerLogin
+    from acp_launch.cli.credentials import Lack, ServerLogin
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.plan.resolve import Resolved
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from acp_launch.secret.value import Secret, Store
 
     Planned = tuple[LaunchPlan, Mapping[str, Secret]]
-
-
-NONE: Mapping[str, str] = {}
 
 
 class Ready(NamedTuple):
@@ -81,14 +78,12 @@ def ready(
 
     if resolved.plan is None or not any(isinstance(server, RemotePlan) for server in resolved.plan.servers):
         return _looked_up(resolved, settings, waiting)
-    from acp_launch.cli.bearers import server_logins
-    from acp_launch.cli.headerscommand import printing
+    from acp_launch.cli.credentials import server_logins
 
-    commands = printing(resolved.plan.servers, settings)
-    logins = server_logins([server for server in resolved.plan.servers if server.name not in commands], settings)
+    logins = server_logins(resolved.plan.servers, settings)
     others = [login for login in logins if not login.is_needed]
     logins = [login for login in logins if login.is_needed]
-    return _looked_up(resolved, settings, waiting, logins, commands, others, is_alone=is_alone)
+    return _looked_up(resolved, settings, waiting, logins, others, is_alone=is_alone)
 
 
 def _looked_up(
@@ -96,16 +91,12 @@ def _looked_up(
     settings: Settings,
     waiting: "Waiting | None",
     logins: "Sequence[ServerLogin]" = (),
-    commands: "Mapping[str, str]" = NONE,
     others: "Sequence[ServerLogin]" = (),
     *,
     is_alone: bool = False,
 ) -> Ready:
-    """Look up what a plan needs. `commands` are those that print headers: addresses in the settings, by servers.
-
-    `others` are servers that may turn out to want a login.
-    """
-    if not resolved.needs and not logins and not commands:
+    """Look up what a plan needs. `others` are servers that may turn out to want a login."""
+    if not resolved.needs and not logins:
         plan = _plan(resolved)
         return Ready(plan, {}, _later(others, plan, settings, {}))
     from functools import cache, partial
@@ -130,18 +121,16 @@ def _looked_up(
         answers = supply.supplied(resolved.needs, answers, settings, opening)
     values = secrets(answers)
     missing = (*unmet(resolved.needs, answers), *unfit(resolved.plan, values))
-    if resolved.plan is None or not (logins or commands):
+    if resolved.plan is None or not logins:
         plan = _plan(resolved, missing)
         return Ready(plan, values, _later(others, plan, settings, values))
-    from acp_launch.cli.bearers import Wallet, lacking
-    from acp_launch.cli.headerscommand import first_headers
+    from acp_launch.cli.credentials import Wallet, lacking, print_headers
 
-    headers, without = first_headers(resolved.plan.servers, commands, settings) if commands else ({}, [])
-    lacks = [*lacking(logins, found, resolved.plan.called), *without]
+    wallet = Wallet(settings=settings, opening=opening, secrets=values, called=resolved.plan.called)
+    credentials = wallet.credentials(logins, found)
+    lacks = [*lacking(logins, found, resolved.plan.called), *print_headers(logins, credentials, settings)]
     plan = _plan(resolved, missing, lacks, is_alone=is_alone)
-    wallet = Wallet(settings=settings, opening=opening, secrets=values, called=plan.called)
-    later = _later(others, plan, settings, values, opening if logins else None)
-    return Ready(plan, values, {**wallet.bearers(logins, found), **later, **headers})
+    return Ready(plan, values, {**credentials, **_later(others, plan, settings, values, opening)})
 
 
 def _later(
@@ -159,12 +148,12 @@ def _later(
         return {}
     from functools import cache, partial
 
-    from acp_launch.cli.bearers import Wallet
+    from acp_launch.cli.credentials import Wallet
     from acp_launch.cli.stores import open_unasked, protect_secrets
 
     protect_secrets()
     opening = opening or cache(partial(open_unasked, settings))
-    return Wallet(settings=settings, opening=opening, secrets=secrets, called=plan.called).bearers(others, {})
+    return Wallet(settings=settings, opening=opening, secrets=secrets, called=plan.called).credentials(others, {})
 
 
 def trusted_profile(

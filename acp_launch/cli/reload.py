@@ -232,23 +232,20 @@ class Reloading:
         """Return the names of optional servers that lack a login, and the credentials of the others."""
         if not any(isinstance(server, RemotePlan) for server in fresh):
             return frozenset(), {}
-        from acp_launch.cli.bearers import Wallet, server_logins
-        from acp_launch.cli.headerscommand import later_headers, printing
+        from acp_launch.cli.credentials import Wallet, server_logins
         from acp_launch.cli.stores import open_unasked
 
         settings = self._kept.settings
-        commands = printing(fresh, settings)
-        logins = server_logins([server for server in fresh if server.name not in commands], settings)
-        absent = frozenset(
-            login.server.name for login in logins if login.is_needed and not login.item and not login.server.required
-        )
+        logins = server_logins(fresh, settings)
+        lacking = [login for login in logins if login.is_needed and not (login.item or login.printer)]
+        absent = frozenset(login.server.name for login in lacking if not login.server.required)
         wallet = Wallet(
             settings=settings,
             opening=cache(partial(open_unasked, settings)),
             secrets=secrets,
             called=self._plan.called,
         )
-        return absent, {**wallet.bearers(logins, {}), **later_headers(commands, settings)}
+        return absent, wallet.credentials(logins, {})
 
 
 def _servers(loaded: "Loaded") -> Mapping[str, object]:

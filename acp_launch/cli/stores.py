@@ -134,6 +134,14 @@ def captured(argv: Sequence[str], limit: float) -> "Captured":
     return capture(argv, limit, env=inherited(os.environ, "all"), cwd=Path.home())
 
 
+async def captured_in_loop(argv: Sequence[str], limit: float) -> "Captured":
+    """Do the same while an event loop runs."""
+    from acp_launch.plan.environment import inherited
+    from acp_launch.process.capture import captured
+
+    return await captured(argv, limit, env=inherited(os.environ, "all"), cwd=Path.home())
+
+
 class Vault:
     """The user's store together with its index. Every method may raise SecretError."""
 

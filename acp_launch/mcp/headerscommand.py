@@ -7,14 +7,11 @@ headers stay in use until the server refuses them.
 """
 
 import asyncio
-import shlex
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import PurePath
-from time import monotonic
 
-from msgspec import Struct
-from msgspec.json import Decoder
+import msgspec
 
 from acp_launch.errors import LaunchError
 from acp_launch.mcp.http.challenge import Challenge
@@ -22,77 +19,36 @@ from acp_launch.mcp.http.wire import Failure, Headers, NoToken
 from acp_launch.profile.values import header_fault, header_name_fault
 from acp_launch.regex import regex
 from acp_launch.secret.command import Captured, Run, failure, sentence
-from acp_launch.secret.detect import masked
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import MAX_VALUE, Secret
 from acp_launch.settings.model import HeadersCommand
 
-RunInLoop = Callable[[Sequence[str], float], Awaitable[Captured]]  # as `Run`, in the event loop
-REST = 10.0  # seconds without a further attempt after one that failed
-NEW = 30.0  # seconds in which headers that were printed because of a refusal are not printed again because of another
-MOST = 32  # headers
+REST = 10.0  # seconds without a further call after one that failed, or that a refusal led to
 EXAMPLE = 'it must print one JSON object with a text for each header: {"Authorization": "Bearer ..."}'
-_NAME = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")  # RFC 9110 "token"
-_SCHEME = regex(r"[A-Za-z][\w-]* +(?=\S)")  # before credentials (RFC 9110 11.4)
 NO_HEADERS = "has no headers from its command: "
-_decoder = Decoder(dict[str, object])
+_NAME = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")  # RFC 9110 "token"
 
 
-class Unusable(Exception):  # noqa: N818 - the name states the fault
-    """Raised if what a command printed is not headers; the message completes "the command …" and quotes no value."""
-
-
-def printed(out: bytes) -> dict[str, Secret]:
+def read_headers(out: bytes) -> dict[str, Secret]:
     """Read the output of a command, and hide the values from now on in all that is shown.
 
     Raises:
-        Unusable: it is not an object of headers.
+        ValueError: it is not an object of headers. The message completes "the command …" and quotes nothing.
     """
     if len(out) > MAX_VALUE:
-        raise Unusable(f"printed more than {MAX_VALUE // 1024} KiB")
+        raise ValueError(f"printed more than {MAX_VALUE // 1024} KiB")
     try:
-        found = _decoder.decode(out)
-    except (ValueError, RecursionError):  # its message may quote the text
-        raise Unusable("printed something else than a JSON object" if out.strip() else "printed nothing") from None
-    hide(*(value for value in found.values() if isinstance(value, str)))
-    if not 0 < len(found) <= MOST:
-        raise Unusable(f"printed {len(found)} headers; from 1 to {MOST} are allowed")
-    names: set[str] = set()
-    for name, value in found.items():
-        if fault := _fault(name, value):
-            raise Unusable(f"printed a header that cannot be sent: {masked(fault)}")
-        if name.lower() in names:
-            raise Unusable(f"printed the header {name} twice; upper and lower case are the same")
-        names.add(name.lower())
-    return {name: Secret(value) for name, value in found.items() if isinstance(value, str)}
-
-
-def _fault(name: str, value: object) -> str:
-    if _NAME.fullmatch(name) is None:
-        return "its name holds other characters than letters, digits and -"
-    if fault := header_name_fault(name):
-        return fault
-    if not isinstance(value, str):
-        return f"the value of {name} is not a text"
-    if not value.strip():
-        return f"the value of {name} is empty"
-    if value != value.strip():
-        return f"the value of {name} begins or ends with a space"
-    return f"in {name}, {fault}" if (fault := header_fault(value)) else ""
-
-
-def hide(*values: str) -> None:
-    """Let the redactor know values of headers, and the credentials in them: `x` in `Bearer x`."""
-    credentials = (_SCHEME.sub("", value, count=1) for value in values if _SCHEME.match(value))
-    redactor.register(*map(Secret, values), *map(Secret, credentials))
-
-
-class _Failed(Struct, frozen=True):
-    """Why the last attempt gave no headers. `until`: no further one before that moment of the monotonic clock."""
-
-    how: str
-    fix: str
-    until: float
+        found = {name: value.strip() for name, value in msgspec.json.decode(out, type=dict[str, str]).items()}
+    except (ValueError, RecursionError):
+        raise ValueError("printed something else than a JSON object of texts") from None
+    credentials = [value.partition(" ")[2].strip() for value in found.values()]  # `x` in `Bearer x`
+    redactor.register(*(Secret(text) for text in (*found.values(), *credentials) if text))
+    if not found or len({name.lower() for name in found}) < len(found):
+        raise ValueError("printed no header, or one twice")
+    for number, (name, value) in enumerate(found.items(), 1):
+        if not (value and _NAME.fullmatch(name)) or header_name_fault(name) or header_fault(value):
+            raise ValueError(f"printed a header that cannot be sent, the one at place {number}")
+    return {name: Secret(value) for name, value in found.items()}
 
 
 class PrintedHeaders:
@@ -102,36 +58,27 @@ class PrintedHeaders:
 
     def __init__(
         self,
-        address: str,
         entry: HeadersCommand,
+        run: Callable[[Sequence[str], float], Awaitable[Captured]],
         *,
         limit: float,
-        run: RunInLoop,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`address` is that of the entry in the settings, `limit` in seconds for each call of the command."""
-        self.address = address
-        self.note: Callable[[str], None] = _unsaid
-        self._argv, self._ttl = entry.command, float(entry.ttl)
-        self._program = PurePath(entry.command[0]).name
-        self._limit, self._run, self._clock = limit, run, clock
+        """`limit` is for each call of the command, in seconds."""
+        self.note: Callable[[str], None] = lambda text: None
+        self._argv, self._ttl, self._program = entry.command, float(entry.ttl), PurePath(entry.command[0]).name
+        self._run, self._limit, self._clock = run, limit, clock
         self._headers: Headers | None = None
-        self._made = 0.0  # by the clock; when the command that printed them was started
-        self._is_mended = False  # they were printed because others had been refused
-        self._failed: _Failed | None = None
-        self._has_told = False
+        self._made = self._failed = 0.0  # when the call began that printed them, and the last one that did not help
+        self._error: NoToken | None = None  # why that did not help
         self._lock = asyncio.Lock()
-
-    @property
-    def fix(self) -> str:
-        line = masked(shlex.join(self._argv))
-        shown = self._program if ": " in line else line  # the reason of an end is split there
-        return f"run {shown} yourself and correct what it reports, or correct headers_command in config.yaml"
+        self._fix = (
+            f"run {self._program} yourself and correct what it reports, or correct headers_command in config.yaml"
+        )
 
     @property
     def refusal(self) -> Failure:
-        how = f"answered 401 Unauthorized to new headers of {self._program}, too"
-        return Failure(how, self.fix, is_final=True)
+        return Failure(f"answered 401 Unauthorized to new headers of {self._program}, too", self._fix, is_final=True)
 
     def first(self, run: Run) -> None:
         """Run the command before there is an event loop.
@@ -139,29 +86,22 @@ class PrintedHeaders:
         Raises:
             NoToken: there are no headers.
         """
-        began = self._clock()
+        self._made = self._clock()
         try:
-            self._take(run(self._argv, self._limit), began)
+            self._headers = self._read(run(self._argv, self._limit))
         except LaunchError as error:
-            raise self._unstarted(error) from None
-
-    def late(self) -> NoToken:
-        """Return the fault of a first call that has not ended."""
-        return self._without(f"{self._program} did not answer within {self._limit:g} s", is_late=True)
+            raise self.fault(sentence(error)) from None
 
     async def headers(self, refused: Headers | None = None) -> Headers:
-        if (present := self._present(refused)) is not None:
-            return present
         async with self._lock:  # a caller that is cancelled here kills the command; the next one starts it again
-            if (present := self._present(refused)) is not None:
-                return present
-            try:
-                return await self._renewed(refused)
-            except NoToken as error:
-                if self._headers is None or self._headers == refused:
-                    raise
-                self._tell(error)
-                return self._headers
+            now = self._clock()
+            is_fresh = 0 <= now - self._made < self._ttl  # a clock that was set back says nothing
+            is_resting = self._error is not None and 0 <= now - self._failed < REST
+            if (self._headers in (None, refused) or not is_fresh) and not is_resting:
+                await self._renew(refused)
+            if self._error is not None and self._headers in (None, refused):
+                raise NoToken(self._error.how, self._error.fix, is_final=self._error.is_final)
+            return self._headers or {}
 
     async def challenged(self, challenge: Challenge) -> str:
         """Know nothing better than the machine."""
@@ -170,69 +110,36 @@ class PrintedHeaders:
     async def leave(self) -> None:
         """Return at once: a command that is killed loses nothing."""
 
-    def _present(self, refused: Headers | None) -> Headers | None:
-        """Return the headers that can be used without asking the command."""
-        if self._headers is None or self._headers == refused:
-            return None
-        is_fresh = 0 <= self._clock() - self._made < self._ttl  # a clock that was set back says nothing
-        return self._headers if is_fresh or self._is_resting else None
-
-    @property
-    def _is_resting(self) -> bool:
-        return self._failed is not None and monotonic() < self._failed.until
-
-    async def _renewed(self, refused: Headers | None) -> Headers:
-        if self._failed is not None and self._is_resting:
-            raise NoToken(self._failed.how, self._failed.fix, is_final=False)
-        is_refused = refused is not None and self._headers == refused
-        if is_refused and self._is_mended and 0 <= self._clock() - self._made < NEW:
-            raise NoToken(f"does not accept the headers that {self._program} has just printed", self.fix)
-        began = self._clock()
+    async def _renew(self, refused: Headers | None) -> None:
+        """Run the command; keep why that did not help, and tell the user once why the headers grow old."""
+        began, before, self._error = self._clock(), self._error, None
         try:
-            captured = await self._run(self._argv, self._limit)
-            headers = self._take(captured, began)
-        except LaunchError as error:
-            raise self._noted(self._unstarted(error)) from None
-        except NoToken as error:
-            raise self._noted(error) from None
-        self._is_mended = is_refused
-        if headers == refused:
-            how = f"does not accept the headers of {self._program}, which has printed the same ones again"
-            raise NoToken(how, self.fix)
-        return headers
+            headers = self._read(await self._run(self._argv, self._limit))
+        except (LaunchError, NoToken) as error:
+            self._error = error if isinstance(error, NoToken) else self.fault(sentence(error))
+            if self._headers not in (None, refused) and (before is None or before.is_final):
+                why = self._error.how.removeprefix(NO_HEADERS)
+                self.note(f"the headers of {self._program} cannot be renewed, so those in use stay: {why}")
+        else:
+            if refused is not None and self._headers == refused:  # should the server refuse these, too
+                which = "printed the same ones again" if headers == refused else "just printed them"
+                self._error = NoToken(f"does not accept the headers of {self._program}, which has {which}", self._fix)
+            self._headers, self._made = headers, began
+        self._failed = self._clock()
 
-    def _take(self, captured: Captured, began: float) -> Headers:
-        """Use what the command has printed."""
-        headers, unfit = dict[str, Secret](), ""
+    def _read(self, captured: Captured) -> Headers:
+        headers, fault = dict[str, Secret](), ""
         try:
-            headers = printed(captured.out)  # first: its stderr may repeat what is hidden by that
-        except Unusable as unusable:
-            unfit = f"{self._program} {unusable}; {EXAMPLE}"
+            headers = read_headers(captured.out)  # first: its stderr may repeat what is hidden by that
+        except ValueError as error:
+            fault = f"{self._program} {error}; {EXAMPLE}"
         if len(captured.out) <= MAX_VALUE and (how := failure(self._program, captured, self._limit)):
-            raise self._without(how, is_late=captured.timed_out)
-        if unfit:
-            raise self._without(unfit)
-        self._headers, self._made, self._failed, self._has_told = headers, began, None, False
+            fault = how
+        if fault:
+            raise self.fault(fault, is_late=captured.timed_out)
         return headers
 
-    def _unstarted(self, error: LaunchError) -> NoToken:
-        return self._without(sentence(error))
-
-    def _without(self, how: str, *, is_late: bool = False) -> NoToken:
-        waiting = "it may be waiting for you to sign in; " if is_late else ""
-        return NoToken(f"{NO_HEADERS}{how}", f"{waiting}{self.fix}", is_final=False)
-
-    def _noted(self, error: NoToken) -> NoToken:
-        self._failed = _Failed(error.how, error.fix, monotonic() + REST)
-        return error
-
-    def _tell(self, error: NoToken) -> None:
-        """Tell the user, once until it works again, why the headers grow old."""
-        if not self._has_told:
-            self._has_told = True
-            why = error.how.removeprefix(NO_HEADERS)
-            self.note(f"the headers for {self.address} cannot be renewed, so those in use stay: {why}")
-
-
-def _unsaid(text: str) -> None:
-    """Tell nothing: the verbs of `mcp` end with what they have to say."""
+    def fault(self, how: str, *, is_late: bool = False) -> NoToken:
+        """Return the error of a call that gave no headers."""
+        signing_in = "it may be waiting for you to sign in; " if is_late else ""
+        return NoToken(f"{NO_HEADERS}{how}", f"{signing_in}{self._fix}", is_final=False)

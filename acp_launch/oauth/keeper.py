@@ -65,7 +65,7 @@ class _Failure(Struct, frozen=True):
     until: float
 
 
-class Keeper:
+class TokenStore:
     """The access token in one item of the secret store. Safe to use from the tasks of one event loop."""
 
     def __init__(

@@ -33,15 +33,6 @@ class Logins:
             found = _read(self._file(url, client))
         return found if found is not None and (found.url, found.client) == (url, client) else None
 
-    def stamp(self, url: str, client: str = "") -> object:
-        """Return a value that differs once the record of this address has been written; None if there is none."""
-        with self._explained():
-            try:
-                found = self._file(url, client).stat()
-            except FileNotFoundError:
-                return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
-
     def put(self, login: Login) -> None:
         """Add a record, or replace the one of the same address and configured client."""
         with self._explained():

@@ -16,7 +16,7 @@ from typing import Any
 
 from acp_launch.mcp.http.wire import NoToken
 from acp_launch.oauth import keeper as module
-from acp_launch.oauth.keeper import Keeper
+from acp_launch.oauth.keeper import TokenStore
 from acp_launch.oauth.records import Logins
 from acp_launch.private import locked
 from acp_launch.secret.sealedfile import SealedFile, open_file
@@ -80,7 +80,7 @@ def main(directory: Path, step: str = "") -> None:
 
     if step:
         vars(module)["locked"] = observed
-    keeper = Keeper(ITEM, lambda: store, Logins(directory), command="log in", clock=lambda: now)
+    keeper = TokenStore(ITEM, lambda: store, Logins(directory), command="log in", clock=lambda: now)
     say(at="ready")
     for line in sys.stdin:
         call = json.loads(line)

@@ -11,7 +11,7 @@ import pytest
 from acp_launch.mcp.http.wire import NoToken
 from acp_launch.oauth import keeper as module
 from acp_launch.oauth.grant import Grant, Login, decoded, encoded
-from acp_launch.oauth.keeper import Keeper
+from acp_launch.oauth.keeper import TokenStore
 from acp_launch.oauth.records import Logins
 from acp_launch.private import locked
 from acp_launch.secret.command import open_command
@@ -43,8 +43,8 @@ class Scene:
         self.shelf.kept[ITEM] = encoded(grant).expose()
         return grant
 
-    def keeper(self, store: Store | None = None, **options: object) -> Keeper:
-        return Keeper(
+    def keeper(self, store: Store | None = None, **options: object) -> TokenStore:
+        return TokenStore(
             ITEM,
             lambda: store or self.shelf,
             self.logins,
@@ -71,12 +71,12 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         yield Scene(endpoint, tmp_path)
 
 
-def token(keeper: Keeper, refused: str | None = None) -> str:
+def token(keeper: TokenStore, refused: str | None = None) -> str:
     secret = None if refused is None else Secret(refused)
     return asyncio.run(asyncio.wait_for(keeper.token(secret), PATIENCE)).expose()
 
 
-def no_token(keeper: Keeper, refused: str | None = None) -> NoToken:
+def no_token(keeper: TokenStore, refused: str | None = None) -> NoToken:
     with pytest.raises(NoToken) as caught:
         token(keeper, refused)
     return caught.value
@@ -462,7 +462,7 @@ def test_tokens_that_are_too_long_to_be_stored_are_used(scene: Scene) -> None:
 
 def test_a_lock_that_is_held_too_long_has_its_sentence(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.put(left=30)
-    monkeypatch.setattr(Keeper, "_patience", 0.1)
+    monkeypatch.setattr(TokenStore, "_patience", 0.1)
     keeper = scene.keeper()
     with locked(scene.logins.lock(ITEM)):
         assert token(keeper) == access(1)
