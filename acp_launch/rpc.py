@@ -15,6 +15,7 @@ does not read blocks only itself.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from functools import partial
 from itertools import chain
 from typing import Any, Protocol
 
@@ -163,6 +164,7 @@ TOLD = (1, 100, 10_000)  # the later lines of this kind that are reported, by co
 
 OWN = frozenset({Answered, Reply, Junk})  # events that the pump handles itself
 
+Deliver = Callable[[Answered | LaunchError], None]
 Receive = Callable[[bytes], Iterable[Any]]  # a message becomes events
 Spoilt = Callable[
     [bytes], tuple[int | None, bytes]
@@ -215,7 +217,10 @@ class Pump:
         self._framer = LineFramer(limit=max_line)
         self._clock = asyncio.get_running_loop().time
         self._heard = self._clock()
-        self._waiting: dict[int, tuple[str, asyncio.Future[Answered]]] = {}
+        self._waiting: dict[int, tuple[str, Deliver]] = {}
+        self.written: Callable[[], None] = lambda: None  # hears that the other side has taken something
+        # Takes a chunk and its lines, and gives those of them that are to be handled here.
+        self.passing: Callable[[bytes, Iterable[bytes]], Iterable[bytes]] | None = None
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue()
         self._unsent = 0
         self._junk = 0
@@ -242,6 +247,11 @@ class Pump:
     def heard(self) -> float:
         """Return the loop time of the last received bytes."""
         return self._heard
+
+    @property
+    def unsent(self) -> int:
+        """Return how many bytes wait for the other side to take them."""
+        return self._unsent
 
     def send(self, line: bytes) -> None:
         """Queue a line; b"" is ignored."""
@@ -275,12 +285,16 @@ class Pump:
         if self._over:
             raise self._over(call.method)
         future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
-        self._waiting[call.number] = (call.method, future)
-        self.send(call.line)
+        self.ask(call, partial(_set, future))
         try:
             yield future
         finally:
             self._waiting.pop(call.number, None)
+
+    def ask(self, call: Call, deliver: Deliver) -> None:
+        """Send a request; `deliver` gets its answer in the order of all messages, or the error that stands for it."""
+        self._waiting[call.number] = (call.method, deliver)
+        self.send(call.line)
 
     async def over(self) -> LaunchError:
         """Wait for the end of the other side, and return how it ended."""
@@ -309,7 +323,9 @@ class Pump:
         split = self._split
         while chunk := await self._transport.read():
             self._heard = self._clock()
-            lines = self._framer.feed(chunk)
+            lines: Iterable[bytes] = self._framer.feed(chunk)
+            if self.passing is not None:
+                lines = self.passing(chunk, lines)
             for message in lines if split is None else chain.from_iterable(map(split, lines)):
                 self._handle(message)
             await self._listener.drain()
@@ -322,6 +338,7 @@ class Pump:
                 await self._transport.write(line)
                 self._unsent -= len(line)
                 self._outbox.task_done()
+                self.written()
         except TransportClosed:
             # A process that closed its stdin is usually ending, so give the reader a moment to learn how.
             await asyncio.sleep(LAST_WORDS)
@@ -363,15 +380,15 @@ class Pump:
         number, reply = self._spoilt(line)
         if reply:
             self.reply(reply)
-        method, future = self._waiting.get(-1 if number is None else number, ("", None))
-        if future is not None and not future.done():
+        method, deliver = self._waiting.pop(-1 if number is None else number, ("", None))
+        if deliver is not None:
             said = f"the answer of {self.label} to {method} was left out, by a bug in acp-launch"
-            future.set_exception(LocalProtocolError(said))
+            deliver(LocalProtocolError(said))
 
     def _answer(self, answer: Answered) -> None:
-        _, future = self._waiting.get(answer.number, ("", None))
-        if future is not None and not future.done():  # a late answer to an abandoned request is allowed (C-66)
-            future.set_result(answer)
+        _, deliver = self._waiting.pop(answer.number, ("", None))
+        if deliver is not None:  # a late answer to an abandoned request is allowed (C-66)
+            deliver(answer)
 
     def _note_junk(self, junk: Junk, line: bytes) -> None:
         if not line.strip():
@@ -390,6 +407,15 @@ class Pump:
         if self._over is None:
             self._over = error
             self._is_over.set()
-        for method, future in self._waiting.values():
-            if not future.done():
-                future.set_exception(self._over(method))
+        waiting, self._waiting = self._waiting, {}
+        for method, deliver in waiting.values():
+            deliver(self._over(method))
+
+
+def _set(future: "asyncio.Future[Answered]", answer: Answered | LaunchError) -> None:
+    if future.done():
+        return
+    if isinstance(answer, LaunchError):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)

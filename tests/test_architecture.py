@@ -77,7 +77,6 @@ PURE = [
     "checks/check",
     "host/catchup",
     "serve/handshake",
-    "serve/relay",
     "bridge/conversation",
     "bridge/elevation",
     "bridge/exchange",

@@ -2,25 +2,30 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from acp_launch.cli.verb import TRACE, Argument, Option
-from acp_launch.errors import AgentError, LaunchError, NotTrusted, ProfileError, SessionError, UsageError
+from acp_launch.errors import AgentError, AuthRequired, LaunchError, NotTrusted, ProfileError, SessionError, UsageError
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
+    import socket
+
     from acp_launch.cli.planning import Ready
+    from acp_launch.launch.run import SessionNeeds
     from acp_launch.plan.model import LaunchPlan, ProcessPlan
     from acp_launch.process.flow import Lent
     from acp_launch.process.spawn import Spawned
     from acp_launch.profile.load import Loaded
+    from acp_launch.serve.face import EditorFeed
     from acp_launch.serve.session import SessionPlan
-    from acp_launch.serve.sessions import HostDoor, ServeNeeds
+    from acp_launch.session.connection import Connection
     from acp_launch.session.hold import Key
+    from acp_launch.session.permission.gate import Gate
 
 
 class Serve(NamedTuple):
@@ -85,7 +90,7 @@ def _refused(error: LaunchError, source: int, sink: int) -> int:
     import asyncio
 
     from acp_launch.console.failure import show
-    from acp_launch.serve.proxy import refuse_all
+    from acp_launch.serve.face import refuse_all
     from acp_launch.settings.model import MAX_LINE
 
     show(error)
@@ -114,10 +119,9 @@ class _Served:
         start_guards()
         self.request, self.settings = request, load()
         self.loaded = loaded_profile(request.profile, self.settings)
-        door = self._host_door(stack)
-        self.is_hosted = door is not None
-        if door is not None:
-            self.spawned: Spawned | HostDoor = door
+        self.spawned: Spawned | None = None
+        self.connect = self._find_host(stack)
+        if self.connect is not None:
             return
         with _placed(here()):
             resolved = trusted(
@@ -129,8 +133,8 @@ class _Served:
             launched(self.settings, alone, self.ready.secrets, request.trace, "serve")
         )
 
-    def _host_door(self, stack: ExitStack) -> "HostDoor | None":
-        """Find the host of the profile, and prepare to be a front of it; None if none is up that can be used here."""
+    def _find_host(self, stack: ExitStack) -> "Callable[[], socket.socket] | None":
+        """Return what connects to the host of the profile; None if none is up that can be used here."""
         from acp_launch.host.place import any_host
 
         if self.request.locked or not any_host(self.settings.state):
@@ -140,72 +144,94 @@ class _Served:
         from acp_launch.cli.start import guard, traced
 
         plan = resolved_for_front(self.loaded, self.request.cwd, None)
-        door = self._door(plan) if plan is not None else None
-        if plan is not None and door is not None:
+        connect = self._connecting(plan) if plan is not None else None
+        if plan is not None and connect is not None:
             self.ready, self.plan = Ready(plan, {}, {}), plan
             self.guard = stack.enter_context(guard(self.settings, plan, "serve"))
             self.trace = stack.enter_context(traced(self.request.trace, plan, "serve"))
-        return door
+        return connect
 
-    def _door(self, plan: "LaunchPlan") -> "HostDoor | None":
+    def _connecting(self, plan: "LaunchPlan") -> "Callable[[], socket.socket] | None":
         from acp_launch.cli.fronting import fitting
         from acp_launch.cli.hosting import present
         from acp_launch.host.door import knock
-        from acp_launch.serve.sessions import HostDoor
 
         note = fitting(present(self.settings, plan), self.loaded, plan)
-        return None if note is None else HostDoor(partial(knock, note))
+        return None if note is None else partial(knock, note)
 
-    def _again(self) -> "Spawned | HostDoor":
-        """Start the agent again, or find the host again.
+    def _host_again(self) -> "Callable[[], socket.socket]":
+        """Find the host, also after its end.
 
         Raises:
-            AgentError: it cannot be started, or the host has ended.
+            AgentError: it is not up.
         """
-        if not self.is_hosted:
-            from acp_launch.cli.start import spawn_agent
-
-            return spawn_agent(self.plan, self.ready.secrets)
-        door = self._door(self.plan)
-        if door is None:
+        connect = self._connecting(self.plan)
+        if connect is None:
             raise AgentError(f"the host of {self.plan.called} has ended", fix=ours("up", self.plan.called))
-        return door
+        return connect
 
     def run(self, source: int, sink: int) -> int:
         import asyncio
 
+        from acp_launch.console.stream.redacted import RedactedOutput
+        from acp_launch.serve.face import EditorFeed
+
+        feed = EditorFeed()
+        self.observer = RedactedOutput(feed)
         with self._needs() as needs:
-            asyncio.run(_serve(self, needs, *_lent(source, sink)))
+            asyncio.run(self._serve(needs, feed, *_lent(source, sink)))
         return 0
 
     @contextmanager
-    def _needs(self) -> "Iterator[ServeNeeds]":
-        from acp_launch.cli.start import agent_log, server_logs
-        from acp_launch.console.stream.redacted import RedactedOutput
-        from acp_launch.console.stream.text import Notices
-        from acp_launch.serve.sessions import ServeNeeds
+    def _needs(self) -> "Iterator[SessionNeeds]":
+        from acp_launch.cli.start import agent_log, server_logs, spawn_agent
+        from acp_launch.launch.run import SessionNeeds
+        from acp_launch.launch.services import ServicePolicy
+        from acp_launch.process.child import HASTY
+        from acp_launch.protocol.acp import Offers
 
-        self.observer = observer = RedactedOutput(Notices())
-        settings, plan, trace = self.settings, self.plan, self.trace
+        settings, plan, trace, note = self.settings, self.plan, self.trace, self.observer.note
         if trace is not None:
-            trace.note = observer.note
+            trace.note = note
         for each in self.ready.credentials.values():
-            each.note = observer.note
+            each.note = note
         with closing(agent_log(settings, plan)) as log, closing(server_logs(settings, plan)) as logs:
             log.begin()
-            yield ServeNeeds(
-                plan=plan,
+            yield SessionNeeds(
                 guard=self.guard,
+                secrets={},
                 max_line=settings.max_line,
                 log=log,
-                observer=observer,
-                session_plan=self._session_plan,
-                forget=self._forget,
-                respawn=self._again,
+                grace=HASTY,
+                services=ServicePolicy(offers=Offers(), gate=_closed_gate(plan), env={}, elicit=None),
+                log_in=_leave_login,
+                respawn=lambda: spawn_agent(plan, self.ready.secrets),
                 server_logs=logs,
                 cache=settings.cache,
                 trace=trace,
             )
+
+    async def _serve(self, needs: "SessionNeeds", feed: "EditorFeed", source: "Lent", sink: "Lent | int") -> None:
+        from acp_launch.launch.loop import supervised
+        from acp_launch.launch.run import Launch
+        from acp_launch.launch.servers import LaunchServers
+        from acp_launch.serve.face import EditorFace, ServeNeeds
+        from acp_launch.serve.handshake import withheld
+
+        plan, observer = self.plan, self.observer
+        serves = ServeNeeds(
+            called=plan.called, withheld=withheld(plan), session_plan=self._session_plan, forget=self._forget
+        )
+        async with supervised(needs.guard or self.guard) as interrupts:
+            servers = LaunchServers(plan, observer, interrupts.budget, needs.server_logs)  # none: sessions have them
+            if self.connect is None:
+                launch = Launch(plan, needs, observer, interrupts, servers, self.spawned)
+            else:
+                from acp_launch.serve.hosted import HostedLaunch
+
+                launch = HostedLaunch(plan, needs, observer, interrupts, servers, self._host_again)
+            await EditorFace(launch, serves, feed, source, sink, observer).run()
+            interrupts.check()
 
     @contextmanager
     def _session_plan(self, cwd: Path) -> "Iterator[SessionPlan]":
@@ -215,7 +241,9 @@ class _Served:
         from acp_launch.serve.session import SessionPlan
         from acp_launch.session.store import open_registry
 
-        if self.is_hosted:
+        if self.connect is not None:
+            from acp_launch.serve.hosted import entering
+
             _require_place(self.plan, cwd)
             with open_registry(self.settings.state) as registry:
                 yield SessionPlan(
@@ -223,9 +251,10 @@ class _Served:
                     secrets={},
                     credentials={},
                     wishes=wished(self.plan),
-                    gate=None,
+                    gate=_closed_gate(self.plan),
                     registry=registry,
                     hold=lambda name: nullcontext(),
+                    enters=entering,
                 )
             return
         plan, secrets, credentials = self._for(cwd)
@@ -344,10 +373,14 @@ def _is_same_agent(one: "Loaded", other: "Loaded", here: "ProcessPlan", there: "
     return one.profile.agent == other.profile.agent and here.command == there.command
 
 
-async def _serve(served: _Served, needs: "ServeNeeds", source: "Lent", sink: "Lent | int") -> None:
-    from acp_launch.launch.loop import supervised
-    from acp_launch.serve.proxy import Proxy
+def _closed_gate(plan: "LaunchPlan") -> "Gate":
+    """Return the gate of what is decided elsewhere: in the sessions, or by the host."""
+    from acp_launch.session.permission.gate import Gate
+    from acp_launch.session.permission.policy import policy
 
-    async with supervised(needs.guard) as interrupts:
-        await interrupts.watch(Proxy(needs, interrupts, source, sink).run(served.spawned))
-        interrupts.check()
+    return Gate(policy(plan, approve="all"))
+
+
+async def _leave_login(connection: "Connection", wanted: AuthRequired, *, is_second: bool) -> None:
+    """Leave a login to the editor."""
+    raise wanted

@@ -306,10 +306,10 @@ async def _fulfilled(interactive: InteractiveState, current: CurrentSession, nam
     """Set an option, and return it as it was before."""
     wish = Setting(name, value, f":set {name} {value}")
     client, limit = current.client, interactive.launch.plan.timeouts.session
-    before, _ = await fulfil(current.connection, client.state, current.ready.session_id, wish, limit=limit)
+    made = await fulfil(current.connection, client.state, current.ready.session_id, wish, limit=limit)
     client.settled()
     interactive.chosen[:] = [*(each for each in interactive.chosen if each.option != name), wish]
-    return before
+    return made.option
 
 
 def _tell_option(interactive: InteractiveState, option: Option) -> None:

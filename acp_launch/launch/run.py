@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -49,13 +49,13 @@ from acp_launch.process.guard import Guard
 from acp_launch.process.logs import ServerLogs
 from acp_launch.process.spawn import Spawned
 from acp_launch.protocol.acp import Capabilities, Negotiated, Offers
-from acp_launch.protocol.conversation import How
+from acp_launch.protocol.conversation import How, PermissionAsked
 from acp_launch.rpc import Transport, connected
 from acp_launch.secret.value import Secret
 from acp_launch.session.client import LATE_GRACE, Client, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate, on_command_line
 from acp_launch.session.observer import Observer, SessionReady, TurnEnd
-from acp_launch.session.opening import Setting, Stay, configure, how_to_continue, open_session
+from acp_launch.session.opening import Fulfilled, Setting, Stay, configure, how_to_continue, open_session
 from acp_launch.session.service import Services
 from acp_launch.session.store import Record, drift
 
@@ -89,6 +89,8 @@ class AgentNeeds(Struct, frozen=True, kw_only=True):
     max_line: int  # bytes
     log: Callable[[bytes], None]  # takes the agent's stderr
     offers: Offers = Offers()
+    greeting: bytes = b""  # the `initialize` of an editor, in place of the offers
+    grace: float = GRACE  # seconds for the agent to end, once it is not needed any more
     trace: "Trace | None" = None
 
 
@@ -117,6 +119,7 @@ class SessionRequest(Struct, frozen=True, kw_only=True):
     servers: Sequence[object] = ()  # entries of others besides those of the launch
     services: ServicePolicy | None = None  # the launch's own without one
     side: "Side | None" = None  # set if the agent has several sessions at the same time
+    asked: "Asked | None" = None  # set if an editor opens it
 
 
 class Side(Struct, frozen=True, kw_only=True):
@@ -130,10 +133,21 @@ class Side(Struct, frozen=True, kw_only=True):
     services: Services
 
 
+class Asked(Struct, frozen=True, kw_only=True):
+    """An editor's request for a session: how, with which id and params; and what hears of a question for the editor."""
+
+    how: How
+    session_id: str
+    params: Mapping[str, object]
+    is_again: bool = False  # an agent that was started again opens it, so its history is waited for
+    asking: Callable[[PermissionAsked, dict[str, Any]], None]
+
+
 class OpenSession(Struct, frozen=True):
     connection: Connection
     client: Client
     ready: SessionReady
+    made: Sequence[Fulfilled]  # the settings of `wishes` that were made
 
 
 class HostControl(Protocol):
@@ -235,9 +249,9 @@ class Launch:
                 changed=changed,
                 observer=observer,
                 listen=side.listen if side else None,
+                asking=request.asked.asking if request.asked else lambda question, call: None,
             )
-            ready = await open_requested(plan, request, needs.secrets, connection, client, self.servers, log_in)
-            yield OpenSession(connection, client, ready)
+            yield await open_requested(plan, request, needs.secrets, connection, client, self.servers, log_in)
 
     def turn(self, session: OpenSession, *, is_first: bool) -> Turn:
         """Make a turn of this session; the caller runs it."""
@@ -309,30 +323,16 @@ async def with_agent(
         LaunchError: see the tree in `errors`; `Stopped` after a signal.
     """
     failure: BaseException | None = None
-    grace = GRACE
+    grace = needs.grace
     async with attach(spawned, log=needs.log) as child:
-
-        async def met(transport: Transport) -> T:
-            async with connect(
-                transport,
-                observer,
-                max_line=needs.max_line,
-                command=plan.agent.display,
-                longer=in_profile if plan.file else on_command_line,
-                budget=interrupts.budget,
-            ) as connection:
-                connection.explain = partial(explained, plan, trace=file_of(needs.trace))
-                await negotiate(connection, limit=plan.timeouts.initialize, offers=needs.offers)
-                return await story(connection)
-
         with connected(child, needs.trace) as transport:
             try:
-                return await interrupts.watch(met(transport))
+                return await interrupts.watch(converse(plan, needs, transport, observer, story, interrupts))
             except (WaitExpired, AgentRefused) as error:
                 failure = error
                 last_words = child.stderr_tail()
                 error.detail = (*error.detail, *last_words)
-                grace = HASTY if isinstance(error, WaitExpired) else GRACE
+                grace = HASTY if isinstance(error, WaitExpired) else needs.grace
                 from acp_launch.session.advice import referred
 
                 referred(error, plan.called, file_of(needs.trace), has_log=bool(last_words))
@@ -350,6 +350,33 @@ async def with_agent(
                 interrupts.stopping()
                 ending(failure)
                 await stop(child, grace=grace, hurry=interrupts.hurry)
+
+
+async def converse(
+    plan: LaunchPlan,
+    needs: AgentNeeds,
+    transport: Transport,
+    observer: Observer,
+    story: Story[T],
+    interrupts: Interrupts,
+) -> T:
+    """Do the handshake with the agent of a transport, and run `story`.
+
+    Raises:
+        LaunchError: as `negotiate`, and as the story.
+    """
+    async with connect(
+        transport,
+        observer,
+        max_line=needs.max_line,
+        command=plan.agent.display,
+        longer=in_profile if plan.file else on_command_line,
+        budget=interrupts.budget,
+    ) as connection:
+        connection.explain = partial(explained, plan, trace=file_of(needs.trace))
+        limit = plan.timeouts.initialize
+        await negotiate(connection, limit=limit, offers=needs.offers, greeting=needs.greeting)
+        return await story(connection)
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
@@ -468,14 +495,15 @@ async def open_requested(
     client: Client,
     servers: LaunchServers,
     log_in: LogIn,
-) -> SessionReady:
+) -> OpenSession:
     """Open the requested session, and set its mode and options.
 
     Raises:
         LaunchError: as `open_session`, `configure` and `log_in`.
     """
     agent = connection.agent
-    how: How = "new"
+    asked = request.asked
+    how: How = asked.how if asked else "new"
     if request.continued is not None:
         how = how_to_continue(agent.capabilities, replay=request.replay, name=request.name)
         if changed := drift(request.continued, agent):
@@ -485,19 +513,22 @@ async def open_requested(
     offered = [server for server in offered if server.name not in servers.absent]
     way = await servers.way(offer.transport(plan, agent.capabilities))
     entries = [*offer.entries(offered, secrets, way), *request.servers]
-    stay = _stay(plan, agent, connection.observer, entries, request.meta)
+    stay = _stay(plan, agent, connection.observer, entries, request)
 
     async def tried() -> SessionReady:
-        session_id = request.continued.session_id if request.continued else ""
+        session_id = request.continued.session_id if request.continued else asked.session_id if asked else ""
         limit, replay = plan.timeouts.session, _replay(plan.agent) if how == "load" else ""
+        if asked and not asked.is_again:
+            replay = "before"  # the editor shows it as it comes
         return await open_session(connection, client, stay, how=how, session_id=session_id, limit=limit, replay=replay)
 
     ready = await after_login(tried, connection, log_in)
     request.opened(ready, agent)
     servers.opened()
-    await configure(connection, client.state, ready.session_id, request.wishes, limit=plan.timeouts.session)
+    limit = plan.timeouts.session
+    made = await configure(connection, client.state, ready.session_id, request.wishes, limit=limit)
     client.settled()
-    return ready
+    return OpenSession(connection, client, ready, made)
 
 
 async def after_login(tried: Callable[[], Awaitable[T]], connection: Connection, log_in: LogIn) -> T:
@@ -571,7 +602,7 @@ def _stay(
     negotiated: Negotiated,
     observer: Observer,
     entries: Sequence[object],
-    meta: Mapping[str, object] | None,
+    request: SessionRequest,
 ) -> Stay:
     """Build the session's directories and servers; report additional directories that the agent does not support."""
     able = negotiated.capabilities
@@ -579,7 +610,9 @@ def _stay(
     if plan.additional_directories and not able.additional_directories:
         names = ", ".join(map(str, plan.additional_directories))
         observer.note(f"{agent} does not support additional directories; it is not told of {names}")
-    return Stay(plan.cwd, plan.additional_directories, entries, meta)
+    return Stay(
+        plan.cwd, plan.additional_directories, entries, request.meta, request.asked.params if request.asked else None
+    )
 
 
 def _replay(agent: ProcessPlan) -> "Replay":

@@ -56,14 +56,15 @@ class EarlyUpdates(Generic[T]):
 # Events: the meaning of an agent's lines.
 
 
-How = Literal["new", "load", "resume"]
+How = Literal["new", "load", "resume", "fork"]
 
 
 class Updated(Struct, frozen=True):
     """
     One `session/update`; `update` is the bytes of its `update` member, untouched.
 
-    It belongs to the history of a loaded session (`replay`), to the turn that runs, or to neither (`outside`).
+    It belongs to the history of a loaded session (`replay`), to the turn that runs, or to neither (`outside`). `line`
+    is the whole message where messages pass to an editor (`Conversation.pass_on`), else empty.
     """
 
     session_id: str
@@ -71,6 +72,7 @@ class Updated(Struct, frozen=True):
     update: Raw
     replay: bool
     outside: bool = False
+    line: bytes = b""
 
 
 # Updates with text of a message; all others report actions or state.
@@ -78,11 +80,13 @@ WORDS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_c
 
 
 class Opened(Struct, frozen=True):
-    """A session is open. This event comes right before its stored updates."""
+    """A session is open. This event comes right before its stored updates. `number` is that of our request."""
 
     session_id: str
     how: How
     result: Raw
+    number: int
+    line: bytes  # the answer
 
 
 class PermissionAsked(Struct, frozen=True):
@@ -92,6 +96,7 @@ class PermissionAsked(Struct, frozen=True):
     session_id: str
     tool_call: dict[str, Any]
     options: list[Any]
+    line: bytes
 
 
 class ServiceAsked(Struct, frozen=True):
@@ -120,6 +125,16 @@ class Withdrawn(Struct, frozen=True):
     """The agent withdrew its own request (`$/cancel_request`); it must still be answered (C-65)."""
 
     id: Raw
+    line: bytes
+
+
+class Passing(Struct, frozen=True):
+    """A message of the agent for the editor: a request with its id, or a notification without one."""
+
+    id: Raw | None
+    method: str
+    params: Raw
+    line: bytes
 
 
 class Reply(Struct, frozen=True):
@@ -128,7 +143,19 @@ class Reply(Struct, frozen=True):
     line: bytes
 
 
-Event = Updated | Opened | PermissionAsked | ServiceAsked | Completed | Withdrawn | Extension | Reply | Answered | Junk
+Event = (
+    Updated
+    | Opened
+    | PermissionAsked
+    | ServiceAsked
+    | Completed
+    | Withdrawn
+    | Passing
+    | Extension
+    | Reply
+    | Answered
+    | Junk
+)
 
 
 ELICITATION = "elicitation/create"
@@ -159,15 +186,14 @@ class Conversation:
         self._sessions: dict[str, _Session] = {}
         self._opening: dict[int, tuple[How, str]] = {}
         self._early: EarlyUpdates[Updated] = EarlyUpdates()
+        self._passes = False
 
     # messages to send
 
     def initialize(self, offers: Offers | None = None) -> Call:
         """Return the first message, which is sent alone; `negotiated` reads its answer (C-15, C-16, C-18)."""
         offers = offers or Offers()
-        if self._phase != "fresh":
-            raise LocalProtocolError("initialize is sent once")
-        self._phase = "initializing"
+        self._begin()
         self._served = offers.methods
         return self._peer.call(
             "initialize",
@@ -177,6 +203,19 @@ class Conversation:
                 "clientInfo": acp.CLIENT_INFO,
             },
         )
+
+    def initialize_for(self, line: bytes) -> Call:
+        """Return an editor's `initialize` in place of ours. Its capabilities are the editor's, so what we do not take
+        from the agent is for the editor: it comes as `Passing`.
+        """
+        self._begin()
+        self._passes = self._peer.allows_twins = True
+        return self._peer.pass_on("initialize", line)
+
+    def _begin(self) -> None:
+        if self._phase != "fresh":
+            raise LocalProtocolError("initialize is sent once")
+        self._phase = "initializing"
 
     def negotiated(self, result: Raw) -> acp.Negotiated:
         """Read the answer to `initialize`, which opens the conversation."""
@@ -193,6 +232,14 @@ class Conversation:
         self._able()
         return self._peer.call(method, params)
 
+    def pass_on(self, method: str, line: bytes) -> Call:
+        """Return an editor's request as it is, but for its id."""
+        return self._peer.pass_on(method, line)
+
+    def settle(self, id: Raw, line: bytes) -> bytes:
+        """Answer a request with the editor's answer, as it is but for its id; b"" if it was answered already."""
+        return self._peer.settle(id, line) if self._peer.owes(id) else b""
+
     def open(
         self,
         how: How,
@@ -202,17 +249,19 @@ class Conversation:
         servers: Sequence[object],
         directories: Sequence[str],
         meta: Mapping[str, object] | None = None,
+        asked: Mapping[str, object] | None = None,
     ) -> Call:
-        """Return `session/new`, `session/load` or `session/resume`; `session_id` is empty for `new`.
+        """Return the request that opens a session; `session_id` is empty for `new`.
 
         The servers are always sent, and again on every load (C-38); directories only if the agent advertises support
-        for them (C-41). `meta` is `_meta`.
+        for them (C-41). `meta` is `_meta`. `asked` are the params of an editor, which stay but for the servers; what it
+        asks for passes, also if the agent does not advertise it.
         """
         able = self._able()
-        if (how == "load" and not able.load) or (how == "resume" and not able.resume):
+        if asked is None and ((how == "load" and not able.load) or (how == "resume" and not able.resume)):
             raise LocalProtocolError(f"the agent does not advertise session/{how}")  # C-31, C-32
-        params: dict[str, object] = {"cwd": cwd, "mcpServers": list(servers)}
-        if how != "new":
+        params: dict[str, object] = {**({"cwd": cwd} if asked is None else asked), "mcpServers": list(servers)}
+        if how in ("load", "resume"):
             params = {"sessionId": session_id, **params}
             self._sessions[session_id] = _Session(replaying=how == "load")
         if directories and able.additional_directories:
@@ -346,9 +395,11 @@ class Conversation:
 
     def _notified(self, message: Notified) -> Sequence[Event]:
         if message.method == "session/update":
-            return self._updated(message.params)
+            return self._updated(message)
         if message.method == "$/cancel_request":
-            return self._withdrawn(message.params)
+            return self._withdrawn(message)
+        if self._passes:
+            return (Passing(None, message.method, message.params, message.line),)
         if message.method == "elicitation/complete":
             found = acp.text(acp.mapping(acp.decoded(message.params)).get("elicitationId"))
             return (Completed(found),) if found else NOTHING
@@ -356,8 +407,10 @@ class Conversation:
             return (Extension(message.method, message.params.copy()),)
         return NOTHING  # C-9
 
-    def _updated(self, params: Raw) -> Sequence[Event]:
-        found = acp.read_update(params)
+    def _updated(self, message: Notified) -> Sequence[Event]:
+        found = acp.read_update(message.params)
+        if self._passes:
+            return (self._passing_update(message, found),)
         if found is None:
             return (Junk("a session/update that is malformed, or has no sessionId or kind"),)
         session_id, kind, body = found
@@ -367,15 +420,22 @@ class Conversation:
         is_outside = session.prompt is None and not session.replaying and not session.is_working
         return (Updated(session_id, kind, body, session.replaying, is_outside),)
 
+    def _passing_update(self, message: Notified, found: tuple[str, str, Raw] | None) -> Event:
+        """Return an update for the editor, also of a session that we do not know."""
+        if found is None:
+            return Passing(None, message.method, message.params, message.line)
+        session = self._sessions.get(found[0])
+        return Updated(*found, session is not None and session.replaying, False, message.line)
+
     def _keep(self, update: Updated) -> Sequence[Event]:
         if self._early.keep(update.session_id, len(bytes(update.update)), update):
             return NOTHING
         return (Junk("an update for a session that was never opened, more than can be stored"),)
 
-    def _withdrawn(self, params: Raw) -> Sequence[Event]:
-        named = jsonrpc.read(_members, params)
+    def _withdrawn(self, message: Notified) -> Sequence[Event]:
+        named = jsonrpc.read(_members, message.params)
         wanted = named.get("requestId") if named else None
-        return (Withdrawn(wanted.copy()),) if wanted is not None and self._peer.owes(wanted) else NOTHING
+        return (Withdrawn(wanted.copy(), message.line),) if wanted is not None and self._peer.owes(wanted) else NOTHING
 
     def _answered(self, message: Answered) -> Sequence[Event]:
         for session in self._sessions.values():
@@ -385,14 +445,17 @@ class Conversation:
         if opening is None or message.fault is not None:
             return (message,)
         how, session_id = opening
-        if how == "new":
+        if how in ("new", "fork"):
             session_id = acp.read_session_id(message.result)
             self._sessions.setdefault(session_id, _Session())
-        return [Opened(session_id, how, message.result.copy()), *self._early.take(session_id), message]
+        opened = Opened(session_id, how, message.result.copy(), message.number, message.line)
+        return [opened, *self._early.take(session_id), message]
 
     def _called(self, message: Called) -> Event:
         if message.method == "initialize" and self._phase == "initializing":
             raise AgentError("this is not an ACP agent: it echoes its input")
+        if self._passes:
+            return self._passing_request(message)
         if message.method in self._served:
             return self._service(message)
         if message.method != "session/request_permission":
@@ -405,7 +468,17 @@ class Conversation:
         session.asking.append(message.id)
         if session.cancelling:  # a late question of a cancelled turn (C-61)
             return Reply(self.permit(session_id, message.id, None))
-        return PermissionAsked(message.id, session_id, acp.mapping(params.get("toolCall")), options)
+        return PermissionAsked(message.id, session_id, acp.mapping(params.get("toolCall")), options, message.line)
+
+    def _passing_request(self, message: Called) -> Event:
+        """Return a request for the editor; a question about a tool call in a session of ours is judged first."""
+        if message.method == "session/request_permission":
+            params = acp.mapping(acp.decoded(message.params))
+            session_id = acp.text(params.get("sessionId"))
+            if session_id in self._sessions:
+                call, options = acp.mapping(params.get("toolCall")), acp.sequence(params.get("options"))
+                return PermissionAsked(message.id, session_id, call, options, message.line)
+        return Passing(message.id, message.method, message.params.copy(), message.line)
 
     def _service(self, message: Called) -> Event:
         params = acp.decoded(message.params)

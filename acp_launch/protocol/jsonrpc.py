@@ -254,11 +254,12 @@ BROKEN = "this request was not handled because of a bug in acp-launch"
 
 
 class Called(Struct, frozen=True):
-    """A request of the other side; answer with `respond` or `refuse`."""
+    """A request of the other side; answer with `respond`, `refuse` or `settle`."""
 
     id: Raw
     method: str
     params: Raw
+    line: bytes
 
 
 class Notified(Struct, frozen=True):
@@ -266,6 +267,7 @@ class Notified(Struct, frozen=True):
 
     method: str
     params: Raw
+    line: bytes
 
 
 class Answered(Struct, frozen=True):
@@ -275,6 +277,7 @@ class Answered(Struct, frozen=True):
     method: str
     result: Raw
     fault: Fault | None
+    line: bytes
 
 
 class Junk(Struct, frozen=True):
@@ -299,8 +302,9 @@ class Peer:
 
     def __init__(self) -> None:
         self._next = 0
+        self.allows_twins = False  # whether a second request with the id of an open one is a request, too
         self._asked: dict[bytes, tuple[int, str]] = {}
-        self._owed: dict[bytes, str] = {}
+        self._owed: dict[bytes, int] = {}  # by id: how many requests are open
         self._settled = b""  # the request answered since the last message, if any
 
     def call(self, method: str, params: object) -> Call:
@@ -309,17 +313,27 @@ class Peer:
         self._asked[str(number).encode()] = (number, method)
         return Call(number, method, as_line(request(number, method, params)))
 
+    def pass_on(self, method: str, line: bytes) -> Call:
+        """Return another side's request as one of ours: its id is a number of ours, all other bytes stay."""
+        from acp_launch.protocol import edits  # for an editor alone
+
+        number = self._next
+        self._next += 1
+        written = str(number).encode()
+        self._asked[written] = (number, method)
+        return Call(number, method, as_line(edits.with_id(line, Raw(written))))
+
     def receive(self, line: bytes) -> Incoming:
         self._settled = b""
         message = decode(line)
         if message is None:
             return Junk("a line that is not a JSON-RPC message" if line.strip() else "a blank line")
         if message.method is UNSET:
-            return self._answer(message)
+            return self._answer(message, line)
         method = str(message.method)
         if message.id is UNSET:
-            return Notified(method, message.params)
-        return self._called(message.id, method, message.params)
+            return Notified(method, message.params, line)
+        return self._called(message.id, method, message.params, line)
 
     def respond(self, id: Raw, value: object) -> bytes:
         """Return the answer to the other side's request `id`.
@@ -333,6 +347,13 @@ class Peer:
     def refuse(self, id: Raw, code: int, message: str, data: object = None) -> bytes:
         self._settle(id)
         return as_line(error(id, code, message, data))
+
+    def settle(self, id: Raw, line: bytes) -> bytes:
+        """Return the answer to the other side's request `id`: another side's answer, whose other bytes stay."""
+        from acp_launch.protocol import edits
+
+        self._settle(id)
+        return as_line(edits.with_id(line, id))
 
     def spoilt(self, line: bytes) -> tuple[int | None, bytes]:
         """Settle a message whose handling failed. Return the number of our request that it answers, and the line that
@@ -353,15 +374,15 @@ class Peer:
         """Return whether the other side's request `id` still needs an answer."""
         return bytes(id) in self._owed
 
-    def _called(self, id: Raw, method: str, params: Raw) -> Incoming:
-        if bytes(id) in self._owed:
+    def _called(self, id: Raw, method: str, params: Raw, line: bytes) -> Incoming:
+        if bytes(id) in self._owed and not self.allows_twins:
             return Junk(f"a second {method} request with the id of an open request")
         # Raw may be a view into its chunk, and the id outlives the chunk.
         kept = id.copy()
-        self._owed[bytes(kept)] = method
-        return Called(kept, method, params)
+        self._owed[bytes(kept)] = self._owed.get(bytes(kept), 0) + 1
+        return Called(kept, method, params, line)
 
-    def _answer(self, message: Envelope) -> Incoming:
+    def _answer(self, message: Envelope, line: bytes) -> Incoming:
         if message.id is UNSET:
             return Junk("a JSON object that is not a JSON-RPC message")
         asked = self._asked.pop(bytes(message.id), None)
@@ -369,10 +390,12 @@ class Peer:
             return Junk("an answer to a request that was never made")
         number, method = asked
         if message.error is not UNSET and bytes(message.error) != b"null":
-            return Answered(number, method, NULL, fault(message.error))
-        return Answered(number, method, NULL if message.result is UNSET else message.result, None)
+            return Answered(number, method, NULL, fault(message.error), line)
+        return Answered(number, method, NULL if message.result is UNSET else message.result, None, line)
 
     def _settle(self, id: Raw) -> None:
-        if self._owed.pop(bytes(id), None) is None:
+        if not (open := self._owed.pop(bytes(id), 0)):
             raise LocalProtocolError("a request of the agent was answered twice")
+        if open > 1:
+            self._owed[bytes(id)] = open - 1
         self._settled = bytes(id)

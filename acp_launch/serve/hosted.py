@@ -9,21 +9,25 @@ what an observer is told. The host starts its agent again when it is wanted; its
 import asyncio
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from acp_launch.errors import AgentError, LaunchError
+from acp_launch.errors import AgentError, LaunchError, first
 from acp_launch.host.front import Told, show
 from acp_launch.host.wire import ASK, EVENT, FOLLOW, META, Entrance, SocketTransport, understood
+from acp_launch.launch.loop import Interrupts
+from acp_launch.launch.run import Ending, Launch, SessionNeeds, Story, converse
+from acp_launch.launch.servers import LaunchServers
+from acp_launch.plan.model import LaunchPlan
 from acp_launch.protocol import acp, edits, jsonrpc
 from acp_launch.protocol.conversation import ELICITATION
 from acp_launch.protocol.jsonrpc import Envelope, LineFramer, as_line
-from acp_launch.protocol.written import written
 from acp_launch.rpc import TransportClosed
-from acp_launch.serve.relay import CANCEL
+from acp_launch.serve.face import CANCEL
 from acp_launch.serve.session import chosen
 from acp_launch.session.observer import Observer
 from acp_launch.session.person import ToolQuestion
@@ -31,6 +35,7 @@ from acp_launch.session.person import ToolQuestion
 ENTERING = {"session/new", "session/load", "session/resume"}
 CLOSE, PERMISSION = "session/close", "session/request_permission"
 UPDATE = b'{"jsonrpc":"2.0","method":"session/update"'
+T = TypeVar("T")
 ROOM = 1024 * 1024  # bytes for the editor that wait; then the host is not read
 OURS = "acp-launch/"  # prefix of the ids of our own requests
 OF_HOST = ("server", "standing")  # events of the host as a whole
@@ -354,23 +359,38 @@ def _shut(line: _Line) -> None:
         line.socket.shutdown(socket.SHUT_RDWR)
 
 
-@asynccontextmanager
-async def hosted_agent(
-    knock: Callable[[], socket.socket], observer: Observer, *, max_line: int
-) -> AsyncIterator[HostedAgent]:
-    """Be a front of a host while the block runs; `knock` connects to it. A session is entered by a line of `entering`.
+class HostedLaunch(Launch):
+    """A launch whose agent is a host."""
 
-    The observer is told what the host tells its fronts.
-    """
-    async with asyncio.TaskGroup() as tasks:
-        agent = HostedAgent(knock, observer, tasks, max_line)
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        needs: SessionNeeds,
+        observer: Observer,
+        interrupts: Interrupts,
+        servers: LaunchServers,
+        find: Callable[[], Callable[[], socket.socket]],
+    ) -> None:
+        """Prepare it. `find` gives what connects to the host, or raises AgentError."""
+        super().__init__(plan, needs, observer, interrupts, servers)
+        self._find = find
+
+    async def meet(self, story: Story[T], ending: Ending) -> T:
+        """Run `story` with connections to the host."""
+        connect, interrupts = self._find(), self.interrupts
         try:
-            yield agent
-        finally:
-            agent.end()
+            async with asyncio.TaskGroup() as tasks:
+                agent = HostedAgent(connect, self.observer, tasks, self.needs.max_line)
+                try:
+                    told = converse(self.plan, self.needs, agent, self.observer, story, interrupts)
+                    return await interrupts.watch(told)
+                finally:
+                    agent.end()
+        except BaseExceptionGroup as failures:
+            raise first(failures) from None
 
 
-def entering(line: bytes, name: str) -> bytes:
-    """Return the request that opens a session, for a host; `name` is the session's in the store."""
+def entering(params: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the params that open a session, for a host; `name` is the session's in the store."""
     entrance = msgspec.to_builtins(Entrance(name=name, can_ask=True))
-    return edits.with_meta(line, written({META: entrance})[1:-1])
+    return {**params, "_meta": {**acp.mapping(params.get("_meta")), META: entrance}}

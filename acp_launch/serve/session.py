@@ -1,184 +1,430 @@
 """
-A session of an editor while it is open: the questions about its tool calls, its name in the store, and what opened it.
+A session of an editor, from its request to its end: its plan and servers, the agent's answer, its name in the store.
+
+    session/new, load, resume, fork     the profile is planned for the session's directory; its servers and the editor's
+                                        are started; the agent gets their seats in place of them
+    the agent's answer                  the profile's mode and options are set; then the editor gets the answer
+    session/close, delete               the servers end, as they do with the connection
 
 The profile's rules answer a question first; the others go to the editor, as they are. What the editor does for the
 agent, files and commands, is refused if a rule denies it.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
+from msgspec.structs import replace
 
-from acp_launch.errors import LaunchError
+from acp_launch.errors import AgentError, AgentRefused, AuthRequired, LaunchError, SessionError
+from acp_launch.launch.loop import Interrupts
+from acp_launch.launch.run import Asked, Launch, OpenSession, SessionNeeds, SessionRequest, Side
+from acp_launch.launch.servers import LaunchServers, launch_servers
+from acp_launch.launch.services import ServicePolicy
 from acp_launch.plan.model import LaunchPlan
+from acp_launch.process.child import first_of
 from acp_launch.protocol import acp, edits, jsonrpc
-from acp_launch.protocol.acp import Negotiated
-from acp_launch.protocol.conversation import How
-from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, NULL
+from acp_launch.protocol.acp import Capabilities, Negotiated, Offers
+from acp_launch.protocol.conversation import How, Opened, Passing, PermissionAsked
+from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, NULL, Answered
+from acp_launch.protocol.written import written
 from acp_launch.secret.value import Secret
-from acp_launch.serve.relay import Relay, Request
-from acp_launch.session.observer import Observer, Permission, SessionReady
-from acp_launch.session.opening import Setting
-from acp_launch.session.permission.checks import Checks
-from acp_launch.session.permission.gate import Decision, Gate
+from acp_launch.serve.entries import planned
+from acp_launch.session.client import Client
+from acp_launch.session.connection import Connection
+from acp_launch.session.observer import Observer, SessionReady
+from acp_launch.session.opening import Fulfilled, Setting
+from acp_launch.session.permission.gate import Gate
 from acp_launch.session.person import Answer, ToolQuestion
-from acp_launch.session.state import KINDS, ToolCalls, title
 from acp_launch.session.store import Record, Registry, SessionKeeper, fresh_name
 
 if TYPE_CHECKING:
-    from acp_launch.launch.servers import LaunchServers
     from acp_launch.mcp.http.wire import Credentials
 
 EDITOR = "the editor"  # what the record calls it
-INFO = "session_info_update"
 TITLE = 80  # characters of a prompt that name a session
 CANCELLED = 30.0  # seconds for an agent to end a turn that the editor has cancelled
-Settings = dict[tuple[str, str], tuple[str, object]]  # method and params, by method and option
+NOTHING = Offers()
 
 
 class SessionPlan(Struct, frozen=True, kw_only=True):
     """The plan of a session; each of its servers has a directory. `wishes` are its mode and options.
 
-    `hold` locks a session by its name. A session in a host has no gate: the host decides, and keeps it.
+    `hold` locks a session by its name. In a host the host decides about tool calls, and keeps the session: then
+    `enters` adds how the session is entered to the params of a request, for a session of that name.
     """
 
     plan: LaunchPlan
     secrets: Mapping[str, Secret]
     credentials: "Mapping[str, Credentials]"
     wishes: Sequence[Setting]
-    gate: Gate | None
+    gate: Gate
     registry: Registry
     hold: Callable[[str], AbstractContextManager[None]]
+    enters: Callable[[Mapping[str, Any], str], dict[str, Any]] | None = None
 
 
-class Session:
-    """A session, from the editor's request to its end."""
+class Request:
+    """A request of the editor, until it is answered."""
 
-    def __init__(
-        self,
-        relay: Relay,
-        observer: Observer,
-        beside: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
-        method: str,
-        id: str,
-    ) -> None:
-        """`beside` runs a task that ends with the connection. `id` is empty for a new session."""
-        self.id = id  # the agent's
-        self.how: How = "load" if method == "session/load" else "resume" if method == "session/resume" else "new"
-        self.name = ""  # in the store
-        self.is_open = False  # the agent's answer has come
-        self.is_hosted = False  # a host decides, and keeps it
+    def __init__(self, id: bytes, method: str, line: bytes) -> None:
+        self.id, self.method, self.line = id, method, line
+        self.number: int | None = None  # under which the agent has it
+        self.since = 0.0  # loop time when it was passed on
+        self.limit: float | None = None  # seconds for the answer, if not those of its method
+        self.is_settled = False
+        self.withdrawn: Callable[[], object] = lambda: None  # hears that the editor does not want it any more
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Decode its params, read leniently; only before it is passed on."""
+        message = jsonrpc.decode(self.line)
+        return {} if message is None else acp.mapping(acp.decoded(message.params))
+
+
+class KeptSession:
+    """A session in the store: it is kept once it has had a prompt, as editors open many that they never use."""
+
+    def __init__(self, keeper: SessionKeeper, *, has_title: bool) -> None:
+        self._keeper, self._has_title = keeper, has_title
+        self._is_kept, self._first_prompt = False, ""
+
+    def prompted(self, ready: SessionReady, agent: Negotiated, blocks: Sequence[object]) -> None:
+        """Keep it; the first prompt is its title if the agent gives none."""
+        if not self._has_title and not self._first_prompt:
+            texts = (acp.text(acp.mapping(block).get("text")) for block in blocks)
+            self._first_prompt = " ".join(next(texts, "").split())[:TITLE]
+        if not self._is_kept:
+            self._keeper.opened(ready, agent)
+            self._is_kept = True
+
+    def ended(self, title: str) -> None:
+        self._keeper.ended(title or ("" if self._has_title else self._first_prompt))
+        self._has_title = True
+
+
+class Editor(Protocol):
+    """The editor's side, as a session needs it."""
+
+    interrupts: Interrupts
+    needs: SessionNeeds
+
+    @property
+    def observer(self) -> Observer: ...
+
+    def plan_session(self, cwd: Path) -> AbstractContextManager[SessionPlan]:
+        """Plan a session for its directory."""
+
+    async def connected(self, *, is_wanted: bool) -> tuple[Connection, asyncio.Event]:
+        """Return the connection to the agent once there is one, and what is set at its end. The agent is started if it
+        has ended and `is_wanted`.
+        """
+
+    def pass_on(self, request: Request, answered: Callable[[Answered], None] | None = None) -> None:
+        """Pass a request on to the agent; `answered` takes the answer, and finishes the request."""
+
+    def finish(self, request: Request, line: bytes) -> None:
+        """Answer a request with a line of the agent."""
+
+    def refuse(self, request: Request, code: int, message: str, data: object = None) -> None: ...
+
+    def ask(self, id: Raw | None, method: str, line: bytes, answered: Callable[[bytes], None]) -> None:
+        """Pass a request of the agent on to the editor, or one of ours if `id` is None."""
+
+    def refuse_agent(self, id: Raw, code: int, message: str) -> None:
+        """Refuse a request of the agent."""
+
+    def show(self, line: bytes) -> None:
+        """Write an update to the editor."""
+
+    def expire(self, error: LaunchError) -> None:
+        """Stop the agent, which hangs."""
+
+
+class EditorSession:
+    """A session of an editor."""
+
+    def __init__(self, editor: Editor, request: Request) -> None:
+        method = request.method
+        self.how: How = "new"
+        if method != "session/new":
+            self.how = "load" if method == "session/load" else "resume" if method == "session/resume" else "fork"
+        # The agent's id; empty for a session that is made.
+        self.id = acp.text(request.params.get("sessionId")) if self.how in ("load", "resume") else ""
+        self.client: Client | None = None  # set while the agent has it open, or opens it
         self.servers: LaunchServers | None = None
         self.held: list[bytes] | None = None  # updates that wait until the editor knows the session
+        self.is_open = False  # the editor knows it
         self.is_muted = False  # it is opened again, and the editor knows its history
         self.lost = ""  # why the agent that was started again does not have it
-        self.left = asyncio.Event()
-        self.gone = asyncio.Event()
-        self.params: dict[str, Any] = {}  # of the request that the agent got
-        self.settings: Settings = {}  # what was set since
-        self._relay, self._observer, self._beside = relay, observer, beside
-        self._calls = ToolCalls()
+        self.left, self.gone, self.is_back = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.request = request
+        self._editor = editor
+        self._connection: Connection | None = None
+        self._params = request.params
+        self._settings: dict[tuple[str, str], tuple[str, Mapping[str, object]]] = {}  # by method and option
+        self._answer = b""  # of the agent, to the request
         self._terminals: set[str] = set()  # that the agent has at the editor
         self._turn: Request | None = None
         self._waiting: dict[int, asyncio.Future[Answer]] = {}  # by the identity of a call
 
-    def begin(self, made: SessionPlan, agent: Negotiated) -> AbstractContextManager[None]:
+    # Its life.
+
+    async def live(self, request: Request, agent: Negotiated) -> None:
+        """Open the session, and keep it open until it is left.
+
+        Raises:
+            LaunchError: it cannot be opened.
+        """
+        editor = self._editor
+        with editor.plan_session(Path(acp.text(self._params.get("cwd")))) as made, self._begin(made, agent):
+            given = planned(
+                acp.sequence(self._params.get("mcpServers")), [each.name for each in made.plan.servers], made.plan.cwd
+            )
+            for own, name in given.renamed:
+                editor.observer.note(
+                    f'the editor\'s MCP server "{own}" is called "{name}": the profile has one of that name'
+                )
+            plan = replace(made.plan, servers=(*made.plan.servers, *given.plans))
+            needs = replace(editor.needs, secrets=made.secrets, credentials=made.credentials)
+            async with launch_servers(
+                plan,
+                editor.observer,
+                editor.interrupts,
+                secrets=made.secrets,
+                max_line=needs.max_line,
+                logs=needs.server_logs,
+                trace=needs.trace,
+                cache=needs.cache,
+                credentials=made.credentials,
+            ) as servers:
+                self.servers = servers
+                self._params = self._with_directories(plan, agent)
+                plan = replace(plan, additional_directories=())  # they are in the params
+                launch = Launch(plan, needs, editor.observer, editor.interrupts, servers)
+                try:
+                    await self._stay(launch, request, self._request(made, given.untouched))
+                finally:
+                    servers.stopping(is_orderly=self.left.is_set())
+
+    def _begin(self, made: SessionPlan, agent: Negotiated) -> AbstractContextManager[None]:
         """Take the plan, and the name that the store has for this session, or a new one. Return its lock."""
         plan, self._agent = made.plan, agent
         known = made.registry.list(str(plan.project), plan.profile) if self.id else ()
         record: Record | None = next((each for each in known if each.session_id == self.id), None)
         self.name = record.name if record else fresh_name()
-        self._keeper = SessionKeeper(made.registry, plan, record, "")
-        self._title, self._has_title, self._is_kept = "", bool(record and record.title), False
-        self._said = ""
-        self.is_hosted = made.gate is None
-        if made.gate is not None:
-            self._gate, self._checks = made.gate, Checks(made.gate)
-            self._gate.ask = self._by_editor
-            self._gate.enter(self.name)
-            if self.how == "new":
-                self._gate.begin()
+        keeper = SessionKeeper(made.registry, plan, record, "")
+        self._kept = KeptSession(keeper, has_title=bool(record and record.title))
+        self._gate, self.is_hosted = made.gate, made.enters is not None
+        self._gate.ask = self._ask
+        if made.enters is not None:
+            self._params = made.enters(self._params, self.name)
         return made.hold(self.name)
+
+    def _request(self, made: SessionPlan, others: Sequence[object]) -> SessionRequest:
+        return SessionRequest(
+            name=self.name,
+            continued=None,
+            replay=False,
+            wishes=made.wishes,
+            opened=lambda ready, agent: None,
+            servers=others,
+            services=ServicePolicy(offers=NOTHING, gate=self._gate, env={}, elicit=None),
+            side=Side(observer=self._editor.observer, listen=self._attend, services={}),
+            asked=Asked(how=self.how, session_id=self.id, params=self._params, asking=self._pass_question),
+        )
+
+    def _attend(self, client: Client) -> None:
+        self.client = client
+
+    async def _stay(self, launch: Launch, request: Request, wanted: SessionRequest) -> None:
+        """Have one agent after the other open the session."""
+        while not self.left.is_set():
+            if (found := await self._connected()) is None:
+                return
+            connection, ended = self._connection, _ = found
+            try:
+                now = self._again(wanted, connection.agent.capabilities) if self.is_open else wanted
+                async with launch.session(connection, now, _refuse_login) as opened:
+                    if not self.is_open:
+                        self._answer_editor(request, opened)
+                        assert self.servers is not None
+                        self.servers.opened()
+                    else:
+                        await self._restore(connection, launch.plan.timeouts.session)
+                    self._be_back()
+                    await first_of(self.left.wait(), ended.wait())
+            except LaunchError as error:
+                await self._fail(connection, ended, error)
+
+    async def _connected(self) -> tuple[Connection, asyncio.Event] | None:
+        """Wait for an agent; None if the session is left first. Once it is open, the next request starts the agent."""
+        waiting = asyncio.ensure_future(self._editor.connected(is_wanted=not self.is_open))
+        try:
+            await first_of(asyncio.wait([waiting]), self.left.wait())
+            return waiting.result() if waiting.done() else None
+        finally:
+            waiting.cancel()
+
+    async def _fail(self, connection: Connection, ended: asyncio.Event, error: LaunchError) -> None:
+        """Deal with an agent that cannot open the session: give up if the editor does not know it yet.
+
+        Raises:
+            LaunchError: the editor does not know it yet.
+        """
+        if not self.is_open:
+            if self.id and self.held is not None and connection.agent.capabilities.close:
+                connection.beside(_close(connection, self.id))
+            raise error
+        if isinstance(error, AgentRefused | AuthRequired | SessionError):
+            why = error.reply[1] if error.reply else error.message
+            self.lost = f"the agent was started again and does not have this session: {why}; open a new one"
+        elif not isinstance(error, AgentError):
+            self._editor.expire(error)
+        self._be_back()
+        await first_of(self.left.wait(), ended.wait())
+
+    def _be_back(self) -> None:
+        self.is_muted = False
+        self.is_back.set()
+
+    def lose_agent(self) -> None:
+        """Note that the agent has ended, and release at the editor what it had there."""
+        self.client, self.lost = None, ""
+        self.is_back.clear()
+        if self.is_open and not self.left.is_set():
+            self.is_muted = True
+            for terminal in self._terminals:
+                params = {"sessionId": self.id, "terminalId": terminal}
+                line = jsonrpc.request(0, "terminal/release", params)
+                self._editor.ask(None, "terminal/release", line, lambda line: None)
+        self._terminals.clear()
+        self._waiting.clear()
+
+    def _again(self, request: SessionRequest, able: Capabilities) -> SessionRequest:
+        """Return the request that opens the session with the next agent.
+
+        Raises:
+            SessionError: that agent cannot.
+        """
+        if not (able.resume or able.load):
+            raise SessionError("it can neither load nor resume a session")
+        how: How = "resume" if able.resume else "load"
+        assert request.asked is not None
+        asked = replace(
+            request.asked, how=how, session_id=self.id, params={**self._params, "sessionId": self.id}, is_again=True
+        )
+        return replace(request, wishes=(), asked=asked)
+
+    async def _restore(self, connection: Connection, limit: float) -> None:
+        """Set again what was set."""
+        for method, params in self._settings.values():
+            call = connection.conversation.forward(method, params)
+            what = f"answer to {method} from the agent that was started again"
+            try:
+                await connection.call(call, what=what, limit=limit)
+            except AgentRefused as error:
+                self._editor.observer.note(f"the agent that was started again: {error.message}")
+
+    def _with_directories(self, plan: LaunchPlan, agent: Negotiated) -> dict[str, Any]:
+        """Add the profile's directories to those of the editor, if the agent takes any."""
+        ours = list(map(str, plan.additional_directories))
+        if ours and not agent.capabilities.additional_directories:
+            title = agent.title or plan.agent.name
+            self._editor.observer.note(
+                f"{title} does not support additional directories; it is not told of {', '.join(ours)}"
+            )
+            return self._params
+        theirs = acp.sequence(self._params.get("additionalDirectories"))
+        new = [directory for directory in ours if directory not in theirs]
+        return {**self._params, "additionalDirectories": [*theirs, *new]} if new else self._params
+
+    # Its answer.
+
+    def begin(self, opened: Opened) -> None:
+        """Take the agent's answer; what the agent says next waits until the editor has it."""
+        assert self.client is not None, "it opens the session"
+        self.client.opened(opened)
+        if not self.is_open:
+            self.id, self._answer, self.held = opened.session_id, opened.line, []
+
+    def _answer_editor(self, request: Request, opened: OpenSession) -> None:
+        """Give the editor the agent's answer, as it would be now that the options are set."""
+        line = self._answer
+        for each in opened.made:
+            line = self._with_setting(line, each)
+        self.is_open = True
+        self._editor.finish(request, line)
+        self.release()
+
+    def _with_setting(self, line: bytes, made: Fulfilled) -> bytes:
+        if made.call is None or made.result is None:
+            return line
+        message = jsonrpc.decode(made.call.line)
+        assert message is not None, "it is ours"
+        params = acp.mapping(acp.decoded(message.params))
+        self.note_setting(made.call.method, params)
+        match made.call.method:
+            case "session/set_mode":
+                return edits.replaced(line, ("result", "modes", "currentModeId"), written(params["modeId"]))
+            case "session/set_model":
+                return edits.replaced(line, ("result", "models", "currentModelId"), written(params["modelId"]))
+        listed = acp.mapping(acp.decoded(made.result)).get("configOptions")
+        if not isinstance(listed, list):
+            return line
+        return _with_older(edits.replaced(line, ("result", "configOptions"), written(listed)), listed)
+
+    def release(self) -> None:
+        """Let the updates go that were held back."""
+        held, self.held = self.held, None
+        for line in held or ():
+            self._editor.show(line)
 
     # Tool calls.
 
-    def updated(self, kind: str, update: Raw) -> None:
-        """Take an update about a tool call, or the session's title."""
-        if self.is_hosted:
-            return
-        body = acp.mapping(acp.decoded(update))
-        if kind == INFO:
-            self._title = acp.text(body.get("title")) or self._title
-        elif kind in KINDS:
-            call = self._calls.merge(body)
-            if self.is_open and (by := self._checks.passed_over(call)):
-                self._observer.unasked(call, by)
+    def _pass_question(self, question: PermissionAsked, call: dict[str, Any]) -> None:
+        """Pass a question on that no rule decides; the gate keeps what the editor answers."""
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[id(call)] = answer
 
-    def permission(self, request: Request) -> None:
-        """Answer a question by the rules, or pass it on to the editor."""
-        params = request.params
-        options = acp.sequence(params.get("options"))
-        call = dict(self._calls.merge(acp.mapping(params.get("toolCall"))))
-        self._checks.excuse([call])
-        decision = self._gate.decided(call, options)
-        if decision is None:
-            self._ask(request, call, options)
-            return
-        id = decision.option_id
-        outcome = {"outcome": "cancelled"} if id is None else {"outcome": "selected", "optionId": id}
-        self._relay.answer(request, {"outcome": outcome})
-        self._decided(call, options, decision)
+        def answered(line: bytes) -> None:
+            if not answer.done():
+                answer.set_result(_answer(line, question.options))
 
-    def served(self, request: Request) -> None:
+        self._editor.ask(question.id, "session/request_permission", question.line, answered)
+
+    async def _ask(self, question: ToolQuestion) -> Answer:
+        try:
+            return await self._waiting[id(question.call)]
+        finally:
+            self._waiting.pop(id(question.call), None)
+
+    def serve(self, message: Passing) -> None:
         """Pass on what the editor is to do for the agent, unless a rule denies it."""
-        if why := self._gate.forbids(_act(request.method, request.params)):
-            self._relay.refuse(request, INTERNAL_ERROR, why)
+        assert message.id is not None
+        params = acp.mapping(acp.decoded(message.params))
+        if message.method == "terminal/release":
+            self._terminals.discard(acp.text(params.get("terminalId")))
+        elif why := self._gate.forbids(_act(message.method, params)):
+            self._editor.refuse_agent(message.id, INTERNAL_ERROR, why)
             return
-        if request.method == "terminal/create":
-            request.answered = partial(self._created, request)
-        self._relay.pass_on(request)
+        self._editor.ask(
+            message.id, message.method, message.line, self._created if message.method == "terminal/create" else _ignore
+        )
 
-    def released(self, request: Request) -> None:
-        """Pass the release of a terminal on."""
-        self._terminals.discard(acp.text(request.params.get("terminalId")))
-        self._relay.pass_on(request)
+    def _created(self, line: bytes) -> None:
+        if terminal := edits.at(line, ("result", "terminalId")):
+            self._terminals.add(acp.text(acp.decoded(line[terminal[0] : terminal[1]])))
 
-    def cancelled(self) -> None:
+    def cancel(self) -> None:
         """Note that the editor cancels the turn."""
-        if self.is_hosted:
-            return
-        self._checks.excuse(self._calls.cancel())
+        if self.client is not None and not self.is_hosted:
+            self.client.excuse()
         if self._turn is not None:
             self._turn.limit = CANCELLED
-
-    def set(self, request: Request) -> None:
-        """Pass a setting on, and remember it for an agent that is started again."""
-        method, params = request.method, request.params
-
-        def done(line: bytes) -> None:
-            if edits.at(line, ("error",)) is None:
-                self.note_setting(method, params)
-            self._relay.finish(request, line)
-
-        request.answered = done
-        self._relay.pass_on(request)
-
-    def note_setting(self, method: str, params: Mapping[str, Any]) -> None:
-        key = method, acp.text(params.get("configId"))
-        self.settings.pop(key, None)
-        self.settings[key] = method, params
-
-    def agent_lost(self) -> None:
-        """Release at the editor what the agent had there when it ended."""
-        for terminal in self._terminals:
-            params = {"sessionId": self.id, "terminalId": terminal}
-            self._relay.ask("editor", "terminal/release", params, lambda line: None)
-        self._terminals.clear()
-        self.cancelled()
 
     def replayed(self, line: bytes) -> bytes:
         """Edit an update of a history: it names terminals of before, which the editor does not have."""
@@ -197,79 +443,84 @@ class Session:
     def _is_gone(self, item: Mapping[str, Any]) -> bool:
         return item.get("terminalId") not in self._terminals
 
-    def _created(self, request: Request, line: bytes) -> None:
-        if terminal := edits.at(line, ("result", "terminalId")):
-            self._terminals.add(acp.text(acp.decoded(line[terminal[0] : terminal[1]])))
-        self._relay.finish(request, line)
+    # Requests of the editor.
 
-    def _ask(self, request: Request, call: dict[str, Any], options: list[Any]) -> None:
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting[id(call)] = answer
+    def set(self, request: Request) -> None:
+        """Pass a setting on, and remember it for an agent that is started again."""
+        method, params = request.method, request.params
 
-        def came(line: bytes) -> None:
-            self._relay.finish(request, line)
-            if not answer.done():
-                answer.set_result(_answer(line, options))
+        def answered(answer: Answered) -> None:
+            if answer.fault is None:
+                self.note_setting(method, params)
+            self._editor.finish(request, answer.line)
 
-        task = self._beside(self._recorded(call, options))
-        request.answered, request.withdrawn = came, lambda: (task.cancel(), None)[1]
-        self._relay.pass_on(request)
+        self._editor.pass_on(request, answered)
 
-    async def _recorded(self, call: dict[str, Any], options: list[Any]) -> None:
-        try:
-            self._decided(call, options, await self._gate.asked(call, options))
-        finally:
-            self._waiting.pop(id(call), None)
+    def note_setting(self, method: str, params: Mapping[str, object]) -> None:
+        key = method, acp.text(params.get("configId"))
+        self._settings.pop(key, None)
+        self._settings[key] = method, params
 
-    async def _by_editor(self, question: ToolQuestion) -> Answer:
-        return await self._waiting[id(question.call)]
-
-    def _decided(self, call: dict[str, Any], options: list[Any], decision: Decision) -> None:
-        self._checks.settle(call, allowed=decision.allowed)
-        allowed, option_id, by = decision.allowed, decision.option_id, decision.by
-        self._observer.permission(Permission(title(call), call, options, allowed=allowed, option_id=option_id, by=by))
-
-    # The store. A session is kept once it has had a prompt: editors open many that they never use.
-
-    def prompted(self, request: Request) -> None:
+    def prompt(self, request: Request) -> None:
         """Pass a prompt on; its end is kept."""
-        self._gate.new_turn()
+        client = self.client
+        assert client is not None and self._connection is not None, "it is open"
+        client.new_turn()
+        self._connection.conversation.working(self.id, is_working=True)  # a history has ended
         self._turn = request
-        if not self._has_title and not self._said:
-            blocks = map(acp.mapping, acp.sequence(request.params.get("prompt")))
-            self._said = " ".join(next((acp.text(block.get("text")) for block in blocks), "").split())[:TITLE]
-        self._noting(self._keep)
+        if not self.is_hosted:
+            ready = SessionReady(self.id, self.name, self.how, 0, NULL)
+            blocks = acp.sequence(request.params.get("prompt"))
+            self._note(lambda: self._kept.prompted(ready, self._agent, blocks))
 
-        def ended(line: bytes) -> None:
+        def answered(answer: Answered) -> None:
             self._turn = None
-            self._relay.finish(request, line)
-            if edits.at(line, ("error",)) is None:
-                self._noting(self._ended)
+            self._editor.finish(request, answer.line)
+            if answer.fault is None and not self.is_hosted:
+                self._note(lambda: self._kept.ended(client.title))
 
-        request.answered = ended
-        self._relay.pass_on(request)
+        self._editor.pass_on(request, answered)
 
-    def _keep(self) -> None:
-        if not self._is_kept:
-            self._keeper.opened(SessionReady(self.id, self.name, self.how, 0, NULL), self._agent)
-            self._is_kept = True
-
-    def _ended(self) -> None:
-        self._keeper.ended(self._title or ("" if self._has_title else self._said))
-        self._has_title = True
-
-    def _noting(self, work: Callable[[], None]) -> None:
+    def _note(self, work: Callable[[], None]) -> None:
         """Do something with the store; a fault of it is not one of the session."""
         try:
             work()
         except LaunchError as error:
-            self._observer.note(f"the session is not kept: {error.message}")
+            self._editor.observer.note(f"the session is not kept: {error.message}")
+
+
+def _ignore(line: bytes) -> None:
+    """Take an answer that does not concern us."""
+
+
+async def _refuse_login(connection: Connection, wanted: AuthRequired, *, is_second: bool) -> None:
+    """Leave a login to the editor."""
+    raise wanted
+
+
+async def _close(connection: Connection, session_id: str) -> None:
+    """Have the agent close a session whose options could not be set."""
+    try:
+        await connection.call(connection.conversation.end("close", session_id), what="session/close", limit=CANCELLED)
+    except LaunchError:  # the editor gets the first error
+        return
+
+
+def _with_older(line: bytes, options: list[Any]) -> bytes:
+    """Show the values of options also where an agent tells mode and model in the older way, beside them."""
+    for option in map(acp.mapping, options):
+        older = {"mode": ("modes", "currentModeId"), "model": ("models", "currentModelId")}.get(
+            acp.text(option.get("category"))
+        )
+        if older is not None and isinstance(option.get("currentValue"), str):
+            line = edits.replaced(line, ("result", *older), written(option["currentValue"]))
+    return line
 
 
 def _answer(line: bytes, options: Sequence[object]) -> Answer:
     """Read the editor's answer to a question; an error, and one that is malformed, allow nothing."""
     message = jsonrpc.decode(line)
-    return chosen(message.result if message is not None and isinstance(message.result, Raw) else NULL, options)
+    return chosen(message.result if message is not None and message.result is not UNSET else NULL, options)
 
 
 def chosen(result: Raw, options: Sequence[object]) -> Answer:

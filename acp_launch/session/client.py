@@ -107,11 +107,13 @@ class Client:
         changed: Callable[[], None] = lambda: None,
         observer: Observer | None = None,
         listen: "Callable[[Client], None] | None" = None,
+        asking: Callable[[PermissionAsked, dict[str, Any]], None] = lambda question, call: None,
     ) -> None:
         """Serve a session. `name` is our name for it, `title` the one that the store has.
 
         `completed` is called at the end of an elicitation, `changed` when `state` has changed. `observer` is the
-        connection's, unless it is given; `listen` takes this client where the connection has several.
+        connection's, unless it is given; `listen` takes this client where the connection has several. `asking` hears of
+        a question, with its merged call, before the user is asked.
         """
         self.name = name
         self._stored_title = title
@@ -125,12 +127,13 @@ class Client:
         self.denied = ""  # the last tool call that was denied because no user could be asked, unless work went on
         self._session: SessionReady | None = None
         self._session_id = ""
+        self.number = -1  # of the request that opens it
         self._connection = connection
         self.observer = observer or connection.observer
         self._listen = listen or connection.listen
         self._gate = gate
         self._serving = Serving(connection, services or {})
-        self._completed, self._changed = completed, changed
+        self._completed, self._changed, self._asking = completed, changed, asking
         self._answered = 0.0  # loop time of the user's last answer
         self._questions: dict[bytes, tuple[str, asyncio.Task[None]]] = {}
         self._checks = Checks(gate)
@@ -162,9 +165,11 @@ class Client:
             return asyncio.get_running_loop().time()
         return max(self._connection.heard(), self._answered)
 
-    def opening(self, session_id: str) -> None:
-        """Name the session that is about to be loaded or resumed: updates of others are ignored."""
-        self._session_id = session_id
+    def opening(self, session_id: str, number: int = -1) -> None:
+        """Name the session that is about to be loaded or resumed: updates of others are ignored. `number` is that of
+        the request.
+        """
+        self._session_id, self.number = session_id, number
 
     def updated(self, update: Updated) -> None:
         if update.session_id != self._session_id:
@@ -184,7 +189,7 @@ class Client:
     def opened(self, opened: Opened) -> None:
         """Note the open session, right before its first update. A loaded one is ready when its history is complete."""
         self._session_id = opened.session_id
-        if opened.how == "new":
+        if opened.how in ("new", "fork"):
             self._gate.begin()
         self._session = SessionReady(
             opened.session_id, self.name, opened.how, 0, opened.result, title=self._stored_title
@@ -217,6 +222,7 @@ class Client:
         else:
             decision = self._gate.decided(call, question.options)
         if decision is None:
+            self._asking(question, call)
             task = self._connection.beside(self._question(question, call, announced))
             self._questions[bytes(question.id)] = (question.session_id, task)
             return
@@ -251,6 +257,12 @@ class Client:
         self.denied = ""
         self._gate.new_turn()
 
+    def excuse(self) -> list[dict[str, Any]]:
+        """Note that the turn is being cancelled, and return the tool calls that were unfinished (C-63)."""
+        unfinished = self.calls.cancel()
+        self._checks.excuse(unfinished)
+        return unfinished
+
     def cancel(self, session_id: str, grace: float) -> None:
         """Send `session/cancel`. Open questions are answered `cancelled`, unfinished tool calls marked so (C-61, C-63).
 
@@ -262,9 +274,7 @@ class Client:
             task.cancel()
         self._questions.clear()
         self._serving.cancel(session_id)
-        unfinished = self.calls.cancel()
-        self._checks.excuse(unfinished)
-        self.observer.cancelled(unfinished, grace)
+        self.observer.cancelled(self.excuse(), grace)
 
     async def _question(self, question: PermissionAsked, call: dict[str, Any], announced: str) -> None:
         try:

@@ -6,7 +6,7 @@ The agent's faults are reported with its command line. Work that needs time (ask
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from math import inf
 from typing import Any, Protocol, TypeVar
@@ -29,12 +29,13 @@ from acp_launch.protocol.conversation import (
     Conversation,
     Extension,
     Opened,
+    Passing,
     PermissionAsked,
     ServiceAsked,
     Updated,
     Withdrawn,
 )
-from acp_launch.protocol.jsonrpc import Call
+from acp_launch.protocol.jsonrpc import Answered, Call
 from acp_launch.protocol.mishap import Mishaps
 from acp_launch.rpc import Pump, Transport, details
 from acp_launch.session.observer import Observer
@@ -154,6 +155,7 @@ class Connection:
         self.drained: set[Callable[[float], None]] = set()  # hear how long it was not read
         self.understood: Callable[[jsonrpc.Fault], LaunchError | None] = lambda fault: None  # reads a host's own errors
         self.extension: Callable[[Extension], None] = lambda extension: None  # takes what a host says besides ACP
+        self._passing: Callable[[Passing], None] = lambda message: None  # passes a message on to an editor
         self._longer, self._budget, self._command = longer, budget or Budget(), command
         self._listener: Listener | None = None
         self._tasks: asyncio.TaskGroup | None = None
@@ -163,6 +165,29 @@ class Connection:
         self.heard = self._pump.heard
         self._clock = asyncio.get_running_loop().time
         self.send, self.reply = self._pump.send, self._pump.reply
+
+    def pass_on(self, method: str, line: bytes, answered: Callable[[Answered], None]) -> int:
+        """Pass an editor's request on; return its number. `answered` gets the answer; none comes if the agent ends."""
+        call = self.conversation.pass_on(method, line)
+        self._pump.ask(call, lambda answer: answered(answer) if isinstance(answer, Answered) else None)
+        return call.number
+
+    @property
+    def unsent(self) -> int:
+        """Return how many bytes wait for the agent to take them."""
+        return self._pump.unsent
+
+    def serve_editor(
+        self,
+        *,
+        lines: Callable[[bytes, Iterable[bytes]], Iterable[bytes]],
+        passing: Callable[[Passing], None],
+        written: Callable[[], None],
+    ) -> None:
+        """Give an editor what is for it. `lines` takes a chunk of the agent and its lines, and returns those that it
+        has not passed on; `passing` passes a message on; `written` hears whenever the agent has taken something.
+        """
+        self._pump.passing, self._pump.written, self._passing = lines, written, passing
 
     @asynccontextmanager
     async def pumping(self) -> AsyncIterator[None]:
@@ -284,10 +309,12 @@ class Connection:
     # Called by the pump.
 
     def take(
-        self, event: Updated | Opened | PermissionAsked | ServiceAsked | Completed | Withdrawn | Extension
+        self, event: Updated | Opened | PermissionAsked | ServiceAsked | Completed | Withdrawn | Passing | Extension
     ) -> None:
         if isinstance(event, Extension):
             self.extension(event)
+        elif isinstance(event, Passing):
+            self._passing(event)
         elif (listener := self._listener) is None:
             return
         elif isinstance(event, Updated):
@@ -356,8 +383,11 @@ KNOB = "initialize"
 ACP_MODE = "is the command right? many agents speak ACP only with a flag or as an adapter of their own"
 
 
-async def negotiate(connection: Connection, *, limit: float, offers: Offers | None = None) -> Negotiated:
-    """Shake hands within `limit` seconds; without `offers` the agent is offered nothing.
+async def negotiate(
+    connection: Connection, *, limit: float, offers: Offers | None = None, greeting: bytes = b""
+) -> Negotiated:
+    """Shake hands within `limit` seconds; without `offers` the agent is offered nothing. `greeting` is the `initialize`
+    of an editor, if there is one.
 
     Raises:
         AgentError: the agent ended, refused, or is not an ACP agent: it printed text and did not answer in time.
@@ -365,7 +395,8 @@ async def negotiate(connection: Connection, *, limit: float, offers: Offers | No
         WaitExpired: it said nothing in time.
     """
     connection.offered = offers or Offers()
-    call = connection.conversation.initialize(connection.offered)
+    conversation = connection.conversation
+    call = conversation.initialize_for(greeting) if greeting else conversation.initialize(connection.offered)
     try:
         result = await connection.call(call, what="answer to initialize from the agent", limit=limit, knob=KNOB)
         negotiated = connection.conversation.negotiated(result)

@@ -7,7 +7,7 @@ A session is new, or one from the store: loaded with its history, or resumed wit
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Raw, Struct
 
@@ -23,11 +23,11 @@ from acp_launch.errors import (
 from acp_launch.problem import KeyPath, ours
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.acp import Capabilities
-from acp_launch.protocol.conversation import Conversation, How
+from acp_launch.protocol.conversation import How
 from acp_launch.protocol.jsonrpc import Call
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
-from acp_launch.session.observer import Observer, SessionReady
+from acp_launch.session.observer import SessionReady
 from acp_launch.session.options import NotOffered, Option, Options, Value, find, match, one_line, value_of
 from acp_launch.session.state import SessionState
 
@@ -41,20 +41,12 @@ QUIET_UNFINISHED = 0.5
 QUIET_AT_MOST = 10.0  # seconds a replay may continue after the answer
 REFUSAL = 0.5  # seconds an agent has to refuse an unknown request; a few never do
 KNOB = "session"
-OPENING = {"new": "a new session", "load": "the session to be loaded", "resume": "the session to be resumed"}
-
-
-class Caller(Protocol):
-    """What the requests about options need of a connection."""
-
-    @property
-    def conversation(self) -> Conversation: ...
-
-    @property
-    def observer(self) -> Observer: ...
-
-    async def call(self, call: Call, *, what: str, limit: float, knob: str = "") -> Raw:
-        """Send a request and wait for its answer; see `Connection.call`."""
+OPENING = {
+    "new": "a new session",
+    "load": "the session to be loaded",
+    "resume": "the session to be resumed",
+    "fork": "a fork of a session",
+}
 
 
 class Stay(Struct, frozen=True):
@@ -64,6 +56,7 @@ class Stay(Struct, frozen=True):
     directories: tuple[Path, ...]
     servers: Sequence[object]
     meta: Mapping[str, object] | None = None  # `_meta` of the request
+    asked: Mapping[str, object] | None = None  # the params of an editor, whose other members stay
 
 
 def how_to_continue(able: Capabilities, *, replay: bool, name: str) -> How:
@@ -98,7 +91,6 @@ async def open_session(
         SessionError: the agent does not know the session any more.
         AgentError, AuthRequired, WaitExpired: as `Connection.call`.
     """
-    client.opening(session_id)
     call = connection.conversation.open(
         how,
         session_id,
@@ -106,11 +98,13 @@ async def open_session(
         servers=stay.servers,
         directories=[str(directory) for directory in stay.directories],
         meta=stay.meta,
+        asked=stay.asked,
     )
+    client.opening(session_id, call.number)
     try:
         await connection.call(call, what=f"answer about {OPENING[how]} from the agent", limit=limit, knob=KNOB)
     except AgentRefused as error:
-        raise _forgotten(error, client.name) if how != "new" else error from None
+        raise error if how == "new" or stay.asked is not None else _forgotten(error, client.name) from None
     if how == "load":
         if replay == "after" or (replay == "" and await _is_late(connection, client)):
             await _settled(connection, QUIET if client.history_complete else QUIET_UNFINISHED)
@@ -261,9 +255,18 @@ def wishes(
     return found + [wished(text) for text in sets]
 
 
+class Fulfilled(Struct, frozen=True):
+    """An option as it was, and the value that it was set to. `call` and `result` are None if it had that value."""
+
+    option: Option
+    value: Value
+    call: Call | None = None
+    result: Raw | None = None
+
+
 async def configure(
-    connection: Caller, state: SessionState, session_id: str, wanted: Sequence[Setting], *, limit: float
-) -> None:
+    connection: Connection, state: SessionState, session_id: str, wanted: Sequence[Setting], *, limit: float
+) -> list[Fulfilled]:
     """Set all wanted options, `limit` seconds for each; of two about one option only the later.
 
     The observer is told of an option that has another value in the end, which the agent decides.
@@ -271,18 +274,19 @@ async def configure(
     Raises:
         As `fulfil`.
     """
-    done: dict[str, tuple[Setting, Value]] = {}
+    made: dict[str, tuple[Setting, Fulfilled]] = {}
     for wish in _latest(state.options, wanted):
-        option, value = await fulfil(connection, state, session_id, wish, limit=limit)
-        done[option.id] = (wish, value)
-    for id, (wish, value) in done.items():
-        _check(connection, state, id, wish, value)
+        done = await fulfil(connection, state, session_id, wish, limit=limit)
+        made[done.option.id] = (wish, done)
+    for id, (wish, done) in made.items():
+        _check(connection, state, id, wish, done.value)
+    return [done for _, done in made.values()]
 
 
 async def fulfil(
-    connection: Caller, state: SessionState, session_id: str, wish: Setting, *, limit: float
-) -> tuple[Option, Value]:
-    """Set one option. Returns it as it was, and the value as it was sent.
+    connection: Connection, state: SessionState, session_id: str, wish: Setting, *, limit: float
+) -> Fulfilled:
+    """Set one option.
 
     Raises:
         NotOffered: the agent has no such option, or no such value for it.
@@ -295,7 +299,7 @@ async def fulfil(
     except NotOffered as error:
         raise NotOffered(f"{wish.origin}: {error.message}", fix=error.fix) from None
     if option.current == value:
-        return option, value
+        return Fulfilled(option, value)
     call = _call(connection, session_id, option, value)
     lists = state.lists
     try:
@@ -303,10 +307,10 @@ async def fulfil(
     except AgentRefused as error:
         raise SessionError(f"{wish.origin}: {error.message}", fix=error.fix, detail=error.detail) from None
     state.answered(option, value, acp.decoded(result), lists=lists)
-    return option, value
+    return Fulfilled(option, value, call, result)
 
 
-def _check(connection: Caller, state: SessionState, id: str, wish: Setting, value: Value) -> None:
+def _check(connection: Connection, state: SessionState, id: str, wish: Setting, value: Value) -> None:
     """Report an option with another value than wanted: an agent may adjust
     a value, or change one option with another."""
     found = next((option for option in state.options if option.id == id), None)
@@ -315,7 +319,7 @@ def _check(connection: Caller, state: SessionState, id: str, wish: Setting, valu
         connection.observer.note(f'{wish.origin}: the agent has "{one_line(id)}" at "{found.shown}", not "{wanted}"')
 
 
-def _call(connection: Caller, session_id: str, option: Option, value: Value) -> Call:
+def _call(connection: Connection, session_id: str, option: Option, value: Value) -> Call:
     say = connection.conversation
     if option.source == "option":
         return say.set_option(session_id, option.id, value)

@@ -20,7 +20,7 @@ from acp_launch.console.stream.text import SAME_MESSAGE
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.problem import Problem
 from acp_launch.process.lifecycle import Change, Standing
-from acp_launch.protocol import acp
+from acp_launch.protocol import acp, edits
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import WORDS, Updated
 from acp_launch.secret.redact import Redactor, Span, Tables, joined, redactor
@@ -241,12 +241,23 @@ class RedactedOutput:
         self._seams.release()
         self._output.pause()
 
+    def passes(self, session_id: str, kind: str, text: str) -> bool:
+        """Tell whether a chunk may be shown without a look at its neighbours; if not, it wants `update`."""
+        return self._seams.passes(session_id, kind, text)
+
     async def drain(self) -> None:
         """Do not release held chunks: the pump drains after every batch, wherever it was cut."""
         await self._output.drain()
 
     def _show(self, update: Updated, text: str | None) -> None:
         """Pass an update on; `text` replaces the text of its chunk."""
+        if update.line:  # an editor gets the whole message
+            line = update.line
+            if text is not None:
+                line = edits.replaced(line, ("params", "update"), with_text(bytes(update.update), text))
+            line = self._redactor.raw_json(line)
+            self._output.update(update if line is update.line else replace(update, line=line))
+            return
         said = bytes(update.update)
         written = self._redactor.raw_json(said if text is None else with_text(said, text))
         session_id = self._session_id(update.session_id)

@@ -13,7 +13,7 @@ from acp_launch.problem import KeyPath, dotted
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
 from acp_launch.session.connection import Connection, connect, negotiate
-from acp_launch.session.opening import Setting, configure, fulfil, wished, wishes
+from acp_launch.session.opening import Fulfilled, Setting, configure, fulfil, wished, wishes
 from acp_launch.session.options import NotOffered, config_options
 from acp_launch.session.state import SessionState
 from tests.session.options.test_option import MODELS, MODES, select
@@ -36,7 +36,7 @@ class Scene:
         self.recorder = recorder
         self.state = SessionState()
 
-    def configured(self, *wanted: Setting, limit: float = 5) -> asyncio.Task[None]:
+    def configured(self, *wanted: Setting, limit: float = 5) -> asyncio.Task[list[Fulfilled]]:
         return asyncio.create_task(configure(self.connection, self.state, "s1", wanted, limit=limit))
 
     async def is_asked(self, config: str, value: object, listed: Sequence[object], **more: object) -> None:
@@ -313,7 +313,8 @@ def test_one_wish_alone_gives_the_option_as_it_was_and_the_value_that_was_sent()
         wish = Setting("model", "SONNET", ":set model SONNET")
         task = asyncio.create_task(fulfil(scene.connection, scene.state, "s1", wish, limit=5))
         await scene.is_asked("m", "sonnet", [now(MODEL, "sonnet")])
-        assert await task == (config_options([MODEL])[0], "sonnet")
+        made = await task
+        assert (made.option, made.value) == (config_options([MODEL])[0], "sonnet")
 
     play({"configOptions": [MODEL]}, story)
 

@@ -1,0 +1,771 @@
+"""
+The editor's side of a served profile: its lines, its requests, and what the agent has for it.
+
+    editor ── stdin ──▶ EditorFace ──▶ Connection ──▶ agent
+    editor ◀─ stdout ── EditorFace ◀── Connection ◀── agent
+
+Messages pass as the bytes they are, but for their ids: a request of the editor goes on under a number of the connection
+to the agent, one of the agent under a number of ours. It ends when the editor closes its end. The editor is read no
+faster than the agent takes, and the agent no faster than the editor takes.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET, Raw, Struct
+from msgspec.structs import replace
+
+from acp_launch.console.stream.redacted import RedactedOutput
+from acp_launch.console.stream.text import Notices
+from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, WaitExpired, first
+from acp_launch.launch.run import Launch
+from acp_launch.process.child import first_of
+from acp_launch.process.flow import HIGH, LOW, Inflow, Lent, Outflow
+from acp_launch.protocol import acp, edits, ids, jsonrpc, splice
+from acp_launch.protocol.acp import Negotiated
+from acp_launch.protocol.conversation import (
+    ELICITATION,
+    Opened,
+    Passing,
+    PermissionAsked,
+    ServiceAsked,
+    Updated,
+    Withdrawn,
+)
+from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, NULL, Answered, Envelope, LineFramer, LineTooLong
+from acp_launch.protocol.mishap import Mishaps
+from acp_launch.secret.redact import redactor
+from acp_launch.serve import handshake
+from acp_launch.serve.session import EditorSession, Request, SessionPlan
+from acp_launch.session.connection import Connection
+from acp_launch.session.login import LIMIT as LOGIN
+from acp_launch.session.observer import SessionReady, TurnEnd
+from acp_launch.waits import seconds, to_beat
+
+BEAT = 1.0  # seconds between two looks at what the agent has not answered
+TOLD = (1, 100, 10_000)  # the lines that are not messages that are reported, by count
+LAST_WORDS = 5  # stderr lines of an agent that has ended
+CANCEL, UPDATE = "$/cancel_request", "session/update"
+PARSE_ERROR, INVALID_REQUEST = -32700, -32600
+SERVED = frozenset({"fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/release"})
+ACTS = frozenset({"fs/write_text_file", "terminal/create"})  # what the editor does must be what the agent wants
+OPENING = ("session/new", "session/load", "session/resume", "session/fork")
+CLOSING = ("session/close", "session/delete")
+SETTING = ("session/set_mode", "session/set_model", "session/set_config_option")
+AGAIN = "; it is started again with the next request"
+
+
+def fault(error: LaunchError) -> tuple[int, str, object]:
+    """Return an error as code, message and data, for an editor to show; what the agent has answered stays as it was."""
+    if error.reply is not None:
+        return error.reply
+    lines = [*map(str.strip, error.message.splitlines()), *error.detail, *([f"fix: {error.fix}"] if error.fix else [])]
+    return INTERNAL_ERROR, redactor.text("\n".join(lines)), {"exitCode": error.exit_code}
+
+
+class EditorFeed(Notices):
+    """The observer of a served profile: updates go to the editor, and notices to stderr."""
+
+    def __init__(self) -> None:
+        self._face: EditorFace | None = None
+
+    def of(self, face: "EditorFace") -> None:
+        self._face = face
+
+    def ready(self, session: SessionReady) -> None:
+        """Print nothing: the editor has the answer."""
+
+    def update(self, update: Updated) -> None:
+        assert self._face is not None, "an agent is met with a face"
+        self._face.show_update(update)
+
+    def ended(self, turn: TurnEnd) -> None:
+        """Print nothing: the editor has the answer."""
+
+    async def drain(self) -> None:
+        if self._face is not None:
+            await self._face.room()
+
+
+class ServeNeeds(Struct, frozen=True, kw_only=True):
+    """The needs of a served profile. `called` is its name; `withheld` are the methods that it keeps from the agent;
+    `session_plan` plans a session for its directory."""
+
+    called: str
+    withheld: frozenset[str]
+    session_plan: Callable[[Path], AbstractContextManager[SessionPlan]]
+    forget: Callable[[str], None]  # removes a session from the store, by the agent's id
+
+
+class _Params(Struct, gc=False):
+    sessionId: str  # noqa: N815 - wire name
+
+
+class _About(Struct, gc=False):
+    params: _Params
+
+
+class _ChunkUpdate(acp.Chunk):
+    sessionUpdate: str = ""  # noqa: N815 - the protocol's
+
+
+class _ChunkParams(Struct):
+    sessionId: str  # noqa: N815 - the protocol's
+    update: _ChunkUpdate
+
+
+class _ChunkLine(Struct):
+    params: _ChunkParams
+
+
+_about, _chunk_line = msgspec.json.Decoder(_About), msgspec.json.Decoder(_ChunkLine)
+
+
+class _Asked(Struct, frozen=True):
+    """A request to the editor: its id at the agent, None for one of ours, and what takes the answer."""
+
+    id: Raw | None
+    answered: Callable[[bytes], None]
+
+
+class Lines(ABC):
+    """The editor's requests that are not answered yet, and what is written to it."""
+
+    def __init__(self, source: Lent, sink: Lent | int, *, max_line: int, note: Callable[[str], None]) -> None:
+        self.over = asyncio.Event()  # the editor has ended
+        self._note = note
+        self._room = asyncio.Event()  # the editor takes more
+        self._framer = LineFramer(limit=max_line)
+        self._outflow = Outflow(sink, self._room.set, self.over.set)
+        self._inflow = Inflow(source, self._take, self.over.set)
+        self._unwritten: list[bytes] = []
+        self._open: dict[bytes, Request] = {}  # by id; of two with one id, the later one can be withdrawn
+        self._junk = 0
+
+    def close(self) -> None:
+        self._flush()
+        self._inflow.close()
+        self._outflow.close()
+
+    async def room(self) -> None:
+        """Return when the editor takes more."""
+        self._flush()
+        while self._outflow.is_full:
+            self._room.clear()
+            await self._room.wait()
+
+    @property
+    def is_full(self) -> bool:
+        return self._outflow.is_full
+
+    # What it says.
+
+    @abstractmethod
+    def called(self, request: Request) -> None:
+        """Take a request."""
+
+    @abstractmethod
+    def notified(self, method: str, line: bytes) -> None:
+        """Take a notification."""
+
+    @abstractmethod
+    def answered(self, id: bytes, line: bytes) -> None:
+        """Take an answer."""
+
+    def withdraw(self, request: Request, line: bytes) -> None:
+        """Withdraw a request that the agent does not have yet."""
+        request.withdrawn()
+        self.refuse(request, jsonrpc.CANCELLED, "Request cancelled")
+
+    def _take(self, chunk: bytes) -> None:
+        try:
+            for line in self._framer.feed(chunk):
+                self._receive(line)
+        except LineTooLong as error:
+            self._note(f"the editor sent {error}; to raise the cap: ACP_LAUNCH_MAX_LINE=<bytes>")
+            self.over.set()
+
+    def _receive(self, line: bytes) -> None:
+        message = jsonrpc.decode(line)
+        if message is None:
+            self._take_garbage(line)
+        elif message.method is UNSET:
+            self._take_answer(message, line)
+        elif message.id is not UNSET:
+            request = Request(bytes(message.id), str(message.method), line)
+            self._open[ids.key(message.id)] = request
+            self.called(request)
+        elif message.method == CANCEL:
+            self._take_cancel(line)
+        else:
+            self.notified(str(message.method), line)
+
+    def _take_cancel(self, line: bytes) -> None:
+        """Withdraw a request of the editor (C-65)."""
+        place = edits.at(line, ("params", "requestId"))
+        request = self._open.get(ids.key(Raw(line[slice(*place)]))) if place else None
+        if request is not None:
+            self.withdraw(request, line)
+
+    def _take_answer(self, message: Envelope, line: bytes) -> None:
+        if message.id is UNSET:
+            self._take_garbage(line)
+        else:
+            self.answered(bytes(message.id), line)
+
+    def _take_garbage(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        code, text = (INVALID_REQUEST, "Invalid Request") if jsonrpc.is_json(line) else (PARSE_ERROR, "Parse error")
+        self.write(jsonrpc.error(NULL, code, text))
+
+    def note_junk(self, what: str) -> None:
+        self._junk += 1
+        if self._junk in TOLD:
+            self._note(f"the output of the editor holds {what}; ignored ({self._junk} so far)")
+
+    # What is written to it.
+
+    def finish(self, request: Request, line: bytes) -> None:
+        """Answer a request with a line of the agent."""
+        if self.settle(request):
+            self.write(edits.with_id(line, Raw(request.id)))
+
+    def answer(self, request: Request, result: object) -> None:
+        if self.settle(request):
+            self.write(jsonrpc.result(Raw(request.id), result))
+
+    def refuse(self, request: Request, code: int, message: str, data: object = None) -> None:
+        if self.settle(request):
+            self.write(jsonrpc.error(Raw(request.id), code, message, data))
+
+    def settle(self, request: Request) -> bool:
+        """Return whether the request was still open."""
+        if request.is_settled:
+            return False
+        request.is_settled = True
+        key = ids.key(Raw(request.id))
+        if self._open.get(key) is request:
+            del self._open[key]
+        return True
+
+    def write(self, line: bytes) -> None:
+        """Write a line, together with all that follow it at once."""
+        self.write_all((line,))
+
+    def write_all(self, lines: Sequence[bytes]) -> None:
+        if lines and not self._unwritten:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unwritten.extend(lines)
+
+    def _flush(self) -> None:
+        lines, self._unwritten = self._unwritten, []
+        if lines:
+            self._outflow.send(b"\n".join(lines) + b"\n")
+
+
+class _Refusing(Lines):
+    """Answers each request with one error."""
+
+    def __init__(self, error: LaunchError, source: Lent, sink: Lent | int, *, max_line: int) -> None:
+        super().__init__(source, sink, max_line=max_line, note=lambda text: None)
+        self._fault = fault(error)
+
+    def called(self, request: Request) -> None:
+        self.refuse(request, *self._fault)
+
+    def notified(self, method: str, line: bytes) -> None:
+        """Do nothing: no agent is there to take it."""
+
+    def answered(self, id: bytes, line: bytes) -> None:
+        """Do nothing: nothing was asked."""
+
+
+async def refuse_all(error: LaunchError, source: Lent, sink: Lent | int, *, max_line: int) -> None:
+    """Answer each request of the editor with an error, until the editor ends: it shows the one about `initialize`."""
+    lines = _Refusing(error, source, sink, max_line=max_line)
+    try:
+        await lines.over.wait()
+    finally:
+        lines.close()
+
+
+class EditorFace(Lines):
+    """One editor, and the agent of the profile."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        serves: ServeNeeds,
+        feed: EditorFeed,
+        source: Lent,
+        sink: Lent | int,
+        observer: RedactedOutput,
+    ) -> None:
+        """`observer` is of the launch; it gives what it is told to `feed`."""
+        super().__init__(source, sink, max_line=launch.needs.max_line, note=observer.note)
+        feed.of(self)
+        self.needs, self.interrupts, self.observer = launch.needs, launch.interrupts, observer
+        self._launch, self._serves = launch, serves
+        self._greeting: Request | None = None  # the first `initialize`
+        self._agent: Negotiated | None = None
+        self._connection: Connection | None = None
+        self._ended = asyncio.Event()  # the agent of the connection
+        self._is_up = asyncio.Event()
+        self._is_ready = False  # the agent has the sessions, so requests need not wait
+        self._was_ready = False  # the latest agent was ready
+        self._wanted = asyncio.Event()  # a request waits for an agent
+        self._hangs: LaunchError | None = None  # why the agent is to be stopped
+        self._parked: list[Request] = []  # until there is an agent
+        self._passed: dict[int, Request] = {}  # by their numbers at the agent
+        self._asked: dict[bytes, _Asked] = {}  # by our number
+        self._next = 0
+        self._tasks: asyncio.TaskGroup | None = None
+        self._lives: dict[asyncio.Task[None], EditorSession] = {}
+        self._by_id: dict[str, EditorSession] = {}  # by the agent's id, from the moment it is known
+        self._mishaps = Mishaps(observer.note)
+        timeouts = launch.plan.timeouts
+        self._limits = {
+            **dict.fromkeys((*OPENING, *CLOSING, *SETTING, "session/list", "logout"), timeouts.session),
+            "initialize": timeouts.initialize,
+            "authenticate": LOGIN,
+            "session/prompt": timeouts.silence,
+        }
+        self._hooks: dict[str, Callable[[Request], None]] = {
+            **dict.fromkeys(OPENING, self._open_session),
+            **dict.fromkeys(CLOSING, self._close_session),
+            **dict.fromkeys(SETTING, partial(self._in_session, EditorSession.set)),
+            "session/prompt": partial(self._in_session, EditorSession.prompt),
+        }
+
+    async def run(self) -> None:
+        """Serve with one agent after the other, until the editor ends.
+
+        Raises:
+            LaunchError: no agent has ever answered; `Stopped` after a signal.
+        """
+        try:
+            async with self._sessions_running():
+                await self.interrupts.watch(first_of(self._wanted.wait(), self.over.wait()))
+                if not self.over.is_set():
+                    await self._launch.run(self._serve, self._wants_another, self._stop_servers)
+        except (AgentError, WaitExpired, RemoteProtocolError):
+            if self._agent is None or not self.over.is_set():
+                raise
+        finally:
+            self.close()
+
+    @asynccontextmanager
+    async def _sessions_running(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                try:
+                    yield
+                finally:
+                    for task, session in self._lives.items():
+                        if session.is_open:
+                            session.left.set()
+                        else:
+                            task.cancel()
+        except BaseExceptionGroup as failures:
+            raise first(failures) from None
+
+    # The agent.
+
+    async def _serve(self, connection: Connection) -> None:
+        """Let the agent and the editor talk until one of them ends.
+
+        Raises:
+            LaunchError: the agent has ended, or hangs.
+        """
+        self._connection, self._ended = connection, asyncio.Event()
+        self._hangs = None
+        connection.listen(self)
+        connection.serve_editor(lines=self._pass_plain, passing=self._take_passing, written=self._resume)
+        self._agent = connection.agent
+        if self._greeting is not None and not self._greeting.is_settled:
+            line = jsonrpc.result(NULL, connection.agent.raw)
+            self.finish(self._greeting, handshake.answered(line, self._serves.called))
+        try:
+            await connection.unless_over(first_of(self.over.wait(), self._bring_back(), self._watch()))
+        finally:
+            self._connection, self._is_ready = None, False
+            self._is_up.clear()
+            self._ended.set()
+
+    async def _bring_back(self) -> None:
+        """Bring the sessions to where the last agent had them, let requests go on, and wait for ever."""
+        self._is_up.set()
+        await asyncio.gather(*(each.is_back.wait() for each in self._lives.values() if each.is_open))
+        parked, self._parked = self._parked, []
+        self._is_ready = self._was_ready = True
+        for request in parked:
+            self._go_on(request)
+        await asyncio.Event().wait()
+
+    async def _wants_another(self, error: Exception | None) -> bool:
+        """Wait until a request wants an agent again; False once the editor has ended."""
+        if isinstance(error, LaunchError):
+            self._lose(error)
+        await self.interrupts.watch(first_of(self._wanted.wait(), self.over.wait()))
+        return not self.over.is_set()
+
+    def _stop_servers(self, error: BaseException | None) -> None:
+        """Let the servers know that the last agent is about to be stopped: they end with it."""
+        if self.over.is_set() or not isinstance(error, LaunchError):
+            for session in self._lives.values():
+                if session.servers is not None:
+                    session.servers.stopping(is_orderly=False)
+
+    def _lose(self, error: LaunchError) -> None:
+        """Settle what an agent has left open. The next request starts it again."""
+        after = AGAIN if self._agent is not None else ""
+        self.observer.note(f"{error.message}{after}")
+        tail = "".join(f"\n{line}" for line in error.detail[-LAST_WORDS:])
+        passed, self._passed = self._passed, {}
+        for request in passed.values():
+            self.refuse(request, INTERNAL_ERROR, f"{error.message} before it answered {request.method}{after}{tail}")
+        for number, asked in list(self._asked.items()):
+            if asked.id is not None:
+                del self._asked[number]
+                self.write(jsonrpc.notification(CANCEL, {"requestId": int(number)}))
+        for session in self._lives.values():
+            session.lose_agent()
+        self._wanted.clear()
+        if self._was_ready and self._parked:
+            self._wanted.set()
+        elif not self._was_ready:  # they have waited for an agent that did not come up
+            parked, self._parked = [*filter(None, [self._greeting]), *self._parked], []
+            for request in parked:
+                request.withdrawn()
+                self.refuse(request, *fault(error))
+        self._was_ready = False
+        self._resume()
+
+    async def _watch(self) -> None:
+        """Wait until the agent lets the time for an answer pass. While it waits for the editor, it has time.
+
+        Raises:
+            WaitExpired: it does not answer any more.
+        """
+        connection, now = self._connection, asyncio.get_running_loop().time
+        assert connection is not None
+        spoke = now()
+        while True:
+            await asyncio.sleep(to_beat(now(), BEAT))
+            spoke = now() if self._asked or self.is_full else max(spoke, connection.heard())
+            if self._hangs is not None:
+                raise self._hangs
+            for request in self._passed.values():
+                limit = request.limit or self._limits.get(request.method)
+                if limit is not None and now() >= max(request.since, spoke) + limit:
+                    raise WaitExpired(f"no sign of life from the agent within {seconds(limit)}")
+
+    # What sessions need.
+
+    def plan_session(self, cwd: Path) -> AbstractContextManager[SessionPlan]:
+        return self._serves.session_plan(cwd)
+
+    async def connected(self, *, is_wanted: bool) -> tuple[Connection, asyncio.Event]:
+        if is_wanted:
+            self._wanted.set()
+        await self._is_up.wait()
+        assert self._connection is not None
+        return self._connection, self._ended
+
+    def expire(self, error: LaunchError) -> None:
+        self._hangs = error
+
+    def pass_on(self, request: Request, answered: Callable[[Answered], None] | None = None) -> None:
+        connection = self._connection
+        assert connection is not None, "requests wait for an agent"
+        take = answered or (lambda answer: self.finish(request, answer.line))
+
+        def came(answer: Answered) -> None:
+            del self._passed[answer.number]
+            take(answer)
+
+        line, request.line = request.line, b""  # it may be large
+        request.since = asyncio.get_running_loop().time()
+        request.number = number = connection.pass_on(request.method, line, came)
+        self._passed[number] = request
+        if connection.unsent > HIGH:
+            self._inflow.pause()
+
+    def _resume(self) -> None:
+        """Read the editor again, if the agent takes what it has sent."""
+        if self._connection is None or self._connection.unsent <= LOW:
+            self._inflow.resume()
+
+    def ask(self, id: Raw | None, method: str, line: bytes, answered: Callable[[bytes], None]) -> None:
+        number = b"%d" % self._next
+        self._next += 1
+        self._asked[number] = _Asked(id, answered)
+        self.say(edits.with_id(line, Raw(number)), is_masked=method not in ACTS)
+
+    def refuse_agent(self, id: Raw, code: int, message: str) -> None:
+        if self._connection is not None:
+            self._connection.reply(self._connection.conversation.refuse(id, code, message))
+
+    # What the editor says.
+
+    def called(self, request: Request) -> None:
+        if request.method == "initialize" and self._agent is None:
+            self._greet(request)
+        elif not self._is_ready:
+            self._parked.append(request)
+            self._wanted.set()
+        else:
+            self._go_on(request)
+
+    def _greet(self, request: Request) -> None:
+        """Take the editor's `initialize`, with which the agent is met, now and after each start."""
+        if self._greeting is not None:
+            self.settle(self._greeting)
+        self._greeting = request
+        try:
+            greeting = handshake.asked(request.line, self._serves.withheld)
+        except splice.Malformed:
+            self.refuse(request, PARSE_ERROR, "Parse error")
+            return
+        self._launch.needs = replace(self._launch.needs, greeting=greeting)
+        self._wanted.set()
+
+    def _go_on(self, request: Request) -> None:
+        if request.is_settled:
+            return
+        try:
+            self._hooks.get(request.method, self.pass_on)(request)
+        except splice.Malformed:
+            self.refuse(request, PARSE_ERROR, "Parse error")
+
+    def notified(self, method: str, line: bytes) -> None:
+        if self._connection is None:
+            return  # it is about what has ended with the agent
+        if method == "session/cancel" and (session := self._session(line)) is not None:
+            session.cancel()
+        self._connection.send(jsonrpc.as_line(line))
+
+    def withdraw(self, request: Request, line: bytes) -> None:
+        number, place = self._number_of(request), edits.at(line, ("params", "requestId"))
+        if number is None or place is None or self._connection is None:
+            super().withdraw(request, line)
+        else:
+            self._connection.send(jsonrpc.as_line(line[: place[0]] + b"%d" % number + line[place[1] :]))
+
+    def _number_of(self, request: Request) -> int | None:
+        """Return the number under which the agent has a request."""
+        opening = next((each for each in self._lives.values() if each.request is request), None)
+        if opening is None or opening.client is None or opening.client.number < 0:
+            return request.number
+        return opening.client.number
+
+    def answered(self, id: bytes, line: bytes) -> None:
+        asked = self._asked.pop(id, None)
+        if asked is None:
+            if not (id.isdigit() and len(id) <= jsonrpc.DIGITS and int(id) < self._next):  # else it is late
+                self.note_junk("an answer to a request that was never made")
+            return
+        if asked.id is not None and self._connection is not None:
+            self._connection.reply(self._connection.conversation.settle(asked.id, line))
+        asked.answered(line)
+
+    # Sessions.
+
+    def _open_session(self, request: Request) -> None:
+        """Open a session; its life is a task."""
+        if not Path(acp.text(request.params.get("cwd"))).is_absolute():
+            self.pass_on(request)  # the agent will say what is wrong
+            return
+        assert self._tasks is not None, "the sessions run"
+        session = EditorSession(self, request)
+        task = self._tasks.create_task(self._live(session, request), name=request.method)
+        self._lives[task] = session
+        task.add_done_callback(self._lives.pop)
+        request.withdrawn = task.cancel
+
+    async def _live(self, session: EditorSession, request: Request) -> None:
+        assert self._agent is not None, "it has answered"
+        try:
+            if session.id:
+                await self._take_place(session)
+            await session.live(request, self._agent)
+        except LaunchError as error:
+            told = (line.strip() for line in error.message.splitlines())
+            self.observer.note(f"{request.method}: {'; '.join(told)}" if str(error) else request.method)
+            self.refuse(request, *fault(error))
+        except Exception as error:  # a bug of ours costs the session, not the others
+            self._mishaps.add("a session", error)
+            self.refuse(request, INTERNAL_ERROR, jsonrpc.BROKEN)
+        finally:
+            if self._by_id.get(session.id) is session:
+                del self._by_id[session.id]
+            session.release()
+            session.is_back.set()
+            session.gone.set()
+
+    async def _take_place(self, session: EditorSession) -> None:
+        """Take the place of a session of this id, if it is open."""
+        before = self._by_id.get(session.id)
+        self._by_id[session.id] = session
+        if before is not None:
+            before.left.set()
+            await before.gone.wait()
+
+    def _close_session(self, request: Request) -> None:
+        """Let a session's servers go once the agent has closed it."""
+        id = acp.text(request.params.get("sessionId"))
+        session = self._by_id.get(id)
+
+        def closed(answer: Answered) -> None:
+            if answer.fault is None:
+                if session is not None:
+                    session.left.set()
+                if request.method == "session/delete":
+                    self._serves.forget(id)
+            self.finish(request, answer.line)
+
+        self.pass_on(request, closed)
+
+    def _in_session(self, hook: Callable[[EditorSession, Request], None], request: Request) -> None:
+        """Have the session take a request; of an unknown one it passes."""
+        session = self._session(request.line)
+        if session is not None and session.lost:
+            self.refuse(request, INTERNAL_ERROR, session.lost)
+        elif session is None or session.client is None:
+            self.pass_on(request)
+        else:
+            hook(session, request)
+
+    def _session(self, line: bytes) -> EditorSession | None:
+        """Return the session that a message is about."""
+        try:
+            return self._by_id.get(_about.decode(line).params.sessionId)
+        except (msgspec.DecodeError, RecursionError):
+            place = edits.at(line, ("params", "sessionId"))
+            return self._by_id.get(acp.text(acp.decoded(line[slice(*place)]))) if place else None
+
+    # What the agent says (`session.connection.Listener`).
+
+    def _pass_plain(self, chunk: bytes, lines: Iterable[bytes]) -> Iterator[bytes]:
+        """Pass on the updates that do not concern us, as a turn has very many, and yield the other lines."""
+        may_pass, plain = self._is_plain(chunk), list[bytes]()
+        is_first = True  # it may have begun before this chunk
+        for line in lines:
+            if may_pass and not (is_first and not self._is_plain(line)) and self._may_pass(line):
+                plain.append(line)
+            else:
+                self._write_plain(plain)
+                plain = []
+                yield line
+                may_pass = may_pass and self._is_plain(b"")  # an answer may let updates wait
+            is_first = False
+        self._write_plain(plain)
+
+    def _is_plain(self, said: bytes) -> bool:
+        """Tell whether no update in what the agent has said concerns us: none is held, and none is of a tool call."""
+        is_held = any(each.held is not None or each.is_muted for each in self._by_id.values())
+        return not is_held and b'"tool_call' not in said and b'"session_info_update"' not in said
+
+    def _may_pass(self, line: bytes) -> bool:
+        """Tell whether a line is an update that needs no look at its neighbours, for a secret cut over several."""
+        message = jsonrpc.decode(line)
+        if message is None or message.method != UPDATE or message.id is not UNSET:
+            return False
+        if redactor.is_empty:
+            return True
+        try:
+            said = _chunk_line.decode(line).params
+        except (msgspec.DecodeError, RecursionError):  # it is not a chunk
+            return False
+        return self.observer.passes(said.sessionId, said.update.sessionUpdate, said.update.content.text)
+
+    def _write_plain(self, lines: list[bytes]) -> None:
+        """Write updates, masked together if no secret is in any of them."""
+        if not redactor.is_empty and redactor.raw_json(block := b"\n".join(lines)) is not block:
+            lines = list(map(redactor.raw_json, lines))
+        self.write_all(lines)
+
+    def updated(self, update: Updated) -> None:
+        session = self._by_id.get(update.session_id)
+        if session is not None and session.client is not None:
+            session.client.updated(update)
+        else:
+            self.observer.update(update)
+
+    def opened(self, opened: Opened) -> None:
+        for session in self._lives.values():
+            if session.client is not None and session.client.number == opened.number:
+                self._by_id[opened.session_id] = session
+                session.begin(opened)
+
+    def asked(self, question: PermissionAsked) -> None:
+        session = self._by_id.get(question.session_id)
+        if session is None or session.client is None or session.is_hosted:
+            self.ask(question.id, "session/request_permission", question.line, lambda line: None)
+        else:
+            session.client.asked(question)
+
+    def _take_passing(self, message: Passing) -> None:
+        if message.id is None:
+            self.say(message.line)
+        elif message.method in self._serves.withheld:  # the profile keeps it from the agent (C-68)
+            self.refuse_agent(message.id, jsonrpc.METHOD_NOT_FOUND, "method not found")
+        elif message.method in SERVED and (session := self._session(message.line)) is not None:
+            session.serve(message)
+        else:
+            line = self._with_request(message.line) if message.method == ELICITATION else message.line
+            self.ask(message.id, message.method, line, lambda line: None)
+
+    def _with_request(self, line: bytes) -> bytes:
+        """Edit a question of the agent that belongs to a request of the editor: it names it by its id there."""
+        place = edits.at(line, ("params", "requestId"))
+        number = line[slice(*place)] if place else b""
+        request = self._passed.get(int(number)) if number.isdigit() and len(number) <= jsonrpc.DIGITS else None
+        return line if place is None or request is None else line[: place[0]] + request.id + line[place[1] :]
+
+    def withdrawn(self, withdrawn: Withdrawn) -> None:
+        place = edits.at(withdrawn.line, ("params", "requestId"))
+        for number, asked in self._asked.items():
+            if place is not None and asked.id is not None and bytes(asked.id) == bytes(withdrawn.id):
+                self.say(withdrawn.line[: place[0]] + number + withdrawn.line[place[1] :])
+                return
+
+    def service(self, question: ServiceAsked) -> None:
+        raise AssertionError("requests of the agent pass on")
+
+    def completed(self, elicitation_id: str) -> None:
+        raise AssertionError("notifications of the agent pass on")
+
+    # What is written to the editor.
+
+    def show_update(self, update: Updated) -> None:
+        """Write an update that may be seen, unless the editor is not to have it yet."""
+        session, line = self._by_id.get(update.session_id), update.line
+        if session is not None:
+            if session.is_muted:
+                return
+            if update.replay and b'"terminalId"' in line:
+                line = session.replayed(line)
+            if session.held is not None:
+                session.held.append(line)
+                return
+        self.show(line)
+
+    def show(self, line: bytes) -> None:
+        self.write_all((line,))
+
+    def write(self, line: bytes) -> None:
+        self.say(line)
+
+    def say(self, line: bytes, *, is_masked: bool = True) -> None:
+        """Write a line that is not an update, after the updates that were held back for a secret in them."""
+        if not redactor.is_empty:
+            self.observer.pause()
+            line = redactor.raw_json(line) if is_masked else line
+        super().write(line)
