@@ -160,7 +160,6 @@ MAX_REPLIES = 16 * 1024 * 1024  # bytes of our answers that the other side may l
 LAST_WORDS = 1.0  # seconds for a process that closed its stdin to exit, so that we can report how
 FAREWELL = 0.5  # seconds for the other side to take our last lines
 NOISE = 5  # lines that are not messages, quoted if the handshake fails
-TOLD = (1, 100, 10_000)  # the later lines of this kind that are reported, by count
 
 OWN = frozenset({Answered, Reply, Junk})  # events that the pump handles itself
 
@@ -223,7 +222,6 @@ class Pump:
         self.passing: Callable[[bytes, Iterable[bytes]], Iterable[bytes]] | None = None
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue()
         self._unsent = 0
-        self._junk = 0
         self._over: Callable[[str], LaunchError] | None = None
         self._is_over = asyncio.Event()
 
@@ -396,9 +394,7 @@ class Pump:
         if not self.is_open:  # banners are common, and quoted only if the handshake fails
             self.noise += [excerpt(line, 200)] if len(self.noise) < NOISE else []
             return
-        self._junk += 1
-        if self._junk in TOLD:
-            self._listener.note(f"the stdout of {self.label} holds {junk.reason}; ignored ({self._junk} so far)")
+        self.mishaps.add_junk(f"the stdout of {self.label}", junk.reason)
 
     def _end_with(self, error: LaunchError) -> None:
         self._end(lambda method: error)

@@ -281,7 +281,8 @@ REVEALED = {
     "cli/mcplogin",  # the address of a server to log in to
     "cli/start",
     "bridge/offer",
-    "bridge/relay",
+    "mcp/remote",
+    "process/program",
     "plan/model",  # a client's secret, which becomes a secret again
     "plan/needs",  # only to look at
     "plan/resolve",  # only to look at

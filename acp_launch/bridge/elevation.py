@@ -41,7 +41,6 @@ FORGOTTEN = 1000  # cancelled requests of the agent that are remembered
 LOST = 10_000  # requests of lost connections that are remembered
 HELD = 4 * 1024 * 1024  # bytes of the server's requests that can be sent again
 DIGITS = 12  # of the number in the id of an event
-INVALID_REQUEST = -32600
 HAS_SESSION = "this connection has a session; another session needs another connection"
 THE_AGENT = "the agent"
 UNKNOWN = SERVER_LOST  # the code of all that has to do with a session that cannot be resumed
@@ -342,7 +341,7 @@ class Elevation:
             return
         id, is_newer = message.id.copy(), is_modern(message.params)
         if not (self._is_introduced or is_newer):
-            self._refuse(id, INVALID_REQUEST, "no_handshake", "the handshake comes before a session")
+            self._refuse(id, jsonrpc.INVALID_REQUEST, "no_handshake", "the handshake comes before a session")
         elif message.method == START:
             self._start(id, is_modern=is_newer)
         elif (named := jsonrpc.read(_named, message.params)) is None:
@@ -358,7 +357,7 @@ class Elevation:
 
     def _start(self, id: Raw, *, is_modern: bool) -> None:
         if self.id:
-            self._refuse(id, INVALID_REQUEST, "has_session", HAS_SESSION)
+            self._refuse(id, jsonrpc.INVALID_REQUEST, "has_session", HAS_SESSION)
             return
         session = self._sessions.open(self)
         if session is None:
@@ -371,9 +370,9 @@ class Elevation:
         if found is self:
             self._catch_up(id, last)
         elif self.id:
-            self._refuse(id, INVALID_REQUEST, "has_session", HAS_SESSION)
+            self._refuse(id, jsonrpc.INVALID_REQUEST, "has_session", HAS_SESSION)
         elif found._is_modern != is_modern:
-            self._refuse(id, INVALID_REQUEST, "era_conflict", "the session was begun in the other era of MCP")
+            self._refuse(id, jsonrpc.INVALID_REQUEST, "era_conflict", "the session was begun in the other era of MCP")
         else:
             is_introduced = self._is_introduced
             self.conversation.move(found)

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from acp_launch.bridge.toolpolicy import ToolPolicy
     from acp_launch.bridge.upstream import Sessions, Upstream
 
-PARSE_ERROR = -32700
 SPLIT = "a message with a carriage return in it may be read as two, and this server's tools are restricted"
 
 
@@ -63,7 +62,7 @@ LOOKED_AT = REMEMBERED | {INITIALIZE, PING}  # requests of which more than the i
 NOTHING = Raw(b"")
 
 
-def _renamed(line: bytes, id: Raw) -> bytes:
+def _rename(line: bytes, id: Raw) -> bytes:
     from acp_launch.protocol.edits import with_id  # rarely needed, and takes time to import
 
     return with_id(line, id)
@@ -136,7 +135,7 @@ class AgentSide:
     def _unreadable(self, line: bytes) -> None:
         if line.strip():
             said = "this line is not a JSON-RPC message and was not passed on"
-            self._state.ports.to_agent(jsonrpc.error(Raw(NULL), PARSE_ERROR, said))
+            self._state.ports.to_agent(jsonrpc.error(Raw(NULL), jsonrpc.PARSE_ERROR, said))
 
     def _forbidden(self, message: Envelope, why: str) -> None:
         if message.id is not UNSET and message.method is not UNSET:
@@ -147,7 +146,7 @@ class AgentSide:
         own = self._settled = self._state.questions.settle(message.id)
         if own is None:
             return None  # the question died with its server, or there was none
-        return line if key(own) == key(message.id) else _renamed(line, own)
+        return line if key(own) == key(message.id) else _rename(line, own)
 
     def _notifies(self, message: Envelope, line: bytes) -> bytes | None:
         state = self._state
@@ -231,7 +230,6 @@ class AgentSide:
 EXCERPT = 120  # characters of a line that is not a message
 FLOOD = 1024 * 1024  # bytes on stdout without a message among them
 STARTS = (b"{", b"[", b"\xef")  # first bytes of a message; the last one is of a byte order mark
-NOT_YET = -32600
 
 
 class ServerSide:
@@ -345,7 +343,7 @@ class ServerSide:
             return False
         if not state.was_pinged or message.error is UNSET:
             return False
-        if jsonrpc.fault(message.error).code != messages.WRONG_ERA or not state.queue.put(opening):
+        if jsonrpc.fault(message.error).code != jsonrpc.INVALID_REQUEST or not state.queue.put(opening):
             return False
         state.ports.wedged(messages.WRONGED)
         return True
@@ -409,7 +407,7 @@ class ServerSide:
             return line
         known_as = Raw(self._numbers.fresh(state.questions.open))
         state.questions.ask(id.copy(), known_as=known_as)
-        return _renamed(line, known_as)
+        return _rename(line, known_as)
 
     def _own_answer(self, id: Raw, method: str) -> bytes | None:
         """Answer a request of the server if the agent has not connected yet, does not declare roots, or is behind."""
@@ -419,7 +417,7 @@ class ServerSide:
         if method == messages.METHOD and not state.agent_has_roots:
             return jsonrpc.result(id, listing(state.directories))
         if not state.memory.initialize:
-            return jsonrpc.error(id, NOT_YET, "no client has introduced itself yet")
+            return jsonrpc.error(id, jsonrpc.INVALID_REQUEST, "no client has introduced itself yet")
         if state.questions.is_full:
             return jsonrpc.error(id, jsonrpc.INTERNAL_ERROR, f"{QUESTIONS} requests wait for an answer already")
         return None

@@ -100,7 +100,6 @@ def with_roots(line: bytes) -> bytes:
 # version in `_meta`. A server of both eras chooses by its first request ("stdio, choosing the era"). If that was our
 # ping, it refuses the requests of a newer agent.
 
-WRONG_ERA = -32600  # the code of that refusal
 WRONGED = "took our ping for the protocol of its client, which is a newer one"  # completes "the server …"
 
 

@@ -53,7 +53,6 @@ NEEDS = {  # method of a request of the server → the capability of a client th
 }
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 USUAL = "info"  # the level of a session that has asked for none, once another has
-PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 UNREADABLE = "this line is not a JSON-RPC message and was not passed on"
 MIXED = "this server is shared with a session of another era of MCP; remove share, to use both at once"
 ENDED = "the session that was asked has ended"
@@ -146,7 +145,7 @@ class Multiplexer:
             message = jsonrpc.decode(part)
             if message is None or (message.method is UNSET and message.id is UNSET):
                 if part.strip():
-                    self._ports.to_session(session, jsonrpc.error(NULL, PARSE_ERROR, UNREADABLE))
+                    self._ports.to_session(session, jsonrpc.error(NULL, jsonrpc.PARSE_ERROR, UNREADABLE))
             elif message.method is UNSET:
                 self._answers(session, message, part)
             elif message.id is UNSET:
@@ -185,7 +184,7 @@ class Multiplexer:
         assert message.id is not UNSET
         asker, params = _Asker(session, message.id.copy()), mapping(decoded(message.params))
         if self._is_mixed(session, is_modern(message.params)):
-            self._refuse(asker, INVALID_REQUEST, MIXED)
+            self._refuse(asker, jsonrpc.INVALID_REQUEST, MIXED)
         elif message.method == INITIALIZE:
             self._introduces(asker, params, line)
         elif message.method == SET_LEVEL:

@@ -9,7 +9,7 @@ requests.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -27,10 +27,9 @@ from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan
 from acp_launch.process import prepare
 from acp_launch.process.child import WORD, Child
 from acp_launch.process.lifecycle import DOWNLOAD, Change
-from acp_launch.process.program import Lines, LocalProgram, Program, Running
+from acp_launch.process.program import Lines, Program, Running
 from acp_launch.process.supervisor import Supervisor
 from acp_launch.profile.model import ServerTimeouts, Tools
-from acp_launch.secret.value import Secret
 
 if TYPE_CHECKING:
     from acp_launch.bridge.elevation import Elevation, Elevations
@@ -39,37 +38,7 @@ if TYPE_CHECKING:
     from acp_launch.bridge.toolpolicy import ToolPolicy
     from acp_launch.bridge.upstream import Sessions, Upstream
     from acp_launch.mcp.http.wire import Credentials
-    from acp_launch.mcp.remote import RemoteProgram
     from acp_launch.trace import Side, Trace
-
-
-def program(plan: StdioPlan, name: str, secrets: Mapping[str, Secret]) -> LocalProgram:
-    """Make a program of a stdio server's plan, with its secrets revealed.
-
-    `name` tells two processes of a server apart.
-    """
-    assert plan.cwd is not None, "each server has a directory by now"
-    argv = (str(plan.command), *(arg.reveal(secrets) for arg in plan.args))
-    env = {variable: value.reveal(secrets) for variable, value in plan.env.items()}
-    return LocalProgram(name=name, argv=argv, env=env, cwd=plan.cwd)
-
-
-def remote_program(plan: RemotePlan, name: str, secrets: Mapping[str, Secret], *, max_line: int) -> "RemoteProgram":
-    """Make a program of a remote server's plan, with its secrets revealed.
-
-    httpx2 is imported when the program begins.
-    """
-    from acp_launch.mcp.http.wire import Limits
-    from acp_launch.mcp.remote import RemoteProgram
-
-    return RemoteProgram(
-        name=name,
-        type=plan.type,
-        url=plan.url.reveal(secrets),
-        headers={header: value.reveal(secrets) for header, value in plan.sent.items()},
-        protocol=plan.protocol,
-        limits=Limits(max_line=max_line),
-    )
 
 
 def policy(plan: ServerPlan) -> "ToolPolicy | None":

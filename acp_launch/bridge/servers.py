@@ -21,7 +21,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_launch.bridge.conversation import ServerObserver
-from acp_launch.bridge.relay import Relay, TracedRelay, is_carried, program, remote_program
+from acp_launch.bridge.relay import Relay, TracedRelay, is_carried
 from acp_launch.bridge.seat import Seat, ShimConnection, seat
 from acp_launch.errors import first
 from acp_launch.mcp.era import Knowledge
@@ -29,7 +29,7 @@ from acp_launch.plan.model import RemotePlan, ServerPlan
 from acp_launch.problem import ours
 from acp_launch.process.child import HASTY
 from acp_launch.process.lifecycle import Change, Standing
-from acp_launch.process.program import Program
+from acp_launch.process.program import LocalProgram, Program
 from acp_launch.secret.value import Secret
 from acp_launch.waits import to_beat
 
@@ -258,11 +258,13 @@ class Servers:
     def _program(self, plan: ServerPlan, name: str) -> Program:
         needs = self._needs
         if not isinstance(plan, RemotePlan):
-            return program(plan, name, needs.secrets)
+            return LocalProgram.of(plan, name, needs.secrets)
+        from acp_launch.mcp.remote import RemoteProgram
+
         if (known := self._remotes.get(plan.name)) is None:
-            known = remote_program(plan, name, needs.secrets, max_line=needs.max_line)
             login = ours("mcp", "login", needs.called, plan.name) if needs.called else ""
-            known = replace(known, credentials=needs.credentials.get(plan.name), login=login)
+            proof = needs.credentials.get(plan.name)
+            known = RemoteProgram.of(plan, needs.secrets, max_line=needs.max_line, credentials=proof, login=login)
             self._remotes[plan.name] = known
         return replace(known, name=name)
 

@@ -22,7 +22,11 @@ from acp_launch.protocol.jsonrpc import Envelope
 
 START, RESUME, END = "session/start", "session/resume", "session/end"
 PATIENCE = 2.0  # seconds for an answer; a server may say nothing to a method that it does not know
-UNKNOWN = (jsonrpc.METHOD_NOT_FOUND, jsonrpc.INVALID_PARAMS, -32600)  # codes of servers without sessions
+UNKNOWN = (
+    jsonrpc.METHOD_NOT_FOUND,
+    jsonrpc.INVALID_PARAMS,
+    jsonrpc.INVALID_REQUEST,
+)  # codes of servers without sessions
 LONGEST = 1024  # bytes of an event's id
 
 

@@ -182,17 +182,14 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None, tra
 def _context(
     planned: "Planned", person: "Person | None", aloud: "AgentStderr | None", in_front: "InFront | None"
 ) -> "LoginContext":
-    from acp_launch.bridge.relay import program
     from acp_launch.console.ask.logins import Logins
-    from acp_launch.plan.model import StdioPlan
     from acp_launch.process.foreground import available
+    from acp_launch.process.program import LocalProgram
     from acp_launch.session.login import LoginContext
 
     plan, secrets = planned
-    agent = plan.agent
-    same = StdioPlan(name=agent.name, command=agent.command, args=agent.args, env=agent.env, cwd=agent.cwd)
     return LoginContext(
-        program=program(same, agent.name, secrets),
+        program=LocalProgram.of(plan.agent, plan.agent.name, secrets),
         profile=plan.called,
         is_built_in=plan.is_built_in,
         adviser=Logins(person, aloud) if person else None,

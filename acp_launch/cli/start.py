@@ -304,26 +304,14 @@ def server_program(
     """Return the program of the only server of a plan, with its secrets revealed. `plan.agent` is a local one's."""
     (server,), process = plan.servers, plan.agent
     if isinstance(server, RemotePlan):
-        from acp_launch.mcp.http.wire import Limits
         from acp_launch.mcp.remote import RemoteProgram, warm_up
 
         warm_up()
-
-        return RemoteProgram(
-            name=server.name,
-            type=server.type,
-            url=server.url.reveal(secrets),
-            headers={name: value.reveal(secrets) for name, value in server.sent.items()},
-            protocol=server.protocol,
-            limits=Limits(max_line=settings.max_line),
-            credentials=credentials.get(server.name),
-            login=ours("mcp", "login", plan.called, server.name),
-        )
+        login, proof = ours("mcp", "login", plan.called, server.name), credentials.get(server.name)
+        return RemoteProgram.of(server, secrets, max_line=settings.max_line, credentials=proof, login=login)
     from acp_launch.process.program import LocalProgram
 
-    argv = (str(process.command), *(arg.reveal(secrets) for arg in process.args))
-    env = {name: value.reveal(secrets) for name, value in process.env.items()}
-    return LocalProgram(name=server.name, argv=argv, env=env, cwd=process.cwd)
+    return LocalProgram.of(process, server.name, secrets)
 
 
 def _unable(name: str, error: AgentError) -> ServerError:

@@ -25,9 +25,12 @@ from acp_launch.process.lifecycle import Ended
 from acp_launch.process.tree import Exit, Outcome
 from acp_launch.protocol.mishap import Mishaps
 from acp_launch.secret.redact import redactor
+from acp_launch.secret.value import Secret
 
 if TYPE_CHECKING:
     import httpx2
+
+    from acp_launch.plan.model import RemotePlan
 
 LEAVING = 1.0  # seconds for cancelled requests to close their connections
 WATCH = 5.0  # seconds between two looks at the clock
@@ -62,6 +65,28 @@ class RemoteProgram(Struct, frozen=True, kw_only=True):
     memory: Memory = field(default_factory=Memory)
     credentials: Credentials | None = None
     login: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        plan: "RemotePlan",
+        secrets: Mapping[str, Secret],
+        *,
+        max_line: int,
+        credentials: Credentials | None,
+        login: str,
+    ) -> "RemoteProgram":
+        """Reveal the secrets of a plan. httpx2 is imported when the program begins."""
+        return cls(
+            name=plan.name,
+            type=plan.type,
+            url=plan.url.reveal(secrets),
+            headers={name: value.reveal(secrets) for name, value in plan.sent.items()},
+            protocol=plan.protocol,
+            limits=Limits(max_line=max_line),
+            credentials=credentials,
+            login=login,
+        )
 
     @property
     def may_fetch(self) -> bool:

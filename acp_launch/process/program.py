@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -19,6 +19,10 @@ from acp_launch.process.lifecycle import Ended
 from acp_launch.process.runner import may_fetch
 from acp_launch.process.spawn import spawn
 from acp_launch.process.tree import Outcome
+from acp_launch.secret.value import Secret
+
+if TYPE_CHECKING:
+    from acp_launch.plan.model import ProcessPlan, StdioPlan
 
 
 class Lines(Protocol):
@@ -142,6 +146,13 @@ class LocalProgram(Struct, frozen=True):
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: Path
+
+    @classmethod
+    def of(cls, plan: "ProcessPlan | StdioPlan", name: str, secrets: Mapping[str, Secret]) -> "LocalProgram":
+        """Reveal the secrets of a plan that has a directory. `name` tells two processes of a server apart."""
+        assert plan.cwd is not None
+        argv = (str(plan.command), *(arg.reveal(secrets) for arg in plan.args))
+        return cls(name, argv, {each: value.reveal(secrets) for each, value in plan.env.items()}, plan.cwd)
 
     @property
     def may_fetch(self) -> bool:

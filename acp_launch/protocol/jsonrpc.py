@@ -15,6 +15,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from acp_launch.errors import LocalProtocolError
 from acp_launch.protocol.written import written
 
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 PACKAGE = __name__.partition(".")[0]
-TOLD = (1, 100, 10_000)  # the failures at one place that are reported: an agent may send many such messages
+REPORTED = (1, 100, 10_000)  # the failures at one place that are reported: an agent may send many such messages
 
 
 class Mishaps:
@@ -22,12 +22,21 @@ class Mishaps:
     def add(self, whose: str, error: Exception) -> None:
         """Report a message of `whose` ("the agent") that was not handled because of `error`."""
         kind = f"{type(error).__name__} in {_place(error)}"
-        self._counts[kind] += 1
-        if (count := self._counts[kind]) in TOLD:
+        if count := self._count(kind):
             so_far = f"; {count:,} so far" if count > 1 else ""
             self._note(
                 f"a message of {whose} was skipped because of a bug in acp-launch; please report it ({kind}{so_far})"
             )
+
+    def add_junk(self, whose: str, reason: str) -> None:
+        """Report a line in `whose` ("the stdout of the agent") that is not a message."""
+        if count := self._count(""):
+            self._note(f"{whose} holds {reason}; ignored ({count} so far)")
+
+    def _count(self, kind: str) -> int:
+        """Count a failure; return how many of its kind there are, 0 if that is not to be reported."""
+        self._counts[kind] += 1
+        return self._counts[kind] if self._counts[kind] in REPORTED else 0
 
 
 def _place(error: Exception) -> str:
