@@ -1,10 +1,8 @@
-"""The verbs of `agents`, for agents of the registry: `search`, `show`, `install`, `update`, `list` and `rm`."""
+"""The verbs of `agents`, for agents of the registry: `search`, `show`, `install`, `list` and `rm`."""
 
-import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
@@ -12,27 +10,19 @@ import typer
 from acp_launch.cli.groups import Commands
 from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import RegistryError, UsageError
-from acp_launch.problem import did_you_mean, ours
+from acp_launch.problem import did_you_mean
 
 if TYPE_CHECKING:
     from acp_launch.console.agents import Installed
     from acp_launch.registry.index import Copy, Entry
-    from acp_launch.registry.install import Tools
-    from acp_launch.registry.installed import Installation, Kind, Reference
+    from acp_launch.registry.installed import Installation, Reference
     from acp_launch.settings.model import Settings
 
-MANAGER, DOWNLOAD = 15 * 60.0, 30 * 60.0  # seconds for a package manager, and for an archive
-QUOTED = 20  # lines of a package manager's stderr
-KINDS = ("npx", "uvx", "binary")
-app = typer.Typer(
-    cls=Commands, help="Agents of the registry: search, show, install, update, list, rm.", no_args_is_help=True
-)
+DOWNLOAD = 30 * 60.0  # seconds for an archive
+app = typer.Typer(cls=Commands, help="Agents of the registry: search, show, install, list, rm.", no_args_is_help=True)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The agent's id in the registry.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-Unverified = Annotated[
-    bool, typer.Option("--allow-unverified", help="Install an archive of which the registry has no sha256.")
-]
 
 
 @app.command()
@@ -45,7 +35,7 @@ def search(
 
     settings = _settings()
     copy, fault = _latest(settings)
-    entries = [each for each in copy.index.agents.values() if _has(each, words or ())]
+    entries = [each for each in copy.agents.values() if _has(each, words or ())]
     installed = _installed(settings)
     if as_json:
         stdout.put_json(agents.found_json(entries, installed, copy, fault))
@@ -57,7 +47,7 @@ def search(
 
 @app.command()
 def show(agent: Id, as_json: Json = False) -> None:
-    """Show what the registry says of an agent."""
+    """Show what the registry says of an agent, and what a profile says to start it."""
     from acp_launch.console import agents, stdout
     from acp_launch.registry.install import this_platform
 
@@ -74,19 +64,17 @@ def show(agent: Id, as_json: Json = False) -> None:
 @app.command()
 def install(
     agent: Annotated[str, typer.Argument(metavar="ID[@VERSION]", help="The agent's id; its newest version.")],
-    kind: Annotated[str | None, typer.Option("--from", help="What to install: npx, uvx or binary.")] = None,
-    allow_unverified: Unverified = False,
+    allow_unverified: Annotated[
+        bool, typer.Option("--allow-unverified", help="Install an archive of which the registry has no sha256.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Install an agent for profiles that name it: agent: {registry: ID}."""
+    """Install an agent's binary for profiles that name it: agent: {registry: ID}."""
     import json
 
     from acp_launch.console import agents, stdout
 
-    settings, wanted = _settings(), _reference(agent)
-    if kind is not None and kind not in KINDS:
-        raise UsageError(f"unknown kind {kind!r}", fix=f"choose one of {', '.join(KINDS)}")
-    made, is_new = _install(settings, wanted, kind, allow_unverified=allow_unverified)  # type: ignore[arg-type]
+    made, is_new = _install(_settings(), _reference(agent), allow_unverified=allow_unverified)
     if as_json:
         stdout.put_json(json.dumps({**agents.described(made), "is_new": is_new}, indent=2))
         return
@@ -94,64 +82,6 @@ def install(
     what = "installed" if is_new else "already installed:"
     say(_safe(f"acp-launch: {what} {said.id} {said.version} ({said.kind} {said.package})"))
     say(f"    a profile starts it with agent: {{registry: {said.id}}}")
-
-
-@app.command()
-def update(
-    agents: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Only these agents.")] = None,
-    allow_unverified: Unverified = False,
-    as_json: Json = False,
-) -> None:
-    """Install the newest version of all installed agents; the versions of before stay."""
-    import json
-
-    from acp_launch.console import stdout
-
-    settings = _settings()
-    installed = _installed(settings)
-    names = [_reference(each).id for each in agents or installed]
-    if absent := next((name for name in names if name not in installed), ""):
-        raise RegistryError(f"{absent} is not installed", fix=ours("agents", "install", absent))
-    if not names:
-        say("no agents of the registry are installed")
-    copy, fault = _latest(settings) if names else (None, "")
-    outcomes = [
-        _updated(settings, copy, installed[name][0], allow_unverified=allow_unverified) for name in names if copy
-    ]
-    if as_json:
-        stdout.put_json(json.dumps({"agents": outcomes, "index_fault": fault or None}, indent=2))
-    else:
-        for each in outcomes:
-            say(_safe(f"acp-launch: {_told_of(each)}"))
-    if failed := [each for each in outcomes if each["fix"]]:
-        raise RegistryError(f"{len(failed)} of {len(outcomes)} agents could not be updated", fix=failed[0]["fix"] or "")
-
-
-def _updated(
-    settings: "Settings", copy: "Copy", newest: "Installation", *, allow_unverified: bool
-) -> dict[str, str | None]:
-    """Install the version of the index if it is newer; return what became of it."""
-    from acp_launch.registry.installed import Reference, precedence
-
-    said = newest.manifest
-    outcome: dict[str, str | None] = {"id": said.id, "before": said.version, "version": said.version}
-    entry = copy.index.agents.get(said.id)
-    if entry is None:
-        return {**outcome, "fault": "the registry does not list it now", "fix": None}
-    if precedence(entry.version) <= precedence(said.version):
-        return {**outcome, "fault": None, "fix": None}
-    kind = said.kind if said.kind in entry.distribution.kinds else None
-    try:
-        _install(settings, Reference(said.id), kind, allow_unverified=allow_unverified, copy=copy)
-    except RegistryError as error:
-        return {**outcome, "fault": error.message, "fix": error.fix or "try again later"}
-    return {**outcome, "version": entry.version, "fault": None, "fix": None}
-
-
-def _told_of(outcome: Mapping[str, str | None]) -> str:
-    is_new = outcome["version"] != outcome["before"]
-    told = f"{outcome['before']} → {outcome['version']}" if is_new else f"{outcome['version']} is the newest version"
-    return f"{outcome['id']} {outcome['fault'] or told}"
 
 
 @app.command("list")
@@ -169,7 +99,7 @@ def list_(as_json: Json = False) -> None:
     if as_json:
         stdout.put_json(agents.table_json(found, copy))
     elif found:
-        newest = {entry.id: entry.version for entry in copy.index.agents.values()} if copy else {}
+        newest = {entry.id: entry.version for entry in copy.agents.values()} if copy else {}
         stdout.line(agents.table(found, newest, now=time.time(), width=_width()))
     else:
         say("no agents of the registry are installed; acp-launch agents search lists those that can be")
@@ -235,9 +165,9 @@ def _latest(settings: "Settings") -> "tuple[Copy, str]":
 
 
 def _entry(copy: "Copy", agent: str) -> "Entry":
-    if found := copy.index.agents.get(agent):
+    if found := copy.agents.get(agent):
         return found
-    hint = did_you_mean(agent, copy.index.agents)
+    hint = did_you_mean(agent, copy.agents)
     raise RegistryError(f'the registry has no agent "{agent}"{hint}', fix="acp-launch agents search lists them")
 
 
@@ -265,34 +195,18 @@ def _safe(text: str) -> str:
     return harmless(text, keep="")
 
 
-# Installing. A version that is there already is not asked for again, so that a script may install what it needs.
-
-
-def _install(
-    settings: "Settings",
-    wanted: "Reference",
-    kind: "Kind | None",
-    *,
-    allow_unverified: bool,
-    copy: "Copy | None" = None,
-) -> "tuple[Installation, bool]":
-    from acp_launch.registry.install import install, kind_of
+def _install(settings: "Settings", wanted: "Reference", *, allow_unverified: bool) -> "tuple[Installation, bool]":
+    """Install a version. One that is there already is not asked for, so that a script may install what it needs."""
+    from acp_launch.registry.install import binary_of, install
     from acp_launch.registry.installed import home, read
 
     if wanted.version and (made := read(home(settings.state) / wanted.id / wanted.version)):
         return made, False
-    entry = _entry(copy or _latest(settings)[0], wanted.id)
-    version, tools = wanted.version or entry.version, _tools()
-    if made := read(home(settings.state) / entry.id / version):
+    entry = _entry(_latest(settings)[0], wanted.id)
+    if made := read(home(settings.state) / entry.id / (wanted.version or entry.version)):
         return made, False
-    chosen = kind_of(entry, kind, tools, allow_unverified=allow_unverified)
-    return install(entry, version, chosen, state=settings.state, registry=_address(settings), tools=tools)
-
-
-def _tools() -> "Tools":
-    from acp_launch.registry.install import Tools
-
-    return Tools(fetch=_fetch, run=_run, which=_which)
+    binary = binary_of(entry, wanted.version or entry.version, allow_unverified=allow_unverified)
+    return install(entry, binary, state=settings.state, registry=_address(settings), fetch=_fetch)
 
 
 def _fetch(address: str, file: IO[bytes], most: int) -> None:
@@ -303,34 +217,6 @@ def _fetch(address: str, file: IO[bytes], most: int) -> None:
             fetch(address, file.write, most=most, limit=DOWNLOAD)
     except NotFetched as failed:
         raise RegistryError(f"the agent's archive {failed}", fix="try again") from None
-
-
-def _which(program: str) -> str | None:
-    """Find a program on PATH, but never in a relative directory of it, which is the project's."""
-    from acp_launch.plan.executable import find
-
-    found = find(program, project=Path(os.sep), path=os.environ.get("PATH"))
-    return str(found) if isinstance(found, Path) else None
-
-
-def _run(argv: Sequence[str], cwd: Path, variables: Mapping[str, str]) -> None:
-    import shlex
-
-    from acp_launch.plan.environment import inherited
-    from acp_launch.process.capture import capture
-    from acp_launch.process.guard import start_guards
-    from acp_launch.waits import seconds
-
-    line = shlex.join([Path(argv[0]).name, *argv[1:]])
-    say(_safe(f"acp-launch: {line} (at most {seconds(MANAGER)}; packages may run scripts of theirs)"))
-    start_guards()
-    env = {**inherited(os.environ, "all"), **variables}
-    done = capture(argv, MANAGER, env=env, cwd=cwd)
-    if done.timed_out:
-        raise RegistryError(f"{argv[0]} did not end within {seconds(MANAGER)}", detail=done.err[-QUOTED:])
-    if done.ending.status != 0:
-        fix = "correct what it reports, and try again"
-        raise RegistryError(f"{line} {done.ending}", fix=fix, detail=[_safe(each) for each in done.err[-QUOTED:]])
 
 
 @contextmanager

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 SIGPIPE = 141
 LAST_WORDS = 0.5  # seconds for stderr to take the last message after a signal
 HELP = {"-h", "--help"}
-# Options of earlier versions by their verbs, and what to do instead.
+# Options and verbs of earlier versions by the verb before them, and what to do instead.
 REMOVED: Mapping[tuple[str, str], str] = {
+    ("agents", "update"): "install the newest version: acp-launch agents install ID",
+    ("agents", "--from"): "the profile starts a package itself; its line: acp-launch agents show ID",
     ("doctor", "--gui"): 'try it without your shell\'s variables: env -i HOME="$HOME" acp-launch doctor PROFILE',
     ("serve", "--proxy"): "let the conductor start as its agent: acp-launch serve PROFILE",
 }
@@ -91,12 +93,12 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _require_existing(arguments: Sequence[str]) -> None:
-    """Refuse an option that was removed, with what to do instead.
+    """Refuse an option or a verb that was removed, with what to do instead.
 
     Raises:
         UsageError: one is given.
     """
-    for option in arguments[1:]:
+    for option in (*arguments[1:2], *(each for each in arguments[2:] if each.startswith("-"))):
         if fix := REMOVED.get((arguments[0], option)):
             raise UsageError(f"{arguments[0]} {option} was removed", fix=fix)
 

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from acp_launch.console.columns import columns, plain
 from acp_launch.console.sessions import ago
-from acp_launch.registry.index import Copy, Entry
+from acp_launch.registry.index import Copy, Entry, pinned
 from acp_launch.registry.installed import Installation
 from acp_launch.secret.detect import masked
 
@@ -50,6 +50,7 @@ def details(entry: Entry, installed: Sequence[Installation], platform: str) -> s
         "website": entry.website or entry.repository,
         "npx": _called(ways.npx.package, ways.npx.args) if ways.npx else "",
         "uvx": _called(ways.uvx.package, ways.uvx.args) if ways.uvx else "",
+        "profile": masked(pinned(entry)),
         "binary": ", ".join(sorted(ways.binary)),
         "here": _called(binary.archive, ()) if binary else "",
         "sha256": (binary.sha256 or "not known to the registry") if binary else "",
@@ -60,7 +61,8 @@ def details(entry: Entry, installed: Sequence[Installation], platform: str) -> s
 def details_json(entry: Entry, installed: Installed, copy: Copy, fault: str) -> str:
     """Return the JSON for `agents show --json`."""
     ways = {kind: _way(getattr(entry.distribution, kind)) for kind in entry.distribution.kinds}
-    more = {"license": entry.license, "website": entry.website, "repository": entry.repository, "distribution": ways}
+    about = {"license": entry.license, "website": entry.website, "repository": entry.repository}
+    more = {**about, "distribution": ways, "profile": masked(pinned(entry)) or None}
     return json.dumps({**_entry(entry, installed), **more, "index": _index(copy, fault)}, indent=2)
 
 
@@ -77,7 +79,7 @@ def table(installed: Sequence[Installation], newest: Mapping[str, str], *, now: 
 
 def table_json(installed: Sequence[Installation], copy: Copy | None) -> str:
     """Return the JSON for `agents list --json`."""
-    known = copy.index.agents if copy else {}
+    known = copy.agents if copy else {}
     listed = [
         {**described(each), "newest": known[each.manifest.id].version if each.manifest.id in known else None}
         for each in installed

@@ -9,7 +9,7 @@ from acp_launch.plan.executable import CannotRun, find
 from acp_launch.plan.model import Origin, Value
 from acp_launch.problem import Problem, likeliest
 from acp_launch.profile.load import Loaded
-from acp_launch.registry.index import kept
+from acp_launch.registry.index import kept, pinned
 from acp_launch.registry.installed import Lacking, Reference, chosen, home, installations, reference
 from acp_launch.settings.load import directory, grounds, lies_in
 
@@ -36,7 +36,7 @@ def registered(written: str, places: Sequence[Path], search: str | None) -> Regi
         return CannotRun(what, "unset ACP_LAUNCH_STATE_DIR, or name a directory outside of the project")
     installation = chosen(state, wanted)
     if isinstance(installation, Lacking):
-        return _unknown(wanted, state) or CannotRun(installation.message, installation.fix)
+        return _unknown(wanted, state) or CannotRun(installation.message, _pinned(wanted.id) or installation.fix)
     program = find(str(installation.program), project=home(state), path=search)
     if isinstance(program, CannotRun):
         return program
@@ -44,6 +44,14 @@ def registered(written: str, places: Sequence[Path], search: str | None) -> Regi
     args = tuple(Value((text,), origin) for text in said.args)
     env = {name: Value((text,), origin) for name, text in said.env.items()}
     return Registered(program, args, env, str(installation.reference))
+
+
+def _pinned(agent: str) -> str:
+    """Return the fix for an agent that is a package only, which needs no installation."""
+    copy = kept(directory("CACHE"))
+    entry = copy.agents.get(agent) if copy else None
+    line = pinned(entry) if entry and not entry.distribution.binary else ""
+    return f"write instead: {line}" if line else ""
 
 
 def unlisted(loaded: Loaded) -> tuple[Problem, ...]:
@@ -61,7 +69,7 @@ def _unknown(wanted: Reference, state: Path, *, needs_hint: bool = True) -> Cann
     """Say so if neither the copy of the index nor this machine knows the id. If `needs_hint`, only if another one looks
     like it, because a newer index may list it."""
     copy = kept(directory("CACHE"))
-    known = {*copy.index.agents, *(each.manifest.id for each in installations(state))} if copy else set()
+    known = {*copy.agents, *(each.manifest.id for each in installations(state))} if copy else set()
     near = likeliest(wanted.id, known)
     if not known or wanted.id in known or (needs_hint and not near):
         return None

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
-from msgspec import Struct
-
 from acp_launch.profile.values import is_in_the_clear, is_local, url_fault, user_fault
 
 if TYPE_CHECKING:
@@ -20,18 +18,12 @@ if TYPE_CHECKING:
 
 CONNECT, SILENCE = 10.0, 30.0  # seconds for a connection, and for the next piece of an answer
 REDIRECTS = 5
+HEADERS = {"Accept-Encoding": "identity"}
 _STATUS = {401: "wants a login", 403: "refuses it", 404: "does not have it"}
 
 
 class NotFetched(Exception):  # noqa: N818 - it reads as what it is
     """Raised if a file could not be had; the text continues a sentence that begins with what was wanted."""
-
-
-class Fetched(Struct, frozen=True):
-    """An answer. `is_same`: the file is the one of that ETag, and nothing was taken."""
-
-    etag: str = ""
-    is_same: bool = False
 
 
 def fault(address: str) -> str:
@@ -41,7 +33,7 @@ def fault(address: str) -> str:
     return "it is not an https address" if is_in_the_clear(address) else ""
 
 
-def fetch(address: str, take: Callable[[bytes], object], *, most: int, limit: float, etag: str = "") -> Fetched:
+def fetch(address: str, take: Callable[[bytes], object], *, most: int, limit: float) -> None:
     """Give the file at `address` to `take`, piece by piece: at most `most` bytes, within `limit` seconds.
 
     Raises:
@@ -54,16 +46,14 @@ def fetch(address: str, take: Callable[[bytes], object], *, most: int, limit: fl
         for _ in range(REDIRECTS + 1):
             if wrong := fault(address):
                 raise NotFetched(f"was not asked for: {wrong} ({_host(address)})")
-            with _client(address) as client, client.stream("GET", address, headers=_headers(etag)) as response:
+            with _client(address) as client, client.stream("GET", address, headers=HEADERS) as response:
                 if response.has_redirect_location:
                     address = urljoin(address, response.headers["Location"])
                     continue
-                if response.status_code == 304 and etag:
-                    return Fetched(etag, is_same=True)
                 if response.status_code != 200:
                     raise NotFetched(f"could not be fetched: {_told(address, response.status_code)}")
-                _taken(response, take, most, deadline, limit)
-                return Fetched(response.headers.get("ETag", ""))
+                _take(response, take, most, deadline, limit)
+                return
     except httpx2.TimeoutException:
         raise NotFetched(f"could not be fetched: {_host(address)} did not answer in time") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, ssl.SSLError) as error:
@@ -81,11 +71,7 @@ def _client(address: str) -> "httpx2.Client":
         raise NotFetched(f"could not be fetched: the proxy or the certificates cannot be used ({error})") from None
 
 
-def _headers(etag: str) -> dict[str, str]:
-    return {"Accept-Encoding": "identity", **({"If-None-Match": etag} if etag else {})}
-
-
-def _taken(
+def _take(
     response: "httpx2.Response", take: Callable[[bytes], object], most: int, deadline: float, limit: float
 ) -> None:
     wanted, taken = response.headers.get("Content-Length", ""), 0

@@ -5,6 +5,7 @@ The index of the registry: which agents are published, in which version, and how
 its address and date; `kept` reads it, and only `latest` asks for a newer one.
 """
 
+import json
 import os
 import time
 from collections.abc import Mapping
@@ -13,13 +14,14 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace as with_
 
 from acp_launch.errors import RegistryError
 from acp_launch.private import Unfit, make_private, read_bounded, replace
 from acp_launch.profile.values import AGENT_ID, AGENT_VERSION
 from acp_launch.regex import regex
 from acp_launch.registry.installed import Kind, precedence
+from acp_launch.registry.package import RUNNERS
+from acp_launch.registry.package import read as read_package
 
 ADDRESS = "https://cdn.agentclientprotocol.com/registry/v1/latest/registry.json"
 LARGEST = 8 * 1024 * 1024  # bytes of an index
@@ -72,28 +74,20 @@ class Entry(Struct, frozen=True):
     license: str = ""
 
 
-class Index(Struct, frozen=True):
-    """The agents by their ids. `unusable` counts entries that could not be read."""
-
-    agents: Mapping[str, Entry]
-    unusable: int = 0
-
-
 class Copy(Struct, frozen=True, kw_only=True):
-    """The copy of an index on this machine: where it came from, and when that was last asked, in Unix seconds."""
+    """The copy of an index on this machine: where it came from, and when that was, in Unix seconds."""
 
     address: str
     fetched: float
-    etag: str = ""
     text: bytes = b""
 
     @property
-    def index(self) -> Index:
+    def agents(self) -> Mapping[str, Entry]:
         return decode(self.text)
 
 
-def decode(text: bytes) -> Index:
-    """Read an index.
+def decode(text: bytes) -> Mapping[str, Entry]:
+    """Read the agents of an index, by their ids; an entry that cannot be read is left out.
 
     Raises:
         ValueError: it is not one.
@@ -106,7 +100,22 @@ def decode(text: bytes) -> Index:
     known: dict[str, Entry] = {}
     for entry in sorted(found, key=lambda each: precedence(each.version)):
         known[entry.id] = entry
-    return Index(dict(sorted(known.items())), len(entries) - len(found))
+    return dict(sorted(known.items()))
+
+
+def pinned(entry: Entry) -> str:
+    """
+    Return what a profile says to start an agent's package in the very version of the index; empty if it has none.
+
+    A package without one version (a tag, a range, an address) could mean something else tomorrow.
+    """
+    for runner, way in (("npx", entry.distribution.npx), ("uvx", entry.distribution.uvx)):
+        found = read_package(RUNNERS[runner], way.package) if way else None
+        if way is not None and found is not None:
+            spec = f"{found.name}{found.extras}@{found.version or entry.version}"
+            agent = {"command": runner, "args": [*(["-y"] if runner == "npx" else []), spec, *way.args]}
+            return f"agent: {json.dumps({**agent, 'env': dict(way.env)} if way.env else agent)}"
+    return ""
 
 
 class _Listed(Struct):
@@ -149,13 +158,13 @@ def kept(cache: Path) -> Copy | None:
         decode(text)
     except (OSError, Unfit, ValueError, msgspec.MsgspecError):  # a cache: it is made again
         return None
-    return Copy(address=copy.address, fetched=copy.fetched, etag=copy.etag, text=text)
+    return Copy(address=copy.address, fetched=copy.fetched, text=text)
 
 
 def keep(cache: Path, copy: Copy) -> None:
     """Write the copy. A cache that takes nothing is not a failure: the index is at hand all the same."""
     place = _place(cache)
-    head = msgspec.json.encode({"address": copy.address, "fetched": copy.fetched, "etag": copy.etag})
+    head = msgspec.json.encode({"address": copy.address, "fetched": copy.fetched})
     try:
         make_private(place.parent)
         replace(place, head + b"\n" + copy.text)
@@ -169,12 +178,19 @@ def latest(address: str, cache: Path) -> tuple[Copy, str]:
     Raises:
         RegistryError: there is no copy either.
     """
-    from acp_launch.registry.download import NotFetched
+    from acp_launch.registry.download import NotFetched, fetch
 
     before = kept(cache)
     before = before if before is not None and before.address == address else None
     try:
-        copy = _fetched(address, before) if "://" in address else of_file(Path(address))
+        if "://" in address:
+            content = bytearray()
+            fetch(address, content.extend, most=LARGEST, limit=LIMIT)
+            text = bytes(content)
+        else:
+            text = _of_file(Path(address))
+        copy = Copy(address=address, fetched=time.time(), text=text)
+        decode(text)
     except NotFetched as failed:
         why = str(failed)
     except ValueError as unfit:
@@ -188,18 +204,7 @@ def latest(address: str, cache: Path) -> tuple[Copy, str]:
     return before, why
 
 
-def _fetched(address: str, before: Copy | None) -> Copy:
-    from acp_launch.registry.download import fetch
-
-    text = bytearray()
-    answer = fetch(address, text.extend, most=LARGEST, limit=LIMIT, etag=before.etag if before else "")
-    if answer.is_same and before is not None:
-        return with_(before, fetched=time.time())
-    decode(bytes(text))
-    return Copy(address=address, fetched=time.time(), etag=answer.etag, text=bytes(text))
-
-
-def of_file(path: Path) -> Copy:
+def _of_file(path: Path) -> bytes:
     """Read an index from a file.
 
     Raises:
@@ -213,5 +218,4 @@ def of_file(path: Path) -> Copy:
         raise ValueError(f"it cannot be read: {error.strerror or error}") from None
     if found is None:
         raise ValueError("it does not exist")
-    decode(found[0])
-    return Copy(address=str(path), fetched=time.time(), text=found[0])
+    return found[0]

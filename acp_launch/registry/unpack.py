@@ -1,53 +1,32 @@
 """
 An archive becomes files below one directory, and nothing else.
 
-Names that are absolute or lead upwards, devices, and links that leave the directory are refused, and so is an archive
-that holds a name twice or grows beyond `LARGEST`. Links are made after all files, so that nothing is ever written
-through one. What a refused archive has written so far is the caller's to remove.
+tarfile's filter for data refuses names and links that lead out, devices and pipes; so that it has nothing to weigh up,
+links are made after all files, never below another link, and where each leads is looked at once all are there. What a
+refused archive has written so far is the caller's to remove.
 """
 
 import bz2
 import gzip
-import lzma
 import os
-import posixpath
 import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any
-
-from msgspec import Struct
+from typing import Any
 
 LARGEST = 4 * 1024**3  # bytes of all files
 MEMBERS = 200_000
-LINK = 4096  # bytes of a link's target, and of a name
+LONGEST = 4096  # bytes of a name, and of a link's target
 READ = 16 * 1024**2  # bytes that are read at once; more is a header that would fill the memory
-_PIECE = 1024**2
-_TARS: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
-    ".tar.gz": lambda file: gzip.GzipFile(fileobj=file),  # type: ignore[dict-item,return-value]
-    ".tgz": lambda file: gzip.GzipFile(fileobj=file),  # type: ignore[dict-item,return-value]
-    ".tar.bz2": lambda file: bz2.BZ2File(file),
-    ".tbz2": lambda file: bz2.BZ2File(file),
-}
+KINDS = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".zip")
 OTHERS = (".tar", ".tar.xz", ".txz", ".tar.zst", ".7z", ".rar", ".dmg", ".pkg", ".deb", ".rpm", ".msi", ".appx")
 
 
 class Unsafe(Exception):  # noqa: N818 - it reads as what it is
     """Raised for an archive that is not unpacked; the text continues a sentence that begins with the archive."""
-
-
-class _Member(Struct):
-    """One entry: a directory, a file with its content, or a link to `target`; a hard link if `is_hard`."""
-
-    name: str
-    open: Callable[[], IO[bytes]] | None = None
-    target: str | None = None
-    is_hard: bool = False
-    is_executable: bool = False
 
 
 def suffix(name: str) -> str:
@@ -57,12 +36,9 @@ def suffix(name: str) -> str:
         Unsafe: it is of a kind that is not unpacked here.
     """
     lower = name.lower()
-    for kind in (*_TARS, ".zip"):
-        if lower.endswith(kind):
-            return kind
     if other := next((kind for kind in OTHERS if lower.endswith(kind)), ""):
         raise Unsafe(f"is a {other} file, which acp-launch does not unpack")
-    return ""
+    return next((kind for kind in KINDS if lower.endswith(kind)), "")
 
 
 def unpack(archive: Path, kind: str, into: Path) -> None:
@@ -73,21 +49,32 @@ def unpack(archive: Path, kind: str, into: Path) -> None:
         OSError: a file cannot be written.
     """
     try:
-        with archive.open("rb") as file:
-            if kind == ".zip":
-                with zipfile.ZipFile(file) as opened:
-                    _Unpacking(into).all(_of_zip(opened))
-            else:
-                with tarfile.open(fileobj=_Bounded(_TARS[kind](file)), mode="r:") as tar:  # type: ignore[call-overload]
-                    _Unpacking(into).all(_of_tar(tar))
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, gzip.BadGzipFile) as error:
+        _unpack(archive, kind, into)
+    except tarfile.SpecialFileError as refused:
+        raise Unsafe(f'holds a device or a pipe: "{refused.tarinfo.name[:200]}"') from None
+    except tarfile.FilterError as refused:
+        raise _leaving(refused.tarinfo.name) from None
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, UnicodeError) as error:
         raise Unsafe(f"is damaged: {error}") from None
-    except (ValueError, NotImplementedError, RuntimeError, RecursionError) as error:  # zipfile raises these
+    except (ValueError, NotImplementedError, RuntimeError) as error:  # zipfile raises these
         raise Unsafe(f"cannot be unpacked: {error}") from None
+    except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+        raise Unsafe(f"holds a name twice: {error.filename}") from None
     except OSError as error:
-        if error.errno is None:  # bz2's word for damaged data
+        if error.errno is None:  # damaged data
             raise Unsafe(f"is damaged: {error}") from None
         raise
+
+
+def _unpack(archive: Path, kind: str, into: Path) -> None:
+    if kind == ".zip":
+        with zipfile.ZipFile(archive) as opened:
+            _unpack_zip(opened, into)
+        return
+    opened_by: Any = tarfile.open
+    unpacked = (bz2.open if "bz2" in kind else gzip.open)(archive)
+    with unpacked, opened_by(fileobj=_Bounded(unpacked), mode="r:") as tar:
+        _unpack_tar(tar, into)
 
 
 class _Bounded:
@@ -104,114 +91,87 @@ class _Bounded:
         return content
 
 
-def _of_tar(tar: tarfile.TarFile) -> Iterator[_Member]:
+class _Members:
+    """The members that were found so far, and the bounds of all of them."""
+
+    def __init__(self) -> None:
+        self.files: set[str] = set()
+        self._count = self._size = 0
+
+    def add(self, name: str, size: int, *, is_directory: bool) -> None:
+        plain = inside(name)
+        if plain in self.files:
+            raise Unsafe(f'holds "{plain[:200]}" twice')
+        self._count, self._size = self._count + 1, self._size + size
+        if self._count > MEMBERS:
+            raise Unsafe(f"holds more than {MEMBERS:,} files")
+        if self._size > LARGEST:
+            raise Unsafe(f"holds more than {LARGEST // 1024**3} GiB")
+        if not is_directory:
+            self.files.add(plain)
+
+
+def _unpack_tar(tar: tarfile.TarFile, into: Path) -> None:
+    members, links = _Members(), list[tarfile.TarInfo]()
     for each in tar:
-        is_executable = bool(each.mode & 0o111)
-        if each.isdir():
-            yield _Member(each.name)
-        elif each.issym() or each.islnk():
-            yield _Member(each.name, target=each.linkname, is_hard=each.islnk())
-        elif each.isreg() and not each.issparse():
-            yield _Member(each.name, partial(_opened, tar, each), is_executable=is_executable)
+        members.add(each.name, each.size, is_directory=each.isdir())
+        if each.issym() or each.islnk():
+            links.append(each)
         else:
-            raise Unsafe(f'holds a device, a pipe or a sparse file: "{each.name[:200]}"')
+            tar.extract(each, into, filter="data")
+    linked = {inside(each.name) for each in links}
+    for each in sorted(links, key=lambda each: not each.islnk()):
+        _check_place(into, each.name, each.linkname)
+        if each.issym():
+            tar.extract(each, into, filter="data")
+        elif inside(each.linkname) in members.files - linked:
+            os.link(into / inside(each.linkname), _with_parents(into / inside(each.name)))
+        else:
+            raise Unsafe(f'holds a link to a file that it does not hold: "{each.name[:200]}"')
+    _check_links(into, linked)
 
 
-def _opened(tar: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
-    content = tar.extractfile(member)
-    assert content is not None, "it is a regular file"
-    return content
-
-
-def _of_zip(opened: zipfile.ZipFile) -> Iterator[_Member]:
+def _unpack_zip(opened: zipfile.ZipFile, into: Path) -> None:
+    members, links = _Members(), list[zipfile.ZipInfo]()
     for each in opened.infolist():
         mode = each.external_attr >> 16
-        if each.flag_bits & 1:
-            raise Unsafe("is encrypted")
-        if each.is_dir():
-            yield _Member(each.filename)
-        elif stat.S_ISLNK(mode):
-            with opened.open(each) as stream:
-                yield _Member(each.filename, target=stream.read(LINK + 1).decode())
-        elif stat.S_IFMT(mode) in (0, stat.S_IFREG):
-            yield _Member(each.filename, partial(opened.open, each), is_executable=bool(mode & 0o111))
-        else:
+        members.add(each.filename, each.file_size, is_directory=each.is_dir())
+        if stat.S_ISLNK(mode):
+            links.append(each)
+        elif stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
             raise Unsafe(f'holds a device or a pipe: "{each.filename[:200]}"')
+        else:
+            written = Path(opened.extract(each, into))
+            written.chmod(0o755 if each.is_dir() or mode & 0o111 else 0o644)
+    for each in links:
+        target = opened.read(each).decode() if each.file_size <= LONGEST else ""
+        _check_place(into, each.filename, target)
+        _with_parents(into / inside(each.filename)).symlink_to(target)
+    _check_links(into, (inside(each.filename) for each in links))
 
 
-class _Unpacking:
-    """What is written below `root`. `_files` are the names of files by which hard links refer to them."""
+def _with_parents(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._size = self._count = 0
-        self._files: set[str] = set()
 
-    def all(self, members: Iterator[_Member]) -> None:
-        links = []
-        for member in members:
-            self._count += 1
-            if self._count > MEMBERS:
-                raise Unsafe(f"holds more than {MEMBERS:,} files")
-            name = inside(member.name)
-            if member.target is not None:
-                links.append((name, member))
-            elif member.open is None:
-                (self._root / name).mkdir(parents=True, exist_ok=True)
-            else:
-                self._write(name, member.open, 0o755 if member.is_executable else 0o644)
-        links.sort(key=lambda each: not each[1].is_hard)  # hard ones are copied, before anything leads elsewhere
-        for name, member in links:
-            self._link(name, str(member.target), is_hard=member.is_hard)
-        for name, member in links:
-            if not member.is_hard:
-                self._stays(name)
+def _check_place(into: Path, name: str, target: str) -> None:
+    """Require that a link does not lie below another one, and does not begin at the root."""
+    is_odd = not target or len(target) > LONGEST or "\0" in target or "\\" in target or target.startswith("/")
+    if is_odd or any((into / above).is_symlink() for above in Path(inside(name)).parents):
+        raise _leaving(name)
 
-    def _write(self, name: str, open_: Callable[[], IO[bytes]], mode: int) -> None:
-        with open_() as source, self._new(name, mode) as file:
-            while piece := source.read(_PIECE):
-                self._size += len(piece)
-                if self._size > LARGEST:
-                    raise Unsafe(f"holds more than {LARGEST // 1024**3} GiB")
-                file.write(piece)
-        self._files.add(name)
 
-    def _new(self, name: str, mode: int) -> IO[bytes]:
-        path = self._root / name
+def _check_links(into: Path, names: Iterable[str]) -> None:
+    """Require that each link leads to something below the directory; through another one, `..` may lead elsewhere."""
+    root = into.resolve()
+    for name in names:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb")
-        except (FileExistsError, IsADirectoryError, NotADirectoryError):
-            raise Unsafe(f'holds "{name[:200]}" twice') from None
-
-    def _link(self, name: str, target: str, *, is_hard: bool) -> None:
-        if is_hard:
-            self._copy(name, inside(target))
-            return
-        is_odd = not target or len(target) > LINK or "\0" in target or "\\" in target or target.startswith("/")
-        path = self._root / name
-        if is_odd or _climbs(posixpath.join(posixpath.dirname(name), target)) or not self._holds(path.parent):
+            is_inside = (into / name).resolve(strict=True).is_relative_to(root)
+        except (OSError, RuntimeError):  # it leads nowhere, or in a circle
+            is_inside = False
+        if not is_inside:
             raise _leaving(name)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.symlink_to(target)
-        except (FileExistsError, NotADirectoryError):
-            raise Unsafe(f'holds "{name[:200]}" twice') from None
-
-    def _copy(self, name: str, source: str) -> None:
-        if source not in self._files:
-            raise Unsafe(f'holds a link to a file that it does not hold before: "{name[:200]}"')
-        mode = stat.S_IMODE((self._root / source).stat().st_mode)
-        self._write(name, lambda: (self._root / source).open("rb"), mode)
-
-    def _stays(self, name: str) -> None:
-        """Check where a link leads now that all are there: through another link, `..` may lead elsewhere."""
-        if not self._holds(self._root / name):
-            raise _leaving(name)
-
-    def _holds(self, path: Path) -> bool:
-        """Whether a path leads to something below the root, also if that does not exist."""
-        return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._root))
 
 
 def inside(name: str) -> str:
@@ -221,20 +181,10 @@ def inside(name: str) -> str:
         Unsafe: it is not one.
     """
     parts = [part for part in name.split("/") if part not in ("", ".")]
-    is_odd = "\0" in name or "\\" in name or ":" in name[:2] or name.startswith("/") or len(name) > LINK
+    is_odd = "\0" in name or "\\" in name or ":" in name[:2] or name.startswith("/") or len(name) > LONGEST
     if is_odd or ".." in parts:
         raise Unsafe(f'holds a path that leaves its directory: "{name[:200]}"')
     return "/".join(parts) or "."
-
-
-def _climbs(path: str) -> bool:
-    """Whether a relative path leaves its directory at any step."""
-    depth = 0
-    for part in path.split("/"):
-        depth += {"": 0, ".": 0, "..": -1}.get(part, 1)
-        if depth < 0:
-            return True
-    return False
 
 
 def _leaving(name: str) -> Unsafe:

@@ -302,7 +302,7 @@ STARTING = (
 NEEDS_A_PROCESS = (
     *(verb for verb in STARTING if verb != ("export",)),
     ("secret", "copy-to-env"),
-    *(("agents", verb) for verb in ("install", "update")),
+    ("agents", "install"),
     ("lock",),
     ("ps",),
     ("reap",),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.launcher import Launcher
-from tests.registry.published import PROGRAM, Web, binary, calls, entry, managers, serving, written
+from tests.registry.published import PROGRAM, Web, binary, entry, serving, written
 
 NPX = {"package": "@scope/npx-agent@1.0.0", "args": [], "env": {"FROM_INDEX": "1"}}
 UVX = {"package": "uvx-agent==2.0.0"}
@@ -21,17 +21,15 @@ def web() -> Iterator[Web]:
 
 
 @pytest.fixture
-def agents(launch: Launcher, web: Web, tmp_path: Path) -> Launcher:
-    """A project, the index of the server, and package managers that install programs of the test."""
-    launch.env["PATH"] = managers(tmp_path / "managers")
+def agents(launch: Launcher, web: Web) -> Launcher:
+    """A project, and the index of the server."""
     launch.env["ACP_LAUNCH_REGISTRY"] = web.address
     content = PROGRAM.encode()
     web.index(
         entry("npx-agent", npx=NPX),
         entry("uvx-agent", "2.0.0", uvx=UVX),
-        entry("binary-agent", binary=binary(web.put("/agent", content), content)),
+        entry("an-agent", binary=binary(web.put("/agent", content), content, env={"FROM_INDEX": "1"})),
         entry("unverified", binary=binary(web.put("/other", content), None)),
-        entry("broken", npx={"package": "broken@1.0.0"}),
     )
     return launch
 
@@ -46,14 +44,13 @@ def answer(launch: Launcher, *words: str) -> Any:
     return json.loads(done.out)
 
 
-@pytest.mark.parametrize("agent", ["npx-agent", "uvx-agent", "binary-agent"])
-def test_an_agent_is_installed_and_a_profile_starts_it(agents: Launcher, web: Web, agent: str) -> None:
-    agents.write({"agent": {"registry": agent}})
+def test_an_agent_is_installed_and_a_profile_starts_it(agents: Launcher, web: Web) -> None:
+    agents.write({"agent": {"registry": "an-agent"}})
     before = agents("run", "p", "hello")
     assert (before.code, before.out) == (3, b"")
-    assert f"agent.registry: the registry's agent {agent} is not installed" in before.err
-    assert f"fix: acp-launch agents install {agent}" in before.err
-    assert agents("agents", "install", agent).code == 0
+    assert "agent.registry: the registry's agent an-agent is not installed" in before.err
+    assert "fix: acp-launch agents install an-agent" in before.err
+    assert agents("agents", "install", "an-agent").code == 0
     asked = len(web.asked)
     done = agents("run", "p", "hello", "--output", "json")
     assert done.code == 0, done.err
@@ -61,11 +58,31 @@ def test_an_agent_is_installed_and_a_profile_starts_it(agents: Launcher, web: We
     assert len(web.asked) == asked, "nothing but the verbs of agents asks the registry"
 
 
+@pytest.mark.parametrize(
+    ("agent", "line"),
+    [
+        (
+            "npx-agent",
+            'agent: {"command": "npx", "args": ["-y", "@scope/npx-agent@1.0.0"], "env": {"FROM_INDEX": "1"}}',
+        ),
+        ("uvx-agent", 'agent: {"command": "uvx", "args": ["uvx-agent@2.0.0"]}'),
+    ],
+)
+def test_a_package_is_shown_as_a_profile_starts_it(agents: Launcher, agent: str, line: str) -> None:
+    assert f"profile:   {line}\n" in agents("agents", "show", agent).out.decode()
+    done = agents("agents", "install", agent)
+    assert done.code == 3
+    assert f"{agent} needs no installation\n" in done.err
+    assert f"fix: write into the profile: {line}\n" in done.err
+    agents.write({"agent": {"registry": agent}})
+    assert f"fix: write instead: {line}" in agents("plan", "p").err
+    (agents.project / ".acp-launch" / "p.yaml").write_text(f"version: 1\n{line}\n")
+    assert agents("validate", "p").err == ""
+
+
 def test_search_show_and_list_tell_what_there_is(agents: Launcher) -> None:
     found = answer(agents, "search")
-    assert [each["id"] for each in found["agents"]] == [
-        *("binary-agent", "broken", "npx-agent", "unverified", "uvx-agent"),
-    ]
+    assert [each["id"] for each in found["agents"]] == ["an-agent", "npx-agent", "unverified", "uvx-agent"]
     assert found["index"]["fault"] is None
     assert [each["id"] for each in answer(agents, "search", "NPX", "about")["agents"]] == ["npx-agent"]
     nothing = agents("agents", "search", "no-such-word")
@@ -74,52 +91,55 @@ def test_search_show_and_list_tell_what_there_is(agents: Launcher) -> None:
     assert shown["distribution"]["npx"] == {**NPX, "env": ["FROM_INDEX"]}
     assert "npx:       @scope/npx-agent@1.0.0" in agents("agents", "show", "npx-agent").out.decode()
     assert answer(agents, "list")["agents"] == []
-    made = answer(agents, "install", "npx-agent")
-    assert (made["is_new"], made["integrity"], made["kind"]) == (True, "sha512-of-1.0.0", "npx")
-    assert answer(agents, "install", "npx-agent")["is_new"] is False
+    made = answer(agents, "install", "an-agent")
+    assert (made["is_new"], made["integrity"][:7], made["kind"]) == (True, "sha256:", "binary")
+    assert answer(agents, "install", "an-agent")["is_new"] is False
     (listed,) = answer(agents, "list")["agents"]
     assert listed == {**{key: value for key, value in made.items() if key != "is_new"}, "newest": "1.0.0"}
-    (row,) = [line for line in agents("agents", "search").out.decode().splitlines() if line.startswith("npx-agent")]
-    assert row.split() == ["npx-agent", "1.0.0", "1.0.0", "npx", "About", "npx-agent"]
+    (row,) = [line for line in agents("agents", "search").out.decode().splitlines() if line.startswith("an-agent")]
+    assert row.split() == ["an-agent", "1.0.0", "1.0.0", "binary", "About", "an-agent"]
 
 
 def test_the_plan_and_the_trust_screen_name_the_version(agents: Launcher) -> None:
-    agents.write({"agent": {"registry": "npx-agent", "args": ["--more"], "env": {"OWN": "1"}}})
+    agents.write({"agent": {"registry": "an-agent", "args": ["--more"], "env": {"OWN": "1"}}})
     unready = agents("trust", "p", "--yes")
-    assert "runs  the registry's agent npx-agent, with: --more" in unready.err
+    assert "runs  the registry's agent an-agent, with: --more" in unready.err
     assert "not installed" in unready.err
     assert agents("trust", "p", "--revoke").code == 0
-    answer(agents, "install", "npx-agent")
+    answer(agents, "install", "an-agent")
     plan = json.loads(agents("plan", "p", "--json").out)["agent"]
-    program = str(state(agents) / "agents/npx-agent/1.0.0/node_modules/.bin/agent-program")
-    assert (plan["registry"], plan["command"], plan["args"]) == ("npx-agent@1.0.0", program, ["--more"])
-    assert plan["env"]["FROM_INDEX"]["origin"] == "registry npx-agent@1.0.0"
-    assert "  registry   npx-agent@1.0.0  " in agents("plan", "p").out.decode()
+    program = str(state(agents) / "agents/an-agent/1.0.0/files/agent")
+    assert (plan["registry"], plan["command"], plan["args"]) == ("an-agent@1.0.0", program, ["--more"])
+    assert plan["env"]["FROM_INDEX"]["origin"] == "registry an-agent@1.0.0"
+    assert "  registry   an-agent@1.0.0  " in agents("plan", "p").out.decode()
     asked = agents("trust", "p", "--yes").err
     assert f"runs  {program} --more" in asked
-    assert "npx-agent of the registry, the newest version installed: 1.0.0 (npx @scope/npx-agent@1.0.0)" in asked
+    assert "an-agent of the registry, the newest version installed: 1.0.0 (binary " in asked
     assert 'sets FROM_INDEX: "1"' in asked
-    agents.write({"agent": {"registry": "npx-agent@1.0.0", "args": ["--more"], "env": {"OWN": "1"}}})
-    assert '+ agent.registry: "npx-agent@1.0.0"' in agents("trust", "p", "--yes").err
+    agents.write({"agent": {"registry": "an-agent@1.0.0", "args": ["--more"], "env": {"OWN": "1"}}})
+    assert '+ agent.registry: "an-agent@1.0.0"' in agents("trust", "p", "--yes").err
 
 
-def test_update_installs_the_newest_and_keeps_the_one_before(agents: Launcher, web: Web, tmp_path: Path) -> None:
-    answer(agents, "install", "npx-agent")
-    assert [each["version"] for each in answer(agents, "update")["agents"]] == ["1.0.0"]
-    web.index(entry("npx-agent", "1.1.0", npx={"package": "@scope/npx-agent@1.1.0"}))
-    (outcome,) = answer(agents, "update")["agents"]
-    assert outcome == {"id": "npx-agent", "before": "1.0.0", "version": "1.1.0", "fault": None, "fix": None}
-    for wanted, version in (("npx-agent", "1.1.0"), ("npx-agent@1.0.0", "1.0.0")):
+def test_a_newer_version_is_installed_beside_the_one_before(agents: Launcher, web: Web) -> None:
+    answer(agents, "install", "an-agent")
+    content = PROGRAM.encode()
+    web.index(entry("an-agent", "1.1.0", binary=binary(web.put("/agent", content), content)))
+    assert answer(agents, "install", "an-agent")["version"] == "1.1.0"
+    for wanted, version in (("an-agent", "1.1.0"), ("an-agent@1.0.0", "1.0.0")):
         agents.write({"agent": {"registry": wanted}})
-        assert json.loads(agents("plan", "p", "--json").out)["agent"]["registry"] == f"npx-agent@{version}"
-    assert answer(agents, "install", "npx-agent@0.9.0")["version"] == "0.9.0"
-    assert calls(tmp_path / "managers", "npm")[-1][-1] == "@scope/npx-agent@0.9.0"
-    assert agents("agents", "rm", "npx-agent@1.0.0").err == "acp-launch: removed npx-agent@1.0.0\n"
+        assert json.loads(agents("plan", "p", "--json").out)["agent"]["registry"] == f"an-agent@{version}"
+    assert agents("agents", "rm", "an-agent@1.0.0").err == "acp-launch: removed an-agent@1.0.0\n"
     gone = agents("run", "p", "hello")
-    assert (gone.code, "npx-agent@1.0.0 is not installed; installed: 1.1.0, 0.9.0" in gone.err) == (3, True)
-    assert agents("agents", "rm", "npx-agent").code == 0
+    assert (gone.code, "an-agent@1.0.0 is not installed; installed: 1.1.0" in gone.err) == (3, True)
+    assert agents("agents", "rm", "an-agent").code == 0
     assert answer(agents, "list")["agents"] == []
-    assert agents("agents", "rm", "npx-agent").code == 3
+    assert agents("agents", "rm", "an-agent").code == 3
+
+
+def test_what_was_removed_says_what_to_do_instead(agents: Launcher) -> None:
+    for words, fix in ((["update"], "agents install ID"), (["install", "x", "--from", "npx"], "agents show ID")):
+        done = agents("agents", *words)
+        assert (done.code, "was removed" in done.err, fix in done.err) == (2, True, True), done.err
 
 
 def test_without_the_network_the_copy_is_used_and_its_age_is_said(agents: Launcher, web: Web) -> None:
@@ -133,17 +153,12 @@ def test_without_the_network_the_copy_is_used_and_its_age_is_said(agents: Launch
 
 
 def test_what_cannot_be_installed_says_why_and_leaves_nothing(agents: Launcher, web: Web) -> None:
-    broken = agents("agents", "install", "broken")
-    assert broken.code == 3
-    assert "npm error: this package does not install" in broken.err
-    assert "exited with status 1" in broken.err
     unverified = agents("agents", "install", "unverified")
     assert (unverified.code, "has no sha256 of unverified" in unverified.err) == (3, True)
     assert "fix: acp-launch agents install unverified --allow-unverified" in unverified.err
     unknown = agents("agents", "install", "npx-agnt")
     assert (unknown.code, 'did you mean "npx-agent"?' in unknown.err) == (3, True)
-    for words in (("Bad/Id",), ("npx-agent", "--from", "brew")):
-        assert agents("agents", "install", *words).code == 2
+    assert agents("agents", "install", "Bad/Id").code == 2
     assert answer(agents, "list")["agents"] == []
     assert answer(agents, "install", "unverified", "--allow-unverified")["integrity"] == ""
     assert "(not verified)" in agents("agents", "list").out.decode()
@@ -178,16 +193,16 @@ def test_a_wrong_reference_is_a_problem_of_the_profile(launch: Launcher, agent: 
 
 def test_a_profile_may_replace_the_command_of_another_by_the_registry(agents: Launcher) -> None:
     agents.write({"agent": {"command": "no-such-program", "args": ["a"]}}, name="base")
-    agents.write({"extends": "base", "agent": {"command": None, "registry": "npx-agent"}})
-    answer(agents, "install", "npx-agent")
+    agents.write({"extends": "base", "agent": {"command": None, "registry": "an-agent"}})
+    answer(agents, "install", "an-agent")
     plan = json.loads(agents("plan", "p", "--json").out)["agent"]
-    assert (plan["registry"], plan["args"]) == ("npx-agent@1.0.0", ["a"])
+    assert (plan["registry"], plan["args"]) == ("an-agent@1.0.0", ["a"])
 
 
 def test_an_installation_in_the_project_is_not_used(agents: Launcher) -> None:
     agents.env["ACP_LAUNCH_STATE_DIR"] = str(agents.project / "state")
-    answer(agents, "install", "npx-agent")
-    agents.write({"agent": {"registry": "npx-agent"}})
+    answer(agents, "install", "an-agent")
+    agents.write({"agent": {"registry": "an-agent"}})
     done = agents("plan", "p")
     assert (done.code, "lies in the project, so the agents in it cannot be trusted" in done.err) == (3, True)
 
@@ -213,9 +228,9 @@ def test_an_index_in_a_file_can_be_chosen_in_the_settings(launch: Launcher, tmp_
 
 
 def test_a_program_whose_interpreter_is_gone_is_told(agents: Launcher) -> None:
-    answer(agents, "install", "npx-agent")
-    program = state(agents) / "agents/npx-agent/1.0.0/node_modules/.bin/agent-program"
+    answer(agents, "install", "an-agent")
+    program = state(agents) / "agents/an-agent/1.0.0/files/agent"
     program.write_text("#!/usr/bin/env no-such-node\n")
-    agents.write({"agent": {"registry": "npx-agent"}})
+    agents.write({"agent": {"registry": "an-agent"}})
     done = agents("plan", "p")
     assert (done.code, "needs no-such-node, which is not on PATH" in done.err) == (3, True)

@@ -1,51 +1,57 @@
 """The lock file: what `lock` writes, what `--locked` refuses, and that a changed one is trusted anew."""
 
+import hashlib
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.launcher import Launcher
-from tests.registry.published import entry, managers, written
+from tests.registry.published import PROGRAM, Web, binary, entry, serving
 
 SERVER = {"command": "npx", "args": ["-y", "@s/server@1.2.3"]}
 TOOL = {"command": "uvx", "args": ["tool==2.0.0"], "required": False, "start": "lazy"}
 HASH = "sha256:" + "ab" * 32
 
-# npm and uv that tell hashes, beside those that install.
+AGENT = f"sha256:{hashlib.sha256(PROGRAM.encode()).hexdigest()}"
+# npm and uv that tell hashes.
 TELLING = f"""#!/bin/sh
 case "$1" in
     view) echo "sha512-told-of-$2" | tr -d '@/.-' | sed 's/^sha512/sha512-/' ;;
     pip) for last; do true; done; cat "$last" >&2
          printf '%s' 'tool==2.0.0 --hash={HASH} --hash={HASH}' ;;
-    *) exec "$0.installing" "$@" ;;
 esac
 """
 
 
 @pytest.fixture
-def project(launch: Launcher, tmp_path: Path) -> Launcher:
+def web() -> Iterator[Web]:
+    with serving() as web:
+        yield web
+
+
+@pytest.fixture
+def project(launch: Launcher, web: Web, tmp_path: Path) -> Launcher:
     """A project with an agent of the registry, a server of npm and one of PyPI."""
-    launch.env["PATH"] = managers(tmp_path / "managers")
-    for name in ("npm", "uv"):
-        program = tmp_path / "managers" / name
-        program.rename(f"{program}.installing")
-        program.write_text(TELLING)
-        program.chmod(0o755)
-    for name in ("npx", "uvx"):
-        (tmp_path / "managers" / name).write_text("#!/bin/sh\nexit 1\n")
-        (tmp_path / "managers" / name).chmod(0o755)
-    launch.env["ACP_LAUNCH_REGISTRY"] = publish(tmp_path, "1.0.0")
+    managers = tmp_path / "managers"
+    managers.mkdir()
+    for name in ("npm", "uv", "npx", "uvx"):
+        (managers / name).write_text(TELLING if name in ("npm", "uv") else "#!/bin/sh\nexit 1\n")
+        (managers / name).chmod(0o755)
+    launch.env["PATH"] = f"{managers}{os.pathsep}{os.environ['PATH']}"
+    launch.env["ACP_LAUNCH_REGISTRY"] = web.address
+    publish(web, "1.0.0")
     assert launch("agents", "install", "agent").code == 0
     profile(launch)
     return launch
 
 
-def publish(tmp_path: Path, version: str) -> str:
-    file = tmp_path / "index.json"
-    file.write_bytes(written(entry("agent", version, npx={"package": f"@s/agent@{version}"})))
-    return str(file)
+def publish(web: Web, version: str) -> None:
+    content = PROGRAM.encode()
+    web.index(entry("agent", version, binary=binary(web.put("/agent", content), content)))
 
 
 def profile(launch: Launcher, **servers: Any) -> None:
@@ -75,7 +81,7 @@ def test_lock_writes_packages_with_their_hashes(project: Launcher) -> None:
         "version": 1,
         "profiles": {
             "p": {
-                "agent": {"package": "npm:@s/agent@1.0.0", "integrity": ["sha512-of-1.0.0"]},
+                "agent": {"package": "binary:agent@1.0.0", "integrity": [AGENT]},
                 "mcp_servers.files": {"package": "npm:@s/server@1.2.3", "integrity": ["sha512-toldofsserver123"]},
                 "mcp_servers.tool": {"package": "pypi:tool==2.0.0", "integrity": [HASH]},
             }
@@ -91,7 +97,7 @@ def test_lock_writes_packages_with_their_hashes(project: Launcher) -> None:
     assert project("validate", "lock").code == 2, "it is not a profile"
 
 
-def test_locked_refuses_what_differs(project: Launcher, tmp_path: Path) -> None:
+def test_locked_refuses_what_differs(project: Launcher, web: Web) -> None:
     assert "the project's lock file says nothing of p" in refused(project)
     assert project("lock", "p").code == 0
     profile(project, files={**SERVER, "args": ["-y", "@s/server@1.2.4"]})
@@ -105,14 +111,14 @@ def test_locked_refuses_what_differs(project: Launcher, tmp_path: Path) -> None:
     project.write({"agent": {"registry": "agent"}, "mcp_servers": {"files": SERVER}})
     assert "pypi:tool==2.0.0 is locked, but does not run" in refused(project)
     profile(project)
-    publish(tmp_path, "1.1.0")
-    assert project("agents", "update").code == 0
-    assert "npm:@s/agent@1.1.0 would run, but npm:@s/agent@1.0.0 is locked" in refused(project)
+    publish(web, "1.1.0")
+    assert project("agents", "install", "agent").code == 0
+    assert "binary:agent@1.1.0 would run, but binary:agent@1.0.0 is locked" in refused(project)
     assert project("agents", "rm", "agent@1.1.0").code == 0
     assert project("validate", "p", "--locked").code == 0
     text = file(project).read_text()
-    file(project).write_text(text.replace("sha512-of-1.0.0", "sha512-other"))
-    assert "is installed with another hash than the locked one: sha512-of-1.0.0" in refused(project)
+    file(project).write_text(text.replace(AGENT, "sha256:other"))
+    assert f"is installed with another hash than the locked one: {AGENT}" in refused(project)
 
 
 def test_an_editor_is_told_what_differs(project: Launcher) -> None:
@@ -136,7 +142,7 @@ def test_a_changed_lock_is_trusted_anew(project: Launcher) -> None:
     assert project("lock", "p").code == 0
     asked = project("trust", "p", "--yes").err
     assert "mcp_servers.files to npm:@s/server@1.2.3" in asked
-    assert '+ lock.agent.package: "npm:@s/agent@1.0.0"' in asked
+    assert '+ lock.agent.package: "binary:agent@1.0.0"' in asked
     assert "is trusted already" in project("trust", "p").err
     file(project).write_text(file(project).read_text().replace(HASH, "sha256:" + "cd" * 32))
     assert "changed since you accepted it" in project("trust", "p", "--yes").err

@@ -3,18 +3,19 @@
 import io
 import tarfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from msgspec.structs import replace as with_
 
 from acp_launch.errors import RegistryError
 from acp_launch.registry.download import fetch
-from acp_launch.registry.index import Entry, decode
-from acp_launch.registry.install import Tools, install, kind_of, remove
-from acp_launch.registry.installed import Installation, Kind, Lacking, Reference, chosen, home, installations, read
+from acp_launch.registry.index import Entry, decode, pinned
+from acp_launch.registry.install import binary_of, install, remove
+from acp_launch.registry.installed import Installation, Lacking, Reference, chosen, home, installations, read
 from tests.registry.published import PROGRAM, Web, binary, entry, serving, written
 
 PATIENCE = 20.0  # seconds; only waited for in full when a test fails
@@ -39,20 +40,14 @@ def fetching(address: str, file: IO[bytes], most: int) -> None:
     fetch(address, file.write, most=most, limit=PATIENCE)
 
 
-def none(argv: Sequence[str], cwd: Path, variables: Mapping[str, str]) -> None:
-    raise AssertionError(f"{argv} is not needed")
-
-
-TOOLS = Tools(fetch=fetching, run=none, which=lambda name: f"/bin/{name}")
-
-
 def published(**members: Any) -> Entry:
-    (found,) = decode(written(entry("agent", **members))).agents.values()
+    (found,) = decode(written(entry("agent", **members))).values()
     return found
 
 
-def installed(entry: Entry, state: Path, kind: Kind = "binary", tools: Tools = TOOLS) -> tuple[Installation, bool]:
-    return install(entry, entry.version, kind, state=state, registry="https://r.example/i.json", tools=tools)
+def installed(entry: Entry, state: Path) -> tuple[Installation, bool]:
+    chosen = binary_of(entry, entry.version, allow_unverified=False)
+    return install(entry, chosen, state=state, registry="https://r.example/i.json", fetch=fetching)
 
 
 def test_a_binary_is_verified_unpacked_and_made_executable(web: Web, tmp_path: Path) -> None:
@@ -162,114 +157,61 @@ def test_a_manifest_of_another_directory_or_a_damaged_one_counts_as_none(web: We
     )
 
 
-class Manager:
-    """npm and uv by their calls; installs `programs`, of npm in the version that it is asked for, or `version`."""
-
-    def __init__(self, *programs: str, version: str = "") -> None:
-        self.programs, self.version = programs, version
-        self.asked: list[str] = []
-
-    def __call__(self, argv: Sequence[str], cwd: Path, variables: Mapping[str, str]) -> None:
-        self.asked.append(argv[-1])
-        if argv[0] == "npm":
-            name, _, version = argv[-1].rpartition("@")
-            modules, programs = cwd / "node_modules", cwd / "node_modules" / ".bin"
-            (modules / name).mkdir(parents=True)
-            said = dict.fromkeys(self.programs, "x.js")
-            package = f'{{"version": "{self.version or version}", "bin": {str(said).replace(chr(39), chr(34))}}}'
-            (modules / name / "package.json").write_text(package)
-            lock = f'{{"packages": {{"node_modules/{name}": {{"integrity": "sha512-x"}}}}}}'
-            (modules / ".package-lock.json").write_text(lock)
-        else:
-            programs = Path(variables["UV_TOOL_BIN_DIR"])
-        programs.mkdir()
-        for program in self.programs:
-            (programs / program).write_text(PROGRAM)
-
-
-def of_manager(manager: Manager) -> Tools:
-    return Tools(fetch=fetching, run=manager, which=lambda name: f"/bin/{name}")
+def test_a_variable_that_cannot_be_set_is_refused() -> None:
+    bad = published(binary=binary("https://x/a.tgz", b"", env={"ACP_LAUNCH_SECRET_X": "1"}))
+    with pytest.raises(RegistryError, match="cannot be set"):
+        binary_of(bad, "1.0.0", allow_unverified=False)
 
 
 @pytest.mark.parametrize(
-    ("kind", "package", "version", "asked", "programs", "command"),
+    ("way", "line"),
     [
-        ("npx", "@s/agent@1.2.3", "1.0.0", "@s/agent@1.2.3", ["other", "agent"], "node_modules/.bin/agent"),
-        ("npx", "agent", "1.0.0", "agent@1.0.0", ["only-one"], "node_modules/.bin/only-one"),
-        ("npx", "agent@1.0.0", "0.9.0", "agent@0.9.0", ["agent"], "node_modules/.bin/agent"),
-        ("uvx", "my.agent==1.2.3", "1.0.0", "my.agent==1.2.3", ["my.agent", "b"], "bin/my.agent"),
-        ("uvx", "agent[acp]@1.0.0", "1.0.0", "agent[acp]==1.0.0", ["agent"], "bin/agent"),
-        ("uvx", "agent", "2.0.0", "agent==2.0.0", ["agent-acp"], "bin/agent-acp"),
+        ({"npx": {"package": "@s/agent@1.2.3"}}, '{"command": "npx", "args": ["-y", "@s/agent@1.2.3"]}'),
+        (
+            {"npx": {"package": "agent", "args": ["--acp"]}},
+            '{"command": "npx", "args": ["-y", "agent@1.0.0", "--acp"]}',
+        ),
+        (
+            {"uvx": {"package": "my.agent[acp]==1.2.3", "env": {"A": "1"}}},
+            '{"command": "uvx", "args": ["my.agent[acp]@1.2.3"], "env": {"A": "1"}}',
+        ),
+        ({"npx": {"package": "agent@latest"}, "uvx": {"package": "a@2"}}, '{"command": "uvx", "args": ["a@2"]}'),
     ],
 )
-def test_a_package_is_installed_in_its_very_version(
-    tmp_path: Path, kind: Kind, package: str, version: str, asked: str, programs: list[str], command: str
-) -> None:
-    manager = Manager(*programs)
-    wanted = published(**{kind: {"package": package, "args": ["--acp"]}})
-    made, _ = install(wanted, version, kind, state=tmp_path, registry="r", tools=of_manager(manager))
-    assert manager.asked == [asked]
-    assert (made.manifest.command, made.manifest.version, made.manifest.args) == (command, version, ("--acp",))
-    assert made.manifest.integrity == ("sha512-x" if kind == "npx" else "")
+def test_a_package_is_started_in_its_very_version_and_needs_no_installation(way: dict[str, Any], line: str) -> None:
+    found = published(**way)
+    assert pinned(found) == f"agent: {line}"
+    with pytest.raises(RegistryError, match="needs no installation") as refused:
+        binary_of(found, "1.0.0", allow_unverified=True)
+    assert refused.value.fix == f"write into the profile: agent: {line}"
 
 
 @pytest.mark.parametrize(
     "package", ["agent@latest", "agent@^1", "git+https://x/y", "./local", "agent@npm:evil@1", "--flag", ""]
 )
-@pytest.mark.parametrize("kind", ["npx", "uvx"])
-def test_a_package_without_a_very_version_of_its_own_is_refused(tmp_path: Path, kind: Kind, package: str) -> None:
-    manager = Manager("agent")
-    with pytest.raises(RegistryError, match="NAME@VERSION"):
-        installed(published(**{kind: {"package": package}}), tmp_path, kind, of_manager(manager))
-    assert (manager.asked, left(tmp_path)) == ([], [])
+@pytest.mark.parametrize("runner", ["npx", "uvx"])
+def test_a_package_without_a_very_version_is_not_pinned(runner: str, package: str) -> None:
+    assert pinned(published(**{runner: {"package": package}})) == ""
 
 
-def test_a_package_that_is_not_as_it_should_be_leaves_nothing(tmp_path: Path) -> None:
-    for manager, said in (
-        (Manager("agent", version="6.6.6"), "6.6.6 instead of 1.0.0"),
-        (Manager(), "no program"),
-        (Manager("a", "b"), "the programs a, b"),
+def test_what_cannot_be_installed_says_why() -> None:
+    unverified = published(binary=binary("https://x/a.tgz", None))
+    assert binary_of(unverified, "1.0.0", allow_unverified=True).archive == "https://x/a.tgz"
+    for found, version, said in (
+        (unverified, "1.0.0", "cannot be verified"),
+        (unverified, "2.0.0", "1.0.0 only, not 2.0.0"),
+        (published(npx={"package": "agent@latest"}), "1.0.0", "not published for"),
+        (published(binary={"plan9-mips": {"archive": "https://x/a", "cmd": "a"}}), "1.0.0", "not published for"),
     ):
         with pytest.raises(RegistryError, match=said):
-            installed(published(npx={"package": "agent@1.0.0"}), tmp_path, "npx", of_manager(manager))
-    with pytest.raises(RegistryError, match="versions of its own"):
-        install(
-            published(npx={"package": "agent@7.0.0"}),
-            "0.9.0",
-            "npx",
-            state=tmp_path,
-            registry="r",
-            tools=of_manager(Manager("agent")),
-        )
-    with pytest.raises(RegistryError, match="cannot be set"):
-        bad = {"package": "agent@1.0.0", "env": {"ACP_LAUNCH_SECRET_X": "1"}}
-        installed(published(npx=bad), tmp_path, "npx", of_manager(Manager("agent")))
-    assert left(tmp_path) == []
+            binary_of(found, version, allow_unverified=False)
 
 
-def test_a_verified_binary_goes_before_a_package_and_an_unverified_one_after_it() -> None:
-    npx = {"package": "agent@1"}
-    verified, other = binary("https://x/a.tgz", b""), binary("https://x/a.tgz", None)
-    assert kind_of(published(binary=verified, npx=npx), None, TOOLS, allow_unverified=False) == "binary"
-    assert kind_of(published(binary=other, npx=npx), None, TOOLS, allow_unverified=True) == "npx"
-    assert kind_of(published(binary=verified, npx=npx), "npx", TOOLS, allow_unverified=False) == "npx"
-    assert kind_of(published(binary=other), None, TOOLS, allow_unverified=True) == "binary"
-    without = Tools(fetch=fetching, run=none, which=lambda name: None)
-    assert kind_of(published(binary=other, npx=npx, uvx=npx), None, without, allow_unverified=True) == "uvx"
-    for found, kind, said in (
-        (published(binary=other), None, "cannot be verified"),
-        (published(npx=npx), None, "npm, which is not on PATH"),
-        (published(npx=npx), "binary", "not published for binary"),
-        (published(binary={"plan9-mips": {"archive": "https://x/a", "cmd": "a"}}), None, "not published for"),
-    ):
-        with pytest.raises(RegistryError, match=said):
-            kind_of(found, kind, without, allow_unverified=False)  # type: ignore[arg-type]
-
-
-def test_a_profile_gets_the_newest_version_or_the_one_it_names(tmp_path: Path) -> None:
+def test_a_profile_gets_the_newest_version_or_the_one_it_names(web: Web, tmp_path: Path) -> None:
+    content = packed()
     for version in ("1.9.0", "1.10.0-beta", "1.10.0"):
-        wanted = published(npx={"package": "agent@1.0.0"})
-        install(wanted, version, "npx", state=tmp_path, registry="r", tools=of_manager(Manager("agent")))
+        said = binary(web.put("/a.tgz", content), content)
+        installed(with_(published(binary=said), version=version), tmp_path)
     newest, named = chosen(tmp_path, Reference("agent")), chosen(tmp_path, Reference("agent", "1.9.0"))
     assert isinstance(newest, Installation)
     assert isinstance(named, Installation)

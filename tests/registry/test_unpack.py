@@ -121,13 +121,13 @@ HOSTILE: dict[str, tuple[tuple[Member, ...], str]] = {
     ),
     "links that lead out together": ((("l2", SYMLINK, "l1/.."), ("l1", SYMLINK, ".")), "a link that leaves"),
     "a hard link upwards": ((("h", HARD, "../archive"),), "leaves its directory"),
-    "a hard link to what is not there": ((("h", HARD, "other"),), "does not hold before"),
-    "a hard link to a link": ((("l", SYMLINK, "x"), ("h", HARD, "l")), "does not hold before"),
+    "a hard link to what is not there": ((("h", HARD, "other"),), "does not hold"),
+    "a hard link to a link": ((("l", SYMLINK, "x"), ("h", HARD, "l")), "does not hold"),
     "a hard link over a file": ((("a", FILE, b"1"), ("b", FILE, b"2"), ("b", HARD, "a")), "twice"),
     "a name twice": ((("a", FILE, b"1"), ("./a", FILE, b"2")), 'holds "a" twice'),
     "a file as a directory": ((("a", FILE, b"1"), ("a/b", FILE, b"2")), "twice"),
-    "a pipe": ((("f", FIFO, ""),), "a device, a pipe"),
-    "a device": ((("d", DEVICE, ""),), "a device, a pipe"),
+    "a pipe": ((("f", FIFO, ""),), "a device or a pipe"),
+    "a device": ((("d", DEVICE, ""),), "a device or a pipe"),
     "a long name": ((("n" * 5000, FILE, b"x"),), "leaves its directory"),
 }
 
