@@ -61,7 +61,7 @@ class House(Protocol):
             UnknownMethod: nothing serves it.
         """
 
-    def told(self, front: "FrontLine", method: str) -> None:
+    def told(self, front: "FrontLine", method: str, params: Raw) -> None:
         """Take a notification."""
 
     def note(self, text: str) -> None:
@@ -71,20 +71,28 @@ class House(Protocol):
         """Note that the front has left."""
 
 
+class _Place:
+    """Where a front is in the stream of a session: `at` is the last event that was written."""
+
+    def __init__(self, stream: Stream, at: int) -> None:
+        self.stream, self.at = stream, at
+        self.is_held = False  # nothing of the stream is written, only answers
+
+
 class FrontLine:
-    """The line to one front."""
+    """The line to one front, which follows one session, or several of an editor."""
 
     def __init__(self, house: House, line: socket.socket) -> None:
         self.can_ask = False  # whether a user can be asked there
+        self.can_elicit = False  # whether it shows forms and links
         self.approve: Approve | None = None  # `--approve` of its turns
         self.is_alone = False  # it is not shown the turns of others
+        self.is_editor = False  # it enters several sessions, and is asked in the words of ACP
         self._house, self._line = house, line
         self._peer = Peer()
         self._transport = SocketTransport(line, "has left")
-        self._stream: Stream | None = None
-        self.is_held = False  # nothing of the stream is written, only answers
-        self._said: deque[tuple[int, bytes]] = deque()  # what stands after the event of an id
-        self._at = 0  # the last event of the stream that was written
+        self._places: dict[int, _Place] = {}  # by the identity of the stream
+        self._said: deque[tuple[dict[int, int], bytes]] = deque()  # lines, and the events that they stand after
         self._news = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._pump = Pump(
@@ -112,27 +120,40 @@ class FrontLine:
 
     def say(self, line: bytes) -> None:
         """Write a line after all events so far."""
-        self._said.append((self._stream.window.newest if self._stream and not self.is_held else self._at, line))
+        after = {key: place.stream.window.newest for key, place in self._places.items() if not place.is_held}
+        self._said.append((after, line))
         self.news()
 
     def news(self) -> None:
         self._news.set()
 
-    def follow(self, stream: Stream | None, at: int) -> None:
+    def follow(self, stream: Stream, at: int) -> None:
         """Write the events of a session from now on, those after the one with the id `at`."""
-        self._stream, self._at, self.is_held = stream, at, False
+        self._places[id(stream)] = _Place(stream, at)
 
-    def hold(self) -> None:
-        """Write no event of the session until `go_on`."""
-        self.is_held = True
-
-    def go_on(self) -> None:
-        self.is_held = False
+    def unfollow(self, stream: Stream) -> None:
+        self._places.pop(id(stream), None)
         self.news()
+
+    def hold(self, stream: Stream) -> None:
+        """Write no event of the session until `go_on`."""
+        self._places[id(stream)].is_held = True
+
+    def is_held(self, stream: Stream) -> bool:
+        return (place := self._places.get(id(stream))) is not None and place.is_held
+
+    def go_on(self, stream: Stream) -> None:
+        if (place := self._places.get(id(stream))) is not None:
+            place.is_held = False
+        self.news()
+
+    def is_first(self, stream: Stream) -> bool:
+        """Tell whether of all that it follows this session is the one that tells what concerns the whole host."""
+        return next(iter(self._places), id(stream)) == id(stream)
 
     def show(self, line: bytes) -> None:
         """Write a line now, before the events that were not written yet."""
-        self._said.append((0, line))
+        self._said.append(({}, line))
         self.news()
 
     async def _write(self) -> None:
@@ -145,35 +166,43 @@ class FrontLine:
     def _piece(self) -> bytes:
         """Return what is to be written next; empty if there is nothing."""
         parts: list[bytes] = []
-        self._due(self._at, parts)
-        stream = None if self.is_held else self._stream
-        while stream is not None and not parts:
-            piece = stream.window.joined(self._at, PIECE, self._house.now())
-            if piece is None:
-                parts.append(event("missed", stream.window.newest))
-                self._at = stream.window.newest
-            elif piece[0] == self._at:
-                break
-            else:
-                self._take(stream, piece, parts)
-            self._due(self._at, parts)
+        self._due(parts)
+        for place in list(self._places.values()):
+            while not (parts or place.is_held):
+                piece = place.stream.window.joined(place.at, PIECE, self._house.now())
+                if piece is None:
+                    parts.append(event("missed", place.stream.window.newest))
+                    place.at = place.stream.window.newest
+                elif piece[0] == place.at:
+                    break
+                else:
+                    self._take(place, piece, parts)
+                self._due(parts)
         return b"".join(parts)
 
-    def _take(self, stream: Stream, piece: tuple[int, bytes], parts: list[bytes]) -> None:
+    def _take(self, place: _Place, piece: tuple[int, bytes], parts: list[bytes]) -> None:
         """Add the events of a piece: as they are for all, if nothing stands between them and none is hidden."""
         end, lines = piece
-        if not (self._said and self._said[0][0] < end) and not stream.hides(self._at, end, self):
+        stream = place.stream
+        stands = self._said[0][0].get(id(stream), end) if self._said else end
+        if stands >= end and not stream.hides(place.at, end, self):
             parts.append(lines)
         else:
-            for id, line in stream.window.between(self._at, end):
-                self._due(id - 1, parts)
-                if not stream.is_hidden(id, self):
+            for number, line in stream.window.between(place.at, end):
+                if not stream.is_hidden(number, self):
                     parts.append(line)
-        self._at = end
+                place.at = number
+                self._due(parts)
+        place.at = end
 
-    def _due(self, at: int, parts: list[bytes]) -> None:
-        while self._said and self._said[0][0] <= at:
+    def _due(self, parts: list[bytes]) -> None:
+        """Add the lines whose events were written, and those of sessions that it does not follow any more."""
+        while self._said and all(self._is_past(key, id) for key, id in self._said[0][0].items()):
             parts.append(self._said.popleft()[1])
+
+    def _is_past(self, key: int, id: int) -> bool:
+        place = self._places.get(key)
+        return place is None or place.at >= id
 
     async def request(self, method: str, params: Mapping[str, object]) -> Raw:
         """Ask the front.
@@ -208,7 +237,7 @@ class FrontLine:
         if isinstance(message, Called):
             self._tasks.create_task(self._serve(message))
         else:
-            self._house.told(self, message.method)
+            self._house.told(self, message.method, message.params)
 
     def note(self, text: str) -> None:
         self._house.note(text)

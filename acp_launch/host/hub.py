@@ -8,7 +8,7 @@ agent (`wire`). The agent may die and be started again; fronts and the host's pl
 import asyncio
 import socket
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -119,7 +119,7 @@ class Hub:
         self.launch, self.host = launch, host
         self.sessions: dict[str, HostSession] = {}
         self.clients: list[Client] = []
-        self.fronts: dict[FrontLine, HostSession | None] = {}  # and what each has entered
+        self.fronts: dict[FrontLine, list[HostSession]] = {}  # and what each has entered
         self.past: dict[str, HostSession] = {}  # sessions that ended with their agent, until they are opened again
         self.opening: HostSession | None = None
         self.turns = 0
@@ -131,6 +131,7 @@ class Hub:
             "session/load": partial(self._enter, "load"),
             "session/resume": partial(self._enter, "resume"),
             "session/prompt": self._prompt,
+            "session/close": self._close,
             JOIN: self._join,
             FOLLOW: self._follow,
             TAKE: self._take_over,
@@ -288,23 +289,33 @@ class Hub:
         past = self.past.get(name)
         return past if past is not None and past.has_turned else None
 
-    def _entering(self, front: FrontLine, session: HostSession, entrance: Entrance) -> None:
-        before = self.fronts[front]
-        if before is not None and before is not session:
-            before.exit(front)
-        if before is not session:
-            self.fronts[front] = session
-            session.enter(front, entrance)
+    def _entering(self, front: FrontLine, session: HostSession, entrance: Entrance) -> list[HostSession]:
+        """Let a front enter a session, and leave that in which it is, or the one of this name; return what it left."""
+        entered = self.fronts[front]
+        if session in entered:
+            return []
+        left = [each for each in entered if not entrance.editor or each.name == session.name]
+        for each in left:
+            self._exit(front, each)
+        self.fronts[front].append(session)
+        session.enter(front, entrance)
+        return left
 
-    def _return(self, front: FrontLine, failed: HostSession, before: HostSession | None) -> None:
+    def _exit(self, front: FrontLine, session: HostSession) -> None:
+        session.exit(front)
+        front.unfollow(session.events)
+        if front in self.fronts and session in self.fronts[front]:
+            self.fronts[front].remove(session)
+
+    def _return(self, front: FrontLine, failed: HostSession, before: Sequence[HostSession]) -> None:
         """Put a front back where it was before a session that could not be opened."""
-        failed.exit(front)
+        self._exit(front, failed)
         if front not in self.fronts:  # it has left meanwhile
             return
-        self.fronts[front] = before
-        if before is not None:
-            before.enter(front, Entrance(name=before.name, can_ask=front.can_ask))
-        front.follow(before, before.window.newest if before else 0)
+        for each in before:
+            self.fronts[front].append(each)
+            each.enter(front, Entrance(name=each.name, can_ask=front.can_ask))
+            front.follow(each.events, each.events.window.newest)
 
     async def _closed(self, session: HostSession) -> None:
         if session.is_busy:
@@ -323,15 +334,14 @@ class Hub:
                 raise SessionError(f'there is no session "{entrance.name}"', fix=ours("session", "list"))
             able = connection.agent.capabilities
             how = how_to_continue(able, replay=how == "load", name=entrance.name)
-        session = HostSession(self, entrance.name)
+        session = HostSession(self, entrance.name, servers)
         if record is not None:
             session.named(record.session_id)
         policy = session.policy(host.gate())
-        before = self.fronts[front]
-        self._entering(front, session, entrance)
+        before = self._entering(front, session, entrance)
         keeper = SessionKeeper(host.registry, plan, record, "")
         session.keeping(keeper, has_title=bool(record and record.title))
-        front.follow(session, 0)
+        front.follow(session.events, 0)
         request = SessionRequest(
             name=entrance.name,
             continued=record,
@@ -392,22 +402,22 @@ class Hub:
     def attach(self, line: socket.socket) -> None:
         """Serve a front that has greeted."""
         front = FrontLine(self, line)
-        self.fronts[front] = None
+        self.fronts[front] = []
         self.begin(front.run())
 
     def gone(self, front: FrontLine) -> None:
-        session = self.fronts.pop(front)
+        entered = self.fronts.pop(front)
         self._idle_since = self.now()
-        if session is not None:
+        for session in entered:
             session.exit(front)
 
     def note(self, text: str) -> None:
         self.launch.observer.note(text)
 
-    def told(self, front: FrontLine, method: str) -> None:
-        session = self.fronts[front]
-        if method == "session/cancel" and session is not None:
-            session.cancel()
+    def told(self, front: FrontLine, method: str, params: Raw) -> None:
+        if method == "session/cancel":
+            for session in self._about(front, acp.mapping(acp.decoded(params))):
+                session.cancel()
 
     async def serve(self, front: FrontLine, method: str, params: dict[str, Any], raw: Raw) -> object:
         if (handler := self._handlers.get(method)) is not None:
@@ -419,7 +429,7 @@ class Hub:
     async def _initialize(self, front: FrontLine, params: dict[str, Any]) -> object:
         connection = await self.connected()
         elicitation = acp.mapping(params.get("clientCapabilities")).get("elicitation")
-        front.can_ask = bool(elicitation)
+        front.can_ask = front.can_elicit = bool(elicitation)
         said = acp.mapping(acp.decoded(connection.agent.raw))
         able = {**acp.mapping(said.get("agentCapabilities")), "loadSession": True}
         able["sessionCapabilities"] = {**acp.mapping(able.get("sessionCapabilities")), "resume": {}}
@@ -427,8 +437,8 @@ class Hub:
 
     async def _enter(self, how: How, front: FrontLine, params: dict[str, Any]) -> object:
         entrance = msgspec.convert(member(params), Entrance)
-        front.can_ask, front.approve = front.can_ask and entrance.can_ask, entrance.approve
-        front.is_alone = entrance.alone
+        front.can_ask = (front.can_ask or entrance.editor) and entrance.can_ask
+        front.approve, front.is_alone, front.is_editor = entrance.approve, entrance.alone, entrance.editor
         session, was_open = await self.open(how, entrance, front, acp.sequence(params.get("mcpServers")))
         ready = session.feed.opened
         assert ready is not None, "it is open"
@@ -441,23 +451,24 @@ class Hub:
 
     def _catch_up(self, front: FrontLine, session: HostSession, how: How, entrance: Entrance) -> None:
         """Find the place of a front in a session that is open: its history first, then the turn that runs."""
-        start = session.began if session.turn is not None else session.window.newest
+        start = session.events.began if session.turn is not None else session.events.window.newest
         if entrance.after is not None:
-            start = session.began if entrance.after < 0 else entrance.after
+            start = session.events.began if entrance.after < 0 else entrance.after
         elif how == "load":
-            known = session.window.since(0, self.now())
+            known = session.events.window.since(0, self.now())
             for line in coalesced([line for id, line in known or () if id <= start and UPDATE in line[:50]]):
                 front.show(line)
             if known is None:
                 front.show(event("missed", start))
-        front.follow(session, start)
-        if how == "load" or entrance.watches:
-            front.hold()  # until it has shown the history, or joins the turn
+        front.follow(session.events, start)
+        if (how == "load" or entrance.watches) and not entrance.editor:
+            front.hold(session.events)  # until it has shown the history, or joins the turn
 
     async def _prompt(self, front: FrontLine, params: dict[str, Any]) -> object:
-        session = self._entered(front)
-        if msgspec.json.encode(acp.text(params.get("sessionId"))) != session.id_json:
-            raise SessionError("this session was not entered")
+        session = self._followed(front, params)
+        if session.gone.is_set() and front.is_editor:
+            session = await self._enter_again(front, session)
+        self._require_open(session)
         session.go_on(front)
         said = member(params)
         wish = Wish() if said is None else msgspec.convert(said, Wish)
@@ -465,7 +476,7 @@ class Hub:
         return end.result
 
     async def _join(self, front: FrontLine, params: dict[str, Any]) -> object:
-        session = self._followed(front)
+        session = self._followed(front, params)
         session.go_on(front)
         end = await session.join()
         if end is None:
@@ -475,15 +486,19 @@ class Hub:
         return end.result
 
     async def _follow(self, front: FrontLine, params: dict[str, Any]) -> object:
-        self._followed(front).go_on(front)
+        self._followed(front, params).go_on(front)
         return NOTHING
 
     async def _take_over(self, front: FrontLine, params: dict[str, Any]) -> object:
-        self._entered(front).drive(front)
+        session = self._followed(front, params)
+        self._require_open(session)
+        session.drive(front)
         return NOTHING
 
     async def _detach(self, front: FrontLine, params: dict[str, Any]) -> object:
-        self._entered(front).detach(front)
+        session = self._followed(front, params)
+        self._require_open(session)
+        session.detach(front)
         return NOTHING
 
     async def _status(self, front: FrontLine, params: dict[str, Any]) -> object:
@@ -507,17 +522,37 @@ class Hub:
         self.renew()
         return NOTHING
 
-    def _followed(self, front: FrontLine) -> HostSession:
-        session = self.fronts.get(front)
-        if session is None:
-            raise SessionError("no session was entered")
+    async def _close(self, front: FrontLine, params: dict[str, Any]) -> object:
+        """Let an editor leave a session, which stays open in the host; other fronts close it at the agent."""
+        if not front.is_editor:
+            return await self.forward("session/close", params)
+        for session in self._about(front, params):
+            self._exit(front, session)
+        return NOTHING
+
+    async def _enter_again(self, front: FrontLine, past: HostSession) -> HostSession:
+        """Open a session again whose agent has ended, for an editor that goes on with it."""
+        entrance = Entrance(name=past.name, can_ask=front.can_ask, editor=True, alone=front.is_alone)
+        session, was_open = await self.open("resume", entrance, front, past.servers)
+        if was_open:
+            front.follow(session.events, session.events.window.newest)
         return session
 
-    def _entered(self, front: FrontLine) -> HostSession:
-        session = self._followed(front)
+    def _about(self, front: FrontLine, params: Mapping[str, Any]) -> list[HostSession]:
+        """Return the session that params name; where they name none, the one that the front has entered."""
+        entered, wanted = self.fronts.get(front, []), params.get("sessionId")
+        id = msgspec.json.encode(wanted) if isinstance(wanted, str) else None
+        return [session for session in entered if id in (None, session.id_json)][:1]
+
+    def _followed(self, front: FrontLine, params: Mapping[str, Any]) -> HostSession:
+        found = self._about(front, params)
+        if not found:
+            raise SessionError("this session was not entered" if params.get("sessionId") else "no session was entered")
+        return found[0]
+
+    def _require_open(self, session: HostSession) -> None:
         if session.gone.is_set():
             raise AgentError("the agent has ended")
-        return session
 
 
 async def _first_of(*works: Coroutine[Any, Any, object]) -> None:

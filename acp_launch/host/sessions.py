@@ -6,7 +6,7 @@ Towards the agent it is what a run of one prompt is. All that happens is an even
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Protocol, TypeVar
 
@@ -31,7 +31,7 @@ from acp_launch.session.connection import Connection
 from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd, When
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import READS, choose
-from acp_launch.session.person import Answer, ToolQuestion
+from acp_launch.session.person import Answer, ToolQuestion, editor_answer
 from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.session.store import Registry, SessionKeeper
 
@@ -113,7 +113,7 @@ class Feed:
         self.opened = session
 
     def update(self, update: Updated) -> None:
-        self._session.happened(
+        self._session.events.add(
             b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":%b}}\n'
             % (self._session.id_json, bytes(update.update))
         )
@@ -137,10 +137,10 @@ class Feed:
         self._tell("note", text)
 
     def server(self, change: Change) -> None:
-        self._tell("server", change)
+        self._session.events.add(event("server", change), is_of_host=True)
 
     def standing(self, servers: Sequence[Standing], when: When) -> None:
-        self._tell("standing", [list(servers), when])
+        self._session.events.add(event("standing", [list(servers), when]), is_of_host=True)
 
     def ended(self, turn: TurnEnd) -> None:
         self.last = turn
@@ -155,34 +155,108 @@ class Feed:
         """Return at once: no front delays the agent."""
 
     def _tell(self, name: str, value: object) -> None:
-        self._session.happened(event(name, value))
+        self._session.events.add(event(name, value))
+
+
+class SessionEvents:
+    """All that happens in a session, by id, and which fronts are not shown an event (`fronts.Stream`)."""
+
+    def __init__(self, now: Callable[[], float], tell: Callable[[], None]) -> None:
+        """`tell` has the fronts read on."""
+        self.window = Window(count=KEPT, size=KEPT_BYTES, age=KEPT_FOR)
+        self.began = 0  # the last event before the latest turn
+        self._now, self._tell = now, tell
+        self._has_news = False
+        self._own: dict[int, FrontLine | None] = {}  # by event: the front that knows it already; None: all do
+        self._of_host: set[int] = set()  # events of the host, which each of its sessions has
+        self._marks: list[tuple[int, FrontLine | None]] = []  # the event before a turn, or before its end, and whose
+
+    def add(
+        self, line: bytes, own: FrontLine | None = None, *, is_history: bool = False, is_of_host: bool = False
+    ) -> None:
+        """Add an event; `own` is the front that knows it already. What `is_history` only those see who come later."""
+        id = self.window.append(line, key=None, now=self._now())
+        if is_of_host:
+            self._of_host = {each for each in self._of_host if each > self.window.lost} | {id}
+        if own is not None or is_history:
+            self._own[id] = own
+            while next(iter(self._own)) <= self.window.lost:
+                del self._own[next(iter(self._own))]
+        if not self._has_news:
+            self._has_news = True
+            asyncio.get_running_loop().call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        """Have the fronts read on, once for all that has come: so they read the same pieces."""
+        self._has_news = False
+        self._tell()
+
+    def hides(self, last: int, end: int, front: FrontLine) -> bool:
+        if not front.is_first(self) and any(last < id <= end for id in self._of_host):
+            return True
+        for id in reversed(self._own):
+            if id <= last:
+                break
+            if id <= end and self._own[id] in (None, front):
+                return True
+        return front.is_alone and self._has_turn_of_other(last, end, front)
+
+    def _has_turn_of_other(self, last: int, end: int, front: FrontLine) -> bool:
+        for before, whose in reversed(self._marks):
+            if before < end and whose not in (None, front):
+                return True
+            if before <= last:
+                break
+        return False
+
+    def is_hidden(self, id: int, front: FrontLine) -> bool:
+        if id in self._own and self._own[id] in (None, front):
+            return True
+        if id in self._of_host and not front.is_first(self):
+            return True
+        return front.is_alone and self._turn_of(id) not in (None, front)
+
+    def begin_turn(self, front: FrontLine) -> None:
+        self.began = self.window.newest
+        self.mark(front)
+
+    def mark(self, front: FrontLine | None) -> None:
+        """Note that what follows is of a turn of this front, or of none."""
+        self._marks.append((self.window.newest, front))
+        del self._marks[:-MARKS]
+
+    def forget(self, front: FrontLine) -> None:
+        """Forget what a front knew that has left."""
+        self._own = {id: own for id, own in self._own.items() if own is not front and id > self.began}
+        self.window.unjoin()
+
+    def _turn_of(self, id: int) -> FrontLine | None:
+        """Return the front whose turn an event is of; None if it is of none."""
+        return next((front for last, front in reversed(self._marks) if last < id), None)
 
 
 class HostSession:
     """A session of the host, with the fronts that are attached to it. The one that drives it is asked questions."""
 
-    def __init__(self, hub: Holder, name: str) -> None:
-        self.name = name
-        self.window = Window(count=KEPT, size=KEPT_BYTES, age=KEPT_FOR)
+    def __init__(self, hub: Holder, name: str, servers: Sequence[object] = ()) -> None:
+        """`servers` are entries of the front that opens it, besides those of the host."""
+        self.name, self.servers = name, servers
+        self.events = SessionEvents(hub.now, self._tell)
         self.fronts: list[FrontLine] = []
         self.driver: FrontLine | None = None
         self._watching: set[FrontLine] = set()  # those that never drive
         self.queue: list[str] = []
         self.id_json = b'""'
-        self.began = 0  # the last event before the latest turn
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.feed = Feed(self)
         self.failed: LaunchError | None = None  # how the last turn failed
         self.turn: Turn | None = None
-        self._has_news = False
         self.since = time.time()
         self._hub = hub
         self._open: OpenSession | None = None
         self._left = asyncio.Event()
         self._changed = asyncio.Event()  # a front has come or gone
         self._turning = asyncio.Lock()
-        self._own: dict[int, FrontLine | None] = {}  # by event: the front that knows it already; None: all do
-        self._marks: list[tuple[int, FrontLine | None]] = []  # the event before a turn, or before its end, and whose
         self._client: Client | None = None
         self.current: asyncio.Task[object] | None = None  # runs the turn
         self._turns: dict[asyncio.Task[TurnEnd | LaunchError], FrontLine | None] = {}  # whose end ends each
@@ -220,50 +294,9 @@ class HostSession:
     def is_busy(self) -> bool:
         return self.turn is not None or bool(self.queue)
 
-    def happened(self, line: bytes, own: FrontLine | None = None, *, is_history: bool = False) -> None:
-        """Add an event; `own` is the front that knows it already. What `is_history` only those see who come later."""
-        id = self.window.append(line, key=None, now=self._hub.now())
-        if own is not None or is_history:
-            self._own[id] = own
-            while next(iter(self._own)) <= self.window.lost:
-                del self._own[next(iter(self._own))]
-        if not self._has_news:
-            self._has_news = True
-            asyncio.get_running_loop().call_soon(self._tell)
-
     def _tell(self) -> None:
-        """Have the fronts read on, once for all that has come: so they read the same pieces."""
-        self._has_news = False
         for front in self.fronts:
             front.news()
-
-    def hides(self, last: int, end: int, front: FrontLine) -> bool:
-        for id in reversed(self._own):
-            if id <= last:
-                break
-            if id <= end and self._own[id] in (None, front):
-                return True
-        if front.is_alone:
-            for before, whose in reversed(self._marks):
-                if before < end and whose not in (None, front):
-                    return True
-                if before <= last:
-                    break
-        return False
-
-    def is_hidden(self, id: int, front: FrontLine) -> bool:
-        if id in self._own and self._own[id] in (None, front):
-            return True
-        return front.is_alone and self._turn_of(id) not in (None, front)
-
-    def _mark(self, front: FrontLine | None) -> None:
-        """Note that what follows is of a turn of this front, or of none."""
-        self._marks.append((self.window.newest, front))
-        del self._marks[:-MARKS]
-
-    def _turn_of(self, id: int) -> FrontLine | None:
-        """Return the front whose turn an event is of; None if it is of none."""
-        return next((front for last, front in reversed(self._marks) if last < id), None)
 
     async def live(self, connection: Connection, request: SessionRequest) -> None:
         """Open the session, and keep it open until it is left or the agent ends."""
@@ -320,8 +353,7 @@ class HostSession:
     def exit(self, front: FrontLine) -> None:
         if front in self.fronts:
             self.fronts.remove(front)
-        self._own = {id: own for id, own in self._own.items() if own is not front and id > self.began}
-        self.window.unjoin()
+        self.events.forget(front)
         self._watching.discard(front)
         if self.driver is front:
             self.driver = None
@@ -334,7 +366,7 @@ class HostSession:
 
     def go_on(self, front: FrontLine) -> None:
         """Give a front what follows the history that it has shown."""
-        front.go_on()
+        front.go_on(self.events)
         self._changed.set()
 
     def detach(self, front: FrontLine) -> None:
@@ -367,7 +399,7 @@ class HostSession:
 
     async def _run(self, blocks: Sequence[object], said: str, front: FrontLine) -> TurnEnd | LaunchError:
         if self.turn is not None:
-            self.happened(event("queued", list(self.queue)))
+            self.events.add(event("queued", list(self.queue)))
         is_waiting = True
         try:
             async with self._turning:
@@ -385,29 +417,28 @@ class HostSession:
                 self.queue.remove(said)
             else:
                 self.current = None
-                self._mark(None)
+                self.events.mark(None)
 
     async def _turn(self, blocks: Sequence[object], said: str, front: FrontLine) -> TurnEnd:
         assert self._open is not None, "a front enters an open session"
-        self.began = self.window.newest
-        self._mark(front)
+        self.events.begin_turn(front)
         self.turn = turn = self._hub.launch.turn(self._open, is_first=self._hub.turns == 0)
         self._hub.turns += 1
         self.since, self.failed = time.time(), None
         self._gate.policy = replace(self._gate.policy, approve=front.approve)
-        self.happened(event("turn", redactor.text(_text(blocks))), own=front)
+        self.events.add(event("turn", redactor.text(_text(blocks))), own=front)
         for block in blocks:
             update = {"sessionUpdate": "user_message_chunk", "content": block}
             params = {"sessionId": Raw(self.id_json), "update": update}
-            self.happened(redactor.raw_json(as_line(notification("session/update", params))), is_history=True)
+            self.events.add(redactor.raw_json(as_line(notification("session/update", params))), is_history=True)
         try:
             end = await turn.run(blocks)
         finally:
             self.turn, self.since = None, time.time()
-            self.happened(event("idle", said), own=front)
+            self.events.add(event("idle", said), own=front)
         self._keeper.ended(end.title or ("" if self._has_title else said))
         if end.denied:
-            self.happened(event("denied", redactor.text(end.denied)))
+            self.events.add(event("denied", redactor.text(end.denied)))
         return self.feed.last or end
 
     async def join(self) -> TurnEnd | None:
@@ -430,11 +461,16 @@ class HostSession:
     async def ask(self, question: ToolQuestion) -> Answer:
         """Ask at the front that drives; without one, do what the profile says."""
         shown = redactor.tree(msgspec.to_builtins(question))
-        params = {"sessionId": Raw(self.id_json), "question": shown}
-        answer = await self._asked(ASK, params)
-        if answer is None:
-            return self._unattended(question)
-        return msgspec.convert(acp.mapping(acp.decoded(answer)), Answer)
+        id = Raw(self.id_json)
+
+        async def put(front: FrontLine) -> Answer:
+            if front.is_editor:
+                asked = {"sessionId": id, "toolCall": shown["call"], "options": shown["options"]}
+                return editor_answer(await front.request("session/request_permission", asked), question.options)
+            answer = await front.request(ASK, {"sessionId": id, "question": shown})
+            return msgspec.convert(acp.mapping(acp.decoded(answer)), Answer)
+
+        return await self._put(put) or self._unattended(question)
 
     def _unattended(self, question: ToolQuestion) -> Answer:
         policy = self._hub.host.unattended
@@ -446,11 +482,14 @@ class HostSession:
     async def _elicited(self, params: dict[str, Any]) -> object:
         if self._gate.ask is None:
             return {"action": "cancel"}
-        answer = await self._asked(ELICITATION, redactor.tree(params))
-        return {"action": "cancel"} if answer is None else answer
 
-    async def _asked(self, method: str, params: Mapping[str, object]) -> Raw | None:
-        """Return the answer of a front; None if none came in time."""
+        async def put(front: FrontLine) -> object:
+            return await front.request(ELICITATION, redactor.tree(params)) if front.can_elicit else None
+
+        return await self._put(put) or {"action": "cancel"}
+
+    async def _put(self, put: Callable[[FrontLine], Awaitable[T]]) -> T | None:
+        """Return the answer of the front that `put` asks; None if none came in time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(None) as patience:
                 while True:
@@ -458,11 +497,11 @@ class HostSession:
                     front = self.driver
                     if front is not None and front.can_ask:
                         patience.reschedule(None)
-                        if front.is_held:  # the question stands below the history
+                        if front.is_held(self.events):  # the question stands below the history
                             await self._changed.wait()
                             continue
                         with suppress(FrontGone):
-                            return await front.request(method, params)
+                            return await put(front)
                         continue
                     if not (wait := self._hub.host.unattended.wait):
                         return None

@@ -52,7 +52,7 @@ class Entrance(Struct, frozen=True, kw_only=True):
 
     `approve` is of `--approve`; `after` the last event that the front has seen, None for the history. Who `watches`
     drives nothing. With `afresh` the session begins anew although it is open; who is there `alone` is
-    not shown the turns of others.
+    not shown the turns of others. An `editor` enters several sessions on one line, and is asked as an agent asks.
     """
 
     name: str
@@ -62,6 +62,7 @@ class Entrance(Struct, frozen=True, kw_only=True):
     watches: bool = False
     afresh: bool = False
     alone: bool = False
+    editor: bool = False
 
 
 class Wish(Struct, frozen=True, kw_only=True):

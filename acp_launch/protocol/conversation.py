@@ -398,13 +398,13 @@ class Conversation:
             return self._updated(message)
         if message.method == "$/cancel_request":
             return self._withdrawn(message)
+        if message.method.startswith(OURS):
+            return (Extension(message.method, message.params.copy()),)
         if self._passes:
             return (Passing(None, message.method, message.params, message.line),)
         if message.method == "elicitation/complete":
             found = acp.text(acp.mapping(acp.decoded(message.params)).get("elicitationId"))
             return (Completed(found),) if found else NOTHING
-        if message.method.startswith(OURS):
-            return (Extension(message.method, message.params.copy()),)
         return NOTHING  # C-9
 
     def _updated(self, message: Notified) -> Sequence[Event]:

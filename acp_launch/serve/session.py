@@ -38,13 +38,12 @@ from acp_launch.session.connection import Connection
 from acp_launch.session.observer import Observer, SessionReady
 from acp_launch.session.opening import Fulfilled, Setting
 from acp_launch.session.permission.gate import Gate
-from acp_launch.session.person import Answer, ToolQuestion
+from acp_launch.session.person import Answer, ToolQuestion, editor_answer
 from acp_launch.session.store import Record, Registry, SessionKeeper, fresh_name
 
 if TYPE_CHECKING:
     from acp_launch.mcp.http.wire import Credentials
 
-EDITOR = "the editor"  # what the record calls it
 TITLE = 80  # characters of a prompt that name a session
 CANCELLED = 30.0  # seconds for an agent to end a turn that the editor has cancelled
 NOTHING = Offers()
@@ -520,14 +519,7 @@ def _with_older(line: bytes, options: list[Any]) -> bytes:
 def _answer(line: bytes, options: Sequence[object]) -> Answer:
     """Read the editor's answer to a question; an error, and one that is malformed, allow nothing."""
     message = jsonrpc.decode(line)
-    return chosen(message.result if message is not None and message.result is not UNSET else NULL, options)
-
-
-def chosen(result: Raw, options: Sequence[object]) -> Answer:
-    """Return what the editor has chosen. What it allows or denies for always holds for its session with us, too."""
-    id = acp.text(acp.mapping(acp.mapping(acp.decoded(result)).get("outcome")).get("optionId")) or None
-    kind = next((option.get("kind") for option in map(acp.mapping, options) if option.get("optionId") == id), "")
-    return Answer(id, holds="session" if acp.text(kind).endswith("_always") else "once", by=EDITOR)
+    return editor_answer(message.result if message is not None and message.result is not UNSET else NULL, options)
 
 
 def _act(method: str, params: Mapping[str, Any]) -> dict[str, Any]:

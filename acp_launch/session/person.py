@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Raw, Struct
+
+from acp_launch.protocol import acp
 
 # The last four are for text from others: "added" and "removed" are lines of a change.
 Tone = Literal["plain", "dim", "heading", "warning", "quote", "faint", "added", "removed"]
-USER = "you"  # what the record and the notices call the user who decided
+USER, EDITOR = "you", "the editor"  # what the record and the notices call the one that decided
 Holds = Literal["once", "session", "always"]  # how long an answer holds; `always`: until the user forgets it
 
 
@@ -39,6 +41,15 @@ class Answer(Struct, frozen=True):
     option_id: str | None
     holds: Holds = "once"
     by: str = USER
+
+
+def editor_answer(result: Raw, options: Sequence[Any]) -> Answer:
+    """Read the answer of an editor to `session/request_permission`. What it allows or denies for always holds for its
+    session with us, too.
+    """
+    id = acp.text(acp.mapping(acp.mapping(acp.decoded(result)).get("outcome")).get("optionId")) or None
+    kind = next((option.get("kind") for option in map(acp.mapping, options) if option.get("optionId") == id), "")
+    return Answer(id, holds="session" if acp.text(kind).endswith("_always") else "once", by=EDITOR)
 
 
 class Person(Protocol):

@@ -45,7 +45,7 @@ class Hall:
                 raise ZeroDivisionError
         raise UnknownMethod
 
-    def told(self, front: FrontLine, method: str) -> None:
+    def told(self, front: FrontLine, method: str, params: Raw) -> None:
         self.notes.append(method)
 
     def note(self, text: str) -> None:
@@ -91,11 +91,11 @@ def test_events_come_in_order_and_answers_after_those_before_them() -> None:
             hall.happens(front, 4)
             front.say(b'{"said":2}\n')
             assert await other.lines(5) == [{"n": 1}, {"n": 3}, {"said": 1}, {"n": 4}, {"said": 2}], "2 is its own"
-            front.hold()
+            front.hold(hall)
             hall.happens(front, 5)
             front.say(b'{"said":3}\n')
             assert await other.lines(1) == [{"said": 3}]
-            front.go_on()
+            front.go_on(hall)
             assert await other.lines(1) == [{"n": 5}]
             theirs.close()
             await asyncio.wait_for(running, PATIENCE)

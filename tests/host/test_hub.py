@@ -20,7 +20,7 @@ def test_a_host_ends_when_it_was_without_fronts_and_turns_for_so_long() -> None:
             hub = Hub(cast(Any, launch), cast(Any, SimpleNamespace(keep=KEEP)), tasks)
             ending = tasks.create_task(hub._until_idle())
             front, busy = cast(Any, object()), cast(Any, SimpleNamespace(is_busy=True, exit=lambda front: None))
-            hub.fronts[front] = busy
+            hub.fronts[front] = [busy]
             await asyncio.sleep(10 * KEEP)
             hub.sessions["work"] = busy
             hub.gone(front)

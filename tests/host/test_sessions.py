@@ -4,12 +4,12 @@ import asyncio
 import random
 from itertools import product
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from acp_launch.host import sessions
-from acp_launch.host.sessions import HostSession
+from acp_launch.host.sessions import SessionEvents
 
 
 def test_what_a_front_knows_already_is_forgotten_with_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,11 +17,11 @@ def test_what_a_front_knows_already_is_forgotten_with_the_events(monkeypatch: py
     monkeypatch.setattr(sessions, "KEPT", 100)
 
     async def story() -> None:
-        session = HostSession(cast(Any, SimpleNamespace(now=lambda: 0.0)), "work")
-        front = cast(Any, SimpleNamespace(is_alone=False, news=lambda: None))
+        session = SessionEvents(lambda: 0.0, lambda: None)
+        front = of_front(is_alone=False, is_first=True)
         for _ in range(1000):
-            session.happened(b"{}\n", own=front)
-            session.happened(b"{}\n")
+            session.add(b"{}\n", own=front)
+            session.add(b"{}\n")
         kept = session.window.since(session.window.lost, 0.0)
         assert kept is not None
         assert [session.is_hidden(id, front) for id, _ in kept] == [True, False] * 50
@@ -35,7 +35,9 @@ def test_a_piece_is_looked_through_if_one_of_its_events_is_hidden(seed: int) -> 
     """And mostly not if none is."""
 
     async def story() -> None:
-        fronts = [cast(Any, SimpleNamespace(is_alone=is_alone, news=lambda: None)) for is_alone in (True, False, True)]
+        fronts = [
+            of_front(is_alone=is_alone, is_first=is_first) for is_alone, is_first in product((True, False), repeat=2)
+        ]
         session = lived(fronts, random.Random(seed))
         newest, in_vain = session.window.newest, 0
         pieces = [(last, end) for last in range(newest) for end in range(last + 1, newest + 1)]
@@ -48,17 +50,23 @@ def test_a_piece_is_looked_through_if_one_of_its_events_is_hidden(seed: int) -> 
     asyncio.run(story())
 
 
-def lived(fronts: list[Any], chance: random.Random) -> HostSession:
+def of_front(*, is_alone: bool, is_first: bool) -> Any:
+    return SimpleNamespace(is_alone=is_alone, is_first=lambda stream: is_first)
+
+
+def lived(fronts: list[Any], chance: random.Random) -> SessionEvents:
     """A session after some turns of these fronts, and of others."""
-    session = HostSession(cast(Any, SimpleNamespace(now=lambda: 0.0)), "work")
+    session = SessionEvents(lambda: 0.0, lambda: None)
     for _ in range(60):
         match chance.randrange(6):
             case 0:
-                session._mark(chance.choice([None, *fronts]))
+                session.mark(chance.choice([None, *fronts]))
             case 1:
-                session.happened(b"own", own=chance.choice(fronts))
+                session.add(b"own", own=chance.choice(fronts))
             case 2:
-                session.happened(b"history", is_history=True)
+                session.add(b"history", is_history=True)
+            case 3:
+                session.add(b"of the host", is_of_host=True)
             case _:
-                session.happened(b"for all")
+                session.add(b"for all")
     return session
