@@ -17,9 +17,11 @@ from msgspec import Struct, field
 
 from acp_launch.mcp.http.challenge import challenged
 from acp_launch.mcp.http.clients import Clients, SetUp
+from acp_launch.mcp.http.connection import Connection
 from acp_launch.mcp.http.failure import failure, too_late
-from acp_launch.mcp.http.machine import Machine
-from acp_launch.mcp.http.wire import DELETE, Credentials, Era, Failure, Headers, Limits, NoToken, Request, origin
+from acp_launch.mcp.http.site import Site
+from acp_launch.mcp.http.stream import Request
+from acp_launch.mcp.http.wire import DELETE, Credentials, Era, Failure, Headers, Limits, NoToken, origin
 from acp_launch.process.child import Tail
 from acp_launch.process.lifecycle import Ended
 from acp_launch.process.tree import Exit, Outcome
@@ -116,19 +118,17 @@ class Remote:
         self._program, self._log, self._tail = program, log, Tail()
         self._loop = asyncio.get_running_loop()
         memory = program.memory
-        self._machine = Machine(
+        site = Site(
             program.name,
             program.url,
             program.headers,
-            self,
             type=program.type,
             pin=program.protocol,
-            known=memory.era,
-            is_proven=memory.is_proven,
-            limits=program.limits,
             login=program.login,
-            refusal=program.credentials.refusal if program.credentials is not None else None,
+            is_proven=memory.is_proven,
         )
+        self._connection = Connection(site, program.url, self, known=memory.era, limits=program.limits)
+        self._connection.refusal = program.credentials.refusal if program.credentials is not None else None
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._closed: set[asyncio.Task[None]] = set()  # cancelled, and not over yet
         self._timers: dict[int, asyncio.TimerHandle] = {}
@@ -170,12 +170,12 @@ class Remote:
     @property
     def era(self) -> Era:
         """The era of the server, as far as it is known."""
-        return self._machine.era
+        return self._connection.era
 
     @property
     def has_session(self) -> bool:
         """Whether the server has given a session id."""
-        return self._machine.has_session
+        return self._connection.has_session
 
     @property
     def tls(self) -> str:
@@ -185,7 +185,7 @@ class Remote:
     @property
     def unsent(self) -> Sequence[bytes]:
         """Return the lines that certainly had no effect, in order. To be called once the connection has ended."""
-        return tuple(self._machine.unsent)
+        return tuple(self._connection.unsent)
 
     async def wait(self) -> Ended:
         await self._ended.wait()
@@ -202,13 +202,13 @@ class Remote:
         return await asyncio.shield(self._stopping)
 
     def open(self) -> None:
-        self._clients.join(self._machine_slept)
-        self._machine.begin()
+        self._clients.join(self._verify)
+        self._connection.begin()
         self._tick()
 
     async def leave(self) -> None:
         """Close everything at once."""
-        self._machine.stop(Ended("was disconnected", is_clean=True))
+        self._connection.stop(Ended("was disconnected", is_clean=True))
         self._is_left = True
         if self._ticking is not None:
             self._ticking.cancel()
@@ -225,18 +225,18 @@ class Remote:
             await asyncio.wait(tasks, timeout=LEAVING)
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVING):
-                await self._clients.leave(self._machine_slept)
+                await self._clients.leave(self._verify)
         if self._program.credentials is not None:
             await self._program.credentials.leave()
 
     async def _stop(self, grace: float) -> Outcome:
-        if not self.hurry.is_set() and self._machine.leave():
+        if not self.hurry.is_set() and self._connection.leave():
             until = self._loop.time() + min(grace, DELETE)
-            while self._machine.is_leaving and (left := until - self._loop.time()) > 0 and not self.hurry.is_set():
+            while self._connection.is_leaving and (left := until - self._loop.time()) > 0 and not self.hurry.is_set():
                 waits = [*self._tasks.values(), asyncio.ensure_future(self.hurry.wait())]
                 await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 waits[-1].cancel()
-        self._machine.stop(Ended("was disconnected", is_clean=True))
+        self._connection.stop(Ended("was disconnected", is_clean=True))
         return Outcome(Exit(0, None), (), ())
 
     # The face of a link.
@@ -252,11 +252,11 @@ class Remote:
 
     @property
     def is_full(self) -> bool:
-        return self._machine.is_full
+        return self._connection.is_full
 
     @property
     def held(self) -> int:
-        return self._machine.held
+        return self._connection.held
 
     @property
     def is_paused(self) -> bool:
@@ -266,7 +266,7 @@ class Remote:
         self._later = []
         for each in line.split(b"\n"):
             if each:
-                self._step(self._machine.said, each)
+                self._step(self._connection.send, each)
         later, self._later = self._later, None
         if later:
             self._loop.call_soon(self._receive_later, later)
@@ -300,7 +300,7 @@ class Remote:
             step(*arguments)
         except Exception as error:
             self._mishaps.add(f"the MCP server {self._program.name}", error)
-        was_full, self._was_full = self._was_full, self._machine.is_full
+        was_full, self._was_full = self._was_full, self._connection.is_full
         if was_full and not self._was_full:
             self._room()
 
@@ -332,7 +332,7 @@ class Remote:
 
     def ended(self, ended: Ended) -> None:
         self._end = ended
-        self._program.memory.is_proven |= self._machine.is_met
+        self._program.memory.is_proven |= self._connection.is_met
         self._ended.set()
 
     def note(self, text: str) -> None:
@@ -354,20 +354,20 @@ class Remote:
         try:
             pool = await self._clients.pool(request.url)
         except SetUp as error:
-            self._step(self._machine.broke, request.stream, self._failure(error))
+            self._step(self._connection.fail, request.stream, self._failure(error))
             return
         with pool as client:
             await self._ask_by(client, request)
 
     async def _ask_by(self, client: "httpx2.AsyncClient", request: Request) -> None:
-        machine, stream = self._machine, request.stream
+        connection, stream = self._connection, request.stream
         try:
             response = await self._allowed(client, request)
         except TimeoutError:
-            self._step(machine.broke, stream, too_late(request.patience or 0.0))
+            self._step(connection.fail, stream, too_late(request.patience or 0.0))
             return
         except Exception as error:
-            self._step(machine.broke, stream, self._failure(error))
+            self._step(connection.fail, stream, self._failure(error))
             return
         try:
             await self._read(response, stream)
@@ -385,10 +385,10 @@ class Remote:
             await response.aclose()
             headers = await credentials.headers(headers)
             response = await self._head(client, request, headers)
-        self._machine.refusal = credentials.refusal
+        self._connection.refusal = credentials.refusal
         if response.status_code == 403 or (response.status_code == 401 and not headers):
             said = challenged([response.headers.get("www-authenticate", "")])
-            self._machine.advise(request.stream, await credentials.challenged(said))
+            self._connection.advise(request.stream, await credentials.challenged(said))
         return response
 
     async def _head(self, client: "httpx2.AsyncClient", request: Request, headers: Headers) -> "httpx2.Response":
@@ -422,14 +422,14 @@ class Remote:
                 self.note(f"its cookies have more than {COOKIES:,} bytes; they are not kept")
 
     async def _read(self, response: "httpx2.Response", stream: int) -> None:
-        machine, task = self._machine, asyncio.current_task()
+        connection, task = self._connection, asyncio.current_task()
         if response.request.method == "GET":
             _keep_alive(response)
         coding = response.headers.get("content-encoding", "")
         if "," in coding:  # each can make it a thousand times as long
-            self._step(machine.broke, stream, Failure("sent an answer that is compressed more than once"))
+            self._step(connection.fail, stream, Failure("sent an answer that is compressed more than once"))
             return
-        self._step(machine.answered, stream, response.status_code, response.headers)
+        self._step(connection.begin_answer, stream, response.status_code, response.headers)
         try:
             await self._may_read.wait()
             async for chunk in response.aiter_bytes():
@@ -440,15 +440,15 @@ class Remote:
                 if coding:  # one read can give many pieces
                     await asyncio.sleep(0)
         except Exception as error:
-            self._step(machine.broke, stream, self._failure(error))
+            self._step(connection.fail, stream, self._failure(error))
             return
         if self._tasks.get(stream) is task:
-            self._step(machine.ended, stream)
+            self._step(connection.end_answer, stream)
 
     def _take(self, stream: int, chunk: bytes) -> None:
         self._burst(True)
         try:
-            self._machine.took(stream, chunk)
+            self._connection.take(stream, chunk)
         finally:
             self._burst(False)
 
@@ -468,21 +468,21 @@ class Remote:
         if self._tasks.get(stream) is task:
             del self._tasks[stream]
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._step(self._machine.broke, stream, self._failure(error))
+            self._step(self._connection.fail, stream, self._failure(error))
 
     def _woke(self, stream: int) -> None:
         self._timers.pop(stream, None)
-        self._step(self._machine.woke, stream)
+        self._step(self._connection.ring, stream)
 
     def _tick(self) -> None:
-        self._step(self._machine.tick)
+        self._step(self._connection.tick)
         limits = self._program.limits
         every = max(0.01, min(WATCH, limits.silence / 3, limits.idle / 3))
         self._ticking = self._loop.call_later(every, self._tick)
 
-    def _machine_slept(self) -> None:
+    def _verify(self) -> None:
         """Note that the machine has slept: connections may be dead without a sign."""
-        self._step(self._machine.verify)
+        self._step(self._connection.verify)
 
 
 def warm_up() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_launch.mcp.http.eventstream import EventStream, ServerEvent
+from acp_launch.mcp.http.stream import EventStream, ServerEvent
 from acp_launch.protocol.jsonrpc import LineTooLong
 
 WHOLE = (

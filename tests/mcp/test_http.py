@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from acp_launch.mcp.http.machine import Machine
-from acp_launch.mcp.http.wire import Era, Failure, Limits, Request
+from acp_launch.mcp.http.connection import Connection
+from acp_launch.mcp.http.site import Site
+from acp_launch.mcp.http.stream import Request
+from acp_launch.mcp.http.wire import Era, Failure, Limits
 from acp_launch.process.lifecycle import Ended
 
 Json = dict[str, Any]
@@ -29,8 +31,12 @@ class Wire:
         self.notes: list[str] = []
         self.eras: list[Era] = []
         self.time = 0.0
-        self.machine = Machine("docs", settings.pop("url", URL), settings.pop("headers", {}), self, **settings)
-        self.machine.begin()
+        known, limits = settings.pop("known", ""), settings.pop("limits", Limits())
+        url, refusal = settings.pop("url", URL), settings.pop("refusal", None)
+        site = Site("docs", url, settings.pop("headers", {}), **settings)
+        self.connection = Connection(site, url, self, known=known, limits=limits)
+        self.connection.refusal = refusal
+        self.connection.begin()
 
     def receive(self, line: bytes) -> None:
         assert b"\n" not in line
@@ -70,14 +76,14 @@ class Wire:
         message |= {} if id is None else {"id": id}
         message |= {} if params is None else {"params": params}
         before = len(self.sent)
-        self.machine.said(json.dumps(message).encode())
+        self.connection.send(json.dumps(message).encode())
         return self.last.stream if len(self.sent) > before else 0
 
     def reply(self, stream: int, status: int, headers: Mapping[str, str] = JSON, body: bytes = b"") -> None:
-        self.machine.answered(stream, status, headers)
+        self.connection.begin_answer(stream, status, headers)
         if body:
-            self.machine.took(stream, body)
-        self.machine.ended(stream)
+            self.connection.take(stream, body)
+        self.connection.end_answer(stream)
 
     def result(self, stream: int, id: object, **more: str) -> None:
         body = json.dumps({"jsonrpc": "2.0", "id": id, "result": {"protocolVersion": "2025-06-18"}}).encode()
@@ -85,7 +91,7 @@ class Wire:
 
     def wake_up(self, stream: int) -> None:
         del self.timers[stream]
-        self.machine.woke(stream)
+        self.connection.ring(stream)
 
 
 def opened(**settings: Any) -> Wire:
@@ -114,7 +120,7 @@ def test_messages_wait_for_the_session_and_then_go_out_in_order() -> None:
 def test_a_batch_is_answered_element_by_element() -> None:
     """M-6."""
     wire = opened()
-    wire.machine.said(b'[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","id":"1","method":"b"}]')
+    wire.connection.send(b'[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","id":"1","method":"b"}]')
     body = b'[{"jsonrpc":"2.0","id":"1","result":2},\r\n{"jsonrpc":"2.0","id":1,"result":1}]'
     wire.reply(wire.last.stream, 200, JSON, body)
     assert [(each["id"], each["result"]) for each in wire.delivered] == [("1", 2), (1, 1)]
@@ -125,10 +131,10 @@ def test_an_answer_comes_back_under_the_id_of_its_request_and_once(id: object) -
     """M-2."""
     wire = opened()
     stream = wire.say("tools/call", id)
-    wire.machine.answered(stream, 200, STREAM)
+    wire.connection.begin_answer(stream, 200, STREAM)
     event = b"data: " + json.dumps({"jsonrpc": "2.0", "id": id, "result": {}}, ensure_ascii=False).encode() + b"\n\n"
-    wire.machine.took(stream, event + event)
-    wire.machine.ended(stream)
+    wire.connection.take(stream, event + event)
+    wire.connection.end_answer(stream)
     assert [each["id"] for each in wire.delivered] == [id]
 
 
@@ -147,16 +153,16 @@ def test_a_stream_with_an_event_id_is_resumed_and_given_up_after_some_attempts_w
     """M-27."""
     wire = opened()
     stream = wire.say("tools/call", 1)
-    wire.machine.answered(stream, 200, STREAM)
-    wire.machine.took(stream, b"id: 7\nretry: 20\ndata:\n\n")
-    wire.machine.ended(stream)
+    wire.connection.begin_answer(stream, 200, STREAM)
+    wire.connection.take(stream, b"id: 7\nretry: 20\ndata:\n\n")
+    wire.connection.end_answer(stream)
     for _ in range(4):
         assert wire.timers[stream] == 0.02
         wire.wake_up(stream)
         assert wire.last.method == "GET"
         assert wire.last.headers["Last-Event-ID"] == "7"
-        wire.machine.answered(stream, 200, STREAM)
-        wire.machine.broke(stream, BROKEN)
+        wire.connection.begin_answer(stream, 200, STREAM)
+        wire.connection.fail(stream, BROKEN)
     assert [each["id"] for each in wire.delivered] == [1]
     assert "lost the connection during tools/call" in wire.delivered[0]["error"]["message"]
 
@@ -164,25 +170,25 @@ def test_a_stream_with_an_event_id_is_resumed_and_given_up_after_some_attempts_w
 def test_a_resumed_stream_that_the_server_cannot_be_reached_for_fails_its_request_and_the_connection() -> None:
     wire = opened()
     stream = wire.say("tools/call", 1)
-    wire.machine.answered(stream, 200, STREAM)
-    wire.machine.took(stream, b"id: 7\ndata:\n\n")
-    wire.machine.broke(stream, BROKEN)
+    wire.connection.begin_answer(stream, 200, STREAM)
+    wire.connection.take(stream, b"id: 7\ndata:\n\n")
+    wire.connection.fail(stream, BROKEN)
     pauses = []
     while stream in wire.timers:
         pauses.append(wire.timers[stream])
         wire.wake_up(stream)
-        wire.machine.broke(stream, REFUSED)
+        wire.connection.fail(stream, REFUSED)
     assert pauses == [1, 2, 4, 8]
     assert [each["id"] for each in wire.delivered] == [1]
     assert [end.how for end in wire.ends] == ["could not be reached"]
-    assert wire.machine.unsent == []
+    assert wire.connection.unsent == []
 
 
 def test_when_the_session_is_gone_other_requests_are_waited_for_and_tell_whether_they_had_an_effect() -> None:
     """M-28."""
     wire = opened()
     first, second, third, fourth = (wire.say("tools/call", id) for id in (1, 2, 3, 4))
-    wire.machine.answered(fourth, 200, STREAM)
+    wire.connection.begin_answer(fourth, 200, STREAM)
     wire.reply(first, 404, {})
     assert wire.say("tools/call", 5) == 0
     wire.reply(third, 404, JSON, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Session not found"}}')
@@ -190,7 +196,7 @@ def test_when_the_session_is_gone_other_requests_are_waited_for_and_tell_whether
     wire.result(second, 2)
     assert [each["id"] for each in wire.delivered] == [2]
     assert wire.ends == [Ended("has closed the session", follows="again")]
-    assert [json.loads(line)["id"] for line in wire.machine.unsent] == [1, 3, 5]
+    assert [json.loads(line)["id"] for line in wire.connection.unsent] == [1, 3, 5]
 
 
 def test_a_session_that_is_gone_is_not_waited_for_longer_than_a_moment() -> None:
@@ -201,24 +207,24 @@ def test_a_session_that_is_gone_is_not_waited_for_longer_than_a_moment() -> None
     assert after == 0.5
     wire.wake_up(timer)
     assert [end.follows for end in wire.ends] == ["again"]
-    assert [json.loads(line)["id"] for line in wire.machine.unsent] == [1]
+    assert [json.loads(line)["id"] for line in wire.connection.unsent] == [1]
 
 
 def test_a_request_that_cannot_be_sent_waits_while_others_are_answered_and_then_fails_alone() -> None:
     wire = opened()
     living, stream = wire.say("tools/call", 1), wire.say("tools/call", 2)
-    wire.machine.answered(living, 200, STREAM)
-    wire.machine.broke(stream, REFUSED)
+    wire.connection.begin_answer(living, 200, STREAM)
+    wire.connection.fail(stream, REFUSED)
     pauses = []
     while stream in wire.timers:
         pauses.append(wire.timers[stream])
         wire.wake_up(stream)
         assert wire.last.stream == stream
-        wire.machine.broke(stream, REFUSED)
+        wire.connection.fail(stream, REFUSED)
     assert pauses == [1, 2, 4, 8]
     assert [each["error"]["message"] for each in wire.delivered] == ['MCP server "docs" could not be reached']
     assert wire.notes == ["could not be reached, while it answers other requests; what is asked now waits"]
-    wire.machine.took(living, b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n')
+    wire.connection.take(living, b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n')
     assert wire.delivered[-1]["id"] == 1
     assert wire.ends == []
 
@@ -226,8 +232,8 @@ def test_a_request_that_cannot_be_sent_waits_while_others_are_answered_and_then_
 def test_a_request_that_cannot_be_sent_at_first_is_answered_once_it_was_sent() -> None:
     wire = opened()
     living, stream = wire.say("tools/call", 1), wire.say("tools/call", 2)
-    wire.machine.answered(living, 200, STREAM)
-    wire.machine.broke(stream, REFUSED)
+    wire.connection.begin_answer(living, 200, STREAM)
+    wire.connection.fail(stream, REFUSED)
     wire.wake_up(stream)
     wire.result(stream, 2)
     assert [each["id"] for each in wire.delivered] == [2]
@@ -236,9 +242,9 @@ def test_a_request_that_cannot_be_sent_at_first_is_answered_once_it_was_sent() -
 
 def test_a_request_that_could_never_be_sent_fails_at_once_and_alone() -> None:
     wire = opened()
-    wire.machine.answered(wire.say("tools/call", 1), 200, STREAM)
+    wire.connection.begin_answer(wire.say("tools/call", 1), 200, STREAM)
     certificate = Failure("has an expired TLS certificate", was_sent=False, is_final=True)
-    wire.machine.broke(wire.say("tools/call", 2), certificate)
+    wire.connection.fail(wire.say("tools/call", 2), certificate)
     assert "has an expired TLS certificate" in wire.delivered[0]["error"]["message"]
     assert (wire.timers, wire.ends) == ({}, [])
 
@@ -247,53 +253,53 @@ def test_a_request_that_could_never_be_sent_fails_at_once_and_alone() -> None:
 def test_when_nothing_lives_any_more_what_could_not_be_sent_is_unsent(comes_first: bool) -> None:
     wire = opened()
     living, stream = wire.say("tools/call", 1), wire.say("tools/call", 2)
-    wire.machine.answered(living, 200, STREAM)
-    wire.machine.broke(stream, REFUSED)
+    wire.connection.begin_answer(living, 200, STREAM)
+    wire.connection.fail(stream, REFUSED)
     if comes_first:  # the answer of the other, and no sign of life is asked for
-        wire.machine.took(living, b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n')
+        wire.connection.take(living, b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n')
         wire.wake_up(stream)
-        wire.machine.broke(stream, REFUSED)
+        wire.connection.fail(stream, REFUSED)
     else:
-        wire.machine.broke(living, BROKEN)
-        wire.machine.broke(wire.last.stream, REFUSED)
+        wire.connection.fail(living, BROKEN)
+        wire.connection.fail(wire.last.stream, REFUSED)
     assert [each["id"] for each in wire.delivered] == [1]
     assert [end.how for end in wire.ends] == ["could not be reached"]
-    assert [json.loads(line)["id"] for line in wire.machine.unsent] == [2]
+    assert [json.loads(line)["id"] for line in wire.connection.unsent] == [2]
 
 
 def test_an_open_event_stream_of_the_server_outlives_a_request_that_cannot_be_sent_for_a_while() -> None:
     wire = Wire()
     wire.result(wire.say("initialize", 0, {}), 0)
     wire.reply(wire.say("notifications/initialized"), 202, {})
-    wire.machine.answered(wire.last.stream, 200, STREAM)
+    wire.connection.begin_answer(wire.last.stream, 200, STREAM)
     stream = wire.say("tools/call", 1)
-    wire.machine.broke(stream, REFUSED)
+    wire.connection.fail(stream, REFUSED)
     while stream in wire.timers:
         assert wire.ends == []
         wire.wake_up(stream)
-        wire.machine.broke(stream, REFUSED)
+        wire.connection.fail(stream, REFUSED)
     assert [end.how for end in wire.ends] == ["could not be reached"]
-    assert [json.loads(line)["id"] for line in wire.machine.unsent] == [1]
+    assert [json.loads(line)["id"] for line in wire.connection.unsent] == [1]
 
 
 def test_a_sign_of_life_that_cannot_be_sent_is_tried_twice_more_before_living_requests_are_given_up() -> None:
     wire = opened()
-    wire.machine.answered(wire.say("tools/call", 1), 200, STREAM)
-    wire.machine.verify()
+    wire.connection.begin_answer(wire.say("tools/call", 1), 200, STREAM)
+    wire.connection.verify()
     sign = wire.last.stream
-    wire.machine.broke(sign, REFUSED)
+    wire.connection.fail(sign, REFUSED)
     for pause in (1, 2):
         assert (wire.timers[sign], wire.ends) == (pause, [])
         wire.wake_up(sign)
-        wire.machine.broke(sign, REFUSED)
+        wire.connection.fail(sign, REFUSED)
     assert [end.how for end in wire.ends] == ["could not be reached"]
 
 
 def test_a_request_that_waits_to_be_sent_again_and_is_cancelled_is_never_sent() -> None:
     wire = opened()
-    wire.machine.answered(wire.say("tools/call", 1), 200, STREAM)
+    wire.connection.begin_answer(wire.say("tools/call", 1), 200, STREAM)
     stream = wire.say("tools/call", 2)
-    wire.machine.broke(stream, REFUSED)
+    wire.connection.fail(stream, REFUSED)
     assert wire.say("notifications/cancelled", None, {"requestId": 2}) == 0
     assert stream not in wire.timers
 
@@ -348,11 +354,11 @@ def test_a_refusal_for_headers_that_the_arguments_of_a_tool_want_is_the_servers_
 
 def test_after_the_end_nothing_is_asked_and_every_line_is_unsent() -> None:
     wire = opened()
-    wire.machine.stop(Ended("was disconnected", is_clean=True))
-    wire.machine.stop(Ended("again"))
+    wire.connection.stop(Ended("was disconnected", is_clean=True))
+    wire.connection.stop(Ended("again"))
     assert wire.say("tools/call", 1) == 0
     assert len(wire.ends) == 1
-    assert len(wire.machine.unsent) == 1
+    assert len(wire.connection.unsent) == 1
 
 
 def test_a_silent_stream_is_asked_for_a_sign_of_life_and_not_again_before_as_much_silence() -> None:
@@ -360,43 +366,43 @@ def test_a_silent_stream_is_asked_for_a_sign_of_life_and_not_again_before_as_muc
     wire = opened(limits=Limits(silence=30.0))
     wire.say("tools/call", 1)
     wire.time = 29.0
-    wire.machine.tick()
+    wire.connection.tick()
     assert len(wire.sent) == 4
     wire.time = 30.0
-    wire.machine.tick()
+    wire.connection.tick()
     sign = wire.last
     assert (json.loads(sign.body)["method"], sign.patience) == ("ping", 10.0)
     wire.result(sign.stream, json.loads(sign.body)["id"])
     wire.time = 59.0
-    wire.machine.tick()
+    wire.connection.tick()
     assert wire.last is sign
     wire.time = 60.0
-    wire.machine.tick()
+    wire.connection.tick()
     assert wire.last is not sign
     assert wire.delivered == []
-    wire.machine.broke(wire.last.stream, Failure("did not answer within 10 s", timed_out=True))
+    wire.connection.fail(wire.last.stream, Failure("did not answer within 10 s", timed_out=True))
     assert [end.how for end in wire.ends] == ["did not answer within 10 s"]
 
 
 def test_a_sign_of_life_whose_connection_breaks_is_asked_for_again_twice() -> None:
     wire = opened()
-    wire.machine.verify()
+    wire.connection.verify()
     sign = wire.last.stream
     for _ in range(2):
-        wire.machine.broke(sign, BROKEN)
+        wire.connection.fail(sign, BROKEN)
         assert wire.last.stream == sign
         assert wire.ends == []
-    wire.machine.broke(sign, BROKEN)
+    wire.connection.fail(sign, BROKEN)
     assert len(wire.ends) == 1
 
 
 def test_a_body_that_stops_in_the_middle_is_given_up() -> None:
     wire = opened(limits=Limits(idle=5.0))
     stream = wire.say("tools/call", 1)
-    wire.machine.answered(stream, 200, JSON)
-    wire.machine.took(stream, b'{"jsonrpc":')
+    wire.connection.begin_answer(stream, 200, JSON)
+    wire.connection.take(stream, b'{"jsonrpc":')
     wire.time = 5.0
-    wire.machine.tick()
+    wire.connection.tick()
     assert stream in wire.closed
     assert "stopped in the middle of its answer: nothing came for 5 s" in wire.delivered[0]["error"]["message"]
 
@@ -404,13 +410,13 @@ def test_a_body_that_stops_in_the_middle_is_given_up() -> None:
 def test_a_stream_that_stays_open_after_its_answer_is_closed_by_us() -> None:
     wire = opened()
     stream = wire.say("tools/call", 1)
-    wire.machine.answered(stream, 200, STREAM)
-    wire.machine.took(stream, b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n')
+    wire.connection.begin_answer(stream, 200, STREAM)
+    wire.connection.take(stream, b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n')
     wire.time = 4.9
-    wire.machine.tick()
+    wire.connection.tick()
     assert stream not in wire.closed
     wire.time = 5.0
-    wire.machine.tick()
+    wire.connection.tick()
     assert stream in wire.closed
 
 
@@ -426,9 +432,9 @@ def test_the_writer_waits_while_too_much_waits_for_the_session() -> None:
     wire = Wire()
     first = wire.say("initialize", 0, {})
     wire.say("notifications/message", None, {"data": "x" * 2_000_000})
-    assert wire.machine.is_full
+    assert wire.connection.is_full
     wire.result(first, 0)
-    assert not wire.machine.is_full
+    assert not wire.connection.is_full
 
 
 def test_a_redirect_in_circles_is_followed_a_few_times_only() -> None:
@@ -436,7 +442,7 @@ def test_a_redirect_in_circles_is_followed_a_few_times_only() -> None:
     wire = Wire()
     stream = wire.say("initialize", 0, {})
     for _ in range(6):
-        wire.machine.answered(stream, 307, {"location": "/mcp"})
+        wire.connection.begin_answer(stream, 307, {"location": "/mcp"})
     assert len(wire.sent) == 6
     assert [end.how for end in wire.ends] == ["redirects in circles"]
 
@@ -454,7 +460,7 @@ def test_a_redirect_in_circles_is_followed_a_few_times_only() -> None:
 def test_no_redirect_leads_to_another_origin(location: str, shown: str) -> None:
     """M-33: and nothing secret of the address shows."""
     wire = Wire(headers={"Authorization": "Bearer abcdef"})
-    wire.machine.answered(wire.say("initialize", 0, {}), 302, {"location": location})
+    wire.connection.begin_answer(wire.say("initialize", 0, {}), 302, {"location": location})
     assert len(wire.sent) == 1
     assert [(end.how, end.follows) for end in wire.ends] == [(f"redirects to {shown}", "never")]
 
@@ -492,8 +498,8 @@ def test_the_event_stream_is_asked_for_less_and_less_often_if_it_ends_at_once() 
     listening = wire.last.stream
     pauses = []
     for _ in range(8):
-        wire.machine.answered(listening, 200, STREAM)
-        wire.machine.ended(listening)
+        wire.connection.begin_answer(listening, 200, STREAM)
+        wire.connection.end_answer(listening)
         pauses.append(wire.timers[listening])
         wire.wake_up(listening)
     assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
@@ -503,7 +509,7 @@ def test_the_event_stream_is_asked_for_less_and_less_often_if_it_ends_at_once() 
 def test_a_permanent_redirect_is_remembered() -> None:
     wire = Wire()
     first = wire.say("initialize", 0, {})
-    wire.machine.answered(first, 307, {"location": "/mcp/"})
+    wire.connection.begin_answer(first, 307, {"location": "/mcp/"})
     wire.result(first, 0)
     assert wire.say("notifications/initialized")
     assert wire.last.url == "https://docs.example.com/mcp/"
@@ -523,12 +529,12 @@ def test_nothing_is_sent_after_the_end_of_the_session() -> None:
     """M-29."""
     wire = opened()
     wire.say("tools/call", 1)
-    assert wire.machine.leave()
+    assert wire.connection.leave()
     assert wire.last.method == "DELETE"
     assert wire.say("tools/call", 2) == 0
-    before = wire.machine.is_leaving
+    before = wire.connection.is_leaving
     wire.reply(wire.last.stream, 405, {})
-    assert (before, wire.machine.is_leaving) == (True, False)
+    assert (before, wire.connection.is_leaving) == (True, False)
     assert wire.ends == []
 
 
@@ -539,9 +545,9 @@ def test_what_a_request_repeats_in_its_headers_can_always_be_sent() -> None:
     assert all(value.isascii() and value.isprintable() for value in wire.last.headers.values())
     wire = opened()
     stream = wire.say("tools/call", 1)
-    wire.machine.answered(stream, 200, STREAM)
-    wire.machine.took(stream, b"id: a\x01b\ndata:\n\n")
-    wire.machine.ended(stream)
+    wire.connection.begin_answer(stream, 200, STREAM)
+    wire.connection.take(stream, b"id: a\x01b\ndata:\n\n")
+    wire.connection.end_answer(stream)
     assert wire.timers == {}
 
 
@@ -559,9 +565,9 @@ def test_an_event_id_that_no_header_can_hold_is_not_sent_back(id: bytes) -> None
     """It would end the connection for good, with the blame on the user's headers."""
     wire = opened()
     stream = wire.say("tools/call", 1)
-    wire.machine.answered(stream, 200, STREAM)
-    wire.machine.took(stream, b"id: %b\ndata:\n\n" % id)
-    wire.machine.ended(stream)
+    wire.connection.begin_answer(stream, 200, STREAM)
+    wire.connection.take(stream, b"id: %b\ndata:\n\n" % id)
+    wire.connection.end_answer(stream)
     assert "whose outcome is unknown" in wire.delivered[0]["error"]["message"]
     assert not wire.ends
 
@@ -586,10 +592,10 @@ def test_a_server_that_wants_to_be_asked_again_without_a_pause_is_given_one(is_l
         stream = wire.last.stream
     pauses = []
     for number in range(20):
-        wire.machine.answered(stream, 200, STREAM)
+        wire.connection.begin_answer(stream, 200, STREAM)
         said = b'id: %d\nretry: 0\ndata: {"jsonrpc":"2.0","method":"notifications/x"}\n\n' % number
-        wire.machine.took(stream, said)
-        wire.machine.ended(stream)
+        wire.connection.take(stream, said)
+        wire.connection.end_answer(stream)
         pauses.append(wire.timers[stream])
         wire.wake_up(stream)
     assert pauses[0] == 0
@@ -599,23 +605,23 @@ def test_a_server_that_wants_to_be_asked_again_without_a_pause_is_given_one(is_l
 def test_a_server_that_sends_the_sign_of_life_elsewhere_is_asked_again() -> None:
     wire = opened()
     wire.say("tools/call", 1)
-    wire.machine.verify()
+    wire.connection.verify()
     first = wire.last.stream
     wire.reply(first, 307, {"location": "https://elsewhere.example.com/"})
-    wire.machine.verify()
+    wire.connection.verify()
     assert wire.last.stream != first
 
 
 def test_a_sign_of_life_that_begins_and_does_not_end_is_asked_for_again() -> None:
     wire = opened()
     wire.say("tools/call", 1)
-    wire.machine.verify()
+    wire.connection.verify()
     first = wire.last.stream
-    wire.machine.answered(first, 200, STREAM)
+    wire.connection.begin_answer(first, 200, STREAM)
     wire.time = 11.0
-    wire.machine.tick()
+    wire.connection.tick()
     assert first in wire.closed
-    wire.machine.verify()
+    wire.connection.verify()
     assert wire.last.stream != first
     assert not wire.ends
 
@@ -623,11 +629,11 @@ def test_a_sign_of_life_that_begins_and_does_not_end_is_asked_for_again() -> Non
 def test_a_sign_of_life_that_is_too_long_is_asked_for_again() -> None:
     wire = opened(limits=Limits(max_line=100))
     wire.say("tools/call", 1)
-    wire.machine.verify()
+    wire.connection.verify()
     first = wire.last.stream
-    wire.machine.answered(first, 200, JSON)
-    wire.machine.took(first, b" " * 101)
-    wire.machine.verify()
+    wire.connection.begin_answer(first, 200, JSON)
+    wire.connection.take(first, b" " * 101)
+    wire.connection.verify()
     assert wire.last.stream != first
 
 
@@ -637,10 +643,10 @@ def test_redirects_are_counted_for_each_request_of_an_event_stream() -> None:
     wire.reply(wire.say("notifications/initialized"), 202, {})
     stream = wire.last.stream
     for _ in range(10):
-        wire.machine.answered(stream, 307, {"location": "/there"})
+        wire.connection.begin_answer(stream, 307, {"location": "/there"})
         assert wire.last.url == "https://docs.example.com/there"
-        wire.machine.answered(stream, 200, STREAM)
-        wire.machine.ended(stream)
+        wire.connection.begin_answer(stream, 200, STREAM)
+        wire.connection.end_answer(stream)
         wire.wake_up(stream)
         assert wire.last.url == URL
 
@@ -648,11 +654,11 @@ def test_redirects_are_counted_for_each_request_of_an_event_stream() -> None:
 def test_a_stream_whose_rest_is_elsewhere_fails_its_request_with_an_unknown_outcome() -> None:
     wire = opened()
     stream = wire.say("tools/call", 1)
-    wire.machine.answered(stream, 200, STREAM)
-    wire.machine.took(stream, b"id: 7\ndata:\n\n")
-    wire.machine.ended(stream)
+    wire.connection.begin_answer(stream, 200, STREAM)
+    wire.connection.take(stream, b"id: 7\ndata:\n\n")
+    wire.connection.end_answer(stream)
     wire.wake_up(stream)
-    wire.machine.answered(stream, 307, {"location": "https://elsewhere.example.com/"})
+    wire.connection.begin_answer(stream, 307, {"location": "https://elsewhere.example.com/"})
     assert "whose outcome is unknown" in wire.delivered[0]["error"]["message"]
 
 
@@ -661,9 +667,9 @@ def test_a_server_that_names_its_endpoint_again_and_again_is_noted_once() -> Non
     wire = Wire()
     wire.reply(wire.say("initialize", 0, {}), 405, {})
     stream = wire.last.stream
-    wire.machine.answered(stream, 200, STREAM)
+    wire.connection.begin_answer(stream, 200, STREAM)
     for number in range(100):
-        wire.machine.took(stream, b"event: endpoint\ndata: /messages/%d\n\n" % number)
+        wire.connection.take(stream, b"event: endpoint\ndata: /messages/%d\n\n" % number)
     assert (len(wire.notes), wire.eras) == (1, ["sse"])
     wire.say("tools/list", 1)
     assert wire.last.url == "https://docs.example.com/messages/99"
@@ -693,6 +699,6 @@ def test_the_end_of_a_connection_quotes_neither_our_headers_in_any_form_nor_what
 
 def test_an_endpoint_elsewhere_that_holds_our_credentials_is_not_told() -> None:
     wire = Wire(type="sse", headers={"Authorization": "Bearer Tok-1234567890"})
-    wire.machine.answered(wire.last.stream, 200, STREAM)
-    wire.machine.took(wire.last.stream, b"event: endpoint\ndata: https://tok-1234567890.example.com/\n\n")
+    wire.connection.begin_answer(wire.last.stream, 200, STREAM)
+    wire.connection.take(wire.last.stream, b"event: endpoint\ndata: https://tok-1234567890.example.com/\n\n")
     assert wire.ends[0].how == "wants its messages to be sent to https://***.example.com"

@@ -22,18 +22,18 @@ def started(**settings: Any) -> Wire:
 def test_a_request_without_a_token_fails_alone(failure: Failure) -> None:
     wire = started()
     first, second = wire.say("tools/call", 1), wire.say("tools/call", 2)
-    wire.machine.broke(first, failure)
+    wire.connection.fail(first, failure)
     wire.result(second, 2)
     refused, answered = wire.delivered
     assert refused["error"]["message"] == f'MCP server "docs" {failure.how}; {failure.fix}'
     assert "result" in answered
-    assert (wire.ends, wire.machine.unsent) == ([], [])
+    assert (wire.ends, wire.connection.unsent) == ([], [])
 
 
 def test_a_notification_without_a_token_is_noted_once() -> None:
     wire = started()
     for _ in range(2):
-        wire.machine.broke(wire.say("notifications/roots/list_changed"), DENIED)
+        wire.connection.fail(wire.say("notifications/roots/list_changed"), DENIED)
     assert wire.notes == [f"is not logged in; {LOGIN}"]
     assert (wire.delivered, wire.ends) == ([], [])
 
@@ -44,7 +44,7 @@ def test_the_servers_own_messages_are_asked_for_again_later() -> None:
     wire.reply(wire.say("notifications/initialized"), 202, {})
     listening = wire.last.stream
     assert wire.last.method == "GET"
-    wire.machine.broke(listening, DENIED)
+    wire.connection.fail(listening, DENIED)
     wire.wake_up(listening)
     wire.reply(listening, 401, {})
     wire.wake_up(listening)
@@ -55,25 +55,25 @@ def test_the_servers_own_messages_are_asked_for_again_later() -> None:
 @pytest.mark.parametrize("is_sent", [True, False])
 def test_a_sign_of_life_without_a_token_does_not_end_the_connection(is_sent: bool) -> None:
     wire = started()
-    wire.machine.verify()
+    wire.connection.verify()
     sign = wire.last.stream
     if is_sent:
         wire.reply(sign, 401, {})
     else:
-        wire.machine.broke(sign, DENIED)
+        wire.connection.fail(sign, DENIED)
     assert wire.ends == []
-    wire.machine.verify()
+    wire.connection.verify()
     assert wire.last.stream != sign, "the next one is asked for"
 
 
 def test_a_stream_that_cannot_be_resumed_without_a_token_fails_its_requests() -> None:
     wire = started()
     call = wire.say("tools/call", 1)
-    wire.machine.answered(call, 200, STREAM)
-    wire.machine.took(call, b"id: 1\ndata:\n\n")
-    wire.machine.ended(call)
+    wire.connection.begin_answer(call, 200, STREAM)
+    wire.connection.take(call, b"id: 1\ndata:\n\n")
+    wire.connection.end_answer(call)
     wire.wake_up(call)
-    wire.machine.broke(call, DENIED)
+    wire.connection.fail(call, DENIED)
     (failed,) = wire.delivered
     assert failed["error"]["message"].endswith(" during tools/call, whose outcome is unknown")
     assert wire.ends == []
@@ -82,17 +82,17 @@ def test_a_stream_that_cannot_be_resumed_without_a_token_fails_its_requests() ->
 def test_a_handshake_without_a_token_is_not_tried_again_unless_that_may_help() -> None:
     for failure, follows, fault in ((DENIED, "never", "credentials"), (LATER, "judged", "")):
         wire = Wire(login=LOGIN, refusal=REFUSED)
-        wire.machine.broke(wire.say("initialize", 0, {}), failure)
+        wire.connection.fail(wire.say("initialize", 0, {}), failure)
         (end,) = wire.ends
         assert (end.how, end.reason, end.follows, end.fault) == (failure.how, failure.fix, follows, fault)
-        assert len(wire.machine.unsent) == 1
+        assert len(wire.connection.unsent) == 1
 
 
 def test_the_end_of_a_session_without_a_token_is_not_waited_for() -> None:
     wire = started()
-    assert wire.machine.leave()
-    wire.machine.broke(wire.last.stream, DENIED)
-    assert not wire.machine.is_leaving
+    assert wire.connection.leave()
+    wire.connection.fail(wire.last.stream, DENIED)
+    assert not wire.connection.is_leaving
 
 
 def test_an_error_of_the_server_itself_is_passed_on_unless_scopes_are_lacking() -> None:

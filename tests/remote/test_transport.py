@@ -295,14 +295,14 @@ def test_a_stream_that_grows_a_thousandfold_leaves_the_other_servers_their_turn(
     async def use() -> None:
         body = packed(b":" + b" " * 20_000_000 + b"\n\n" + event, "gzip", kind="text/event-stream")
         async with serving(lambda asked: body) as url, connected(remote(url)) as peer:
-            machine = peer.remote._machine
-            took = machine.took
+            connection = peer.remote._connection
+            take = connection.take
 
             def watched(number: int, chunk: bytes) -> None:
                 seen.append(turns)
-                took(number, chunk)
+                take(number, chunk)
 
-            machine.took = watched  # type: ignore[method-assign]
+            connection.take = watched  # type: ignore[method-assign]
             task = asyncio.create_task(others())
             await peer.call("initialize", HELLO)
             task.cancel()

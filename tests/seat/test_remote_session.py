@@ -212,7 +212,13 @@ def test_without_a_remote_server_nothing_of_http_is_imported(launch: Launcher, k
     assert done.code == 0
     imported = {line.rpartition("|")[2].strip() for line in done.err.splitlines() if line.startswith("import time:")}
     assert "acp_launch.launch.servers" in imported
-    heavy = {"httpx2", "h11", "acp_launch.mcp.remote", "acp_launch.mcp.http.machine", "acp_launch.bridge.front.server"}
+    heavy = {
+        "httpx2",
+        "h11",
+        "acp_launch.mcp.remote",
+        "acp_launch.mcp.http.connection",
+        "acp_launch.bridge.front.server",
+    }
     assert imported & heavy == set()
 
 

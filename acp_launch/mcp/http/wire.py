@@ -7,17 +7,15 @@ from http import HTTPStatus
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
-from msgspec import UNSET, Raw, Struct, field
+from msgspec import UNSET, Raw, Struct
 
-from acp_launch.mcp.http.challenge import NONE, Challenge
-from acp_launch.mcp.http.eventstream import EventStream
+from acp_launch.mcp.http.challenge import Challenge
+from acp_launch.mcp.http.stream import LONGEST_PAUSE, Request, one_line
 from acp_launch.process.lifecycle import Ended
 from acp_launch.protocol import jsonrpc
-from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.secret.value import Secret
 
 Era = Literal["", "modern", "legacy", "sse"]
-Role = Literal["line", "listen", "endpoint", "probe", "sign", "delete"]
 
 LOST = -32010  # as the bridge calls a lost server
 WRONG_VERSION = -32022
@@ -29,11 +27,6 @@ SIGN = 10.0  # seconds for a sign of life
 SIGNS = 2  # further attempts, if the connection for it breaks
 PARTING = 0.5  # seconds for other requests to learn that the session is gone, too
 DELETE = 2.0  # seconds for the end of a session
-AGAIN = 1.0  # seconds before an event stream is asked for again, if the server does not say
-AGAIN_AT_MOST = 30.0
-HASTY = 8  # times in a row that a stream may end at once before we insist on a pause
-LEAST = 0.25  # seconds of that pause
-LONGEST_ID = 4096  # characters of a value of the server's that we repeat in a header
 RESUMES = 4  # attempts in a row to resume a stream that bring nothing
 REPEATS = 4  # times that a request which had no effect is sent again
 SHORT = 5.0  # seconds that a busy server may ask us to wait for that
@@ -45,7 +38,6 @@ LINGER = 5.0  # seconds for a server to close a stream on which everything is an
 EXCERPT = 160  # characters that are quoted of a refusal
 LONG_SECRET = 8  # characters of a header's word that is hidden in the name of another host
 JITTER = 0.25
-LONGEST_PAUSE = 3600.0
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -69,20 +61,6 @@ class RemoteFacts(Struct, frozen=True):
     @property
     def as_json(self) -> dict[str, Any]:
         return {"type": self.type, "era": self.era or None, "session": self.has_session, "tls": self.tls or None}
-
-
-class Request(Struct, frozen=True):
-    """An HTTP request to make. `patience`: seconds until the answer must have begun; None: no limit."""
-
-    stream: int
-    method: str
-    url: str
-    headers: Mapping[str, str]
-    body: bytes = b""
-    patience: float | None = None
-
-    def __repr__(self) -> str:
-        return f"Request({self.stream}, {self.method})"  # headers are secret
 
 
 class Failure(Struct, frozen=True):
@@ -176,53 +154,6 @@ class Ports(Protocol):
     def now(self) -> float: ...
 
 
-class Asked(Struct, frozen=True):
-    id: Raw
-    method: str
-
-
-class Stream(Struct):
-    """One request to the server. `open` are the requests of ours on it that have no answer yet."""
-
-    number: int
-    role: Role
-    request: Request
-    open: dict[bytes, Asked]
-    is_modern: bool
-    heard: float
-    step: str = ""  # of a probe
-    status: int = 0  # 0: no answer has begun
-    kind: str = ""  # its content type
-    events: EventStream | None = None
-    body: list[bytes] = field(default_factory=list)
-    size: int = 0
-    last_event: str = ""
-    retry: float | None = None
-    attempts: int = 0
-    hasty: int = 0  # times in a row that it ended soon after it was asked for
-    redirects: int = 0
-    repeats: int = 0  # times that it was sent again
-    begun: float = 0.0
-    is_waiting: bool = False  # to be sent again, as it has had no effect so far
-    is_resuming: bool = False
-    is_cancelled: bool = False
-    challenge: Challenge = NONE  # how the server wants a refused request to be authorized
-    fix: str = ""  # what the user can do about that
-    finished: float | None = None  # since when everything on it is answered
-
-
-def key(id: Raw) -> bytes:
-    """Return the same key for the spellings of an id."""
-    text = bytes(id)
-    if not text.startswith(b'"') or (b"\\" not in text and text.isascii()):
-        return text
-    from acp_launch.protocol.acp import decoded
-    from acp_launch.protocol.written import written
-
-    said = decoded(text)
-    return text if said is None else written(said)
-
-
 def origin(url: str) -> tuple[str, str, int]:
     """Return scheme, host and port of an address. Raises ValueError if it has none."""
     parts = urlsplit(url)
@@ -254,13 +185,6 @@ def printable(text: str) -> str:
     return " ".join("".join(mark if mark.isprintable() else " " for mark in text).split())
 
 
-def one_line(data: bytes) -> bytes:
-    """Put a JSON text on one line; in JSON, line breaks occur only between tokens."""
-    if b"\n" in data or b"\r" in data:
-        data = data.replace(b"\r", b" ").replace(b"\n", b" ")
-    return data.removeprefix(jsonrpc.BOM).strip()
-
-
 def ended_by(failure: Failure) -> Ended:
     follows: Literal["judged", "never"] = "never" if failure.is_final else "judged"
     return Ended(failure.how, reason=failure.fix, follows=follows, jitter=JITTER)
@@ -274,11 +198,6 @@ def error_in(body: bytes) -> Raw | None:
     if message is None or message.error is UNSET or message.method is not UNSET:
         return None
     return message.error if bytes(message.error).startswith(b"{") else None
-
-
-def with_id(line: bytes, message: Envelope, id: Raw) -> bytes:
-    assert message.error is not UNSET
-    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (bytes(id), bytes(message.error))
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -1,0 +1,1154 @@
+"""
+The connection to a remote MCP server: messages in, HTTP requests out; HTTP answers in, messages out. Sans-IO.
+
+The era of a message is decided by its `_meta`: one with a protocol version goes out on its own, with headers that
+repeat its body (2026-07-28); any other belongs to the session that `initialize` has opened (2025-03-26 to 2025-11-25).
+With HTTP+SSE (2024-11-05) one event stream carries all answers.
+
+    fresh ──introduce──▶ opening ──settle──▶ open        the handshake, and the address to post to, are awaited
+      └───────────speak───────────────────────▲          a message without a handshake
+    opening, open ──part──▶ parting ──end──▶ over        nothing more is sent; other requests may still be answered
+
+There is no single socket. A connection ends when the server has forgotten the session or refuses us altogether, or
+cannot be reached while nothing else of it lives; a stream that breaks fails the requests on it alone, unless it can be
+resumed. A request that cannot be sent while others are answered is tried again, and then fails alone. Each request gets
+one answer: the server's, or an error of ours, or it is still open when the connection ends; then it is `unsent` if it
+certainly had no effect.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Literal
+from urllib.parse import urljoin
+
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec.json import Decoder
+from msgspec.structs import replace
+
+from acp_launch.mcp.http.challenge import Challenge, challenged
+from acp_launch.mcp.http.headers import request_headers, version_of, written
+from acp_launch.mcp.http.site import Site
+from acp_launch.mcp.http.stream import (
+    AGAIN,
+    LEAST,
+    Answer,
+    Asked,
+    EventStream,
+    Request,
+    Role,
+    ServerEvent,
+    Stream,
+    is_fit,
+    one_line,
+)
+from acp_launch.mcp.http.wire import (
+    DELETE,
+    EXCERPT,
+    HELD,
+    JITTER,
+    LINGER,
+    LOST,
+    MODERN,
+    OURS,
+    PARTING,
+    QUICK,
+    REDIRECTS,
+    REFUSAL,
+    REPEATS,
+    RESUMES,
+    SHORT,
+    SIGNS,
+    STREAMS,
+    WRONG_VERSION,
+    Era,
+    Failure,
+    Limits,
+    Ports,
+    ended_by,
+    error_in,
+    origin,
+    phrase,
+    retry_after,
+    shown_origin,
+)
+from acp_launch.mcp.message import CLIENT_INFO, VERSIONS, cancelled_id
+from acp_launch.process.lifecycle import Ended
+from acp_launch.protocol import jsonrpc
+from acp_launch.protocol.ids import key
+from acp_launch.protocol.jsonrpc import Envelope, LineTooLong
+
+Phase = Literal["fresh", "opening", "open", "parting", "over"]
+Event = Literal["introduce", "speak", "settle", "part", "end"]
+
+STATE: Mapping[tuple[Phase, Event], Phase] = {
+    ("fresh", "introduce"): "opening",
+    ("open", "introduce"): "opening",  # `initialized` after `initialize`, or another handshake
+    ("opening", "introduce"): "opening",  # again, over HTTP+SSE
+    ("fresh", "speak"): "open",
+    ("opening", "speak"): "opening",
+    ("open", "speak"): "open",
+    ("opening", "settle"): "open",
+    ("fresh", "part"): "parting",
+    ("opening", "part"): "parting",
+    ("open", "part"): "parting",
+    ("fresh", "end"): "over",
+    ("opening", "end"): "over",
+    ("open", "end"): "over",
+    ("parting", "end"): "over",
+}
+
+INITIALIZE, INITIALIZED, PING, DISCOVER = "initialize", "notifications/initialized", "ping", "server/discover"
+HELLO = {"protocolVersion": VERSIONS[0], "capabilities": {}, "clientInfo": CLIENT_INFO}
+META = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientInfo": CLIENT_INFO,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+PARAMS: Mapping[str, object] = {PING: None, INITIALIZE: HELLO, DISCOVER: {"_meta": META}}  # of requests of ours
+MORE_SCOPES = "add them to its oauth.scopes in the profile"
+
+
+class _Introduction(Struct):
+    version: str = field(default="", name="protocolVersion")
+
+
+class _Discovered(Struct):
+    versions: list[str] | UnsetType = field(default=UNSET, name="supportedVersions")
+
+
+_introduction, _discovered = Decoder(_Introduction), Decoder(_Discovered)
+
+
+class Session(Struct):
+    """What the handshake has brought."""
+
+    id: str = ""
+    version: str = ""
+    is_introduced: bool = False  # the server knows that the handshake is done
+
+
+class Held(Struct):
+    """Messages that wait until `stream` is answered, or for the address to post to."""
+
+    stream: int = 0
+    lines: deque[bytes] = field(default_factory=deque)
+    size: int = 0
+
+    def add(self, line: bytes, *, first: bool = False) -> None:
+        self.lines.appendleft(line) if first else self.lines.append(line)
+        self.size += len(line)
+
+    def take(self) -> bytes:
+        line = self.lines.popleft()
+        self.size -= len(line)
+        return line
+
+
+class Parting(Struct):
+    """The end of a connection: how it ends, and what has certainly had no effect."""
+
+    ended: Ended = Ended()
+    timer: int = 0
+    refused: dict[int, bytes] = field(default_factory=dict)  # by the number of its stream
+    unsent: list[bytes] = field(default_factory=list)
+
+
+class Sign(Struct):
+    """The signs of life that are awaited."""
+
+    stream: int = 0
+    checked: float = 0.0  # when the last was asked for
+    pongs: list[Raw] = field(default_factory=list)  # pings of our user that one will answer
+
+
+class Connection:
+    """One connection. `known` is what is believed of the server's era.
+
+    `refusal` is what a 401 means if requests carry credentials that were renewed because of it.
+    """
+
+    def __init__(self, site: Site, url: str, ports: Ports, *, known: Era = "", limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
+        self.phase: Phase = "fresh"
+        self.era: Era = "sse" if site.type == "sse" else known
+        self.is_met = False  # it has answered in this connection
+        self.refusal: Failure | None = None
+        self._site, self._url, self._ports, self._limits = site, url, ports, limits
+        self._is_assumed = site.type != "sse" and known == "sse"
+        self._endpoint = ""  # HTTP+SSE: where to post
+        self._session, self._modern = Session(), ""
+        self._streams: dict[int, Stream] = {}
+        self._owners: dict[bytes, Stream] = {}  # of each request that waits for an answer
+        self._numbers = 0
+        self._held, self._sign, self._parting = Held(), Sign(), Parting()
+        self._has_noted: set[str] = set()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is under way that the writer should wait."""
+        return self._held.size > HELD or len(self._streams) > STREAMS
+
+    @property
+    def held(self) -> int:
+        """A measure of what the server has not taken yet."""
+        return self._held.size + len(self._streams)
+
+    @property
+    def has_session(self) -> bool:
+        """Whether the server has given a session id that is in use."""
+        return bool(self._session.id)
+
+    @property
+    def unsent(self) -> list[bytes]:
+        """The messages that certainly had no effect, in order, once it is over."""
+        return self._parting.unsent
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the end of the session is not answered yet."""
+        return any(stream.role == "delete" for stream in self._streams.values())
+
+    @property
+    def _is_closed(self) -> bool:
+        return self.phase in ("parting", "over")
+
+    def _step(self, event: Event) -> None:
+        self.phase = STATE[self.phase, event]
+
+    # Messages for the server.
+
+    def begin(self) -> None:
+        """Open what must be open before the first message."""
+        if self.era == "sse":
+            self._open_endpoint()
+
+    def send(self, line: bytes) -> None:
+        """Take one message for the server, without its newline."""
+        if self._is_closed:
+            self._parting.unsent.append(line)
+            return
+        parts = jsonrpc.batch(line)
+        messages = [found for part in parts or (line,) if (found := jsonrpc.decode(part)) is not None]
+        if not messages or (parts is None and self._keep(messages[0])):
+            return
+        first = messages[0]
+        version = "" if parts is not None or first.method is UNSET else version_of(line, first.params)
+        if version:
+            self._post_alone(line, first, version)
+        elif self.phase == "opening":
+            self._held.add(line)
+        else:
+            self._post(line, messages)
+
+    def _keep(self, message: Envelope) -> bool:
+        """Handle what is not sent as it is: cancellations, and a ping before the handshake."""
+        if message.method == "notifications/cancelled" and message.id is UNSET:
+            return self._cancel(message.params)
+        if message.method == PING and message.id is not UNSET and not (self._session.version or self._modern):
+            self._probe(message.id.copy())
+            return True
+        return False
+
+    def _cancel(self, params: Raw) -> bool:
+        """Cancel a request; return whether the server must not be told by a message."""
+        id = cancelled_id(params)
+        owner = None if id is None else self._owners.get(key(id))
+        if owner is None or id is None:
+            return bool(self._modern) and not self._session.version
+        if owner.is_modern or (owner.is_waiting and len(owner.open) == 1):
+            self._drop(owner)  # the end of the stream is the cancellation; or the server has never seen it
+            return True
+        if owner.is_introduction:
+            return True  # never cancelled
+        if len(owner.open) == 1:
+            owner.is_cancelled, owner.finished = True, self._ports.now()
+        return False
+
+    def _post_alone(self, line: bytes, message: Envelope, version: str) -> None:
+        self._modern = version
+        self._step("speak")
+        headers = {**self._site.posting, "MCP-Protocol-Version": written(version)}
+        headers |= request_headers(str(message.method), message.params, {})
+        self._ask(self._stream("line", line, headers, [message], is_modern=True))
+
+    def _post(self, line: bytes, messages: list[Envelope]) -> None:
+        stream = self._stream("line", line, self._site.posting, messages)
+        methods = {message.method for message in messages}
+        if INITIALIZE in methods:
+            self._session = Session()
+        else:
+            self._add_session(stream)
+        is_handshake = self.era != "sse" and not methods.isdisjoint((INITIALIZE, INITIALIZED))
+        self._step("introduce" if is_handshake else "speak")
+        if is_handshake:
+            self._held.stream = stream.number
+        self._ask(stream)
+
+    def _release(self) -> None:
+        """Send what has waited, as far as nothing holds it back again."""
+        self._held.stream = 0
+        self._step("settle")
+        while self._held.lines and self.phase == "open":
+            self.send(self._held.take())
+
+    # Requests.
+
+    def _stream(
+        self, role: Role, line: bytes, headers: Mapping[str, str], messages: list[Envelope], *, is_modern: bool = False
+    ) -> Stream:
+        asked = {
+            key(message.id): Asked(message.id.copy(), message.method)
+            for message in messages
+            if message.id is not UNSET and message.method is not UNSET
+        }
+        self._numbers += 1
+        url = self._endpoint if self.era == "sse" else self._url
+        patience = None if asked and self.era != "sse" else QUICK
+        request = Request(self._numbers, "POST", url, headers, line, patience)
+        return Stream(self._numbers, role, request, asked, is_modern, self._ports.now())
+
+    def _get(self, role: Role, last_event: str = "") -> Stream:
+        headers = {**self._site.listening, "Last-Event-ID": last_event} if last_event else self._site.listening
+        stream = self._stream(role, b"", headers, [])
+        patience = None if role == "listen" else QUICK
+        stream.request = replace(stream.request, method="GET", url=self._url, patience=patience)
+        self._add_session(stream)
+        return stream
+
+    def _own(self, role: Role, method: str) -> Stream:
+        """Make a request of our own."""
+        line = jsonrpc.request(Raw(f'"{OURS}{self._numbers + 1}"'.encode()), method, PARAMS[method])
+        if method == DISCOVER:
+            headers = {**self._site.posting, "MCP-Protocol-Version": MODERN, "Mcp-Method": method}
+            return self._stream(role, line, headers, [], is_modern=True)
+        stream = self._stream(role, line, self._site.posting, [])
+        self._add_session(stream)
+        return stream
+
+    def _add_session(self, stream: Stream) -> None:
+        session = self._session
+        if session.version and self.era != "sse":
+            named = {"Mcp-Session-Id": session.id} if session.id else {}
+            headers = {**stream.request.headers, "MCP-Protocol-Version": session.version, **named}
+            stream.request = replace(stream.request, headers=headers)
+
+    def _ask(self, stream: Stream) -> None:
+        self._streams[stream.number] = stream
+        for known in stream.open:
+            self._owners[known] = stream
+        self._send(stream)
+
+    def _send(self, stream: Stream) -> None:
+        stream.tries.begun = self._ports.now()
+        self._ports.request(stream.request)
+
+    def _send_again(self, stream: Stream, pause: float) -> None:
+        """Let a request that had no effect wait, to be sent again."""
+        stream.is_waiting = True
+        stream.tries.repeated += 1
+        self._rest(stream, pause)
+
+    def _rest(self, stream: Stream, pause: float | None = None) -> None:
+        """Wait, and send a request again, or ask for the rest of an event stream."""
+        now = self._ports.now()
+        pause = stream.pause(now) if pause is None else pause
+        stream.answer, stream.heard = Answer(), now + pause
+        self._ports.timer(stream.number, pause)
+
+    def _listen_again(self, stream: Stream) -> None:
+        again = self._get("listen", stream.last_event).request
+        patience = None if stream.role == "listen" else QUICK
+        stream.request = replace(again, stream=stream.number, patience=patience)
+        stream.tries.redirects, stream.heard = 0, self._ports.now()
+        self._send(stream)
+
+    def _repeat(self, stream: Stream) -> None:
+        stream.is_waiting, stream.heard = False, self._ports.now()
+        stream.tries.redirects, stream.tries.retry = 0, None
+        self._send(stream)
+
+    # The sign of life, and the first question to a server.
+
+    def verify(self) -> None:
+        """Ask for a sign of life at once, unless one is awaited."""
+        if self._is_closed or self._sign.stream or not self.is_met:
+            return
+        self._sign.checked = self._ports.now()
+        stream = self._own("sign", PING if self._session.version else DISCOVER)
+        stream.request = replace(stream.request, patience=self._limits.sign)
+        self._sign.stream = stream.number
+        self._ask(stream)
+
+    def _probe(self, id: Raw) -> None:
+        """Answer a ping before the handshake as soon as the server has shown that it lives."""
+        self._sign.pongs.append(id)
+        if self.era == "sse":
+            if self._endpoint:
+                self._pong()
+        elif len(self._sign.pongs) == 1:
+            self._ask_probe(PING if self.era == "legacy" or self._site.is_pinned_legacy else DISCOVER)
+
+    def _ask_probe(self, method: str) -> None:
+        stream = self._own("probe", method)
+        stream.step = method
+        self._ask(stream)
+
+    def _take_sign(self, stream: Stream, message: Envelope | None) -> None:
+        """Take a sign of life: an answer, or the end of one that held none."""
+        self._forget(stream)
+        if stream.role == "sign":
+            return
+        if message is not None and message.id is not UNSET:
+            self.is_met = True
+        if message is not None and stream.step == DISCOVER:
+            self._judge_discovery(message)
+        elif stream.step == INITIALIZE:
+            self._judge("legacy")
+        self._pong()
+
+    def _judge_discovery(self, message: Envelope) -> None:
+        if message.result is not UNSET:
+            self._discovered(message)
+        elif message.error is not UNSET:
+            self._judge("modern" if jsonrpc.fault(message.error).code == WRONG_VERSION else "legacy")
+
+    def _pong(self) -> None:
+        pongs, self._sign.pongs = self._sign.pongs, []
+        for id in pongs:
+            self._ports.receive(jsonrpc.result(id, {}))
+
+    def _refuse_probe(self, stream: Stream, body: bytes) -> None:
+        status, error, is_last = stream.answer.status, error_in(body), stream.step == INITIALIZE
+        if status == 403:
+            self._deny(stream)
+        elif error is not None:
+            self._take_sign(stream, Envelope(id=Raw(b"null"), error=error))
+        elif status == 400 and not is_last:
+            self._take_sign(stream, Envelope(error=Raw(b"{}")))
+        elif status in (404, 405) and not is_last:
+            self._close(stream)
+            self._ask_probe(INITIALIZE)
+        elif status in (400, 404, 405) and self._site.type == "http" and not self._site.is_pinned_modern:
+            self._close(stream)
+            self._begin_sse()
+        else:
+            self._finish(self._turn_away(stream, body))
+
+    # HTTP+SSE.
+
+    def _may_be_sse(self, stream: Stream) -> bool:
+        return (
+            stream.is_introduction
+            and not self.is_met
+            and self.era in ("", "legacy")
+            and stream.answer.status in (400, 404, 405)
+            and not self._site.is_pinned_modern
+        )
+
+    def _fall_back(self, stream: Stream) -> None:
+        """Try the older transport with a handshake that streamable HTTP has refused."""
+        self._streams.pop(stream.number, None)
+        for known in stream.open:
+            self._owners.pop(known, None)
+        self._held.add(stream.request.body, first=True)
+        self._held.stream = 0
+        self._begin_sse()
+
+    def _begin_sse(self) -> None:
+        if self.era != "sse":
+            self.era = "sse"
+            self._open_endpoint()
+
+    def _open_endpoint(self) -> None:
+        self._endpoint = ""
+        self._step("introduce")
+        self._ask(self._get("endpoint"))
+
+    def _take_endpoint(self, data: bytes) -> None:
+        """Take the address that messages are posted to; it must be of the same origin."""
+        found = self._joined(self._url, data.decode(errors="replace").strip())
+        if not found.is_near:
+            how = f"wants its messages to be sent to {self._site.name_of(found.url)}"
+            why = "an MCP server must not send its client elsewhere"
+            self._finish(Ended(how, reason=why, follows="never", fault="protocol"))
+            return
+        is_first = not self._endpoint
+        self._endpoint = found.url
+        if not is_first:
+            return
+        self._ports.remember_era("sse")
+        if self._site.type == "http":
+            self._note("it speaks HTTP+SSE of MCP 2024-11-05 (`type: sse` saves the attempt at streamable HTTP)")
+        self.is_met = True
+        self._pong()
+        self._release()
+
+    def _miss_events(self, stream: Stream, how: str) -> None:
+        """Handle a server that gives no event stream: fatal for HTTP+SSE only."""
+        status = stream.answer.status
+        if stream.role == "listen":
+            self._drop(stream)
+            if status == 404:
+                self.verify()
+        elif self._is_assumed:
+            self._drop(stream)
+            self._use_streamable()
+        elif status in (429, 503) or status >= 500:
+            self._finish(Ended(how, pause=stream.tries.retry or 0.0, jitter=JITTER))
+        else:
+            spoken, keys = ("MCP", "`url`") if self._site.type == "http" else ("HTTP+SSE", "`url` and `type`")
+            where = f"{shown_origin(self._url)} answers, but does not speak {spoken} at this path: check its {keys}"
+            self._ports.remember_era("")
+            self._finish(self._call_alien(how, where))
+
+    def _use_streamable(self) -> None:
+        """Begin anew with a server that was of the older transport when we last met it."""
+        self._is_assumed = False
+        self._judge("")
+        if self._sign.pongs:
+            self._ask_probe(DISCOVER)
+        self._release()
+
+    # Answers, by the number of their stream. A stream that was dropped gets no more.
+
+    def advise(self, number: int, fix: str) -> None:
+        """Take what the user can do about a refusal; its answer follows."""
+        if (stream := self._streams.get(number)) is not None:
+            stream.fix = fix
+
+    def begin_answer(self, number: int, status: int, headers: Mapping[str, str]) -> None:
+        """Take the head of an answer; the names of the headers are in lower case."""
+        stream = self._streams.get(number)
+        if stream is None:
+            return
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        stream.answer, stream.heard = Answer(status, kind), self._ports.now()
+        if status in (301, 302, 303, 307, 308):
+            self._redirect(stream, headers.get("location", ""))
+        elif 200 <= status < 300:
+            self._accept(stream, headers)
+        elif status in (429, 503):
+            stream.tries.retry = retry_after(headers)
+        elif status in (401, 403):
+            stream.answer.challenge = challenged([headers.get("www-authenticate", "")])
+
+    def take(self, number: int, chunk: bytes) -> None:
+        """Take a part of an answer's body, decompressed."""
+        stream = self._streams.get(number)
+        if stream is None:
+            return
+        stream.heard = self._ports.now()
+        answer = stream.answer
+        if answer.events is not None:
+            self._take_events(stream, answer.events, chunk)
+            return
+        answer.size += len(chunk)
+        if answer.size <= (self._limits.max_line if answer.is_success else REFUSAL):
+            answer.body.append(chunk)
+        elif answer.is_success:
+            self._cut(stream)
+        else:
+            self._ports.drop(number)
+            self.end_answer(number)
+
+    def _take_events(self, stream: Stream, events: EventStream, chunk: bytes) -> None:
+        try:
+            for event in events.feed(chunk):
+                self._take_event(stream, event)
+                if stream.number not in self._streams:
+                    return
+        except LineTooLong:
+            self._cut(stream)
+
+    def _cut(self, stream: Stream) -> None:
+        """Give up an answer that is too long."""
+        how = f"sent an answer of more than {self._limits.max_line:,} bytes"
+        self._fail(stream, how)
+        if stream.role in ("endpoint", "probe"):
+            self._finish(Ended(how, jitter=JITTER))
+        else:
+            self._drop(stream)
+
+    def end_answer(self, number: int) -> None:
+        """Note that an answer is complete."""
+        stream = self._streams.get(number)
+        if stream is None:
+            return
+        if not stream.answer.is_success:
+            self._take_refusal(stream)
+        elif stream.answer.events is not None:
+            self._end_events(stream, "ended its event stream")
+        else:
+            self._end_body(stream)
+
+    def fail(self, number: int, failure: Failure) -> None:
+        """Note that a request failed."""
+        stream = self._streams.get(number)
+        if stream is None:
+            return
+        if stream.role == "delete":
+            self._drop(stream)
+        elif failure.is_denied:
+            self._miss_token(stream, failure)
+        elif not failure.was_sent:
+            self._miss_server(stream, failure)
+        elif stream.role == "sign" and not failure.timed_out and stream.tries.resumed < SIGNS:
+            stream.tries.resumed += 1
+            self._ports.request(stream.request)
+        elif stream.role in ("sign", "probe"):
+            self._finish(ended_by(failure))
+        elif stream.answer.events is not None or stream.is_resuming or stream.role != "line":
+            self._end_events(stream, failure.how)
+        else:
+            self._give_up(stream, failure.how, failure.fix)
+
+    def _give_up(self, stream: Stream, how: str, fix: str = "") -> None:
+        """Fail the requests of a stream, or the connection if it has never worked."""
+        if stream.open and not self.is_met:
+            self._finish(Ended(how, reason=fix, jitter=JITTER))
+            return
+        self._fail(stream, how)
+        self._close(stream)
+        self.verify()
+
+    # The clock.
+
+    def ring(self, number: int) -> None:
+        """Note that the timer of a stream has gone off."""
+        stream = self._streams.get(number)
+        if number == self._parting.timer and self.phase == "parting":
+            self._finish(self._parting.ended)
+        elif stream is None:
+            return
+        elif stream.is_waiting:
+            if not self._is_closed:  # else it goes to the next connection
+                self._repeat(stream)
+        elif stream.role == "endpoint" and not self._endpoint:
+            how = f"opened an event stream, but did not say within {QUICK:g} s where to send"
+            self._finish(Ended(how, jitter=JITTER))
+        elif stream.role == "listen" or stream.is_resuming:
+            self._listen_again(stream)
+
+    def tick(self) -> None:
+        """Look at the clock, now and then: ask a silent server for a sign of life, and tidy up."""
+        now = self._ports.now()
+        for stream in list(self._streams.values()):
+            silence = now - stream.heard
+            if stream.finished is not None and now - stream.finished >= LINGER:
+                self._drop(stream)
+            elif stream.answer.body and silence >= self._limits.idle:
+                self._ports.drop(stream.number)
+                self._give_up(stream, f"stopped in the middle of its answer: nothing came for {self._limits.idle:g} s")
+            elif self._is_slow(stream, now):
+                self._take_sign(stream, None)  # it has begun to answer
+            elif self._awaits(stream) and now - max(stream.heard, self._sign.checked) >= self._limits.silence:
+                self.verify()
+
+    def _is_slow(self, stream: Stream, now: float) -> bool:
+        """Whether an answer of ours has begun that does not end in its time."""
+        limit = {"sign": self._limits.sign, "probe": QUICK}.get(stream.role)
+        return limit is not None and bool(stream.answer.status) and now - stream.tries.begun >= limit
+
+    def _awaits(self, stream: Stream) -> bool:
+        if stream.role == "endpoint":
+            return bool(self._owners)
+        return bool(stream.open) and not stream.is_cancelled
+
+    # What an answer holds.
+
+    def _accept(self, stream: Stream, headers: Mapping[str, str]) -> None:
+        session = headers.get("mcp-session-id", "")
+        if stream.is_introduction:
+            if session and not (session.isascii() and session.isprintable() and " " not in session):
+                self._note("the id of its session has characters that are not allowed; it is not used")
+                session = ""
+            self._session.id = session
+        elif session and stream.step == INITIALIZE:
+            self._end_session(session)
+        if stream.answer.kind == "text/event-stream":
+            stream.answer.events = EventStream(limit=self._limits.max_line)
+            if stream.role == "endpoint":
+                self._ports.timer(stream.number, QUICK)
+
+    def _take_event(self, stream: Stream, event: ServerEvent) -> None:
+        stream.note_event(event)
+        if stream.role == "endpoint" and event.kind == "endpoint":
+            self._take_endpoint(event.data)
+        elif event.kind == "message" and event.data.strip():
+            stream.tries.resumed = 0
+            self._take_line(stream, one_line(event.data), is_direct=False)
+
+    def _take_line(self, stream: Stream, line: bytes, *, is_direct: bool) -> None:
+        """Take what the server says; `is_direct` as the body of an answer."""
+        for part in jsonrpc.batch(line) or (line,):
+            self._take_message(stream, part, is_direct=is_direct)
+
+    def _take_message(self, stream: Stream, line: bytes, *, is_direct: bool) -> None:
+        message = jsonrpc.decode(line)
+        if message is None:
+            line = line.decode(errors="replace").encode()
+            message = jsonrpc.decode(line)
+        if message is None or message.method is not UNSET or message.id is UNSET:
+            if not is_direct or (message is not None and message.method is not UNSET):
+                self.is_met |= message is not None
+                self._ports.receive(line)
+        elif stream.role in ("probe", "sign"):
+            self._take_sign(stream, message)
+        else:
+            self._settle(stream, message, key(message.id), line, is_direct=is_direct)
+
+    def _settle(self, stream: Stream, message: Envelope, known: bytes, line: bytes, *, is_direct: bool) -> None:
+        """Pass an answer on, if a request waits for it."""
+        owner = self._owners.get(known)
+        if owner is None or (is_direct and known not in stream.open):
+            if known.startswith(b'"' + OURS.encode()):
+                self.is_met = True
+            if not (is_direct and len(stream.open) == 1 and message.error is not UNSET):
+                return  # late, or an answer to nothing, or to our own sign of life
+            known, owner = next(iter(stream.open)), stream
+            line = _with_id(stream.open[known].id, message.error)
+        del self._owners[known]
+        asked = owner.open.pop(known)
+        self.is_met = True
+        if asked.method == INITIALIZE and not owner.is_modern:
+            self._introduce(message)
+        elif asked.method == DISCOVER and owner.is_modern and message.result is not UNSET:
+            self._discovered(message)
+        self._ports.receive(line)
+        if not owner.open:
+            owner.finished = self._ports.now()
+            self._unblock(owner)
+
+    def _introduce(self, message: Envelope) -> None:
+        """Take the server's answer to a handshake."""
+        if message.result is UNSET:
+            self._session.id = ""
+            if message.error is not UNSET and jsonrpc.fault(message.error).code == WRONG_VERSION:
+                self._judge("modern")
+            return
+        read = jsonrpc.read(_introduction, message.result)
+        version = read.version if read else ""
+        self._session.version = version if version.isascii() and is_fit(version) else VERSIONS[0]
+        if self.era not in ("sse", "modern"):
+            self._judge("legacy")
+
+    def _discovered(self, message: Envelope) -> None:
+        read = jsonrpc.read(_discovered, message.result) if message.result is not UNSET else None
+        versions = read.versions if read and read.versions is not UNSET else []
+        self._judge("modern" if MODERN in versions or not versions else "legacy")
+
+    def _judge(self, era: Era) -> None:
+        if era != self.era:
+            self.era = era
+            self._ports.remember_era(era)
+
+    def _end_body(self, stream: Stream) -> None:
+        body = stream.answer.take_body()
+        if stream.role == "delete":
+            self._drop(stream)
+        elif stream.role in ("listen", "endpoint"):
+            self._miss_events(stream, f"answered {phrase(stream.answer.status)} without an event stream")
+        elif stream.role == "sign":
+            self._take_sign(stream, None)
+        elif self._endpoint:  # the answers come on the event stream
+            self._close(stream)
+        else:
+            self._take_body(stream, body)
+
+    def _take_body(self, stream: Stream, body: bytes) -> None:
+        if body and (stream.answer.kind == "application/json" or (stream.open and body[:1] in b"{[")):
+            self._take_line(stream, one_line(body), is_direct=True)
+        if stream.number in self._streams and (stream.open or stream.role == "probe"):
+            self._take_nothing(stream, body)
+        if self.phase != "over":
+            self._close(stream)
+
+    def _take_nothing(self, stream: Stream, body: bytes) -> None:
+        """Handle a success that holds no answer."""
+        how, fix = self._site.describe(stream.answer, body)
+        if self.is_met:
+            self._fail(stream, how)
+        else:
+            self._finish(self._call_alien(how, fix), also=stream)
+
+    def _end_events(self, stream: Stream, how: str) -> None:
+        """Handle the end of an event stream, however it came."""
+        if stream.role == "endpoint":
+            self._finish(Ended(how, jitter=JITTER))
+        elif stream.role == "listen":
+            self._rest(stream)
+        elif stream.role in ("sign", "probe"):
+            self._take_sign(stream, None)
+        elif not stream.open or stream.is_cancelled:
+            self._fail(stream, how)
+            self._close(stream)
+        elif stream.last_event and not stream.is_modern and stream.tries.resumed < RESUMES:
+            stream.is_resuming = True
+            stream.tries.resumed += 1
+            self._rest(stream)
+        else:
+            self._give_up(stream, how)
+
+    # Refusals.
+
+    def _take_refusal(self, stream: Stream) -> None:
+        body, status = stream.answer.take_body(), stream.answer.status
+        if stream.role == "delete":
+            self._drop(stream)
+        elif status == 401 and (self.refusal is not None or stream.role != "listen"):
+            self._deny(stream) if self.refusal is None else self._miss_token(stream, self.refusal)
+        elif status == 404 and "Mcp-Session-Id" in stream.request.headers and stream.role in ("line", "sign"):
+            self._lose_session(stream)
+        elif stream.role in ("listen", "endpoint"):
+            self._miss_events(stream, f"answered {phrase(status)}")
+        elif stream.role == "probe":
+            self._refuse_probe(stream, body)
+        elif stream.role == "sign":
+            self._take_sign(stream, None)
+        elif not self._asks_again(stream):
+            self._refuse_line(stream, body)
+
+    def _refuse_line(self, stream: Stream, body: bytes) -> None:
+        status, error = stream.answer.status, error_in(body)
+        if status == 403 and not self.is_met:
+            self._deny(stream)
+        elif status == 403 and stream.answer.challenge.wants_more:
+            self._refuse(stream, "; ".join(filter(None, (_too_few(stream.answer.challenge), self._scopes_fix(stream)))))
+            self._close(stream)
+        elif error is not None and stream.open:
+            self._pass_on(stream, error, body)
+            self._close(stream)
+        elif self._may_be_sse(stream):
+            self._fall_back(stream)
+        elif self._endpoint and status == 404:
+            self._lose_session(stream)
+        elif not self.is_met and stream.open and not stream.is_resuming and not self._is_of_other_era(stream):
+            self._finish(self._turn_away(stream, body), also=stream)
+        else:
+            self._refuse_request(stream, f"answered {phrase(status)}{self._site.quote(body)}")
+            self._close(stream)
+
+    def _refuse_request(self, stream: Stream, how: str) -> None:
+        """Answer a request that was refused without a reason in JSON-RPC, while the connection goes on."""
+        status, retry = stream.answer.status, stream.tries.retry
+        if not stream.open:
+            self._note_once(f"{how} to a notification")
+        elif stream.is_resuming:
+            self._fail(stream, f"ended its event stream, and refused to resume it ({phrase(status)})")
+        elif self._is_of_other_era(stream):
+            self._refuse(stream, how, jsonrpc.METHOD_NOT_FOUND)
+        elif status in (429, 503):
+            self._refuse(stream, how if retry is None else f"{how}; it may be asked again in {retry:g} s")
+        elif status < 500:
+            self._refuse(stream, how)
+        else:
+            self._fail(stream, how)
+
+    def _is_of_other_era(self, stream: Stream) -> bool:
+        """Whether a first request was refused because the server may speak the other era only."""
+        if self.era == "sse" or stream.answer.status not in (400, 404, 405, 406, 415):
+            return False
+        if stream.is_modern:
+            return not self.is_met or self.era == "legacy"
+        return self.era == "modern" and not self._session.version
+
+    def _asks_again(self, stream: Stream) -> bool:
+        """Let a request wait that a busy server has refused, if it may be asked again soon; return whether it may."""
+        status, tries = stream.answer.status, stream.tries
+        is_busy = status == 429 or (status == 503 and tries.retry is not None)
+        pause = AGAIN * 2**tries.repeated if tries.retry is None else max(tries.retry, LEAST)
+        if not is_busy or not self.is_met or stream.is_resuming or pause > SHORT or tries.repeated == REPEATS:
+            return False
+        self._note_once(f"answered {phrase(status)}; what it refuses so is asked again")
+        self._send_again(stream, pause)
+        return True
+
+    def _pass_on(self, stream: Stream, error: Raw, body: bytes) -> None:
+        """Answer every open request of a stream with the server's own error, under the request's id."""
+        if len(stream.open) == 1:
+            self._take_line(stream, one_line(body), is_direct=True)
+        for known, asked in stream.open.items():
+            self._owners.pop(known, None)
+            self._ports.receive(_with_id(asked.id, error))
+        stream.open.clear()
+
+    def _turn_away(self, stream: Stream, body: bytes) -> Ended:
+        """Describe the end of a connection that has never worked."""
+        status = stream.answer.status
+        how = f"answered {phrase(status)}{self._site.quote(body)}"
+        if status in (408, 429) or status >= 500:
+            return Ended(how, pause=stream.tries.retry or 0.0, jitter=JITTER)
+        if status in (404, 405, 410):
+            where = f"{shown_origin(self._url)} answers, but has no MCP server at this path: check its `url`"
+            return self._call_alien(how, where)
+        return Ended(how, reason="check its `url` and `headers`", follows="never", fault="protocol")
+
+    def _call_alien(self, how: str, fix: str) -> Ended:
+        """Describe the end of a connection to what does not seem to be an MCP server."""
+        follows: Literal["judged", "never"] = "judged" if self._site.is_proven else "never"
+        return Ended(how, reason=fix, follows=follows, jitter=JITTER, fault="protocol")
+
+    # Credentials.
+
+    def _deny(self, stream: Stream) -> None:
+        answer = stream.answer
+        how = _too_few(answer.challenge) if answer.challenge.wants_more else f"answered {phrase(answer.status)}"
+        if answer.challenge.wants_more:
+            what = ""
+        elif answer.status == 403:
+            what = "our credentials do not allow this"
+        else:
+            what = "it wants a login" if self._is_login_wanted(stream) else "it does not accept our credentials"
+        why = ": ".join(filter(None, (what, self._fix(stream) or "check its `headers`")))
+        self._finish(Ended(how, reason=why, follows="never", fault="credentials"), also=stream)
+
+    def _is_login_wanted(self, stream: Stream) -> bool:
+        site = self._site
+        return not site.has_own_credentials and bool(site.login) and stream.answer.challenge.is_bearer
+
+    def _fix(self, stream: Stream) -> str:
+        """Return what may help the user to other credentials: mostly the command that logs in."""
+        if stream.fix:
+            return stream.fix
+        if self.refusal is not None:
+            return self.refusal.fix
+        return self._site.login if self._is_login_wanted(stream) else ""
+
+    def _scopes_fix(self, stream: Stream) -> str:
+        fix = self._fix(stream)
+        is_new_login = stream.answer.challenge.scopes and fix and fix == self._site.login and not stream.fix
+        return f"{MORE_SCOPES}, then {fix}" if is_new_login else fix
+
+    def _miss_token(self, stream: Stream, failure: Failure) -> None:
+        """Handle a request that had no effect for want of a token; the next may have one, as the user may log in."""
+        if stream.role == "listen":
+            self._rest(stream)
+        elif not self.is_met:
+            ended = ended_by(failure)
+            self._finish(replace(ended, fault="credentials") if failure.is_final else ended, also=stream)
+        elif stream.role != "line":  # a sign of life, which a refusal is, too
+            self._take_sign(stream, None)
+        else:
+            how = f"{failure.how}; {failure.fix}" if failure.fix else failure.how
+            self._note_once(how)
+            self._refuse_or_fail(stream, how)
+
+    # Redirects.
+
+    def _redirect(self, stream: Stream, location: str) -> None:
+        """Follow a redirect within the origin, with the same method: a call must not become a GET."""
+        status, before = stream.answer.status, stream.request
+        found = self._joined(before.url, location)
+        stream.tries.redirects += 1
+        self._ports.drop(stream.number)
+        is_near = found.is_near and bool(location)
+        if is_near and stream.tries.redirects <= REDIRECTS and status != 303:
+            is_lasting = status in (301, 308) or found.url.rstrip("/") == self._url.rstrip("/")
+            if is_lasting and before.url == self._url:
+                self._url = found.url
+            stream.answer, stream.request = Answer(), replace(before, url=found.url)
+            self._ports.request(stream.request)
+            return
+        how = "redirects in circles" if is_near else f"redirects to {self._site.name_of(found.url)}"
+        how = how if location else f"answered {phrase(status)} without saying where to"
+        fix = f"if that is right, write that address into its `url`; its headers are for {shown_origin(self._url)} only"
+        if stream.role == "delete":
+            self._drop(stream)
+        elif self.is_met:
+            self._refuse_or_fail(stream, how)
+        else:
+            self._finish(Ended(how, reason=fix, follows="never"), also=stream)
+
+    def _joined(self, base: str, address: str) -> "_Place":
+        """Return an address that the server names."""
+        try:
+            found = urljoin(base, address)
+            return _Place(found, origin(found) == self._site.origin)
+        except ValueError:
+            return _Place("", False)
+
+    # The session that the server has forgotten, and servers that cannot be reached.
+
+    def _lose_session(self, stream: Stream) -> None:
+        """Note that the server does not know the session any more; other requests learn it, too, or fail."""
+        if stream.is_resuming:
+            self._fail(stream, "has closed the session")
+        self._session.id = ""
+        self._part(stream, Ended("has closed the session", follows="again"))
+
+    def _miss_server(self, stream: Stream, failure: Failure) -> None:
+        """Handle a request that never got to the server; the connection ends only if nothing else of it lives."""
+        is_hopeful, tries = not failure.is_final, stream.tries
+        if stream.is_resuming and tries.resumed < RESUMES and is_hopeful:
+            tries.resumed += 1
+            self._rest(stream)
+            return
+        if stream.is_resuming:
+            self._fail(stream, failure.how)
+        is_busy = self._answers_others(stream)
+        if self._is_closed or not (is_busy or self._listens_elsewhere(stream)):
+            self._part(stream, ended_by(failure))
+        elif stream.role == "listen":
+            self._rest(stream)
+        elif stream.is_resuming:
+            self._close(stream)
+        elif is_hopeful and tries.repeated < (SIGNS if stream.role == "sign" else REPEATS):
+            self._note_once(f"{failure.how}, while it answers other requests; what is asked now waits")
+            self._send_again(stream, AGAIN * 2**tries.repeated)
+        elif is_busy and stream.role == "line" and stream.number != self._held.stream:
+            self._refuse(stream, failure.how)
+            self._close(stream)
+        else:
+            self._part(stream, ended_by(failure))
+
+    def _answers_others(self, stream: Stream) -> bool:
+        """Whether the server is at work on requests other than those of a stream, as far as we know."""
+        others = [owner for owner in self._owners.values() if owner is not stream and not owner.is_cancelled]
+        return any(not owner.is_waiting and (owner.answer.status or not owner.is_resuming) for owner in others)
+
+    def _listens_elsewhere(self, stream: Stream) -> bool:
+        """Whether an event stream of the server's own messages is open, other than this one."""
+        listening = (each for each in self._streams.values() if each.role in ("listen", "endpoint"))
+        return any(each.answer.status and each is not stream for each in listening)
+
+    # Answers of our own, and the ends of streams.
+
+    def _fail(self, stream: Stream, how: str) -> None:
+        """Answer every open request of a stream with an error."""
+        for known, asked in stream.open.items():
+            self._owners.pop(known, None)
+            if not stream.is_cancelled:
+                self._answer(asked, f"{how} during {asked.method}, whose outcome is unknown")
+        stream.open.clear()
+
+    def _refuse(self, stream: Stream, how: str, code: int = LOST) -> None:
+        """Answer every open request of a stream, which had no effect, with an error."""
+        for known, asked in stream.open.items():
+            self._owners.pop(known, None)
+            self._answer(asked, how, code)
+        stream.open.clear()
+
+    def _answer(self, asked: Asked, how: str, code: int = LOST) -> None:
+        server = self._site.name
+        self._ports.receive(jsonrpc.error(asked.id, code, f'MCP server "{server}" {how}', {"server": server}))
+
+    def _refuse_or_fail(self, stream: Stream, how: str) -> None:
+        """Do so with a stream that may have had an effect before."""
+        self._fail(stream, how) if stream.is_resuming else self._refuse(stream, how)
+        self._close(stream)
+
+    def _drop(self, stream: Stream) -> None:
+        for known in stream.open:
+            self._owners.pop(known, None)
+        self._forget(stream)
+        self._unblock(stream)
+
+    def _forget(self, stream: Stream) -> None:
+        self._streams.pop(stream.number, None)
+        self._ports.drop(stream.number)
+        if stream.number == self._sign.stream:
+            self._sign.stream = 0
+
+    def _close(self, stream: Stream) -> None:
+        """Forget a stream that has ended, and go on after it."""
+        self._forget(stream)
+        is_of_session = stream.role == "line" and not stream.is_modern and self.era != "sse"
+        if is_of_session and not self._session.is_introduced and stream.answer.is_success:
+            self._session.is_introduced = INITIALIZED.encode() in stream.request.body
+            if self._session.is_introduced:
+                self._ask(self._get("listen"))
+        self._unblock(stream)
+        if self.phase == "parting":
+            self._part_if_all_know()
+
+    def _unblock(self, stream: Stream) -> None:
+        if self._held.stream == stream.number and self.phase == "opening":
+            self._release()
+
+    # The end of the connection.
+
+    def _part(self, stream: Stream, ended: Ended) -> None:
+        """Begin to end the connection because of a request that had no effect; others may learn the same."""
+        if not stream.was_effective and (stream.open or not stream.answer.status):
+            self._parting.refused[stream.number] = stream.request.body
+        for known in stream.open:
+            self._owners.pop(known, None)
+        stream.open.clear()
+        self._streams.pop(stream.number, None)
+        if not self._is_closed:
+            self._step("part")
+            self._numbers += 1
+            self._parting.ended, self._parting.timer = ended, self._numbers
+            self._ports.timer(self._numbers, PARTING)
+        self._part_if_all_know()
+
+    def _part_if_all_know(self) -> None:
+        lines = [stream for stream in self._streams.values() if stream.role == "line" and not stream.is_waiting]
+        if all(stream.answer.status for stream in lines):
+            self._finish(self._parting.ended)
+
+    def leave(self) -> bool:
+        """Begin to end the session; return whether there is one that the server should be told about."""
+        if self.phase == "over":
+            return False
+        if self.phase != "parting":
+            self._step("part")
+        for stream in list(self._streams.values()):
+            self._drop(stream)
+        if not self._session.id or self.era == "sse":
+            return False
+        self._end_session(self._session.id)
+        return True
+
+    def _end_session(self, session: str) -> None:
+        version = self._session.version or VERSIONS[0]
+        headers = {**self._site.headers, "Mcp-Session-Id": session, "MCP-Protocol-Version": version}
+        stream = self._stream("delete", b"", headers, [])
+        stream.request = replace(stream.request, method="DELETE", url=self._url, patience=DELETE)
+        self._ask(stream)
+
+    def stop(self, ended: Ended) -> None:
+        """End the connection from our side."""
+        self._finish(ended)
+
+    def _finish(self, ended: Ended, *, also: Stream | None = None) -> None:
+        """End the connection. The request of `also` had no effect."""
+        if self.phase == "over":
+            return
+        self._step("end")
+        refused = self._parting.refused
+        if also is not None and also.open and not also.was_effective:
+            refused[also.number] = also.request.body
+        for stream in self._streams.values():
+            self._ports.drop(stream.number)
+            if stream.is_waiting and stream.role == "line":
+                refused[stream.number] = stream.request.body
+        self._parting.unsent[:0] = [*(refused[number] for number in sorted(refused)), *self._held.lines]
+        self._held.lines.clear()
+        self._streams.clear()
+        self._owners.clear()
+        self._ports.ended(ended)
+
+    def _note(self, text: str) -> None:
+        self._ports.note(text)
+
+    def _note_once(self, text: str) -> None:
+        if text not in self._has_noted and len(self._has_noted) < 100:
+            self._has_noted.add(text)
+            self._note(text)
+
+
+class _Place(Struct, frozen=True):
+    """An address that the server names. `is_near`: it is of the server's own origin."""
+
+    url: str
+    is_near: bool
+
+
+def _with_id(id: Raw, error: Raw | UnsetType) -> bytes:
+    assert error is not UNSET
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (bytes(id), bytes(error))
+
+
+def _too_few(challenge: Challenge) -> str:
+    scopes = " ".join(challenge.scopes)[:EXCERPT]
+    return f"answered 403 Forbidden: it wants {f'the scopes {scopes}' if scopes else 'more scopes'}"

@@ -1,0 +1,232 @@
+"""
+One HTTP request to a remote server and what comes back on it, over its repetitions; and the events of such an answer.
+
+Events are server-sent ones (WHATWG HTML, "server-sent events"): lines end with LF, CR or CRLF, and an event without its
+empty line at the end of the stream is dropped. Sans-IO.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from msgspec import Raw, Struct, field
+
+from acp_launch.mcp.http.challenge import NONE, Challenge
+from acp_launch.protocol.jsonrpc import BOM, LineTooLong
+
+Role = Literal["line", "listen", "endpoint", "probe", "sign", "delete"]
+
+AGAIN = 1.0  # seconds before an event stream is asked for again, if the server does not say
+AGAIN_AT_MOST = 30.0
+HASTY = 8  # times in a row that a stream may end at once before we insist on a pause
+LEAST = 0.25  # seconds of that pause
+LONGEST_ID = 4096  # characters of a value of the server's that we repeat in a header
+LONGEST_PAUSE = 3600.0
+
+_RETURN, _NEWLINE = b"\r\n"  # searching for a number is faster than for bytes
+
+
+class Request(Struct, frozen=True):
+    """An HTTP request to make. `patience`: seconds until the answer must have begun; None: no limit."""
+
+    stream: int
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+    patience: float | None = None
+
+    def __repr__(self) -> str:
+        return f"Request({self.stream}, {self.method})"  # headers are secret
+
+
+class ServerEvent(Struct, frozen=True):
+    """One event. `id` is the latest of the stream, `retry` the pause that it asks for, in seconds."""
+
+    kind: str
+    data: bytes
+    id: str
+    retry: float | None
+
+
+class EventStream:
+    """Splits a stream into events. `limit` is the largest event accepted, in bytes."""
+
+    def __init__(self, *, limit: int) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []  # of the line so far
+        self._held = 0  # bytes of the event so far, the unfinished line included
+        self._has_begun = self._after_return = False
+        self._kind, self._data = "", list[bytes]()
+        self._id = ""
+        self._retry: float | None = None
+        self._is_pending = False
+
+    def feed(self, chunk: bytes) -> Iterator[ServerEvent]:
+        """Yield each event that `chunk` completes.
+
+        Raises:
+            LineTooLong: an event is larger than the limit.
+        """
+        for line in self._lines(chunk):
+            if line:
+                self._field(line)
+                continue
+            if self._is_pending:
+                yield self._event()
+            self._held = 0
+
+    def _lines(self, chunk: bytes) -> Iterator[bytes]:
+        if self._after_return and chunk:
+            self._after_return = False
+            if chunk[0] == _NEWLINE:
+                chunk = chunk[1:]
+        if _RETURN in chunk:
+            self._after_return = chunk[-1] == _RETURN
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        first, *rest = chunk.split(b"\n")
+        self._hold(first)
+        if not rest:
+            return
+        last = rest.pop()
+        yield self._whole()
+        for line in rest:
+            self._count(len(line))
+            yield line
+        self._hold(last)
+
+    def _hold(self, part: bytes) -> None:
+        if part:
+            self._count(len(part))
+            self._parts.append(part)
+
+    def _count(self, size: int) -> None:
+        self._held += size
+        if self._held > self._limit:
+            self._parts, self._data = [], []
+            raise LineTooLong(f"an event of more than {self._limit:,} bytes")
+
+    def _whole(self) -> bytes:
+        line, self._parts = b"".join(self._parts), []
+        if not self._has_begun:
+            self._has_begun = True
+            line = line.removeprefix(BOM)
+        return line
+
+    def _field(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        match name:
+            case b"data":
+                self._data.append(value)
+            case b"event":
+                self._kind = value.decode(errors="replace")
+            case b"id" if b"\0" not in value:
+                self._id = value.decode(errors="replace")
+            case b"retry" if value.isdigit() and len(value) < 10:
+                self._retry = int(value) / 1000
+            case _:
+                return  # a comment, or a field that has no meaning
+        self._is_pending = True
+
+    def _event(self) -> ServerEvent:
+        event = ServerEvent(self._kind or "message", b"\n".join(self._data), self._id, self._retry)
+        self._kind, self._data, self._retry, self._is_pending = "", [], None, False
+        return event
+
+
+class Asked(Struct, frozen=True):
+    id: Raw
+    method: str
+
+
+class Answer(Struct):
+    """What has come of an HTTP answer so far."""
+
+    status: int = 0  # 0: it has not begun
+    kind: str = ""  # its content type
+    events: EventStream | None = None  # else it has a body
+    body: list[bytes] = field(default_factory=list)
+    size: int = 0
+    challenge: Challenge = NONE  # how the server wants a refused request to be authorized
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+    def take_body(self) -> bytes:
+        body, self.body = b"".join(self.body), []
+        return body
+
+
+class Attempts(Struct):
+    """How often a request was sent, and how that went."""
+
+    begun: float = 0.0  # when it was last sent
+    resumed: int = 0  # times in a row that brought nothing: of an event stream, or of a sign of life
+    hasty: int = 0  # times in a row that it ended soon after it was sent
+    redirects: int = 0
+    repeated: int = 0  # times that it was sent again after it had no effect
+    retry: float | None = None  # the pause that the server asks for
+
+
+class Stream(Struct):
+    """One request to the server. `open` are the requests of ours on it that have no answer yet."""
+
+    number: int
+    role: Role
+    request: Request
+    open: dict[bytes, Asked]
+    is_modern: bool
+    heard: float
+    answer: Answer = field(default_factory=Answer)
+    tries: Attempts = field(default_factory=Attempts)
+    step: str = ""  # of a probe
+    last_event: str = ""
+    is_waiting: bool = False  # to be sent again, as it has had no effect so far
+    is_resuming: bool = False
+    is_cancelled: bool = False
+    fix: str = ""  # what the user can do about its refusal
+    finished: float | None = None  # since when everything on it is answered
+
+    @property
+    def is_introduction(self) -> bool:
+        """Whether it holds the handshake of a session."""
+        return not self.is_modern and any(asked.method == "initialize" for asked in self.open.values())
+
+    @property
+    def was_effective(self) -> bool:
+        """Whether the server may have acted on it, or nothing of it is awaited."""
+        return self.role != "line" or self.is_resuming
+
+    def note_event(self, event: ServerEvent) -> None:
+        """Note where to resume, and when."""
+        if is_fit(event.id):
+            if event.id != self.last_event:
+                self.tries.resumed = 0
+            self.last_event = event.id
+        if event.retry is not None:
+            self.tries.retry = min(event.retry, LONGEST_PAUSE)
+
+    def pause(self, now: float) -> float:
+        """Count an attempt to have an event stream that has ended; return the seconds to wait before the next."""
+        tries = self.tries
+        if self.role == "listen":
+            tries.resumed = 0 if now - tries.begun > AGAIN_AT_MOST else tries.resumed + 1
+        pause = AGAIN if tries.retry is None else tries.retry
+        if self.role == "listen" or tries.retry is None:
+            growing = AGAIN * 2 ** (tries.resumed - 1) if tries.resumed > 1 else 0.0
+            pause = min(AGAIN_AT_MOST, max(pause, growing))
+        tries.hasty = tries.hasty + 1 if now - tries.begun < AGAIN else 0
+        return max(pause, LEAST) if tries.hasty > HASTY else pause
+
+
+def is_fit(value: str) -> bool:
+    """Whether a value of the server's can be sent back in a header."""
+    return value.isprintable() and bool(value) and value == value.strip() and len(value) <= LONGEST_ID
+
+
+def one_line(data: bytes) -> bytes:
+    """Put a JSON text on one line; in JSON, line breaks occur only between tokens."""
+    if b"\n" in data or b"\r" in data:
+        data = data.replace(b"\r", b" ").replace(b"\n", b" ")
+    return data.removeprefix(BOM).strip()
