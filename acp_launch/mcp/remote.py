@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from acp_launch.mcp.http.challenge import challenged
-from acp_launch.mcp.http.clients import Clients, SetUp
+from acp_launch.mcp.http.clients import TOGETHER, Clients, Cookies, Pool, SetUp
 from acp_launch.mcp.http.connection import Connection
 from acp_launch.mcp.http.failure import failure, too_late
 from acp_launch.mcp.http.site import Site
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 LEAVING = 1.0  # seconds for cancelled requests to close their connections
 WATCH = 5.0  # seconds between two looks at the clock
-COOKIES = 16 * 1024  # bytes of cookies that one server may have us send
 
 
 def _do_nothing(*arguments: object) -> None:
@@ -143,9 +142,8 @@ class Remote:
         self._was_full = False
         self._stopping: asyncio.Task[Outcome] | None = None
         self._clients = Clients.of(self._loop)
-        self._is_left = False
-        self._cookies: httpx2.Cookies | None = None
-        self._has_lost_cookies = False
+        self._pool: Pool | None = None  # that of the last request
+        self._cookies: Cookies | None = None
         self._tls: str | None = None  # None: nothing was answered yet
         self._mishaps = Mishaps(self.note)
 
@@ -209,7 +207,6 @@ class Remote:
     async def leave(self) -> None:
         """Close everything at once."""
         self._connection.stop(Ended("was disconnected", is_clean=True))
-        self._is_left = True
         if self._ticking is not None:
             self._ticking.cancel()
         for number in list(self._timers):
@@ -350,14 +347,19 @@ class Remote:
     # The requests.
 
     async def _ask(self, request: Request) -> None:
-        """Make one request, and tell the machine what comes of it, until it has enough."""
+        """Make one request, and tell the connection what comes of it, until it has enough."""
+        pool = self._pool
+        if pool is None or pool.is_old or pool.in_use >= TOGETHER:
+            try:
+                pool = self._pool = await self._clients.pool(request.url)
+            except SetUp as error:
+                self._step(self._connection.fail, request.stream, self._failure(error))
+                return
+        pool.in_use += 1
         try:
-            pool = await self._clients.pool(request.url)
-        except SetUp as error:
-            self._step(self._connection.fail, request.stream, self._failure(error))
-            return
-        with pool as client:
-            await self._ask_by(client, request)
+            await self._ask_by(pool.client, request)
+        finally:
+            pool.in_use -= 1
 
     async def _ask_by(self, client: "httpx2.AsyncClient", request: Request) -> None:
         connection, stream = self._connection, request.stream
@@ -377,7 +379,8 @@ class Remote:
     async def _allowed(self, client: "httpx2.AsyncClient", request: Request) -> "httpx2.Response":
         """Send a request with its credentials, if there are any; once more with others if they are refused."""
         credentials = self._program.credentials
-        if credentials is None or origin(request.url) != origin(self._program.url):
+        url = self._program.url
+        if credentials is None or (request.url != url and origin(request.url) != origin(url)):
             return await self._head(client, request, {})
         headers = await credentials.headers()
         response = await self._head(client, request, headers)
@@ -397,29 +400,16 @@ class Remote:
         for name, value in headers.items():
             made.headers[name] = value.expose()
         if self._cookies is not None:
-            self._cookies.set_cookie_header(made)
+            self._cookies.add_to(made)
         async with asyncio.timeout(request.patience):
             response = await client.send(made, stream=True)
         if self._tls is None:
             secured = response.extensions["network_stream"].get_extra_info("ssl_object")
             self._tls = secured.version() if secured is not None else ""
         if "set-cookie" in response.headers:
-            self._take_cookies(response)
+            self._cookies = self._cookies or Cookies(self.note)
+            self._cookies.take(response)
         return response
-
-    def _take_cookies(self, response: "httpx2.Response") -> None:
-        """Keep cookies for this connection: some hosts find the machine that knows the session by them."""
-        import httpx2
-
-        if self._cookies is None:
-            self._cookies = httpx2.Cookies()
-        self._cookies.extract_cookies(response)
-        jar = self._cookies.jar
-        if sum(len(each.name) + len(each.value or "") + len(each.path) + 1 for each in jar) > COOKIES:
-            jar.clear()
-            if not self._has_lost_cookies:
-                self._has_lost_cookies = True
-                self.note(f"its cookies have more than {COOKIES:,} bytes; they are not kept")
 
     async def _read(self, response: "httpx2.Response", stream: int) -> None:
         connection, task = self._connection, asyncio.current_task()
@@ -446,6 +436,9 @@ class Remote:
             self._step(connection.end_answer, stream)
 
     def _take(self, stream: int, chunk: bytes) -> None:
+        if chunk.count(b"data:") < 2:
+            self._connection.take(stream, chunk)
+            return
         self._burst(True)
         try:
             self._connection.take(stream, chunk)

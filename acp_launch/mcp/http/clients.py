@@ -9,7 +9,7 @@ httpx2 is imported, and TLS set up, when the first address needs it.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
@@ -23,6 +23,7 @@ TOGETHER = 4  # requests at once that share a pool
 KEPT_ALIVE = 4.0  # seconds an unused connection is kept: many servers close them after 5
 WATCH = 5.0  # seconds between two looks at the clocks
 SLEPT = 2.0  # seconds that the machine must have slept
+COOKIES = 16 * 1024  # bytes of cookies that one server may have us send
 
 
 class SetUp(Exception):  # noqa: N818 - reads as what it is about
@@ -33,11 +34,36 @@ class SetUp(Exception):  # noqa: N818 - reads as what it is about
         self.how, self.fix = how, fix
 
 
+class Cookies:
+    """The cookies of one connection: some hosts find the machine that knows the session by them."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        import httpx2
+
+        self._cookies, self._note, self._has_noted = httpx2.Cookies(), note, False
+
+    def add_to(self, request: "httpx2.Request") -> None:
+        self._cookies.set_cookie_header(request)
+
+    def take(self, response: "httpx2.Response") -> None:
+        self._cookies.extract_cookies(response)
+        jar = self._cookies.jar
+        if sum(len(each.name) + len(each.value or "") + len(each.path) + 1 for each in jar) <= COOKIES:
+            return
+        jar.clear()
+        if not self._has_noted:
+            self._has_noted = True
+            self._note(f"its cookies have more than {COOKIES:,} bytes; they are not kept")
+
+
 class Pool:
-    """A client with connections of its own, and how many requests use it. To be used as a context by each."""
+    """A client with connections of its own, and how many requests use it. To be used as a context by each.
+
+    One that `is_old` is not for further requests.
+    """
 
     def __init__(self, client: "httpx2.AsyncClient") -> None:
-        self.client, self.in_use = client, 0
+        self.client, self.in_use, self.is_old = client, 0, False
 
     def __enter__(self) -> "httpx2.AsyncClient":
         self.in_use += 1
@@ -57,7 +83,7 @@ class Clients:
         self._users: set[Callable[[], None]] = set()
         self._makers: dict[tuple[bool, bool], Callable[[], httpx2.AsyncClient]] = {}
         self._pools: dict[tuple[bool, bool], list[Pool]] = {}
-        self._old: list[Pool] = []  # not to be used by further requests
+        self._old: list[Pool] = []
         self._watching: asyncio.TimerHandle | None = None
         self._asleep = asleep()
 
@@ -87,6 +113,7 @@ class Clients:
         pools = [*self._current(), *self._old]
         self._makers, self._pools, self._old = {}, {}, []
         for pool in pools:
+            pool.is_old = True
             await pool.client.aclose()
 
     async def pool(self, url: str) -> Pool:
@@ -108,12 +135,17 @@ class Clients:
         pools.append(Pool(self._makers[kind]()))
         return pools[-1]
 
+    def _give_up(self, pools: Iterable[Pool]) -> None:
+        for pool in pools:
+            pool.is_old = True
+            self._old.append(pool)
+
     def _current(self) -> Iterator[Pool]:
         return (pool for pools in self._pools.values() for pool in pools)
 
     def woke_up(self) -> None:
         """Use new connections from now on, after the machine has slept; the present ones until their requests end."""
-        self._old += self._current()
+        self._give_up(self._current())
         self._pools = {}
         for slept in list(self._users):
             slept()
@@ -129,7 +161,7 @@ class Clients:
         """Give the pools up that many requests at once have needed, and that none uses any more."""
         for pools in self._pools.values():
             idle = [pool for pool in pools[1:] if not pool.in_use]
-            self._old += idle
+            self._give_up(idle)
             pools[:] = [pool for pool in pools if pool not in idle]
 
 

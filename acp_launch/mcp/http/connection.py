@@ -26,7 +26,7 @@ from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from acp_launch.mcp.http.challenge import Challenge, challenged
-from acp_launch.mcp.http.headers import request_headers, version_of, written
+from acp_launch.mcp.http.headers import VERSION, request_headers, version_of, written
 from acp_launch.mcp.http.site import Site
 from acp_launch.mcp.http.stream import (
     AGAIN,
@@ -105,6 +105,7 @@ META = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 PARAMS: Mapping[str, object] = {PING: None, INITIALIZE: HELLO, DISCOVER: {"_meta": META}}  # of requests of ours
+MARK = VERSION.encode()
 MORE_SCOPES = "add them to its oauth.scopes in the profile"
 
 
@@ -231,7 +232,8 @@ class Connection:
         if not messages or (parts is None and self._keep(messages[0])):
             return
         first = messages[0]
-        version = "" if parts is not None or first.method is UNSET else version_of(line, first.params)
+        is_alone = parts is None and first.method is not UNSET and MARK in line
+        version = version_of(line, first.params) if is_alone else ""
         if version:
             self._post_alone(line, first, version)
         elif self.phase == "opening":
