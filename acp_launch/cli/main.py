@@ -20,6 +20,9 @@ REMOVED: Mapping[tuple[str, str], str] = {
     ("agents", "update"): "install the newest version: acp-launch agents install ID",
     ("agents", "--from"): "the profile starts a package itself; its line: acp-launch agents show ID",
     ("doctor", "--gui"): 'try it without your shell\'s variables: env -i HOME="$HOME" acp-launch doctor PROFILE',
+    ("trace", "--server"): "each step is one line: acp-launch trace FILE | grep NAME",
+    ("trace", "--method"): "each step is one line: acp-launch trace FILE | grep METHOD",
+    ("trace", "--json"): "read the file itself: it has one JSON object a line",
     ("serve", "--proxy"): "let the conductor start as its agent: acp-launch serve PROFILE",
 }
 PLAIN = {"run", "serve", "up", "validate", "plan", "list", "show", "schema"}  # verbs that can be read without typer

@@ -1,86 +1,133 @@
 """
-The output of `trace`: the steps of a trace, one line each, as they are read.
+The output of `trace`: one line for each step of a trace, each answer with its question and its time.
 
-All text of agents and servers in it is on one line and cannot drive a terminal. Steps that repeat are counted.
+All text of agents and servers in it is on one line and cannot drive a terminal. Notices that repeat are counted.
 """
 
-import json
 import os
 import sys
-from fnmatch import fnmatchcase
+from typing import Any
 
-from msgspec import Struct
-from msgspec.structs import asdict
+import msgspec
+from msgspec import Struct, field
 
-from acp_launch.console import stdout
 from acp_launch.console.columns import cells, fit, plain
-from acp_launch.console.sequence import Entry, Step
-from acp_launch.console.stderr import DIM, harmless, say
 from acp_launch.console.width import terminal_width
+from acp_launch.protocol.acp import mapping, sequence
 
-HEADINGS = ("TIME", "TOOK", "FROM → TO", "MESSAGE")
 WAY = 20  # cells of `acp-launch → agent` and most servers' names
 LONGEST = 400  # characters of a detail
-COLOURS = {"start": "33", "exit": "33", "error": "31", "unanswered": "31", "notification": "2", "text": "35"}
+TELLING = ("name", "uri", "path", "command", "modeId", "title", "stopReason", "sessionId")
+PROCESS, FAULT, NOTICE, JUNK = "33", "31", "2", "35"  # colours
 
 
-class Filter(Struct, frozen=True):
-    """The steps to show. `server` is a server's name, or `agent`; `method` may hold wildcards."""
+class Entry(Struct):
+    """A line of a trace, as `acp_launch.trace` writes it."""
 
-    server: str | None = None
-    method: str | None = None
+    type: str
+    time: str
+    at: float
+    sender: str = field(default="", name="from")
+    receiver: str = field(default="", name="to")
+    server: str = ""
+    message: Any = None
+    text: str = ""
+    size: int = 0  # bytes of a message that was cut
+    id: Any = None
+    method: str = ""
+    pid: int | None = 0  # None of a remote server
+    how: str = ""
+    verb: str = ""
+    profile: str = ""
+    version: int = 0
 
-    def shows(self, step: Step) -> bool:
-        if self.method is not None and not fnmatchcase(step.method, self.method):
-            return False
-        if self.server is None or self.server in (step.server, step.server.partition("#")[0]):
-            return True
-        return self.server == "agent" and not step.server
+
+_decoder = msgspec.json.Decoder(Entry)
 
 
-class TracePrinter:
-    """Prints steps on stdout."""
+def read(line: bytes) -> Entry | None:
+    """Read a line of a trace; None if it is something else."""
+    try:
+        return _decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
-    def __init__(self, wanted: Filter, *, as_json: bool) -> None:
-        self._wanted, self._as_json = wanted, as_json
-        self._last: tuple[Step, int] | None = None  # the step that may repeat, and how often it came
+
+class TraceView:
+    """Prints entries on stdout. `has_ended` tells whether the trace has its last entry."""
+
+    def __init__(self) -> None:
+        self.has_ended = False
+        # By connection, the side that asked, and the id: the time, the way, the method and the text of the request.
+        self._open: dict[tuple[str, str, str], tuple[float, str, str, str]] = {}
+        self._notices: tuple[float, str, str, int] | None = None  # those that may repeat: time, way, text and count
         self._width = terminal_width()
         self._is_coloured = (
             self._width is not None and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
         )
-        self._has_head = as_json
+        self._put("TIME", "FROM → TO", "MESSAGE", "1", "TOOK")
 
-    def begin(self, header: Entry) -> None:
-        said = f"{header.verb} of {header.profile}" if header.profile else header.verb
-        say(f"acp-launch: {harmless(said, keep='')}, {harmless(header.time, keep='')}", style=DIM)
-
-    def step(self, step: Step) -> None:
-        if not self._wanted.shows(step):
-            return
-        if self._as_json:
-            stdout.put_json(json.dumps(asdict(step)))
-        elif self._last and _alike(self._last[0], step):
-            self._last = self._last[0], self._last[1] + 1
+    def add(self, entry: Entry) -> None:
+        if entry.type == "start":
+            self._put(entry.at, _way(entry), f"started, pid {entry.pid}" if entry.pid else "connecting", PROCESS)
+        elif entry.type == "exit":
+            self._put(entry.at, _way(entry), entry.how, PROCESS)
+        elif entry.type == "message" and entry.size:
+            self._message(entry, {"id": entry.id, "method": entry.method}, f"{entry.size:,} bytes, cut in the trace")
+        elif entry.type == "message":
+            for said in entry.message if isinstance(entry.message, list) and entry.message else [entry.message]:
+                if isinstance(said, dict) and ("method" in said or "id" in said):
+                    self._message(entry, said, _detail(said))
+                else:
+                    self._put(entry.at, _way(entry), f"not a message: {entry.text or said}", JUNK)
         else:
-            self.flush()
-            self._last = step, 1
+            self.has_ended = entry.type == "end"
 
-    def flush(self) -> None:
-        """Print the step that is held back because it may repeat."""
-        if self._last is not None:
-            self._put(*self._last)
-            self._last = None
-        sys.stdout.flush()
+    def finish(self) -> None:
+        """Print the requests without an answer, oldest first."""
+        for at, way, _, shown in sorted(self._open.values()):
+            self._put(at, way, f"{shown} was not answered", FAULT)
+        self._release()
 
-    def _put(self, step: Step, count: int) -> None:
-        if not self._has_head:
-            self._has_head = True
-            self._line(_row(*HEADINGS), "1")
-        message = _message(step) + (f" ×{count:,}" if count > 1 else "")
-        took = "" if step.took is None else duration(step.took)
-        self._line(_row(f"{step.at:.3f}", took, _way(step), message), COLOURS.get(step.kind, ""))
+    def _message(self, entry: Entry, said: dict[str, Any], about: str) -> None:
+        id, method = said.get("id"), str(said.get("method") or "")
+        shown = ": ".join(filter(None, (method, about[:LONGEST])))
+        if not method:
+            self._answer(entry, repr(id), about, is_error=said.get("error") is not None)
+        elif id is None:
+            self._notice(entry, shown)
+        else:
+            self._open[entry.server, entry.sender, repr(id)] = entry.at, _way(entry), method, shown
+            self._put(entry.at, _way(entry), shown)
 
-    def _line(self, row: str, colour: str) -> None:
+    def _notice(self, entry: Entry, shown: str) -> None:
+        at, way, what, count = self._notices or (entry.at, "", "", 0)
+        if (way, what) != (_way(entry), shown):
+            self._release()
+            at, count = entry.at, 0
+        self._notices = at, _way(entry), shown, count + 1
+
+    def _answer(self, entry: Entry, id: str, about: str, *, is_error: bool) -> None:
+        asked = self._open.pop((entry.server, entry.receiver, id), None)
+        if entry.receiver != "acp-launch":  # which may have held the request, and sent it later
+            held = self._open.pop((entry.server, "acp-launch", id), None)
+        else:  # which may change the answer on its way
+            held = self._open.get((entry.server, "agent" if entry.sender == "server" else "server", id))
+        at, _, method, _ = asked or held or (entry.at, "", "an unknown request", "")
+        shown = ": ".join(filter(None, (f"{'error for' if is_error else 'answer to'} {method}", about)))
+        took = f"{entry.at - at:.1f} s" if entry.at - at >= 1 else f"{1000 * (entry.at - at):.1f} ms"
+        self._put(entry.at, _way(entry), shown, FAULT if is_error else "", took if asked or held else "")
+
+    def _release(self) -> None:
+        """Print the notice that was held back because it may repeat."""
+        if self._notices is not None:
+            (at, way, shown, count), self._notices = self._notices, None
+            self._put(at, way, shown + (f" ×{count:,}" if count > 1 else ""), NOTICE)
+
+    def _put(self, at: float | str, way: str, message: str, colour: str = "", took: str = "") -> None:
+        self._release()
+        time = at if isinstance(at, str) else f"{at:.3f}"
+        row = f"{time:>9}  {took:>8}  {way}{' ' * (WAY - cells(way))}  {plain(message[: 2 * LONGEST])}"
         shown = row if self._width is None else fit(row[: 2 * self._width], self._width)
         painted = f"\x1b[{colour}m{shown}\x1b[0m" if colour and self._is_coloured else shown
         sys.stdout.buffer.write(f"{painted}\n".encode(errors="replace"))
@@ -88,48 +135,25 @@ class TracePrinter:
             sys.stdout.buffer.flush()
 
 
-def duration(seconds: float) -> str:
-    """Return `0.4 ms`, `12 ms`, `3.2 s` or `4.5 min`."""
-    if seconds < 0.9995:
-        return f"{1000 * seconds:.0f} ms" if seconds >= 0.00995 else f"{1000 * seconds:.1f} ms"
-    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
-
-
-def _alike(one: Step, other: Step) -> bool:
-    if one.kind != "notification" or other.kind != "notification":
-        return False
-    same = (one.server, one.sender, one.method, one.detail)
-    return same == (other.server, other.sender, other.method, other.detail)
-
-
-def _way(step: Step) -> str:
+def _way(entry: Entry) -> str:
     """Return who spoke to whom. On a server's connection, acp-launch may speak in the place of either side."""
-    server = plain(step.server) or "agent"
-    if step.kind in ("start", "exit"):
-        return server
+    server = plain(entry.server) or "agent"
     names = {"acp-launch": "acp-launch", "agent": "agent", "server": server}
-    return f"{names.get(step.sender, '?')} → {names.get(step.receiver, '?')}"
+    return f"{names.get(entry.sender, '?')} → {names.get(entry.receiver, '?')}" if entry.type == "message" else server
 
 
-def _message(step: Step) -> str:
-    method = plain(step.method)
-    detail = plain(step.detail[:LONGEST])
-    told = ": ".join(filter(None, (method, detail)))
-    match step.kind:
-        case "start":
-            return f"started, {detail}" if detail else "connecting"
-        case "exit":
-            return detail
-        case "text":
-            return f"not a message: {detail}"
-        case "answer":
-            return f"answer to {told if method else 'an unknown request'}"
-        case "error":
-            return f"error for {method or 'an unknown request'}: {detail}"
-        case "unanswered":
-            return f"{told} was not answered"
-    return told
-
-
-def _row(time: str, took: str, way: str, message: str) -> str:
-    return f"{time:>9}  {took:>8}  {way}{' ' * (WAY - cells(way))}  {message}"
+def _detail(said: dict[str, Any]) -> str:
+    """Return the part of a message that tells it from others of its method."""
+    if said.get("error") is not None:
+        fault = mapping(said["error"])
+        return f"{fault.get('message')} ({fault.get('code')})"
+    params, result = mapping(said.get("params")), mapping(said.get("result"))
+    if update := mapping(params.get("update")):
+        return " ".join(str(update[name]) for name in ("sessionUpdate", "title", "status") if update.get(name))
+    told = params | result
+    for inner in ("toolCall", "outcome", "agentInfo", "serverInfo"):
+        told |= mapping(told.get(inner))
+    prompt = [str(mapping(block).get("text", "")) for block in sequence(told.get("prompt"))]
+    names = (str(told[name]) for name in TELLING if isinstance(told.get(name), str | int))
+    lists = [f"{len(each)} {name}" for name, each in result.items() if isinstance(each, list) and name != "content"]
+    return next(filter(None, prompt), "") or next(names, "") or " ".join(lists)

@@ -20,6 +20,7 @@ WITHOUT = {
     "completion": "a script",
     "config path": "a path",
     "session": "a list to choose from",
+    "trace": "a view of a file that is JSON",
     **dict.fromkeys(("init", "export", "config set", "config unset", "profile add-server"), "a change of a file"),
     **dict.fromkeys(("profile set", "profile remove"), "a change of a file"),
     **dict.fromkeys(("edit", "config edit"), "an editor"),
