@@ -19,13 +19,15 @@ from time import monotonic
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
+from acp_launch.waits import stretch
+
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-PATIENCE = 3.0  # seconds for undoing the work, or for the event loop to take a signal
-LAST = 3.0  # seconds for an exit at once; the guards take a fraction of one
+PATIENCE = stretch(3.0)  # seconds for undoing the work, or for the event loop to take a signal
+LAST = stretch(3.0)  # seconds for an exit at once; the guards take a fraction of one
 LOOK_AGAIN = 0.005  # seconds between two looks whether an import is finished
-STUCK = 0.5  # seconds; an event loop that has not taken a signal by then is not waited for at the next one
+STUCK = stretch(0.5)  # seconds; an event loop that has not taken a signal by then is not waited for at the next one
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 # Takes a signal at any moment, and has `acknowledge` called later; False when it cannot take it.

@@ -27,6 +27,7 @@ from acp_launch.protocol.jsonrpc import Answered, Call, Fault, Junk, LineFramer,
 from acp_launch.protocol.mishap import Mishaps
 from acp_launch.protocol.written import written
 from acp_launch.secret.redact import excerpt
+from acp_launch.waits import stretch
 
 
 class TransportClosed(Exception):  # noqa: N818 - it reads as what happened
@@ -56,7 +57,7 @@ class Transport(Protocol):
         """
 
 
-EXIT = 1.0  # seconds between the end of a child's output and its exit status; normally microseconds
+EXIT = stretch(1.0)  # seconds between the end of a child's output and its exit status; normally microseconds
 
 
 class StdioTransport:
@@ -157,8 +158,8 @@ def connected(child: Running, trace: Trace | None = None, server: str = "") -> I
 
 
 MAX_REPLIES = 16 * 1024 * 1024  # bytes of our answers that the other side may leave unread
-LAST_WORDS = 1.0  # seconds for a process that closed its stdin to exit, so that we can report how
-FAREWELL = 0.5  # seconds for the other side to take our last lines
+LAST_WORDS = stretch(1.0)  # seconds for a process that closed its stdin to exit, so that we can report how
+FAREWELL = stretch(0.5)  # seconds for the other side to take our last lines
 NOISE = 5  # lines that are not messages, quoted if the handshake fails
 
 OWN = frozenset({Answered, Reply, Junk})  # events that the pump handles itself

@@ -4,15 +4,27 @@ The rule for every wait: it has a name and a deadline, and the user is told afte
 The module imports little, because waits in threads and without an event loop follow the same rule.
 """
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
-
-from acp_launch.errors import WaitExpired
 
 if TYPE_CHECKING:
     from asyncio import Future
 
-FIRST_WORD = 3.0  # seconds until the user is told of a wait
+# Set by tests only, on machines of which much is asked at once.
+PATIENCE = float(os.environ.get("ACP_LAUNCH_TEST_PATIENCE", "1"))
+
+
+def stretch(limit: float) -> float:
+    """Return a limit in seconds with the patience of the tests.
+
+    For a time after which something is too late or lost. Not for what is waited out as a rule: a backoff, the pause
+    between two looks, the grace of a process that will be killed.
+    """
+    return limit * PATIENCE
+
+
+FIRST_WORD = stretch(3.0)  # seconds until the user is told of a wait
 T = TypeVar("T")
 
 
@@ -51,6 +63,8 @@ async def awaited(
         WaitExpired: the deadline passed; the future is left as it is.
     """
     import asyncio
+
+    from acp_launch.errors import WaitExpired
 
     loop = asyncio.get_running_loop()
     begun = loop.time()

@@ -12,10 +12,15 @@ from hypothesis import settings
 from tests.tiers import pytest_collection_modifyitems
 
 __all__ = ["pytest_collection_modifyitems"]  # a hook
+PATIENCE = "ACP_LAUNCH_TEST_PATIENCE"
 
 # How long an example takes says how busy the machine is. A test that needs more examples says so.
 settings.register_profile("any machine", deadline=None, max_examples=50)
 settings.load_profile("any machine")
+
+# Every limit of ours (acp_launch.waits) and of the tests (tests.patience) is so many times as long: how late something
+# comes says how busy the machine is, too. Set before anything of acp_launch is imported.
+os.environ.setdefault(PATIENCE, "5")
 
 # Thousands of children are started here: where no bytecode is written each would compile all it imports, which takes
 # longer than what it does.
@@ -54,6 +59,7 @@ def nobody_else_writes_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process of acp-launch is one command; here it is many tests."""
     monkeypatch.setattr("acp_launch.console.stderr._is_marking", False)
     monkeypatch.setattr("acp_launch.profile.progress.progress._say", None)
+    monkeypatch.setattr("acp_launch.secret.redact.redactor.tables", None)
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +69,8 @@ def a_home_of_its_own(
     """Every test has its own home; no other test sees what it leaves there."""
     home = Path(tempfile.mkdtemp(prefix="home", dir=tmp_path_factory.getbasetemp()))
     for name in [name for name in os.environ if name.startswith(("ACP_", "XDG_"))]:
-        monkeypatch.delenv(name)
+        if name != PATIENCE:
+            monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
     for kind in ("CONFIG", "STATE", "CACHE"):
         monkeypatch.setenv(f"ACP_LAUNCH_{kind}_DIR", str(home / kind.lower()))

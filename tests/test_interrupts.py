@@ -45,6 +45,12 @@ def test_a_run_that_takes_longer_than_it_may_is_ended_wherever_it_is() -> None:
     run(story)
 
 
+@pytest.fixture(autouse=True)
+def as_users_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is ours, so the tests need no patience."""
+    monkeypatch.setattr("acp_launch.waits.FIRST_WORD", 3.0)
+
+
 def test_a_wait_for_the_agent_is_named_and_so_is_the_deadline_that_runs() -> None:
     async def story() -> None:
         recorder = Limits()

@@ -13,8 +13,7 @@ from types import ModuleType
 import pytest
 
 from acp_launch.private import locked, take_lock
-
-PATIENCE = 30  # seconds; only ever waited for in full when a test fails
+from tests.patience import PATIENCE
 
 
 def is_free(path: Path) -> bool:

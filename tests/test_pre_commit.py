@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from tests.patience import PATIENCE
+
 HOOKS = Path(__file__).parents[1] / ".pre-commit-hooks.yaml"
 GOOD = 'version: 1\nagent: {command: x, env: {API_KEY: "${secret:api-key}"}}\n'
 LEAKING = "version: 1\nagent: {{command: x, env: {{API_KEY: {}}}}}\n"
@@ -27,7 +29,7 @@ def committed(hook: dict[str, Any], directory: Path, *files: str) -> "subprocess
     program, *arguments = shlex.split(hook["entry"])
     assert program == "acp-launch"
     command = [sys.executable, "-m", "acp_launch", *arguments, *files]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ import pytest
 
 from acp_launch.document.yaml import parse
 from acp_launch.profile.check import check
+from tests.patience import PATIENCE
 from tests.secret.bus import REQUIRED, missing_programs, session_bus
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,7 +48,6 @@ PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 MARK = re.compile(r"<!-- (not run|needs|file): (\S.*) -->")
 INSTALLING = re.compile(r"^pip .*?(?:$|&& )")
 END_OF_OUTPUT = "\x1e"  # ASCII record separator
-PATIENCE = 60.0  # seconds for one block
 
 
 @dataclass(frozen=True)

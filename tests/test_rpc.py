@@ -12,6 +12,7 @@ from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError
 from acp_launch.mcp.client import Client, messages
 from acp_launch.protocol.jsonrpc import Peer
 from acp_launch.rpc import Pump
+from tests.patience import PATIENCE
 from tests.transport.memory import MemoryTransport, pair
 
 
@@ -54,7 +55,7 @@ def test_a_line_that_is_too_long_is_the_fault_of_the_other_side_by_its_name() ->
         ours, theirs = pair()
         peer = Peer()
         pumping = pump(ours, Told(), peer, max_line=100)
-        async with asyncio.timeout(5), pumping.running():
+        async with asyncio.timeout(PATIENCE), pumping.running():
             with pumping.asking(peer.call("hello", {})) as answer:
                 await theirs.write(b"x" * 101)
                 with pytest.raises(RemoteProtocolError) as caught:
@@ -71,7 +72,7 @@ def test_what_is_asked_after_the_end_fails_with_how_it_ended() -> None:
         ours, theirs = pair()
         peer = Peer()
         pumping = pump(ours, Told(), peer)
-        async with asyncio.timeout(5), pumping.running():
+        async with asyncio.timeout(PATIENCE), pumping.running():
             await theirs.die("was killed by SIGKILL", ("oh no",))
             assert (await pumping.over()).message == "it was killed by SIGKILL before anything"
             with (
@@ -89,7 +90,7 @@ def test_junk_is_kept_until_the_handshake_and_noted_after_it() -> None:
         ours, theirs = pair()
         told, peer = Told(), Peer()
         pumping = pump(ours, told, peer)
-        async with asyncio.timeout(5), pumping.running():
+        async with asyncio.timeout(PATIENCE), pumping.running():
             await theirs.write(b"Welcome!\n\n")
             with pumping.asking(peer.call("hello", {})) as answer:
                 await theirs.write(b'{"jsonrpc":"2.0","id":0,"result":{}}\n')
@@ -123,7 +124,7 @@ def test_a_message_of_a_batch_that_breaks_us_costs_only_itself(monkeypatch: pyte
         told, client = Told(), Client([PurePosixPath("/w")])
         pumping = Pump(ours, client.receive, told, "the peer", spoilt=client.spoilt, max_line=1000, split=messages)
         batch = [{"jsonrpc": "2.0", "id": id, "method": "ping"} for id in ("first", "bad", "last")]
-        async with asyncio.timeout(5), pumping.running():
+        async with asyncio.timeout(PATIENCE), pumping.running():
             await theirs.write(json.dumps(batch).encode() + b"\n")
             answers = await said(theirs, 3)
             await theirs.die("ended")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.tiers import HERE, SLOW, tiers
 
 TESTS = """
@@ -31,7 +32,7 @@ def collected(directory: Path, *options: str) -> list[str]:
         cwd=HERE.parent,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=PATIENCE,
         check=True,
     )
     return [line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line]

@@ -13,9 +13,11 @@ Any line from the server is a sign of life.
 
 from typing import Literal
 
+from acp_launch.waits import stretch
+
 IDLE = 30.0  # seconds of silence
 MISSES = 3
-LEAST = 5.0  # seconds for the ping after a time-out
+LEAST = stretch(5.0)  # seconds for the ping after a time-out
 
 
 class Health:

@@ -30,6 +30,7 @@ from acp_launch.process.lifecycle import DOWNLOAD, Change
 from acp_launch.process.program import Lines, Program, Running
 from acp_launch.process.supervisor import Supervisor
 from acp_launch.profile.model import ServerTimeouts, Tools
+from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
     from acp_launch.bridge.elevation import Elevation, Elevations
@@ -65,9 +66,9 @@ def is_carried(before: ServerPlan, now: ServerPlan) -> bool:
 
 
 KEPT = 1024 * 1024  # bytes held for an agent that has not connected yet; the server waits with the rest
-LINGER = 0.5  # seconds for answers to an agent that has closed its side
+LINGER = stretch(0.5)  # seconds for answers to an agent that has closed its side
 AWAY = 120.0  # seconds in which an elevated session without a connection can be resumed
-DYING = 0.5  # seconds for a process to exit after its output has ended, before it is stopped
+DYING = stretch(0.5)  # seconds for a process to exit after its output has ended, before it is stopped
 
 
 def own_time(begun: float, first: float | None, asked: float, now: float) -> float:

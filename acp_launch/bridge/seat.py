@@ -34,6 +34,7 @@ from msgspec import Struct
 from acp_launch.errors import StateError
 from acp_launch.private import is_private
 from acp_launch.process.flow import Lent, lend
+from acp_launch.waits import stretch
 
 # The private directory of a launch's socket. Its path must fit into a socket's address.
 
@@ -219,7 +220,7 @@ def _second(numbers: bytes) -> int:
     return int(struct.unpack_from("2I", numbers)[1])
 
 
-PATIENCE = 2.0  # seconds for the greeting; a shim sends it as soon as it connects
+PATIENCE = stretch(2.0)  # seconds for the greeting; a shim sends it as soon as it connects
 MOST = 64  # connections without a greeting; the oldest is closed for a further one
 BACKLOG = 256  # connections that wait in the kernel; more than an agent has servers
 HUNG_UP = "it closed the connection before it sent a greeting"

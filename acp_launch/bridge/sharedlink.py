@@ -15,9 +15,10 @@ from msgspec import Struct
 from acp_launch.bridge.link import Link, LinkEnd
 from acp_launch.bridge.multiplexer import Multiplexer
 from acp_launch.bridge.seat import ShimConnection
+from acp_launch.waits import stretch
 
 HELD = 16 * 1024 * 1024  # bytes for a session that does not read
-LINGER = 0.5  # seconds for answers to a session that has closed its side
+LINGER = stretch(0.5)  # seconds for answers to a session that has closed its side
 
 
 class Hooks(Struct, frozen=True):

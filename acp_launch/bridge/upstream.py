@@ -19,9 +19,10 @@ from acp_launch.bridge.conversation import Answered, ConversationState, Restorer
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping
 from acp_launch.protocol.jsonrpc import Envelope
+from acp_launch.waits import stretch
 
 START, RESUME, END = "session/start", "session/resume", "session/end"
-PATIENCE = 2.0  # seconds for an answer; a server may say nothing to a method that it does not know
+PATIENCE = stretch(2.0)  # seconds for an answer; a server may say nothing to a method that it does not know
 UNKNOWN = (
     jsonrpc.METHOD_NOT_FOUND,
     jsonrpc.INVALID_PARAMS,

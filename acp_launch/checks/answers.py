@@ -21,6 +21,7 @@ from acp_launch.problem import ours
 from acp_launch.profile.values import is_local
 from acp_launch.protocol.acp import AuthMethod, Capabilities, Negotiated
 from acp_launch.session.advice import more
+from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
     from acp_launch.mcp.client import Survey
@@ -202,7 +203,7 @@ def no_answer(part: ProfilePart) -> Check:
 
 # Reachability of a remote MCP server that the agent connects to itself, before a run. Only the connection is tried,
 # because a request with the headers of the profile would be a login.
-PATIENCE = 5.0  # seconds for a name and a connection
+PATIENCE = stretch(5.0)  # seconds for a name and a connection
 LATE = f"no answer within {PATIENCE:g} s"
 _SECRET = "\ue000"  # stands for a secret in an address
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")

@@ -24,8 +24,9 @@ from acp_launch.errors import LaunchError
 from acp_launch.process import cgroup, prepare
 from acp_launch.process.leftovers import launch_processes, launch_state, names
 from acp_launch.process.records import Launch, read_all
+from acp_launch.waits import stretch
 
-PATIENCE = 5.0  # seconds
+PATIENCE = stretch(5.0)  # seconds
 # As the guard of a launch does: the process that enters the group is not this one.
 _ENTER = """
 import sys

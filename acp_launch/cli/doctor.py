@@ -10,6 +10,7 @@ import typer
 from acp_launch import leave
 from acp_launch.cli.trace import TraceFile
 from acp_launch.errors import LaunchError, Stopped
+from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
 
-NODE_PATIENCE = 5.0  # seconds for `node --version`
+NODE_PATIENCE = stretch(5.0)  # seconds for `node --version`
 Name = Annotated[
     str | None, typer.Argument(metavar="[PROFILE]", help="A profile's name or path; by default only the machine.")
 ]

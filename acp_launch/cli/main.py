@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from acp_launch import leave
 from acp_launch.errors import LaunchError, Stopped, UsageError
+from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
     from acp_launch.cli.verb import Verb
 
 SIGPIPE = 141
-LAST_WORDS = 0.5  # seconds for stderr to take the last message after a signal
+LAST_WORDS = stretch(0.5)  # seconds for stderr to take the last message after a signal
 HELP = {"-h", "--help"}
 # Options and verbs of earlier versions by the verb before them, and what to do instead.
 REMOVED: Mapping[tuple[str, str], str] = {

@@ -40,13 +40,13 @@ from acp_launch.profile.model import RemoteServer
 from acp_launch.secret.value import LOGINS, Secret
 from acp_launch.settings.load import load as load_settings
 from acp_launch.settings.model import Settings
-from acp_launch.waits import FIRST_WORD
+from acp_launch.waits import FIRST_WORD, stretch
 
 if TYPE_CHECKING:
     from acp_launch.cli.stores import Vault
     from acp_launch.launch.loop import Interrupts
 
-PARTING = 10.0  # seconds for a server to take a token back
+PARTING = stretch(10.0)  # seconds for a server to take a token back
 BROWSER = 300.0  # seconds for the user in the browser
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from acp_launch import leave
 from acp_launch.errors import LaunchError, RunExpired, Stopped
+from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from acp_launch.console.stream.redacted import Output
     from acp_launch.session.person import Person
 
-LAST_WORDS = 0.5  # seconds for a reader to take the end of our output after a signal or a time-out
+LAST_WORDS = stretch(0.5)  # seconds for a reader to take the end of our output after a signal or a time-out
 
 
 class Screen:

@@ -10,13 +10,14 @@ import typer
 from acp_launch.console.stderr import DIM, harmless, say
 from acp_launch.errors import SessionError, StateError, UsageError
 from acp_launch.problem import ours
+from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
     from acp_launch.cli.hosting import UpRequest
     from acp_launch.host.place import HostNote
     from acp_launch.settings.model import Settings
 
-ENDING = 15.0  # seconds for a host to end its agent and servers
+ENDING = stretch(15.0)  # seconds for a host to end its agent and servers
 RELOADING = 900.0  # seconds for servers to end, and for required ones to be downloaded and to answer
 
 

@@ -18,8 +18,9 @@ from acp_launch.errors import StateError
 from acp_launch.host.place import HostNote
 from acp_launch.host.wire import GREETING, LONGEST_GREETING
 from acp_launch.problem import ours
+from acp_launch.waits import stretch
 
-PATIENCE = 3.0  # seconds for the host's answer to a greeting, and for the greeting of a front
+PATIENCE = stretch(3.0)  # seconds for the host's answer to a greeting, and for the greeting of a front
 BACKLOG = 256
 MOST = 256  # fronts at the same time
 OWN = f"{__version__}".encode()

@@ -53,9 +53,10 @@ from acp_launch.session.connection import Budget, Connection, connect, in_profil
 from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd, When
 from acp_launch.session.person import Ask, ToolQuestion
 from acp_launch.session.service import FileServed, TerminalServed
+from acp_launch.waits import stretch
 
 T = TypeVar("T")
-ANSWERS = 10.0  # seconds for an answer of the host to what needs no agent
+ANSWERS = stretch(10.0)  # seconds for an answer of the host to what needs no agent
 ENDED = "is gone with its host"
 TAKEN = "questions about this session are asked on another terminal from now on; :take takes them back"
 MISSED = "some of what happened is not shown: more came than is kept"

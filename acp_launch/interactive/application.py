@@ -68,6 +68,7 @@ from acp_launch.mark import marked
 from acp_launch.secret.redact import Redactor, redactor
 from acp_launch.session.person import Person
 from acp_launch.settings.model import AttentionSettings
+from acp_launch.waits import stretch
 
 # The keys of an interactive session, besides those of every Emacs-like line editor.
 #
@@ -195,8 +196,8 @@ def _complete(prompt: Buffer) -> None:
         prompt.start_completion(insert_common_part=True)
 
 
-SOON = 0.5  # seconds after our own stop in which SIGCONT belongs to it
-AGAIN = 0.8  # seconds in which a second Escape counts as one with the first
+SOON = stretch(0.5)  # seconds after our own stop in which SIGCONT belongs to it
+AGAIN = stretch(0.8)  # seconds in which a second Escape counts as one with the first
 STEP = 0.4  # seconds between two steps of the spinner
 SECOND = 1.0  # between two looks at the clock while the user is asked
 CALM = 30.0  # between two of them without animation, as for a screen reader, which reads aloud what changes

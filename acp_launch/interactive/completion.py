@@ -13,6 +13,7 @@ from prompt_toolkit.document import Document
 from acp_launch.console.stderr import harmless, is_harmless
 from acp_launch.interactive.front import Vocabulary, Word
 from acp_launch.regex import regex
+from acp_launch.waits import stretch
 
 # Files to mention as `@path`. Each component of the typed path is a prefix (`@s/m` finds `src/main.py`).
 #
@@ -99,7 +100,7 @@ def _is_inside(path: Path, roots: Sequence[Path]) -> bool:
 
 
 MENTION = regex(r'(?:^|\s)@("[^"\n]*|[^\s"]*)$')
-PATIENCE = 2.0  # seconds for a disk; after that there is no menu
+PATIENCE = stretch(2.0)  # seconds for a disk; after that there is no menu
 
 
 class Completing(Completer):

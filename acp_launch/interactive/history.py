@@ -21,12 +21,13 @@ from prompt_toolkit.history import History
 
 from acp_launch.private import locked, make_private, replace
 from acp_launch.secret.redact import Redactor
+from acp_launch.waits import stretch
 
 MOST = 10_000  # entries
 SLACK = 1_000  # entries beyond that before the file is rewritten
 LARGEST = 32 * 1024  # bytes of one entry; a longer one is a paste
 HELD = 1024 * 1024  # bytes that are read, and that remain after a cut
-PATIENCE = 1.0  # seconds for the lock; its holder writes one line
+PATIENCE = stretch(1.0)  # seconds for the lock; its holder writes one line
 # Do not follow a link, and do not block on a pipe.
 _CAREFUL = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 decode = msgspec.json.Decoder(str).decode

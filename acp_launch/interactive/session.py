@@ -60,6 +60,7 @@ from acp_launch.session.connection import Connection
 from acp_launch.session.observer import Observer, TurnEnd
 from acp_launch.session.opening import Setting
 from acp_launch.session.person import Choice, Person
+from acp_launch.waits import stretch
 
 # The routing of keyboard events. There is always a handler, so Ctrl-C always works.
 
@@ -340,7 +341,7 @@ async def _is_chosen(person: Person, choices: Sequence[Choice]) -> bool:
         return await person.choose("The agent has ended.", choices) == "y"
 
 
-TWICE = 2.0  # seconds within which a second Ctrl-C leaves
+TWICE = stretch(2.0)  # seconds within which a second Ctrl-C leaves
 INTERRUPTED = 130
 
 

@@ -25,9 +25,9 @@ from acp_launch.errors import RunExpired, Stopped
 from acp_launch.process import prepare
 from acp_launch.process.guard import Guard, Guards
 from acp_launch.session.connection import Budget, dealt_with
-from acp_launch.waits import to_beat
+from acp_launch.waits import stretch, to_beat
 
-HURRY = 2.0  # seconds for the kill; it takes milliseconds
+HURRY = stretch(2.0)  # seconds for the kill; it takes milliseconds
 T = TypeVar("T")
 
 

@@ -26,7 +26,7 @@ from acp_launch.secret.detect import masked
 from acp_launch.secret.value import Secret
 from acp_launch.session.connection import Budget
 from acp_launch.session.observer import Observer
-from acp_launch.waits import FIRST_WORD, awaited, next_word
+from acp_launch.waits import FIRST_WORD, awaited, next_word, stretch
 
 if TYPE_CHECKING:
     from acp_launch.bridge.servers import RunningServers, Servers
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 RemoteCheck = tuple[RemotePlan, "asyncio.Task[str]"]
 OVER = ("failed", "stopped")
-LONGEST = 10.0  # seconds for the check of a remote server; `checks.answers` gives up earlier
+LONGEST = stretch(10.0)  # seconds for the check of a remote server; `checks.answers` gives up earlier
 SILENT = 3.0  # seconds after which a live but silent process is accepted, as not every server answers a ping
 
 

@@ -44,7 +44,7 @@ from acp_launch.protocol.conversation import Reply
 from acp_launch.protocol.jsonrpc import Answered, Call, Called, Junk, Notified, Peer
 from acp_launch.regex import regex
 from acp_launch.rpc import Pump, Transport, details
-from acp_launch.waits import awaited
+from acp_launch.waits import awaited, stretch
 
 # One escape: a surrogate pair, half a pair, or any other (an escaped backslash too).
 _ESCAPE = regex(rb"\\(?:(u[dD][89abAB]..\\u[dD][c-fC-F]..)|(u[dD][89a-fA-F]..)|.)", re.DOTALL)
@@ -500,7 +500,7 @@ def _bytes(count: int) -> str:
 
 # Surveys: all that can be learned of a server without using it.
 
-PING = 5.0  # seconds; a server that needs longer for `{}` does not answer
+PING = stretch(5.0)  # seconds; a server that needs longer for `{}` does not answer
 ROOTS = 0.5  # seconds from the handshake to the first request for roots; server-everything asks after 0.35
 
 

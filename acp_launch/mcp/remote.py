@@ -28,13 +28,14 @@ from acp_launch.process.tree import Exit, Outcome
 from acp_launch.protocol.mishap import Mishaps
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret
+from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
     import httpx2
 
     from acp_launch.plan.model import RemotePlan
 
-LEAVING = 1.0  # seconds for cancelled requests to close their connections
+LEAVING = stretch(1.0)  # seconds for cancelled requests to close their connections
 WATCH = 5.0  # seconds between two looks at the clock
 
 

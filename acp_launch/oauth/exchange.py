@@ -28,9 +28,10 @@ from acp_launch.regex import regex
 from acp_launch.secret.detect import masked
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret
+from acp_launch.waits import stretch
 
 ANSWER = 64 * 1024  # bytes of an answer
-CONNECT = 10.0  # seconds for name, connection and TLS
+CONNECT = stretch(10.0)  # seconds for name, connection and TLS
 YEAR = 365 * 86400.0  # seconds; a longer life of a token is not believed
 QUOTED = 160  # characters that are quoted of a server
 DEAD = ("invalid_grant", "invalid_client", "unauthorized_client", "bad_refresh_token")  # the last one is GitHub's

@@ -30,9 +30,9 @@ from acp_launch.oauth.metadata import OFFLINE, AuthorizationServer, Resource, Un
 from acp_launch.profile.values import is_in_the_clear, is_local
 from acp_launch.protocol import jsonrpc
 from acp_launch.secret.value import Secret
-from acp_launch.waits import awaited, seconds
+from acp_launch.waits import awaited, seconds, stretch
 
-LIMIT = 15.0  # seconds for one request
+LIMIT = stretch(15.0)  # seconds for one request
 DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
 LEAST_PAUSE = 1.0  # seconds between two requests for the tokens of a device
 SLOWER = 5.0  # seconds that the pause grows by when the server asks for that

@@ -37,13 +37,14 @@ from acp_launch.secret.isolate import beside_a_session
 from acp_launch.secret.lookup import Waiting, within
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret, Store, StoreFault
+from acp_launch.waits import stretch
 
 EARLY = 60.0  # seconds before its end that a token is renewed
 SHARE = 0.1  # of its life, if that is shorter
-ANSWER = 15.0  # seconds for the answer of the authorization server
-STORE = 10.0  # seconds for each access to the store, if the caller does not say
+ANSWER = stretch(15.0)  # seconds for the answer of the authorization server
+STORE = stretch(10.0)  # seconds for each access to the store, if the caller does not say
 SPARE = 5.0  # seconds that a holder of the lock may need besides; and that a token must last to be used meanwhile
-PARTING = 5.0  # seconds to wait for an answer at the end of a session
+PARTING = stretch(5.0)  # seconds to wait for an answer at the end of a session
 REST = 10.0  # seconds without a further attempt after one that failed, if the server does not say
 LONGEST_REST = 300.0
 NEW = 30.0  # seconds in which a renewed token that is refused is not renewed again

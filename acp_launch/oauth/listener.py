@@ -15,10 +15,10 @@ from urllib.parse import parse_qsl
 
 from acp_launch.mcp.http.wire import printable
 from acp_launch.oauth.flow import Waiting
-from acp_launch.waits import awaited
+from acp_launch.waits import awaited, stretch
 
 HEAD = 16 * 1024  # bytes of a request's head
-HEAD_TIME = 10.0  # seconds for a request's head, and for its page to be taken
+HEAD_TIME = stretch(10.0)  # seconds for a request's head, and for its page to be taken
 AT_ONCE = 16  # connections: the oldest one has to go for another one, as a browser opens some that it does not use
 QUOTED = 200  # characters that a page quotes of an answer
 HOST = "127.0.0.1"

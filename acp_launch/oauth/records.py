@@ -16,9 +16,10 @@ import msgspec
 from acp_launch.errors import StateError
 from acp_launch.oauth.grant import Login
 from acp_launch.private import Unfit, locked, make_private, read_bounded, replace
+from acp_launch.waits import stretch
 
 SIZE = 256 * 1024  # bytes of a record, which may hold 200 scopes of 256 characters
-PATIENCE = 5.0  # seconds that a call waits for the lock before it fails without a note of why
+PATIENCE = stretch(5.0)  # seconds that a call waits for the lock before it fails without a note of why
 MOST = 1000  # records that are read
 
 

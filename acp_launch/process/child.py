@@ -33,6 +33,7 @@ from acp_launch.process.tree import (
 )
 from acp_launch.process.watch import until_gone
 from acp_launch.secret.redact import StreamRedactor
+from acp_launch.waits import stretch
 
 # The last lines that a process wrote to stderr, in bounded memory.
 
@@ -69,7 +70,9 @@ class Tail:
 CHUNK = 64 * 1024  # bytes: the size of a pipe, and less than makes malloc ask the kernel for memory each time
 LINGER = 0.5  # seconds a pipe may stay silent and open after the child's death; a grandchild may hold it for ever
 LEFTOVER = 1024 * 1024  # bytes still read after that: more than a pipe holds, less than a flood
-WORD = 5.0  # seconds for the guard that is its parent to say how a dead process ended; a busy machine needs some
+WORD = stretch(
+    5.0
+)  # seconds for the guard that is its parent to say how a dead process ended; a busy machine needs some
 TURN = 8  # chunks read before the rest of the event loop has a turn
 
 
@@ -461,8 +464,8 @@ async def _see_through(task: "asyncio.Task[Outcome] | asyncio.Task[None]") -> No
 
 GRACE = 2.0  # seconds for each polite rung, as in the MCP SDK and acp-tck; codex with a stubborn server needs 7
 HASTY = 0.6  # the same for a child that does not react any more, and after a run has failed
-FOLLOW = 0.25  # seconds for the rest of the tree to end by itself after the process did
-LAST_STATUS = 1.0  # seconds until the wait status of a killed process must have arrived
+FOLLOW = stretch(0.25)  # seconds for the rest of the tree to end by itself after the process did
+LAST_STATUS = stretch(1.0)  # seconds until the wait status of a killed process must have arrived
 
 
 async def stop(child: Child, *, grace: float = GRACE, hurry: asyncio.Event | None = None) -> Outcome:

@@ -17,9 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from acp_launch.process import prepare
+from acp_launch.waits import stretch
 
 PROGRAM = Path(__file__).with_name("release.py")
-WITHIN = 5.0  # seconds for each step; an interpreter starts in hundredths of a second
+WITHIN = stretch(5.0)  # seconds for each step; an interpreter starts in hundredths of a second
 _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37  # prctl(2)
 
 

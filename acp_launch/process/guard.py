@@ -25,10 +25,11 @@ from acp_launch.process.spawn import Spawned
 from acp_launch.process.table import Process
 from acp_launch.process.tree import descendants, end_all_now, send
 from acp_launch.process.wire import GuardLine, pair
+from acp_launch.waits import stretch
 
-KILL = 2.5  # seconds for the guards to kill everything; it takes milliseconds
-FAREWELL = 2.0  # seconds for a guard to end when asked; it takes less than one millisecond
-ANSWER = 10.0  # seconds for a guard to start a process; it takes less than one millisecond
+KILL = stretch(2.5)  # seconds for the guards to kill everything; it takes milliseconds
+FAREWELL = stretch(2.0)  # seconds for a guard to end when asked; it takes less than one millisecond
+ANSWER = stretch(10.0)  # seconds for a guard to start a process; it takes less than one millisecond
 NUDGE = 0.5  # seconds after which a silent guard is continued, in case it was stopped
 
 

@@ -51,6 +51,7 @@ from acp_launch.process.spawn import hide, rename
 from acp_launch.process.table import Process
 from acp_launch.process.tree import rounds, send
 from acp_launch.process.wire import GuardLine
+from acp_launch.waits import stretch
 
 # The processes left of a launch whose launcher is dead, and their end: for the guards, and for `reap` when they are
 # dead too.
@@ -61,7 +62,7 @@ from acp_launch.process.wire import GuardLine
 
 
 POLITE = 1.0  # seconds after TERM
-BOUND = 10.0  # seconds for everything; only uninterruptible processes take as long
+BOUND = stretch(10.0)  # seconds for everything; only uninterruptible processes take as long
 ROUND = 0.25  # seconds for the processes of one round to die
 LOOK_EVERY = 0.1  # seconds between two listings in the polite second; one costs about 20 µs for each process
 

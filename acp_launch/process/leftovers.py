@@ -29,11 +29,12 @@ from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.records import Known, Launch, files, is_stillborn, read
 from acp_launch.process.table import Process, PsutilTable, boot_id, pid_namespace
 from acp_launch.process.tree import send
+from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
     import psutil
 
-PATIENCE = 3.0  # seconds for a guard that was stopped; it needs at most two for everything
+PATIENCE = stretch(3.0)  # seconds for a guard that was stopped; it needs at most two for everything
 NEWBORN = 60.0  # seconds a file may lack its first line, which is written within microseconds
 
 # running: its launcher lives. ending: only its guard lives, and is not stopped. dead: neither lives, here and since the

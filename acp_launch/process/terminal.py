@@ -19,6 +19,7 @@ from acp_launch.process.spawn import STATUS_LOST, spawn
 from acp_launch.process.table import Process
 from acp_launch.process.tree import Exit, Tree, end_now, from_wait_status, kill_tree, terminate
 from acp_launch.secret.redact import Redactor, StreamRedactor, redactor
+from acp_launch.waits import stretch
 
 # The last output of a command as text, within a limit (C-72). Secrets are hidden before anything is cut, so that each
 # is recognized whole.
@@ -64,7 +65,7 @@ SHOWN = 64 * 1024  # characters of one step that are reported: far more than a s
 CHUNK = 64 * 1024  # bytes: the size of a pipe
 LEFTOVER = 1024 * 1024  # bytes read after its end: more than a pipe holds, less than a flood
 GRACE = 1.0  # seconds after TERM, for a command to clean up
-LAST_STATUS = 1.0  # seconds until the wait status of a killed process must have arrived
+LAST_STATUS = stretch(1.0)  # seconds until the wait status of a killed process must have arrived
 
 
 class Terminal:

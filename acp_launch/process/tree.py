@@ -32,6 +32,7 @@ from acp_launch.process import marker, pidfd, prepare, spawn
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.spawn import STATUS_LOST, Spawned, is_unreaped, live
 from acp_launch.process.table import Process, Table
+from acp_launch.waits import stretch
 
 _seen_below: set[Process] = set()  # processes seen below a spawned one that still live as far as we know
 
@@ -252,7 +253,9 @@ def _send_by_descriptor(process: Process, number: signal.Signals) -> bool:
 # rounds until a listing is empty.
 
 
-BOUND = 5.0  # seconds for all rounds; SIGKILL itself takes microseconds, uninterruptible sleep may take for ever
+BOUND = stretch(
+    5.0
+)  # seconds for all rounds; SIGKILL itself takes microseconds, uninterruptible sleep may take for ever
 ROUND = 0.25  # seconds for the processes of one round to die
 _LISTINGS = 20  # a fork bomb may outrun a few STOP waves, not this many
 

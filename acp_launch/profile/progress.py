@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from acp_launch.waits import next_word
+from acp_launch.waits import next_word, stretch
 
 if TYPE_CHECKING:
     from threading import Event
 
-FIRST_WORD = 1.0  # seconds of work until the first notice
+FIRST_WORD = stretch(1.0)  # seconds of work until the first notice
 WAITING = 10.0  # seconds by the clock that count as one second of work
 Say = Callable[[str, float], None]  # the file as messages name it, and the seconds so far
 

@@ -16,6 +16,7 @@ from acp_launch.private import Unfit, locked, make_private, read_bounded, replac
 from acp_launch.secret.isolate import Late, NoThread, bounded
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Outcome, Secret, Store, StoreFault, read_environment
+from acp_launch.waits import stretch
 
 Waiting = Callable[[str, float, float], None]  # what is awaited, seconds so far, timeout in seconds
 LONGEST = 600.0  # seconds; the longest timeout of a store
@@ -97,7 +98,7 @@ def _asked(store: Callable[[], Store], names: Sequence[str], limit: float, waiti
 
 
 LARGEST = 1024 * 1024  # bytes of the file
-PATIENCE = 10.0  # seconds to wait for other writers
+PATIENCE = stretch(10.0)  # seconds to wait for other writers
 FAR_FUTURE = 1e11  # Unix time
 Names = dict[str, float | None]  # the Unix time each was set, None if it is not known
 

@@ -32,6 +32,7 @@ from acp_launch.session.permission.checks import Checks
 from acp_launch.session.permission.gate import Decision, Gate
 from acp_launch.session.service import Refusal, Services
 from acp_launch.session.state import KINDS, SessionState, ToolCalls, title
+from acp_launch.waits import stretch
 
 # Requests of the agent are served beside the pump, so that a slow one does not hold up others (C-11).
 #
@@ -333,9 +334,9 @@ def usage(result: msgspec.Raw) -> dict[str, Any] | None:
 KNOB = "silence"
 CANCELLED = Raw(b'{"stopReason":"cancelled"}')
 # Seconds for an agent to end a cancelled turn; real ones need less than 0.2. Then the agent counts as hung.
-GRACE = 3.0
-LATE_GRACE = 1.0  # when the run has used up its time, and no user waits for the end
-STUCK_GRACE = 0.5  # when our output is not read, so that the end cannot be shown
+GRACE = stretch(3.0)
+LATE_GRACE = stretch(1.0)  # when the run has used up its time, and no user waits for the end
+STUCK_GRACE = stretch(0.5)  # when our output is not read, so that the end cannot be shown
 MOST_HELD = 30.0  # seconds by which the grace grows in all, while a slow terminal keeps us from reading the agent
 LOOK_EVERY = 0.1  # seconds between two looks, while the grace runs, whether this process was itself held up
 

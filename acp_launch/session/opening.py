@@ -30,16 +30,17 @@ from acp_launch.session.connection import Connection
 from acp_launch.session.observer import SessionReady
 from acp_launch.session.options import NotOffered, Option, Options, Value, find, match, one_line, value_of
 from acp_launch.session.state import SessionState
+from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
     from acp_launch.profile.agents import Replay
 
 # Some agents send the history after their answer to session/load; silence ends it. A short silence is enough if it
 # already ends with the agent's words.
-QUIET = 0.1  # seconds
+QUIET = stretch(0.1)  # seconds
 QUIET_UNFINISHED = 0.5
 QUIET_AT_MOST = 10.0  # seconds a replay may continue after the answer
-REFUSAL = 0.5  # seconds an agent has to refuse an unknown request; a few never do
+REFUSAL = stretch(0.5)  # seconds an agent has to refuse an unknown request; a few never do
 KNOB = "session"
 OPENING = {
     "new": "a new session",

@@ -28,6 +28,7 @@ from acp_launch.errors import SessionError
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.private import make_private, sqlite_uri
 from acp_launch.secret.redact import redactor
+from acp_launch.waits import stretch
 
 if TYPE_CHECKING:  # the agent is started before these are imported
     from acp_launch.protocol.acp import Negotiated
@@ -254,7 +255,7 @@ def _lacking(connection: sqlite3.Connection) -> list[str]:
     return [name for name in ADDED if name not in there]
 
 
-PATIENCE = 5.0  # seconds to wait for other writers; ten at once need less than 0.1
+PATIENCE = stretch(5.0)  # seconds to wait for other writers; ten at once need less than 0.1
 Key = tuple[str, str, str]
 
 

@@ -10,11 +10,11 @@ from typing import Any, ParamSpec
 from acp_launch.bridge.front.gate import Key
 from acp_launch.bridge.front.server import Front, Limits, front
 from acp_launch.bridge.seat import ShimConnection
+from tests.patience import PATIENCE
 
 Json = dict[str, Any]
 P = ParamSpec("P")
 KEY = Key("/a-path", "a-token")
-PATIENCE = 20.0
 INITIALIZE = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -11,6 +11,7 @@ from acp_launch.bridge import exchange
 from acp_launch.bridge.exchange import ServerSide
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.profile.model import Tools
+from acp_launch.waits import FIRST_WORD
 from tests.bridge.talker import (
     ANEW,
     DEAD,
@@ -542,20 +543,24 @@ def test_an_agents_ping_is_answered_for_a_busy_or_absent_server_and_passed_to_an
 
 
 def test_a_call_over_its_limit_is_answered_cancelled_and_its_late_answer_dropped() -> None:
-    talker = Talker(call=10).introduced()
+    limit = 4 * FIRST_WORD
+    talker = Talker(call=limit).introduced()
     talker.agent(call(1))
     talker.server_hears()
-    for seconds in (4, 1, 4):
-        talker.clock += seconds
+    for _ in range(3):
+        talker.clock += FIRST_WORD
         talker.exchange.tick()
     assert talker.agent_heard == []
+    waiting = "waiting: answer to tools/call from the MCP server github"
     words = [event for event in talker.events if event.startswith("waiting")]
-    assert words == [f"waiting: answer to tools/call from the MCP server github for {word} of 10 s" for word in (3, 9)]
-    talker.clock += 1
+    assert words == [f"{waiting} for {word:g} of {limit:g} s" for word in (FIRST_WORD, 3 * FIRST_WORD)]
+    talker.clock += FIRST_WORD
     talker.exchange.tick()
     (told,) = talker.agent_hears()
-    assert told["error"]["message"] == 'MCP server "github" did not answer tools/call within 10 s (timeouts.call)'
-    assert "note: mcp server github did not answer tools/call within 10 s (timeouts.call)" in talker.events
+    assert (
+        told["error"]["message"] == f'MCP server "github" did not answer tools/call within {limit:g} s (timeouts.call)'
+    )
+    assert f"note: mcp server github did not answer tools/call within {limit:g} s (timeouts.call)" in talker.events
     assert talker.server_hears()[0] == tell("notifications/cancelled", requestId=1, reason="timed out")
     talker.server(answer(1, {}))
     assert talker.agent_heard == []

@@ -4,6 +4,7 @@ import asyncio
 import os
 
 from acp_launch.bridge.link import Link, LinkEnd
+from tests.patience import PATIENCE
 
 
 def test_a_line_that_breaks_its_receiver_costs_no_other_line() -> None:
@@ -32,7 +33,7 @@ def test_a_line_that_breaks_its_receiver_costs_no_other_line() -> None:
         os.close(theirs)
         passing = (lambda line: line.startswith(b"t")), joined.append
         link = Link(source, ours, take, over, lambda: None, bursts.append, broke.append, *passing, max_line=100)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await ended.wait()
         link.close()
         for descriptor in (source, sink, ours):

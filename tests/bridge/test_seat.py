@@ -24,8 +24,8 @@ from acp_launch.bridge.seat import LONGEST_GREETING as LONGEST
 from acp_launch.bridge.seat import MOST, GreetingRefused, Seat, ShimConnection, check_greeting, peer_uid, seat
 from acp_launch.errors import LaunchError
 from acp_launch.process.flow import Lent
+from tests.patience import PATIENCE
 
-PATIENCE = 15  # seconds; only ever waited for in full when a test fails
 BRIEF = 0.05  # seconds, where the deadline is what is tested
 NAMES = {"github", "files"}
 

@@ -17,9 +17,9 @@ from acp_launch.bridge.servers import ServerNeeds, Servers, running
 from acp_launch.plan.model import Origin, StdioPlan, Value
 from acp_launch.process.lifecycle import Change
 from tests.bridge.observing import Silent
+from tests.patience import PATIENCE
 
 SERVER = Path(__file__).parents[1] / "servers" / "polite.py"
-PATIENCE = 20.0  # seconds
 
 
 def plan(name: str) -> StdioPlan:

@@ -13,7 +13,8 @@ from acp_launch.bridge.seat import ShimConnection
 from acp_launch.bridge.servers import ServerNeeds, Servers, running
 from tests.bridge.fronted import looped
 from tests.bridge.talker import INITIALIZE, INITIALIZED, ask, line
-from tests.bridge.test_servers import PATIENCE, Told, plan
+from tests.bridge.test_servers import Told, plan
+from tests.patience import PATIENCE
 
 SHARED = replace(plan("polite"), share=True)
 

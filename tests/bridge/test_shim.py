@@ -21,8 +21,8 @@ from typing import IO
 import pytest
 
 from acp_launch.bridge import copying, shim
+from tests.patience import PATIENCE
 
-PATIENCE = 15  # seconds; only ever waited for in full when a test fails
 PROMPT = 5  # seconds; the promise is 1, the rest is for a machine with much to do
 SHIM = str(Path(shim.__file__))
 REFUSED = (

@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[2]
 SET_CHILD_SUBREAPER = 36  # prctl(2)
 GUARD = "acp_launch-guard"[:15]  # as Linux keeps a name
 LEAVING = 2.0  # seconds
-READ_AT_START = ("PYTHON", "LANG", "LC_")
+READ_AT_START = ("PYTHON", "LANG", "LC_", "ACP_LAUNCH_TEST_PATIENCE")
 READ_LATER = ("PYTHON_KEYRING_BACKEND",)
 
 

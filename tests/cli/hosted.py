@@ -14,7 +14,8 @@ import msgspec
 from acp_launch.cli.fronting import asked
 from acp_launch.host.place import HostNote
 from acp_launch.host.wire import HostStatus
-from tests.cli.launcher import MARK, PATIENCE, Ended, Json, Launcher, alive, command, kill_all, left_by_guards
+from tests.cli.launcher import MARK, Ended, Json, Launcher, alive, command, kill_all, left_by_guards
+from tests.patience import PATIENCE
 
 
 @dataclass(frozen=True)

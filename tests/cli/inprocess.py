@@ -31,9 +31,10 @@ from typing import Any, NamedTuple
 
 import acp_launch
 from acp_launch.__main__ import main
+from acp_launch.waits import stretch
 
 SET_SUBREAPER, GET_SUBREAPER = 36, 37  # prctl(2)
-PATIENCE = 5.0  # seconds for a thread that is at its end
+AT_ITS_END = stretch(1.0)  # seconds for a thread
 PIPE = 65536  # bytes that a pipe holds for a reader who comes later
 # What these modules do when they are imported is all they are for.
 PROGRAMS = ("acp_launch.demo", "acp_launch.bridge.shim", "acp_launch.process.guardian")
@@ -60,7 +61,7 @@ def carry_out(arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path, st
         code = _exit_code()
     assert not started, f"{shown(arguments)} starts a program ({started}): it wants its own process"
     for thread in set(threading.enumerate()) - before["threads"]:  # one of a server of the test may be at its end
-        thread.join(PATIENCE)
+        thread.join(AT_ITS_END)
     left = {kind: now for kind, held in _resources(since=begun).items() if (now := held - before[kind])}
     assert not left, f"{shown(arguments)} leaves {left}"
     return Done(code, *written)

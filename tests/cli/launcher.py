@@ -28,10 +28,10 @@ from typing import IO, Any
 from tests.cli import forkserver, inprocess
 from tests.fixes import advised, misleading
 from tests.oracle import check_transcript
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 AGENTS = ROOT / "tests" / "agents"
-PATIENCE = 20.0  # seconds for anything here
 MARK = "ACP_TEST_MARK"
 GUARD = "acp_launch-guard "
 FULL = 65536 - 2 * 4096  # bytes a pipe holds when it takes no more: it counts in pages, and they need not be full

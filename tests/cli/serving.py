@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cli.launcher import MARK, PATIENCE, Json, Launcher, alive, command, kill_all
+from tests.cli.launcher import MARK, Json, Launcher, alive, command, kill_all
 from tests.oracle import Dialogue, check_transcript
+from tests.patience import PATIENCE
 from tests.realservers.recorder import Recorder, Responder
 
 ABLE: Json = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}

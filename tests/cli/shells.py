@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-PATIENCE = 20.0  # seconds for anything that is awaited
+from tests.patience import PATIENCE
+
 SHOW, ALL, CLEAR = "\x18\x0c", "\x18*", "\x15"  # keys: print the line, put all candidates on it, empty it
 # A line is printed between marks that are made up by printf, so that the echo of what is typed is no answer.
 BASH = r"""

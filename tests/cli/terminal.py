@@ -14,8 +14,8 @@ from typing import Any
 
 from tests.cli import forkserver
 from tests.cli.launcher import MARK, trusting
+from tests.patience import PATIENCE
 
-PATIENCE = 20.0  # seconds for anything that is awaited
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 # Takes the terminal on stdin as its own, then becomes the program.
 BECOME = "import fcntl, os, sys, termios\nfcntl.ioctl(0, termios.TIOCSCTTY, 0)\nos.execvp(sys.argv[1], sys.argv[1:])\n"

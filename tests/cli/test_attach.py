@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.hosted import up
-from tests.cli.launcher import MARK, PATIENCE, Launcher, alive, command, kill_all
+from tests.cli.launcher import MARK, Launcher, alive, command, kill_all
 from tests.cli.test_up_kills import until
 from tests.interactive.screen import Terminal, on_screen
+from tests.patience import PATIENCE
 
 ENTER = "\r"
 

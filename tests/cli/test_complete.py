@@ -18,6 +18,7 @@ from acp_launch.interop.tools import PRINTED, TOOLS
 from acp_launch.session.store import Record, Registry, open_registry
 from tests.cli.launcher import Launcher
 from tests.cli.verbs import commands
+from tests.patience import PATIENCE
 from tests.test_architecture import HEAVY, loaded
 
 HOSTILE = [
@@ -271,7 +272,7 @@ def test_a_disk_that_does_not_answer_is_given_up() -> None:
         "print('and on')\n"
     )
     env = {**os.environ, **press("run ")}
-    ended = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, timeout=20, check=True)
+    ended = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, timeout=PATIENCE, check=True)
     assert (ended.stdout, ended.stderr) == (b"and on\n", b"")
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.launcher import ROOT
 from tests.cli.shells import Shell, fish, interactive, is_there, on_path
+from tests.patience import PATIENCE
 
 # Names that a shell would read as more than a name; they are typed, and not offered.
 ODD = ["my prof", "it's", "do$lar", "$(touch pwned)", "`touch pwned`", "back\\slash", "st*r", "[brackets]", "#hash"]
@@ -111,8 +112,10 @@ def test_fish_offers_what_is_wanted(has_fish: None, project: Path, env: dict[str
 def test_a_script_is_one_its_shell_can_read(name: str, tmp_path: Path, env: dict[str, str]) -> None:
     if not is_there(name):
         pytest.skip(f"{name} is not installed")
-    script = subprocess.run(["acp-launch", "completion", name], env=env, capture_output=True, check=True, timeout=20)
+    script = subprocess.run(
+        ["acp-launch", "completion", name], env=env, capture_output=True, check=True, timeout=PATIENCE
+    )
     file = tmp_path / "script"
     file.write_bytes(script.stdout)
-    checked = subprocess.run([name, "-n", file], env=env, capture_output=True, timeout=20, check=False)
+    checked = subprocess.run([name, "-n", file], env=env, capture_output=True, timeout=PATIENCE, check=False)
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from acp_launch.session.connection import ACP_MODE
-from tests.cli.launcher import AGENTS, PATIENCE, ROOT, Ended, Launcher, command
+from tests.cli.launcher import AGENTS, ROOT, Ended, Launcher, command
 from tests.cli.terminal import on_terminal
 from tests.demo.web import serving
+from tests.patience import AS_USERS_WAIT, PATIENCE
 from tests.remote.children import tempered
 from tests.secret.bus import Desktop
 from tests.secret.test_service import lock
@@ -674,7 +675,7 @@ def test_a_signal_ends_everything_and_what_is_known_is_printed(launch: Launcher,
 
 def test_on_a_terminal_it_says_what_it_starts_and_ctrl_c_shows_what_is_known(launch: Launcher) -> None:
     own(launch, agent("mute"), mcp_servers={"s": server("probe_polite")})
-    with on_terminal("doctor", "p", cwd=launch.project, env=launch.env) as terminal:
+    with on_terminal("doctor", "p", cwd=launch.project, env=launch.env | AS_USERS_WAIT) as terminal:
         terminal.until("acp-launch: starting agent, s")
         terminal.until("acp-launch: still waiting for the answer to initialize from the agent (3 s; timeout 2 min)")
         terminal.types("\x03")

@@ -14,7 +14,8 @@ import pytest
 from acp_launch.process.detached import _is_subreaper, _no_subreaper
 from acp_launch.process.prepare import become_subreaper
 from tests.cli import forkserver, inprocess
-from tests.cli.launcher import PATIENCE, ROOT, Launcher
+from tests.cli.launcher import ROOT, Launcher
+from tests.patience import PATIENCE
 
 # An agent that tells in its answer what it was started with.
 TELLING = """

@@ -16,9 +16,10 @@ from acp_launch.errors import LaunchError
 from acp_launch.process import logs as logfile
 from acp_launch.process import logs as logread
 from acp_launch.process.logs import LogFile, ServerLogs
-from tests.cli.launcher import PATIENCE, Launcher, Running
+from tests.cli.launcher import Launcher, Running
 from tests.cli.terminal import on_terminal
 from tests.cli.test_mcp import server
+from tests.patience import PATIENCE
 
 OLD, NEW, NEWER = "20200101T000000.000Z-1", "20200102T000000.000Z-2", "20200103T000000.000Z-3"
 STARTED = "acp-launch: {}, started {}\n"

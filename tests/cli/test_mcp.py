@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.launcher import PATIENCE, ROOT, Launcher, alive, patient
+from tests.cli.launcher import ROOT, Launcher, alive, patient
 from tests.cli.terminal import on_terminal
+from tests.patience import PATIENCE
 
 SERVERS = ROOT / "tests" / "servers"
 SEEN = "run it again with --trace FILE to see what was said"

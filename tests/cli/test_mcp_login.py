@@ -24,9 +24,10 @@ from msgspec.structs import replace
 from acp_launch.oauth.grant import STEP_UPS, Login
 from acp_launch.oauth.records import Logins
 from acp_launch.private import locked
-from tests.cli.launcher import PATIENCE, Launcher
+from tests.cli.launcher import Launcher
 from tests.cli.terminal import on_terminal
 from tests.oauth.authority import Authority, authority
+from tests.patience import AS_USERS_WAIT, PATIENCE
 from tests.secret.bus import Desktop
 
 Json = dict[str, Any]
@@ -299,7 +300,8 @@ def test_a_logout_waits_for_a_renewal_and_says_so(home: Launcher) -> None:
         lock = Logins(Path(home.env["ACP_LAUNCH_STATE_DIR"])).lock(record["item"])
         with ExitStack() as held:
             held.enter_context(locked(lock))
-            with on_terminal("mcp", "logout", "p", "--trust", cwd=home.project, env=home.env) as terminal:
+            env = home.env | AS_USERS_WAIT
+            with on_terminal("mcp", "logout", "p", "--trust", cwd=home.project, env=env) as terminal:
                 terminal.until("the process that renews or changes this login")
                 held.close()
                 assert terminal.ends() == 0, terminal.text

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.launcher import PATIENCE, ROOT, Ended, Launcher
+from tests.cli.launcher import ROOT, Ended, Launcher
+from tests.patience import PATIENCE
 from tests.remote.children import Tempered, tempered
 
 TOKEN = "hunter2-hunter2"

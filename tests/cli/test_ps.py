@@ -14,7 +14,8 @@ import pytest
 
 from acp_launch.cli import processes
 from acp_launch.errors import MachineError
-from tests.cli.launcher import PATIENCE, Launcher, Running, alive
+from tests.cli.launcher import Launcher, Running, alive
+from tests.patience import PATIENCE
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.launcher import PATIENCE, Launcher, command
+from tests.cli.launcher import Launcher, command
 from tests.cli.terminal import on_terminal
+from tests.patience import PATIENCE
 
 OSC, CLIPBOARD, HIDDEN = "\x1b]0;owned\x07", "\x1b]52;c;ZXZpbA==\x07", "\x1b[8mhidden\x1b[0m"
 BIDI, C1, LINE = "\u202egnp.exe\u2066", "\x9b2J", "\u2028\x85"

@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.cli.launcher import PATIENCE, Launcher
+from tests.cli.launcher import Launcher
+from tests.patience import PATIENCE
 
 ACP_MODE = "    fix: is the command right? many agents speak ACP only with a flag or as an adapter of their own"
 LONGER = "if it needs longer: agent.timeouts.%s in the profile\n"
@@ -118,10 +119,14 @@ def test_a_turn_in_which_the_time_of_the_run_ends_is_cancelled(launch: Launcher)
     launch.profile("flood", "20000", "1000", name="floods")
     runs = [("obeys", "text"), ("deaf", "text"), ("deaf", "json")]
     with (
-        launch.start("run", "floods", "hi", "--timeout", "6", "--output", "json") as unread,
+        launch.start(
+            "run", "floods", "hi", "--timeout", "6", "--output", "json", ACP_LAUNCH_TEST_PATIENCE="1"
+        ) as unread,
         ThreadPoolExecutor(3) as pool,
     ):
-        obeys, text, events = pool.map(lambda run: launch("run", run[0], "hi", "--timeout", "6", "-o", run[1]), runs)
+        obeys, text, events = pool.map(
+            lambda run: launch("run", run[0], "hi", "--timeout", "6", "-o", run[1], ACP_LAUNCH_TEST_PATIENCE="1"), runs
+        )
         assert unread.process.wait(PATIENCE) == 124, "nobody has read what it wrote"
     assert (obeys.code, obeys.out, obeys.methods[-1]) == (124, b"working\n", "session/cancel")
     assert obeys.err == (

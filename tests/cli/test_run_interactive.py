@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from acp_launch.session.client import GRACE
+from acp_launch.waits import seconds
 from tests.interactive.screen import DRIVERS, Terminal, on_screen
 
 CTRL_C, CTRL_D, ENTER = "\x03", "\x04", "\r"
@@ -171,8 +173,8 @@ def test_a_turn_that_cannot_be_cancelled_is_given_up_as_announced(tmp_path: Path
         terminal.types(f"hang{ENTER}")
         terminal.until("End me with a signal.")
         terminal.types(CTRL_C)
-        terminal.until("cancelling the turn (timeout 3 s); Ctrl-C stops at once")
-        terminal.until("the agent went on for 3 s after its turn was cancelled")
+        terminal.until(f"cancelling the turn (timeout {seconds(GRACE)}); Ctrl-C stops at once")
+        terminal.until(f"the agent went on for {seconds(GRACE)} after its turn was cancelled")
         terminal.until("[y] Restart it")
         terminal.types("y")
         terminal.until("the unanswered prompt is back in the input; edit or send it again")

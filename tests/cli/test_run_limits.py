@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.launcher import PATIENCE, ROOT, Launcher
+from tests.cli.launcher import ROOT, Launcher
+from tests.patience import PATIENCE
 
 SERVER = {"command": sys.executable, "args": ["-I", "-m", "acp_launch.demo.server"]}
 STRANGER = 54321  # a user id that nobody has, so that its processes can be counted
@@ -82,7 +83,9 @@ def test_what_is_refused_later_on_is_a_line_too() -> None:
         ("BlockingIOError(errno.EAGAIN, 'fork')", "no more processes are allowed for acp-launch"),
         ("ExceptionGroup('', [OSError(errno.ENFILE, 'x')])", "no file descriptors are left for acp-launch"),
     ):
-        done = subprocess.run([sys.executable, "-c", code.format(error)], capture_output=True, text=True, timeout=30)
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(error)], capture_output=True, text=True, timeout=PATIENCE
+        )
         assert (done.returncode, done.stdout) == (3, ""), done.stderr
         assert done.stderr.startswith(f"acp-launch: {said}\n    fix: raise the limit with `ulimit -")
 

@@ -20,7 +20,7 @@ from acp_launch.process.records import read_all
 from tests.cli.launcher import MARK, Launcher, alive, kill_all
 from tests.cli.test_run_interactive import CTRL_C, CTRL_D, ENTER, USED, after, asks, leaves, said, sitting
 from tests.interactive.screen import Terminal, on_screen
-from tests.process.liveness import PATIENCE
+from tests.patience import PATIENCE
 from tests.seat.roll import Watched
 
 ESCAPE = "\x1b"
@@ -500,15 +500,9 @@ def test_names_from_agents_and_servers_cannot_drive_the_terminal(launch: Launche
 # Much of it, and terminals that change
 
 
-@pytest.fixture
-def much(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Patience for pyte, which takes seconds for what the program writes in one frame."""
-    monkeypatch.setattr("tests.interactive.screen.PATIENCE", 80)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_a_flood_is_kept_up_with_while_the_user_types(tmp_path: Path, much: None) -> None:
+def test_a_flood_is_kept_up_with_while_the_user_types(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "flood 100000")
         terminal.until("esc interrupts")
@@ -574,7 +568,7 @@ def test_a_storm_of_sizes_ends_with_a_whole_screen(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_a_long_paste_arrives_whole(launch: Launcher, much: None) -> None:
+def test_a_long_paste_arrives_whole(launch: Launcher) -> None:
     owned(launch.profile("polite"))
     transcript = launch.project.parent / "transcript"
     text = "\n".join(f"{number}\t€" for number in range(5_000))

@@ -9,11 +9,14 @@ from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
 
 import pytest
 
-from tests.cli.launcher import PATIENCE, Launcher, Running, alive
+from acp_launch.session.client import GRACE
+from acp_launch.waits import seconds
+from tests.cli.launcher import Launcher, Running, alive
+from tests.patience import PATIENCE
 
 SIGNALS = pytest.mark.parametrize("number", [SIGINT, SIGTERM, SIGHUP])
 
-CANCELLING = "acp-launch: cancelling the turn (timeout 3 s); Ctrl-C stops at once\n"
+CANCELLING = f"acp-launch: cancelling the turn (timeout {seconds(GRACE)}); Ctrl-C stops at once\n"
 OUTLIVES_ITS_INPUT = """
 import signal
 from pathlib import Path
@@ -138,7 +141,7 @@ def test_an_agent_that_is_deaf_to_ctrl_c_is_given_up_as_announced(launch: Launch
         running.hears("session/prompt")
         running.kill(SIGINT)
         done = running.end()
-    said = "acp-launch: cancelled; the agent went on for 3 s after its turn was cancelled\n"
+    said = f"acp-launch: cancelled; the agent went on for {seconds(GRACE)} after its turn was cancelled\n"
     assert (done.code, done.out, done.err) == (130, b"working\n", f"{CANCELLING}{said}{launch.started()}")
 
 
@@ -150,7 +153,7 @@ def test_an_agent_that_dies_of_a_cancel_was_cancelled(launch: Launcher) -> None:
         done = running.end()
     said = "cancelled; the agent exited with status 7 before it answered session/prompt"
     assert (done.code, done.err) == (130, f"acp-launch: {said}\n{launch.started()}")
-    assert (done.event("error")["exitCode"], done.event("cancelled")["limit"]) == (130, 3.0)
+    assert (done.event("error")["exitCode"], done.event("cancelled")["limit"]) == (130, GRACE)
 
 
 @SIGNALS

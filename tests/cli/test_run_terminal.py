@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from acp_launch.session.client import GRACE
+from acp_launch.waits import seconds
 from tests.cli.terminal import Terminal, on_terminal
 
 CTRL_C = "\x03"
@@ -74,7 +76,7 @@ def test_ctrl_c_cancels_the_turn_and_leaves_the_terminal_whole(tmp_path: Path, e
         terminal.until("1 2 3")
         terminal.types(CTRL_C)
         assert terminal.ends() == 130
-    assert "acp-launch: cancelling the turn (timeout 3 s); Ctrl-C stops at once" in terminal.text
+    assert f"acp-launch: cancelling the turn (timeout {seconds(GRACE)}); Ctrl-C stops at once" in terminal.text
     assert terminal.text.count("acp-launch: cancelled") == 1
     shown, hidden = terminal.raw.rfind(b"\x1b[?25h"), terminal.raw.rfind(b"\x1b[?25l")
     assert shown > hidden, "the cursor is visible again"

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.launcher import AGENTS, PATIENCE, Launcher, command
+from tests.cli.launcher import AGENTS, Launcher, command
+from tests.patience import PATIENCE
 
 WAYS = "    fix: give it after the profile, with --file FILE, or on stdin\n"
 GONE = "No such file or directory\n    fix: name a file of text\n"

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from acp_launch.process.records import read_all
-from tests.cli.launcher import PATIENCE, Launcher, Running, patient, trusting
+from tests.cli.launcher import Launcher, Running, patient, trusting
+from tests.patience import PATIENCE
 
 MIB = 1 << 20
 LAST_CHUNK = """

@@ -17,6 +17,7 @@ from acp_launch.secret.value import Secret
 from acp_launch.settings.model import FileSettings
 from tests.cli.launcher import Launcher
 from tests.cli.terminal import Terminal, on_terminal, yes_or_no
+from tests.patience import PATIENCE
 
 TOKEN = "t0ken-" + "a1B2c3" * 4
 PASSPHRASE = "correct horse battery"
@@ -503,7 +504,7 @@ def test_the_command_starts_as_any_other_does(launch: Launcher) -> None:
             [*lowered, *before, "sh", "-c", show],
             capture_output=True,
             check=True,
-            timeout=20,
+            timeout=PATIENCE,
             env=launch.env,
             cwd=launch.project,
         ).stdout

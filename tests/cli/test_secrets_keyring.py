@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.launcher import ROOT, Launcher
+from tests.patience import PATIENCE
 from tests.secret.bus import Desktop
 from tests.secret.test_service import lock
 
@@ -59,7 +60,7 @@ def test_the_list_knows_what_others_have_put_there_and_forgets_what_is_gone(home
     other = subprocess.run(
         [sys.executable, "-c", "import keyring; keyring.set_password('acp-launch', 'team/other', 'x')"],
         env={**home.env, "PYTHON_KEYRING_BACKEND": "keyring.backends.SecretService.Keyring"},
-        timeout=20,
+        timeout=PATIENCE,
         check=True,
     )
     assert other.returncode == 0

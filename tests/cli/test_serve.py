@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.launcher import AGENTS, PATIENCE, Launcher, alive
+from tests.cli.launcher import AGENTS, Launcher, alive
 from tests.cli.serving import Editor, serving
+from tests.patience import PATIENCE
 
 SERVERS = AGENTS.parent / "servers"
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.launcher import PATIENCE, Launcher, alive
+from tests.cli.launcher import Launcher, alive
 from tests.cli.serving import Editor, serving
+from tests.patience import PATIENCE
 from tests.realservers.recorder import result
 
 # An agent that kills itself at a step of its turn. Its sessions are known to the next one, by any id.

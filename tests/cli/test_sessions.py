@@ -16,6 +16,7 @@ from acp_launch.session.hold import hold
 from acp_launch.session.store import open_registry
 from tests.cli.launcher import AGENTS, Launcher, names, store
 from tests.cli.terminal import on_terminal, yes_or_no
+from tests.patience import PATIENCE
 from tests.session.stores import FIX
 
 
@@ -264,7 +265,7 @@ def test_a_full_disk_under_the_state_directory_loses_no_session(launch: Launcher
     assert launch("run", "p", "hi", "--session", "work").code == 0
     nothing = ("sh", "-c", 'ulimit -f 0; trap "" XFSZ; exec "$@"', "sh")
     with launch.start("run", "p", "hi", "--session", "other", prefix=nothing, ACP_TEST_TRANSCRIPT="") as running:
-        out, err = running.process.communicate(timeout=20)
+        out, err = running.process.communicate(timeout=PATIENCE)
     assert (running.process.returncode, out) == (3, b"")
     said = f"acp-launch: cannot read or write the session store {store(launch)}: disk I/O error\n    fix: check the"
     assert err.decode().startswith(said)

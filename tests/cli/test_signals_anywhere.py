@@ -11,19 +11,9 @@ from signal import SIGHUP, SIGINT, SIGTERM
 
 import pytest
 
-from tests.cli.launcher import (
-    PATIENCE,
-    ROOT,
-    Ended,
-    Launcher,
-    alive,
-    command,
-    kill_all,
-    left_by_guards,
-    processor,
-    state,
-)
+from tests.cli.launcher import ROOT, Ended, Launcher, alive, command, kill_all, left_by_guards, processor, state
 from tests.cli.terminal import on_terminal
+from tests.patience import AS_USERS_WAIT, PATIENCE
 
 DRIVER = str(Path(__file__).with_name("interrupted.py"))
 MOMENTS = int(os.environ.get("ACP_TEST_MOMENTS", "6"))  # of a run, for each way of interrupting it
@@ -164,7 +154,7 @@ class Blocked:
             stdout=subprocess.PIPE,
             stderr=writer,
             cwd=launch.project,
-            env={**launch.env, "ACP_TEST_MARK": self.mark, "ACP_TEST_TRANSCRIPT": ""},
+            env={**launch.env, **AS_USERS_WAIT, "ACP_TEST_MARK": self.mark, "ACP_TEST_TRANSCRIPT": ""},
         )
         os.close(writer)
 

@@ -14,6 +14,7 @@ from tests.cli.inprocess import completed
 from tests.cli.launcher import needs_a_process
 from tests.cli.terminal import on_terminal, yes_or_no
 from tests.interactive.screen import on_screen
+from tests.patience import PATIENCE
 
 DEMO = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.agent"]}
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -34,7 +35,7 @@ def run(project: Path) -> Run:
         if not needs_a_process(arguments):
             return completed(arguments, env=environment, cwd=cwd)
         return subprocess.run(
-            argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+            argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
         )
 
     return run

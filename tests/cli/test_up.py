@@ -16,7 +16,8 @@ from acp_launch.host.place import HostNote
 from acp_launch.host.wire import FOLLOW, GREETING, META
 from acp_launch.protocol.jsonrpc import as_line, request
 from tests.cli.hosted import marked, up
-from tests.cli.launcher import AGENTS, PATIENCE, Launcher, command
+from tests.cli.launcher import AGENTS, Launcher, command
+from tests.patience import PATIENCE
 
 
 @pytest.mark.parametrize("output", ["text", "json", "quiet"])

@@ -17,7 +17,8 @@ import pytest
 from acp_launch.host.door import OWN
 from acp_launch.host.wire import GREETING
 from tests.cli.hosted import Host, up
-from tests.cli.launcher import MARK, PATIENCE, ROOT, Launcher, alive, command, kill_all
+from tests.cli.launcher import MARK, ROOT, Launcher, alive, command, kill_all
+from tests.patience import PATIENCE
 
 GONE = "acp-launch: the agent is gone with its host before it answered session/prompt"
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.hosted import Host, up
-from tests.cli.launcher import MARK, PATIENCE, Launcher, alive, kill_all
+from tests.cli.launcher import MARK, Launcher, alive, kill_all
 from tests.cli.test_up_kills import until
+from tests.patience import PATIENCE
 
 # On a state directory of one megabyte, in a mount namespace of its own; each verb's exit code is in a line.
 FULL = """

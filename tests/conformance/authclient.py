@@ -19,6 +19,7 @@ from acp_launch.mcp.http.challenge import challenged
 from acp_launch.oauth.flow import Wanted, log_in
 from acp_launch.oauth.grant import Grant
 from acp_launch.secret.value import Secret
+from tests.patience import PATIENCE
 
 Json = dict[str, Any]
 DOCUMENT = "https://conformance-test.local/client-metadata.json"  # the suite expects this one
@@ -32,7 +33,7 @@ class Browser:
     redirect_uri = "http://127.0.0.1:8765/callback"
 
     async def answer(self, address: str, state: str) -> dict[str, str]:
-        async with httpx2.AsyncClient(timeout=20) as client:
+        async with httpx2.AsyncClient(timeout=PATIENCE) as client:
             answer = await client.get(address)
         assert answer.status_code == 302, answer.text
         return dict(parse_qsl(urlsplit(answer.headers["location"]).query, keep_blank_values=True))
@@ -77,7 +78,7 @@ class Session:
             headers["Authorization"] = f"Bearer {self._grant.access.expose()}"
         if self._session:
             headers["Mcp-Session-Id"] = self._session
-        async with httpx2.AsyncClient(timeout=20) as client:
+        async with httpx2.AsyncClient(timeout=PATIENCE) as client:
             return await client.post(self._wanted.url, json=message, headers=headers)
 
     def _meta(self) -> Mapping[str, Any]:

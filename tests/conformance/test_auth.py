@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.test_clients import MODERN, assert_passes
+from tests.patience import PATIENCE
 from tests.realservers.npm import needs_npm, suite
 
 pytestmark = [needs_npm, pytest.mark.timeout(120)]
@@ -47,6 +48,6 @@ def test_a_login_passes(era: str, name: str, version: str | None, tmp_path: Path
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 def test_each_auth_scenario_is_run_or_said_to_be_beyond_us(era: str) -> None:
-    listed = subprocess.run([*suite(era), "list"], capture_output=True, text=True, timeout=60, check=True).stdout
+    listed = subprocess.run([*suite(era), "list"], capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
     found = {line.split()[1].removeprefix("auth/") for line in listed.splitlines() if "- auth/" in line}
     assert found - BEYOND.keys() == {name for _, name, _ in scenarios(era)}

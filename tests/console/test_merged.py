@@ -16,6 +16,7 @@ from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, examine, load
 from acp_launch.profile.model import Agent, Profile
 from acp_launch.profile.values import Template
+from tests.patience import PATIENCE
 
 BASE = """version: 1
 agent:
@@ -90,9 +91,9 @@ def test_the_verb_prints_it_and_says_what_is_wrong_with_what_is_no_profile(holde
     (holder / "work.yaml").write_text(WORK)
     (holder / "bad.yaml").write_text("extends: gone\n")
     command = [sys.executable, "-m", "acp_launch", "show", "--merged"]
-    shown = subprocess.run([*command, "work"], capture_output=True, text=True, timeout=30, check=True)
+    shown = subprocess.run([*command, "work"], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert (shown.stdout, shown.stderr) == (MERGED, "")
-    wrong = subprocess.run([*command, "bad"], capture_output=True, text=True, timeout=30, check=False)
+    wrong = subprocess.run([*command, "bad"], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr.startswith('bad.yaml:1:10: extends: no profile named "gone" to extend\n')
 

@@ -15,6 +15,7 @@ from msgspec.structs import asdict, replace
 from acp_launch.console.columns import cells, plain
 from acp_launch.console.sessions import ago, called, details, details_json, table, table_json, tilde
 from acp_launch.session.store import Record
+from tests.patience import PATIENCE
 
 HOUR, DAY = 3600.0, 86400.0
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC).timestamp()
@@ -209,5 +210,5 @@ def test_showing_loads_neither_sqlite_nor_rich() -> None:
     code = (
         "import sys, acp_launch.console.sessions; print({'sqlite3', 'rich', 'asyncio', 'pydantic'} & set(sys.modules))"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert out.stdout == "set()\n"

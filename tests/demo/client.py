@@ -12,9 +12,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.oracle import Dialogue
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 10.0  # seconds for anything to arrive
 Message = dict[str, Any]
 Chooser = Callable[[Message], Message]
 # Updates the models of the SDK do not know yet, and the stable schema of today does.

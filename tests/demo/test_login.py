@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.demo.client import PATIENCE, Client, command
+from tests.demo.client import Client, command
+from tests.patience import PATIENCE
 
 WANTED = {"ACP_LAUNCH_DEMO_LOGIN": "1"}
 AGENT = command("acp_launch.demo.agent")

@@ -11,8 +11,7 @@ from acp import schema
 from mcp.client.stdio import stdio_client
 
 from tests.demo.client import command, server_entry
-
-PATIENCE = 20.0  # seconds for a whole conversation
+from tests.patience import PATIENCE
 
 
 class Watcher:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from acp_launch.demo import replies
-from tests.demo.client import PATIENCE, ROOT, Client, command
+from tests.demo.client import ROOT, Client, command
+from tests.patience import PATIENCE
 
 
 def test_every_reply_in_the_table_is_there() -> None:

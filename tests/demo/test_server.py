@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.demo.client import Client, command
+from tests.patience import PATIENCE
 
 
 def open_server(server: Client, version: str = "2025-11-25") -> dict[str, object]:
@@ -80,5 +81,7 @@ def test_unknown_tools_and_methods_are_protocol_errors(server: Client) -> None:
 
 
 def test_it_ends_with_its_input() -> None:
-    done = subprocess.run(command("acp_launch.demo.server"), input=b"", capture_output=True, timeout=10, check=False)
+    done = subprocess.run(
+        command("acp_launch.demo.server"), input=b"", capture_output=True, timeout=PATIENCE, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

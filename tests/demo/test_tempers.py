@@ -13,8 +13,8 @@ import pytest
 
 from tests.demo.client import ROOT
 from tests.oracle import check_transcript
+from tests.patience import PATIENCE
 
-PATIENCE = 10.0
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("initialize", {"protocolVersion": 1}),
     ("session/new", {"cwd": "/", "mcpServers": []}),

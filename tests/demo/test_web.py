@@ -13,8 +13,8 @@ import pytest
 
 from tests.demo.client import Client, Message, command
 from tests.demo.test_remote import entry
+from tests.patience import PATIENCE
 
-PATIENCE = 10.0
 HELLO: Message = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 
 

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-PATIENCE = 10.0  # seconds
+from tests.patience import PATIENCE
+
 SESSION = "s-1"
 TOOLS = [
     {"name": "headers", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},

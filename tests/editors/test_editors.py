@@ -13,9 +13,9 @@ import pytest
 
 from tests.cli.launcher import MARK, ROOT, Launcher, alive, kill_all
 from tests.editors.editor import assert_equal, of_editor, serving, tapped
+from tests.patience import PATIENCE
 from tests.realservers.npm import acpx, needs_npm, node, sdk
 
-PATIENCE = 60.0  # seconds for one conversation of a program of others
 HERE = ROOT / "tests" / "editors"
 DEMO = [sys.executable, "-I", "-m", "acp_launch.demo.agent"]
 DRAWN = re.compile(rb"\b([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{12}|[0-9a-f]{32})\b")

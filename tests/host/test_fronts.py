@@ -11,8 +11,8 @@ from msgspec import Raw
 from acp_launch.errors import SessionError
 from acp_launch.host.fronts import FrontGone, FrontLine, UnknownMethod
 from acp_launch.protocol.window import Window
+from tests.patience import PATIENCE
 
-PATIENCE = 20.0
 Json = dict[str, Any]
 
 

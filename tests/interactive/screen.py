@@ -21,7 +21,7 @@ import pyte
 from acp_launch.interactive.attention import SIGNS_OF_FOCUS
 from acp_launch.interactive.screen import BEGIN, END
 from tests.cli.terminal import ACP_LAUNCH, Process, begun
-from tests.process.liveness import PATIENCE
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 DRIVERS = Path(__file__).parent / "drivers"

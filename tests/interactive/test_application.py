@@ -9,7 +9,7 @@ import pytest
 
 from acp_launch.interactive.screen import BEGIN, END
 from tests.interactive.screen import STATUS, Terminal, driver, framed, status
-from tests.process.liveness import PATIENCE
+from tests.patience import PATIENCE
 
 ENTER, ESCAPE, CTRL_C, CTRL_D, CTRL_L, CTRL_R, UP = "\r", "\x1b", "\x03", "\x04", "\x0c", "\x12", "\x1b[A"
 

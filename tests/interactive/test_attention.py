@@ -29,7 +29,7 @@ from acp_launch.settings.model import AttentionSettings
 from tests.cli.test_run_interactive import sitting
 from tests.clock import Clock
 from tests.interactive.screen import STATUS, Terminal, driver
-from tests.process.liveness import PATIENCE
+from tests.patience import PATIENCE
 
 ENTER, CTRL_Z = "\r", "\x1a"
 XTERM = Abilities(title=True)

@@ -13,7 +13,7 @@ from acp_launch.interactive import history
 from acp_launch.interactive.history import LARGEST, PromptHistory
 from acp_launch.secret.redact import Redactor
 from acp_launch.secret.value import Secret
-from tests.process.liveness import PATIENCE
+from tests.patience import PATIENCE
 
 
 def told(text: str) -> None:

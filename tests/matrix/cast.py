@@ -11,7 +11,8 @@ from signal import SIGKILL
 from typing import Any
 
 from acp_launch.process.records import Launch, read_all
-from tests.cli.launcher import PATIENCE, command
+from tests.cli.launcher import command
+from tests.patience import PATIENCE
 from tests.seat.roll import Voice, Watched
 from tests.seat.stage import Json, Play, Stage, message
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.matrix.cast import TEMPERS, Cast, cast, run
 from tests.matrix.signals import with_each_signal
+from tests.patience import PATIENCE
 from tests.seat.stage import Stage
 
 ALL = [*TEMPERS]
@@ -181,7 +182,7 @@ def dies(everybody: Cast, number: int, *victims: str) -> None:
     """All of them at once; the run ends as the first one's end demands, and nobody survives."""
     everybody.kill_together(number, *victims)
     process = everybody.play.running.process
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=PATIENCE)
     everybody.nobody_survives()
     expected = EXITS[victims[0], Signals(number)]
     assert process.returncode == expected, err.decode()

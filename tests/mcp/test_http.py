@@ -11,6 +11,7 @@ from acp_launch.mcp.http.site import Site
 from acp_launch.mcp.http.stream import Request
 from acp_launch.mcp.http.wire import Era, Failure, Limits
 from acp_launch.process.lifecycle import Ended
+from acp_launch.waits import stretch
 
 Json = dict[str, Any]
 STREAM, JSON = {"content-type": "text/event-stream"}, {"content-type": "application/json"}
@@ -204,7 +205,7 @@ def test_a_session_that_is_gone_is_not_waited_for_longer_than_a_moment() -> None
     first, _ = wire.say("tools/call", 1), wire.say("tools/call", 2)
     wire.reply(first, 404, {})
     ((timer, after),) = wire.timers.items()
-    assert after == 0.5
+    assert after == stretch(0.5)
     wire.wake_up(timer)
     assert [end.follows for end in wire.ends] == ["again"]
     assert [json.loads(line)["id"] for line in wire.connection.unsent] == [1]
@@ -371,7 +372,7 @@ def test_a_silent_stream_is_asked_for_a_sign_of_life_and_not_again_before_as_muc
     wire.time = 30.0
     wire.connection.tick()
     sign = wire.last
-    assert (json.loads(sign.body)["method"], sign.patience) == ("ping", 10.0)
+    assert (json.loads(sign.body)["method"], sign.patience) == ("ping", stretch(10.0))
     wire.result(sign.stream, json.loads(sign.body)["id"])
     wire.time = 59.0
     wire.connection.tick()

@@ -25,9 +25,9 @@ from acp_launch.mcp.message import LogMessage, Progress
 from acp_launch.process.child import attach
 from acp_launch.process.spawn import spawn
 from acp_launch.rpc import StdioTransport
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 20.0  # seconds for anything here
 SHORT = 0.2
 T = TypeVar("T")
 

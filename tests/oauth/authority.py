@@ -13,9 +13,9 @@ from urllib.request import urlopen
 import httpx2
 
 from tests.cli.launcher import ROOT
+from tests.patience import PATIENCE
 
 Json = dict[str, Any]
-PATIENCE = 20.0  # seconds; only ever waited for in full when a test fails
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from urllib.parse import parse_qsl
 
 from acp_launch.oauth.grant import Client, Grant
 from acp_launch.secret.value import Secret
+from tests.patience import PATIENCE
 
-PATIENCE = 20.0  # seconds; only ever waited for in full when a test fails
 RESOURCE = "https://mcp.example/mcp"
 
 

@@ -14,9 +14,9 @@ from acp_launch.oauth.grant import Client, Tokens
 from acp_launch.secret.redact import Redactor
 from acp_launch.secret.value import Secret
 from tests.oauth.endpoint import Endpoint, Reply, said, serving
+from tests.patience import PATIENCE
 
 NOW = 1_790_000_000.0
-PATIENCE = 20.0
 FORM: Mapping[str, str | Secret] = {
     "grant_type": "refresh_token",
     "refresh_token": Secret("refresh-token-1"),

@@ -13,7 +13,8 @@ from acp_launch.oauth.flow import Wanted, code_in, log_in
 from acp_launch.oauth.grant import Grant, Login
 from acp_launch.oauth.metadata import AuthorizationServer
 from acp_launch.secret.value import Secret
-from tests.oauth.authority import PATIENCE, Authority, Browser, authority
+from tests.oauth.authority import Authority, Browser, authority
+from tests.patience import PATIENCE
 
 PRM = "/.well-known/oauth-protected-resource"
 ASM = "/.well-known/oauth-authorization-server"

@@ -17,7 +17,8 @@ from acp_launch.private import locked
 from acp_launch.secret.command import open_command
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret, Store, StoreFault
-from tests.oauth.endpoint import PATIENCE, Authority, Endpoint, Reply, access, refresh, said, serving
+from tests.oauth.endpoint import Authority, Endpoint, Reply, access, refresh, said, serving
+from tests.patience import PATIENCE
 from tests.secret.shelf import Shelf
 
 NOW = 1_790_000_000.0

@@ -11,8 +11,9 @@ import pytest
 
 from acp_launch.oauth.grant import Login, decoded, encoded
 from acp_launch.oauth.records import Logins
-from tests.oauth.endpoint import PATIENCE, Authority, Endpoint, access, refresh, serving
+from tests.oauth.endpoint import Authority, Endpoint, access, refresh, serving
 from tests.oauth.holder import ITEM, sealed
+from tests.patience import PATIENCE
 
 NOW = 1_790_000_000.0
 LIFE = 3600.0

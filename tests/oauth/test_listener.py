@@ -12,8 +12,8 @@ import pytest
 from acp_launch.errors import AuthRequired, WaitExpired
 from acp_launch.oauth import listener
 from acp_launch.oauth.listener import AT_ONCE, HEAD, LoopbackListener
+from tests.patience import PATIENCE
 
-PATIENCE = 20.0  # seconds; only ever waited for in full when a test fails
 STATE = "the-state-of-this-login"
 ADDRESS = "https://auth.example/authorize?state=the-state-of-this-login"
 

@@ -14,7 +14,8 @@ from acp_launch.oauth.flow import Wanted, log_in
 from acp_launch.oauth.grant import Grant
 from acp_launch.secret.value import Secret
 from tests.cli.launcher import ROOT
-from tests.oauth.authority import PATIENCE, Browser
+from tests.oauth.authority import Browser
+from tests.patience import PATIENCE
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 

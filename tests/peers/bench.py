@@ -20,10 +20,10 @@ import psutil
 
 from tests.cli.launcher import trusting
 from tests.oracle import Dialogue
+from tests.patience import PATIENCE
 from tests.peers.memory import Said
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 30.0  # seconds for one run; importing an SDK takes about one
 
 PROFILE = """\
 version: 1

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.peers.bench import Bench, make_bench, marked
 
 # Both SDKs are one distribution, so the pre-release lives in an environment of its own. Read now: tests get no ACP_*.
@@ -44,7 +45,7 @@ def test_a_process_that_a_run_left_would_be_found() -> None:
         assert process.stdout
         assert process.stdout.readline() == "up\n"
         assert marked("left") == [" ".join(command)]
-        process.communicate("\n", timeout=10)
+        process.communicate("\n", timeout=PATIENCE)
     assert marked("left") == []
 
 

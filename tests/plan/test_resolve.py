@@ -17,6 +17,7 @@ from acp_launch.profile.load import load
 from acp_launch.profile.model import Restart, ServerTimeouts, Tools
 from acp_launch.secret.reference import SecretReference
 from acp_launch.secret.value import Secret
+from tests.patience import PATIENCE
 
 
 class Machine:
@@ -465,5 +466,5 @@ def test_resolving_imports_neither_yaml_nor_pydantic() -> None:
         "assert made.plan, made.problems\n"
         "print(sorted({'pydantic', 'ruamel.yaml', 'asyncio', 'typer'} & set(sys.modules)))"
     )
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert answer.stdout == "[]\n"

@@ -14,8 +14,9 @@ from typing import Any
 from acp_launch.process import prepare
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.tree import adopted
+from tests.patience import PATIENCE
 
-from .liveness import CHILDREN, PATIENCE, Liveness
+from .liveness import CHILDREN, Liveness
 
 
 class Running:

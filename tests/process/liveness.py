@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.patience import PATIENCE
+
 CHILDREN = Path(__file__).parents[1] / "children"
-PATIENCE = 15  # seconds; only ever waited for in full when a test fails
 
 
 def program(name: str, *args: str) -> list[str]:

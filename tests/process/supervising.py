@@ -12,8 +12,9 @@ from acp_launch.process.lifecycle import Change
 from acp_launch.process.program import LocalProgram, Program, Running
 from acp_launch.process.supervisor import Clock, LoopClock, Supervisor, Timer
 from acp_launch.profile.model import Restart
+from tests.patience import PATIENCE
 
-from .liveness import PATIENCE, Liveness
+from .liveness import Liveness
 
 
 class HandClock:

@@ -18,8 +18,9 @@ from acp_launch.process.capture import MOST, Captured, capture, captured
 from acp_launch.process.pidfd import NO_PIDFD
 from acp_launch.process.tree import Exit
 from acp_launch.secret.value import MAX_VALUE
+from tests.patience import PATIENCE
 
-from .liveness import PATIENCE, Liveness, program
+from .liveness import Liveness, program
 
 ENV = {"PATH": os.environ["PATH"]}
 BRIEF = 0.2  # seconds, where the deadline is what is tested

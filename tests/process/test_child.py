@@ -16,9 +16,10 @@ from acp_launch.process.child import Child, attach
 from acp_launch.process.spawn import spawn
 from acp_launch.process.tree import Exit
 from acp_launch.secret.redact import StreamRedactor
+from tests.patience import PATIENCE
 from tests.secret.canaries import knowing
 
-from .liveness import PATIENCE, Liveness, program
+from .liveness import Liveness, program
 
 
 def with_child(

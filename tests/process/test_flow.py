@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from acp_launch.process.flow import CHUNK, HIGH, LOW, Inflow, Outflow
-
-from .liveness import PATIENCE
+from tests.patience import PATIENCE
 
 FULL = 4 * HIGH  # bytes; more than any pipe or socket takes by itself
 

@@ -19,9 +19,10 @@ from acp_launch.process.foreground import TIDY, available, foreground
 from acp_launch.process.program import LocalProgram
 from acp_launch.process.records import read_all
 from tests.cli.terminal import BECOME, Terminal
+from tests.patience import PATIENCE
 
 from .launches import bury, gone
-from .liveness import CHILDREN, PATIENCE, Liveness, program
+from .liveness import CHILDREN, Liveness, program
 
 CTRL_C, CTRL_Z = "\x03", "\x1a"
 

@@ -24,9 +24,10 @@ from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.records import LaunchRecord, files, read_all
 from acp_launch.process.table import Process
 from acp_launch.process.tree import Exit, Tree, descendants, end_all_now, end_now
+from tests.patience import PATIENCE
 
 from .launches import Running, gone, launched
-from .liveness import CHILDREN, PATIENCE, Liveness, program
+from .liveness import CHILDREN, Liveness, program
 
 TREES = {
     "polite": (["polite"], ["polite"]),

@@ -14,9 +14,10 @@ from acp_launch.process import leftovers, prepare, table
 from acp_launch.process.guardian import LaunchProcesses, end
 from acp_launch.process.leftovers import LeftProcess, clear, launch_state, launch_tree
 from acp_launch.process.records import files, launcher, read_all
+from tests.patience import PATIENCE
 
 from .launches import bury, launched
-from .liveness import PATIENCE, Liveness, program
+from .liveness import Liveness, program
 
 GONE = 2**22 + 1  # larger than any pid
 # The id of a launch. Each test process has its own, since all that carry an id are ended.

@@ -15,9 +15,10 @@ import pytest
 from acp_launch.process import detached, prepare
 from acp_launch.process.detached import _is_subreaper
 from acp_launch.process.tree import adopted, descendants
+from tests.patience import PATIENCE
 
 from .launches import bury, gone
-from .liveness import CHILDREN, PATIENCE, Liveness, program
+from .liveness import CHILDREN, Liveness, program
 
 
 class Visited:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.process.runner import is_fetching, may_fetch
+from tests.patience import PATIENCE
 
 FETCHER = Path(__file__).parents[1] / "servers" / "fetcher.py"
 SAYS = "import sys; print('here', flush=True); sys.stdin.read()"
@@ -50,7 +51,7 @@ def running(argv: list[str], tmp_path: Path, **env: str) -> Iterator["subprocess
     try:
         yield process
     finally:
-        process.communicate(timeout=20)
+        process.communicate(timeout=PATIENCE)
 
 
 def runner(tmp_path: Path, name: str = "npx") -> str:

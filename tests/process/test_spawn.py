@@ -16,8 +16,9 @@ from acp_launch.errors import AgentError, MachineError
 from acp_launch.process import prepare
 from acp_launch.process.spawn import STATUS_LOST, Spawned, explain, spawn
 from acp_launch.process.tree import end_now
+from tests.patience import PATIENCE
 
-from .liveness import PATIENCE, Liveness, program
+from .liveness import Liveness, program
 
 
 def everything_from(spawned: Spawned) -> bytes:

@@ -17,8 +17,9 @@ from acp_launch.process.child import GRACE, Child, attach, stop
 from acp_launch.process.spawn import spawn
 from acp_launch.process.table import Process
 from acp_launch.process.tree import Exit, Outcome, end_all_now, end_now, send
+from tests.patience import PATIENCE
 
-from .liveness import CHILDREN, PATIENCE, Liveness, program
+from .liveness import CHILDREN, Liveness, program
 
 SHORT = 0.05  # seconds of grace, where the grace has to pass
 LONG = 10.0  # where it must not

@@ -16,8 +16,9 @@ from acp_launch.process import terminal
 from acp_launch.process.spawn import live
 from acp_launch.process.terminal import Scrollback, Terminal
 from acp_launch.process.tree import Exit
+from tests.patience import PATIENCE
 
-from .liveness import PATIENCE, Liveness, program
+from .liveness import Liveness, program
 
 
 class Watched:

@@ -15,8 +15,9 @@ from acp_launch.process.child import attach, stop
 from acp_launch.process.spawn import Spawned, spawn
 from acp_launch.process.table import ProcTable, PsutilTable
 from acp_launch.process.tree import Tree, adopted, end_now, reap_adopted
+from tests.patience import PATIENCE
 
-from .liveness import PATIENCE, Liveness, program
+from .liveness import Liveness, program
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from acp_launch.process import prepare
+from tests.patience import PATIENCE
 
 from .launches import Running, gone, launched
-from .liveness import CHILDREN, PATIENCE, Liveness, liveness, program
+from .liveness import CHILDREN, Liveness, liveness, program
 
 # One of ours that has nothing of ours left, once its parent is dead: no mark, and no session we know.
 SCRUBBED = f"setsid env -i LIVENESS=$LIVENESS {shlex.join(program('deaf', 'stubborn'))} </dev/null & read _"

@@ -17,6 +17,7 @@ from acp_launch.plan.resolve import resolve
 from acp_launch.profile.discover import Found, built_in, discover, find
 from acp_launch.profile.load import CachedPositions, Loaded, examine, inspect, load
 from acp_launch.settings import load as settings
+from tests.patience import PATIENCE
 
 AGENT = "version: 1\nagent: {command: cat}\n"
 
@@ -650,4 +651,4 @@ def test_a_profile_that_was_known_needs_neither_yaml_nor_pydantic(project: Proje
         "print(sorted({'pydantic', 'ruamel.yaml', 'hashlib'} & set(sys.modules)))"
     )
     command = [sys.executable, "-c", code, str(project.holder / "work.yaml"), str(project.cache)]
-    assert subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout == "[]\n"
+    assert subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout == "[]\n"

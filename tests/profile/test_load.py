@@ -12,6 +12,7 @@ from acp_launch.document.nodes import MAX_SIZE
 from acp_launch.errors import ProfileError
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import CachedPositions, examine, inspect, load, shown
+from tests.patience import PATIENCE
 
 
 def at(file: Path) -> Found:
@@ -104,7 +105,7 @@ def test_files_below_the_working_directory_are_named_relative_to_it(
 def test_importing_the_module_loads_neither_yaml_nor_pydantic() -> None:
     """A cache of checked profiles may sit here later: then nothing of this is needed."""
     code = "import sys, acp_launch.profile.load; print(sorted({'pydantic', 'ruamel.yaml'} & set(sys.modules)))"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert answer.stdout == "[]\n"
 
 

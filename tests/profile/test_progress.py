@@ -7,8 +7,7 @@ import pytest
 
 from acp_launch.profile import progress as module
 from acp_launch.profile.progress import ReadProgress
-
-PATIENCE = 20  # seconds for a thread of ours
+from tests.patience import PATIENCE
 
 
 class Listener:

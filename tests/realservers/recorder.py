@@ -9,7 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-PATIENCE = 30.0  # seconds for anything here; only waited for in full when a test fails
+from tests.patience import PATIENCE
+
 CHUNK = 1 << 16
 Json = dict[str, Any]
 Responder = Callable[[Json], Json]  # the parameters of what a server asks → `{"result": …}` or `{"error": …}`

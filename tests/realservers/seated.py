@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.launcher import ROOT
-from tests.realservers.recorder import PATIENCE, Json, Recorder, Responder
+from tests.patience import PATIENCE
+from tests.realservers.recorder import Json, Recorder, Responder
 
 # What differs between two processes of one server by its nature: clocks, dice, and what a launch adds.
 VOLATILE = (

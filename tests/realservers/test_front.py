@@ -12,10 +12,10 @@ import pytest
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
 
+from tests.patience import PATIENCE
 from tests.realservers import sdk
 from tests.realservers.npm import EVERYTHING, needs_npm
 from tests.realservers.npm import server as npm_server
-from tests.realservers.recorder import PATIENCE
 from tests.realservers.sdk_server import URI
 from tests.realservers.seated import Seated, Server, seated
 from tests.realservers.test_sdk_client import (

@@ -13,10 +13,10 @@ from mcp.client import ClientRequestContext
 from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
 from pydantic import BaseModel, FileUrl
 
+from tests.patience import PATIENCE
 from tests.realservers import sdk
 from tests.realservers.npm import EVERYTHING, needs_npm
 from tests.realservers.npm import server as npm_server
-from tests.realservers.recorder import PATIENCE
 from tests.realservers.sdk_server import URI
 from tests.realservers.seated import Seated, Server, seated
 

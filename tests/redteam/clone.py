@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.inprocess import completed
+from tests.patience import PATIENCE
 
 Ended = subprocess.CompletedProcess[str]
-PATIENCE = 60  # seconds
 EVIL = {"command": "./tool"}
 GOOD = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.agent"]}
 NEW = "this project's profile is not trusted yet"

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.redteam.clone import CHANGED, GOOD, NEW, Clone, profile
 
 IN_PROJECT = (
@@ -181,7 +182,7 @@ def test_a_disk_that_is_full_keeps_nothing_and_says_so(clone: Clone) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         env=clone.environment(),
     )
     assert ended.returncode == 3
@@ -218,12 +219,12 @@ def test_a_keyring_of_the_projects_is_not_loaded(clone: Clone, variable: str, ve
         env = {**clone.environment(), variable: str(clone.root / "c")}
         env.pop("PYTHON_KEYRING_BACKEND")
         ended = subprocess.run(
-            clone.argv(*verb.split()), cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60
+            clone.argv(*verb.split()), cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE
         )
         assert b"evil" not in ended.stdout + ended.stderr
         assert not clone.sang
     # The proof that it would be: from outside of the project it is the user's own choice.
-    subprocess.run(clone.argv("secret", "list"), cwd="/", env=env, stdin=subprocess.DEVNULL, timeout=60)
+    subprocess.run(clone.argv("secret", "list"), cwd="/", env=env, stdin=subprocess.DEVNULL, timeout=PATIENCE)
     assert clone.sang
 
 
@@ -369,7 +370,7 @@ def test_a_relative_pythonpath_does_not_let_the_project_choose_what_is_imported(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert (done.returncode, clone.sang) == (0, False), done.stderr
     assert done.stdout
@@ -381,5 +382,5 @@ def test_an_absolute_pythonpath_is_the_users_own_choice(clone: Clone, tmp_path: 
     """The proof that what is planted would run."""
     (clone.root / "msgspec.py").write_text(f"open({str(clone.trace)!r}, 'w').close()\n")
     env = {**os.environ, "PYTHONPATH": f"{clone.root}:{Path(__file__).parents[2]}:."}
-    subprocess.run(clone.argv("list"), cwd=clone.root, env=env, stdin=subprocess.DEVNULL, timeout=60)
+    subprocess.run(clone.argv("list"), cwd=clone.root, env=env, stdin=subprocess.DEVNULL, timeout=PATIENCE)
     assert clone.sang

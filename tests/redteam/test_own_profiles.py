@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.redteam.clone import GOOD, PATIENCE, Clone, profile
+from tests.patience import PATIENCE
+from tests.redteam.clone import GOOD, Clone, profile
 
 NAME = "acp-launch-canary"  # of a package that is not published
 MODULE = "acp_launch_canary"

@@ -16,9 +16,8 @@ from acp_launch.registry.download import fetch
 from acp_launch.registry.index import Entry, decode, pinned
 from acp_launch.registry.install import binary_of, install, remove
 from acp_launch.registry.installed import Installation, Lacking, Reference, chosen, home, installations, read
+from tests.patience import PATIENCE
 from tests.registry.published import PROGRAM, Web, binary, entry, serving, written
-
-PATIENCE = 20.0  # seconds; only waited for in full when a test fails
 
 
 @pytest.fixture

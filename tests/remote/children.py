@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 20.0  # seconds for anything here; only waited for in full when a test fails
+from tests.patience import PATIENCE
+
 PROGRAMS = Path(__file__).parents[1] / "servers"
 Json = dict[str, Any]
 

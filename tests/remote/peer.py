@@ -9,10 +9,10 @@ from typing import Any
 from acp_launch.mcp.http.wire import Limits
 from acp_launch.mcp.remote import Remote, RemoteProgram
 from acp_launch.process.lifecycle import Ended
+from tests.patience import PATIENCE
 
 from .children import Tempered
 
-PATIENCE = 20.0  # seconds; only waited for in full when a test fails
 Json = dict[str, Any]
 VERSION = "io.modelcontextprotocol/protocolVersion"
 META: Json = {VERSION: "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}

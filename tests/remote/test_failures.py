@@ -10,8 +10,9 @@ import pytest
 
 from acp_launch.mcp.http.clients import Clients
 from acp_launch.process.lifecycle import Ended
+from tests.patience import PATIENCE
 
-from .children import PATIENCE, cutter, tempered
+from .children import cutter, tempered
 from .peer import HELLO, Peer, connected, error, remote
 from .peer import asked as asked_of
 

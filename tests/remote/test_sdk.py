@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from .peer import connected, remote
+from tests.patience import PATIENCE
 
-PATIENCE = 20.0  # seconds for its end
+from .peer import connected, remote
 
 
 @contextmanager

@@ -17,9 +17,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from acp_launch.mcp.http.clients import Clients
+from tests.patience import PATIENCE
 
 from .children import tempered
-from .peer import HELLO, PATIENCE, Peer, connected, remote
+from .peer import HELLO, Peer, connected, remote
 
 ANSWER = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 88\r\n\r\n"

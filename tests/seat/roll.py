@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-PATIENCE = 20.0  # seconds for anything here; only waited for in full when a test fails
+from tests.patience import PATIENCE
 
 
 class Voice:

@@ -12,6 +12,8 @@ from typing import ClassVar
 from keyring.backend import KeyringBackend
 from keyring.errors import PasswordDeleteError
 
+from tests.patience import PATIENCE
+
 
 class Memory(KeyringBackend):
     """Keeps everything in this process; `items` is what it holds."""
@@ -136,4 +138,4 @@ def acp_launch(
         "ACP_LAUNCH_SECRETS__TIMEOUT": limit,
     }
     command = [sys.executable, "-m", "acp_launch", *arguments]
-    return subprocess.run(command, env=env, cwd=cwd, input=stdin, capture_output=True, timeout=20, check=False)
+    return subprocess.run(command, env=env, cwd=cwd, input=stdin, capture_output=True, timeout=PATIENCE, check=False)

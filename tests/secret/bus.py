@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE
+
 PASSWORD = b"\n"  # gnome-keyring-daemon makes no keyring when it is given nothing at all
 REQUIRED = os.environ.get("ACP_LAUNCH_TEST_KEYRING") == "required"  # read now: tests run without ACP_* variables
-_PATIENCE = 20  # seconds; a start takes a twentieth of one
 
 # No folders with services: nothing is started that we did not start.
 _CONFIGURATION = """\
@@ -72,9 +73,9 @@ class Desktop:
         rule = MatchRule(type="signal", interface="org.freedesktop.DBus", member="NameOwnerChanged")
         rule.add_arg_condition(0, name)
         with closing(self.connection()) as connection, connection.filter(rule) as arrivals:
-            Proxy(message_bus, connection, timeout=_PATIENCE).AddMatch(rule)
+            Proxy(message_bus, connection, timeout=PATIENCE).AddMatch(rule)
             yield
-            connection.recv_until_filtered(arrivals, timeout=_PATIENCE)
+            connection.recv_until_filtered(arrivals, timeout=PATIENCE)
 
     def _start(self, command: list[str], **streams: int) -> subprocess.Popen[bytes]:
         home, runtime = str(self._directory / "home"), str(self._directory / "runtime")
@@ -88,7 +89,7 @@ class Desktop:
 def end(process: subprocess.Popen[bytes]) -> None:
     """By its id, and waited for; twice does no harm."""
     process.kill()
-    process.wait(_PATIENCE)
+    process.wait(PATIENCE)
     for stream in (process.stdin, process.stdout):
         if stream is not None:
             stream.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.secret.isolate import Late, bounded
+from tests.patience import PATIENCE
 from tests.secret.backends import acp_launch
 
 BUFFERING = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
@@ -62,7 +63,7 @@ def test_hung_work_does_not_keep_the_interpreter_from_ending() -> None:
         "import threading\nfrom acp_launch.secret.isolate import Late, bounded\n"
         "try: bounded(threading.Event().wait, limit=0.05, waiting=print)\nexcept Late: print('late')"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert ended.stdout == "late\n"
 
 
@@ -97,7 +98,7 @@ __main__.main()
 
 def test_even_a_bug_of_ours_does_not_wait_for_what_was_given_up() -> None:
     command = [sys.executable, "-c", CRASHING]
-    ended = subprocess.run(command, env=BUFFERING, capture_output=True, text=True, timeout=20, check=False)
+    ended = subprocess.run(command, env=BUFFERING, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (ended.returncode, ended.stdout) == (1, "late\n")
     assert ended.stderr.startswith("Traceback") and ended.stderr.endswith("ValueError: a bug of ours\n")
 
@@ -128,7 +129,7 @@ print(killed != before, status, os.waitpid(before, 0)[1])
 def test_only_what_was_started_meanwhile_is_ended() -> None:
     """A shell that became acp-launch with exec leaves it its background jobs."""
     command = [sys.executable, "-c", INHERITED]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert ended.stdout == "True 9 15\n"
 
 
@@ -171,7 +172,7 @@ def test_only_our_words_come_out_on_stdout(end: str) -> None:
     """In `--output json` they are events; so is the error when it is given up."""
     command = [sys.executable, "-c", SPEAKING, end]
     ended = subprocess.run(
-        command, env=BUFFERING, input="stdin", capture_output=True, text=True, timeout=20, check=True
+        command, env=BUFFERING, input="stdin", capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert ended.stdout.split() == ["before", "word", "after", *(["late"] if end == "late" else []), "stdin"]
     assert sorted(ended.stderr.splitlines()) == ["noise 1", "noise 2", "noise 3"]

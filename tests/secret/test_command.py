@@ -14,10 +14,10 @@ from acp_launch.problem import Problem
 from acp_launch.process.capture import capture
 from acp_launch.secret.command import Captured, CommandStore, open_command
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, StoreFault
+from tests.patience import PATIENCE
 
 LABEL = "command (op)"
 OP = ("/usr/bin/op", "read", "op://dev/{name}/credential")
-PATIENCE = 30.0  # seconds; only ever waited for in full when a test fails
 
 
 class Ended(Struct, frozen=True):

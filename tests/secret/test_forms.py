@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_launch.secret.forms import PIECE, SHORTEST, forms, is_maskable
+from tests.patience import PATIENCE
 
 TOKEN = "ghp_" + "a1B2c3D4e" * 4
 AWKWARD = "p'a\"s$s\\w/o+r<d>&é☃`\U0001f600~"
@@ -95,7 +96,7 @@ def test_base64_around_a_value_keeps_at_most_the_characters_that_hold_bits_of_it
 def test_bash_itself_writes_nothing_we_do_not_know() -> None:
     value = 'it\'s a "dollar" $5 \\ & more'
     script = f"set -x; printf '%q\\n' {shlex.quote(value)}"
-    written = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, timeout=30)
+    written = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert hidden(written.stdout, value) == "***\n"
     assert hidden(written.stderr, value) == "+ printf '%q\\n' '***'\n"
 

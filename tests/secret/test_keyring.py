@@ -11,6 +11,7 @@ import pytest
 from acp_launch.secret.keyring import MACOS, SECRET_SERVICE, WINDOWS, BackendChoice, choose, config_root, open_keyring
 from acp_launch.secret.value import Outcome, Secret, StoreFault
 from acp_launch.settings.model import KeyringSettings
+from tests.patience import PATIENCE
 from tests.secret.backends import Memory
 from tests.secret.bus import Desktop
 
@@ -130,7 +131,7 @@ def test_what_lies_in_the_current_directory_is_not_imported(tmp_path: Path, isol
     environ |= {"PYTHONPATH": str(Path(__file__).parents[2]), "DBUS_SESSION_BUS_ADDRESS": "unix:path=/nowhere"}
     command = [sys.executable, *(["-P"] if isolated else []), "-m", "acp_launch", "secret", "set", "github"]
     ended = subprocess.run(
-        command, cwd=project, env=environ, input="x", capture_output=True, text=True, timeout=30, check=False
+        command, cwd=project, env=environ, input="x", capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert ended.returncode == 3
     assert "cannot reach the D-Bus session at unix:path=/nowhere" in ended.stderr
@@ -269,7 +270,7 @@ def in_a_process(code: str, environ: dict[str, str], *, path: str = "") -> list[
     root = str(Path(__file__).parents[2])
     environ = environ | {"PYTHONPATH": f"{path}{os.pathsep}{root}" if path else root}
     command = [sys.executable, "-c", program + code]
-    ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert ended.returncode == 0, ended.stderr
     printed: list[str] = json.loads(ended.stdout)
     return printed

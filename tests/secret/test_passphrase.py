@@ -14,7 +14,8 @@ from types import ModuleType
 import pytest
 
 from acp_launch.secret.hidden_input import ask_hidden
-from tests.cli.terminal import PATIENCE, Terminal
+from tests.cli.terminal import Terminal
+from tests.patience import PATIENCE
 
 # Takes the terminal as its own, asks on it, and reports on stdout; stdin is a pipe that must stay unread.
 CHILD = """

@@ -14,6 +14,7 @@ import pytest
 
 from acp_launch.secret import isolate
 from acp_launch.secret.isolate import without_prompts
+from tests.patience import PATIENCE
 
 
 @pytest.fixture
@@ -141,7 +142,7 @@ def heard(code: str) -> tuple[list[str], list[str]]:
     command = [sys.executable, "-c", program + code]
     given = '{"jsonrpc": "2.0"}\n'
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    ended = subprocess.run(command, env=env, input=given, capture_output=True, text=True, timeout=20, check=True)
+    ended = subprocess.run(command, env=env, input=given, capture_output=True, text=True, timeout=PATIENCE, check=True)
     return ended.stdout.splitlines(), ended.stderr.splitlines()
 
 

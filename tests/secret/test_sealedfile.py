@@ -14,9 +14,9 @@ from acp_launch.secret.sealed import Kdf, Key, derive
 from acp_launch.secret.sealedfile import SealedFile, open_file
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, StoreFault
 from acp_launch.settings.model import FileSettings
+from tests.patience import PATIENCE
 
 PASSPHRASE = "correct horse"
-PATIENCE = 30  # seconds; only ever waited for in full when a test fails
 GIVEN = {"ACP_LAUNCH_PASSPHRASE": PASSPHRASE}
 BY_KEY_FILE = FileSettings(key_file="key")
 

@@ -10,8 +10,7 @@ import pytest
 from acp_launch.secret.sealedfile import SealedFile, open_file
 from acp_launch.secret.value import Secret
 from acp_launch.settings.model import FileSettings
-
-PATIENCE = 30  # seconds; only ever waited for in full when a test fails
+from tests.patience import PATIENCE
 
 
 def store(config: Path, key_file: str | None = None) -> SealedFile:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from acp_launch.secret.forms import forms
 from acp_launch.secret.redact import SHOWN, Redactor, StreamRedactor, redacted_stream
+from tests.patience import PATIENCE
 from tests.secret.canaries import SECRETS, knowing, texts
 
 TOKEN = "ghp_" + "a1B2c3D4e" * 4
@@ -167,7 +168,7 @@ def child(tmp_path: Path, *lines: str) -> subprocess.CompletedProcess[str]:
     """A process with our streams in place, running `lines`; nothing it says shows the value."""
     script = tmp_path / "script.py"
     script.write_text(PROGRAM + "\n".join(lines))
-    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert TOKEN not in ended.stdout + ended.stderr
     return ended
 
@@ -204,5 +205,5 @@ def test_everything_that_writes_for_us_goes_through(tmp_path: Path) -> None:
 def test_a_process_without_stdout_is_left_as_it_is() -> None:
     install = "from acp_launch.secret.redact import install; install()"
     code = f"import sys; sys.stdout = None; {install}; print(sys.stdout, file=sys.stderr)"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert ended.stderr == "None\n"

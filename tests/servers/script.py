@@ -16,6 +16,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from tests.patience import PATIENCE
+
 Message = dict[str, Any]
 Answer = Callable[[Message], None]
 
@@ -35,7 +37,7 @@ def hello(name: str) -> None:
         line.close()
     _lines.clear()
     if port := os.environ.get("LIVENESS"):
-        line = socket.create_connection(("127.0.0.1", int(port)), timeout=10)
+        line = socket.create_connection(("127.0.0.1", int(port)), timeout=PATIENCE)
         line.settimeout(None)
         _lines.append(line)
         tell(f"{name} {os.getpid()}")

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.patience import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 Program = subprocess.Popen[str]
 
@@ -22,7 +24,7 @@ def programs(name: str, *arguments: tuple[str, ...]) -> Iterator[list[Program]]:
     finally:
         for program in started:
             program.kill()
-            program.communicate(timeout=10)
+            program.communicate(timeout=PATIENCE)
 
 
 def tell(program: Program, text: str) -> None:

@@ -19,6 +19,7 @@ from acp_launch.session.permission.policy import Approve, Policy
 from acp_launch.session.person import Ask
 from acp_launch.session.service import FileServed, TerminalServed
 from tests.oracle import Dialogue
+from tests.patience import PATIENCE
 from tests.transport.memory import MemoryTransport, pair
 
 CAPABLE = {"loadSession": True, "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}}}
@@ -167,7 +168,7 @@ async def connected(
     """A connection that has said nothing yet. The whole block is bounded."""
     recorder = recorder or Recorder()
     ours, theirs = pair()
-    async with asyncio.timeout(10), connect(ours, recorder, max_line=max_line) as connection:
+    async with asyncio.timeout(PATIENCE), connect(ours, recorder, max_line=max_line) as connection:
         yield connection, Agent(theirs), recorder
 
 

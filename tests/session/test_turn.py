@@ -10,7 +10,7 @@ from acp_launch.errors import AgentError, AgentRefused, SessionError, WaitExpire
 from acp_launch.profile.agents import Replay
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.session import opening
-from acp_launch.session.client import Client, Turn
+from acp_launch.session.client import GRACE, Client, Turn
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import SessionReady, TurnEnd
 from acp_launch.session.opening import Stay, how_to_continue, open_session
@@ -313,7 +313,7 @@ def test_an_error_without_a_cancel_is_an_error() -> None:
     asyncio.run(story())
 
 
-@pytest.mark.parametrize(("grace", "told"), [((), 3.0), ((1.0,), 1.0)])
+@pytest.mark.parametrize(("grace", "told"), [((), GRACE), ((1.0,), 1.0)])
 def test_an_agent_deaf_to_cancel_is_given_up_when_it_was_said(grace: tuple[float, ...], told: float) -> None:
     """And no other deadline is named meanwhile, however long it has been silent."""
 

@@ -1,12 +1,21 @@
 """Ring 2. Every wait has a name, a word and a deadline; the clock is a loop whose time we turn ourselves."""
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 
+from acp_launch import waits
 from acp_launch.errors import WaitExpired
 from acp_launch.waits import awaited, seconds
 from tests.turnedclock import run
+
+
+@pytest.fixture(autouse=True)
+def as_users_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is ours, so the tests need no patience."""
+    monkeypatch.setattr(waits, "FIRST_WORD", 3.0)
 
 
 def test_a_silent_wait_says_so_at_growing_intervals_and_ends_with_its_name() -> None:
@@ -102,3 +111,10 @@ def test_an_answer_or_an_error_comes_out_as_itself() -> None:
 )
 def test_durations_read_well(amount: float, text: str) -> None:
     assert seconds(amount) == text
+
+
+@pytest.mark.parametrize(("environment", "limit"), [({}, 3.0), ({"ACP_LAUNCH_TEST_PATIENCE": "2.5"}, 7.5)])
+def test_only_tests_stretch_a_limit(environment: dict[str, str], limit: float) -> None:
+    code = "from acp_launch.waits import FIRST_WORD; print(FIRST_WORD)"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert float(done.stdout) == limit

@@ -14,6 +14,7 @@ from acp_launch.document.scalars import Duration
 from acp_launch.errors import SettingsError, StateError
 from acp_launch.settings import load
 from acp_launch.settings.model import FileSettings, KeyringSettings, SecretSettings, Settings
+from tests.patience import PATIENCE
 
 EVERYTHING = """
 max_line: 1MiB
@@ -251,7 +252,7 @@ def loaded_modules() -> set[str]:
     code = "import sys, acp_launch.settings.load as it; it.load(); print(*sys.modules)"
     return set(
         subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True
         ).stdout.split()
     )
 

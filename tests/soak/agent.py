@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-PATIENCE = 30.0  # seconds for anything here; only ever waited for in full when a test fails
+from tests.patience import PATIENCE
+
 STUCK = 500  # ms without any room
 CHUNK = 1 << 18
 CLIENT = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "soak", "version": "1"}}

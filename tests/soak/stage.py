@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 
 from acp_launch.bridge import shim
+from tests.patience import PATIENCE
 
-from .agent import PATIENCE, Agent
+from .agent import Agent
 from .host import Wish, Wished
 
 ROOT = Path(__file__).parents[2]

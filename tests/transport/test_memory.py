@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from acp_launch.rpc import Transport, TransportClosed
+from tests.patience import PATIENCE
 from tests.transport.memory import PIPE, MemoryTransport, pair
 
 Use = Callable[[MemoryTransport, MemoryTransport], Awaitable[None]]
@@ -13,7 +14,7 @@ Use = Callable[[MemoryTransport, MemoryTransport], Awaitable[None]]
 
 def with_pair(use: Use) -> None:
     async def run() -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await use(*pair())
 
     asyncio.run(run())

@@ -10,7 +10,8 @@ import pytest
 from acp_launch.process.child import attach
 from acp_launch.process.spawn import spawn
 from acp_launch.rpc import StdioTransport, Transport, TransportClosed
-from tests.process.liveness import PATIENCE, program
+from tests.patience import PATIENCE
+from tests.process.liveness import program
 
 
 @asynccontextmanager

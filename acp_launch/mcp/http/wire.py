@@ -14,6 +14,7 @@ from acp_launch.mcp.http.stream import LONGEST_PAUSE, Request, one_line
 from acp_launch.process.lifecycle import Ended
 from acp_launch.protocol import jsonrpc
 from acp_launch.secret.value import Secret
+from acp_launch.waits import stretch
 
 Era = Literal["", "modern", "legacy", "sse"]
 
@@ -23,10 +24,10 @@ MODERN = "2026-07-28"
 OURS = "acp-launch:"
 
 QUICK = 30.0  # seconds for the answer to what a server need not think about
-SIGN = 10.0  # seconds for a sign of life
+SIGN = stretch(10.0)  # seconds for a sign of life
 SIGNS = 2  # further attempts, if the connection for it breaks
-PARTING = 0.5  # seconds for other requests to learn that the session is gone, too
-DELETE = 2.0  # seconds for the end of a session
+PARTING = stretch(0.5)  # seconds for other requests to learn that the session is gone, too
+DELETE = stretch(2.0)  # seconds for the end of a session
 RESUMES = 4  # attempts in a row to resume a stream that bring nothing
 REPEATS = 4  # times that a request which had no effect is sent again
 SHORT = 5.0  # seconds that a busy server may ask us to wait for that

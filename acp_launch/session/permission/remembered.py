@@ -23,10 +23,11 @@ from acp_launch.problem import ours
 from acp_launch.secret.redact import redactor
 from acp_launch.session.permission.audit import digest, of_profile
 from acp_launch.session.permission.policy import Remembered
+from acp_launch.waits import stretch
 
 VERSION = 3
 TAKEN = (1, 2, VERSION)
-PATIENCE = 5.0  # seconds to wait for other writers; each takes some milliseconds
+PATIENCE = stretch(5.0)  # seconds to wait for other writers; each takes some milliseconds
 MOST = 1000  # answers of one profile
 LONGEST = 64 * 1024  # bytes of one answer
 _SIZE = MOST * LONGEST + 64 * 1024  # bytes of a file

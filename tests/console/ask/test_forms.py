@@ -11,6 +11,7 @@ from acp_launch.console.ask import forms, quoted
 from acp_launch.console.ask.forms import Forms
 from acp_launch.session.elicitation.answer import Field, Filled, Form, Option
 from tests.console.person import Scripted
+from tests.patience import PATIENCE
 from tests.secret.canaries import knowing
 
 TOKEN = "ghp_" + "a1B2c3D4e" * 4
@@ -18,7 +19,7 @@ TOKEN = "ghp_" + "a1B2c3D4e" * 4
 
 def filled(person: Scripted, form: Form, agent: str = "Demo Agent") -> Filled:
     async def scenario() -> Filled:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             return await Forms(person, agent).fill(form)
 
     return asyncio.run(scenario())
@@ -254,7 +255,7 @@ def test_a_cancelled_question_frees_the_floor() -> None:
     async def scenario() -> None:
         person = Waiting()
         filling = asyncio.create_task(Forms(person, "Demo").fill(form(NICK)))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await person.asked.wait()
             filling.cancel()
             await asyncio.wait({filling})

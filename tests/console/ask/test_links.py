@@ -17,6 +17,7 @@ from acp_launch.console.ask.links import LONGEST, Address, Links, read
 from acp_launch.process import detached
 from acp_launch.session.elicitation.answer import Action, Link
 from tests.console.person import Scripted
+from tests.patience import PATIENCE
 from tests.secret.canaries import knowing
 
 WAYS = "Visit it? o open in the browser / m I will open it myself / d decline / c cancel"
@@ -24,7 +25,7 @@ WAYS = "Visit it? o open in the browser / m I will open it myself / d decline / 
 
 def visited(person: Scripted, url: str, env: dict[str, str], message: str = "Please log in.") -> Action:
     async def scenario() -> Action:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             return await Links(person, "Demo Agent", env=env).visit(Link(message, url=url, id="e1"))
 
     return asyncio.run(scenario())

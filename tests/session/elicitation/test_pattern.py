@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_launch.session.elicitation.pattern import LONGEST, TooSlow, is_readable, matches
+from tests.patience import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_no_pattern_takes_the_memory_of_the_machine() -> None:
     """The clock alone would not keep `regex` from it: see WIDEST."""
     patterns = ["(?:a?){4000}b", "(a?){3000}$", "((a?){50}){60}b", "(a|b|ab)*c", "(?:a?){999999999}b", "(a*)*(a*)*$"]
     argv = [sys.executable, "-c", LIMITED, json.dumps(patterns)]
-    ended = subprocess.run(argv, capture_output=True, text=True, timeout=50, check=True)
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=True)
     _, memory = json.loads(ended.stdout)
     assert memory < 200 << 10
 

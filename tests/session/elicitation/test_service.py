@@ -11,6 +11,7 @@ from acp_launch.session.elicitation.answer import Action, Filled, Form, Link
 from acp_launch.session.elicitation.request import REMEMBERED, Elicitation
 from acp_launch.session.service import Refusal
 from tests.oracle import check_client_message
+from tests.patience import PATIENCE
 from tests.secret.canaries import knowing
 
 FORM = {"sessionId": "s1", "mode": "form", "message": "Which?", "requestedSchema": {"properties": {}}}
@@ -107,7 +108,7 @@ def test_a_link_can_be_completed_while_the_question_is_open() -> None:
     async def scenario() -> None:
         stage = Stage()
         stage.answers.clear()
-        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
             answer = group.create_task(stage.create(link()))
             await stage.is_asked.wait()
             stage.elicitation.completed("e1")
@@ -125,7 +126,7 @@ def test_a_question_that_is_withdrawn_is_forgotten() -> None:
         stage = Stage()
         stage.answers.clear()
         answer = asyncio.create_task(stage.create(link()))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await stage.is_asked.wait()
             answer.cancel()
             await asyncio.wait({answer})

@@ -16,6 +16,7 @@ from acp_launch.session.connection import Connection, connect, negotiate
 from acp_launch.session.opening import Fulfilled, Setting, configure, fulfil, wished, wishes
 from acp_launch.session.options import NotOffered, config_options
 from acp_launch.session.state import SessionState
+from tests.patience import PATIENCE
 from tests.session.options.test_option import MODELS, MODES, select
 from tests.session.recording import Agent, Recorder
 from tests.transport.memory import MemoryTransport, pair
@@ -54,7 +55,7 @@ class Scene:
 async def offering(result: object) -> AsyncIterator[Scene]:
     recorder = Recorder()
     ours, theirs = pair()
-    async with asyncio.timeout(10), connect(ours, recorder, max_line=1 << 20) as connection:
+    async with asyncio.timeout(PATIENCE), connect(ours, recorder, max_line=1 << 20) as connection:
         agent = Agent(theirs)
         handshake = asyncio.create_task(negotiate(connection, limit=5))
         await agent.answers(await agent.hears("initialize"), {"protocolVersion": 1})

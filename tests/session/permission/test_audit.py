@@ -16,6 +16,7 @@ from acp_launch.secret.value import Secret
 from acp_launch.session.permission import audit as module
 from acp_launch.session.permission.audit import LONGEST, Audit, How, entries, files
 from tests.clock import Clock
+from tests.patience import PATIENCE
 
 CALL = {
     "toolCallId": "c1",
@@ -198,7 +199,7 @@ print(len(notes))
 
 def test_a_disk_that_takes_half_a_line_spoils_no_other(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", HALF, str(tmp_path)], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", HALF, str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert (done.stdout, done.stderr) == ("1\n", "")
     found, damaged = entries(files(tmp_path))

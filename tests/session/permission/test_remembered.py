@@ -16,6 +16,7 @@ from acp_launch.secret.value import Secret
 from acp_launch.session.permission import remembered
 from acp_launch.session.permission.policy import Remembered
 from acp_launch.session.permission.remembered import AnswerStore, forget, keep, load
+from tests.patience import PATIENCE
 from tests.session.answer_writer import answer
 from tests.session.programs import line, programs, tell
 
@@ -231,7 +232,7 @@ def test_ten_writers_at_once_lose_nothing_and_what_was_kept_survives_their_death
                 said.add(answer(str(victim), int(line(writers[victim]))))
             writers[victim].kill()
         for who, writer in enumerate(writers):
-            output = writer.communicate(timeout=50)[0]
+            output = writer.communicate(timeout=PATIENCE)[0]
             said |= {answer(str(who), int(number)) for number in output.split()}
         assert [writer.returncode for writer in writers] == [-9 if who in victims else 0 for who in range(10)]
     kept = load(AnswerStore(tmp_path, "/p", "work"))

@@ -9,6 +9,7 @@ import pytest
 from acp_launch.errors import SessionError
 from acp_launch.session import store
 from acp_launch.session.store import Registry, open_registry, transaction
+from tests.patience import PATIENCE
 from tests.session.programs import line, programs, tell
 from tests.session.store_writer import record as written
 from tests.session.stores import FIX, is_whole, raw, store_file
@@ -25,7 +26,7 @@ def test_ten_first_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     with programs("store_writer", *((str(state), str(who), "20", "never") for who in range(10))) as writers:
         for writer in writers:
             tell(writer, "go")
-        outputs = [writer.communicate(timeout=50)[0] for writer in writers]
+        outputs = [writer.communicate(timeout=PATIENCE)[0] for writer in writers]
         assert [writer.returncode for writer in writers] == [0] * 10
     assert [acknowledged(output) for output in outputs] == [set(range(20))] * 10
     with open_registry(state) as registry:
@@ -42,7 +43,7 @@ def test_ten_writers_at_once_lose_nothing_of_a_store_of_an_earlier_version(tmp_p
     with programs("store_writer", *((str(tmp_path), str(who), "5", "never") for who in range(10))) as writers:
         for writer in writers:
             tell(writer, "go")
-        outputs = [writer.communicate(timeout=50)[0] for writer in writers]
+        outputs = [writer.communicate(timeout=PATIENCE)[0] for writer in writers]
         assert [writer.returncode for writer in writers] == [0] * 10
     assert [acknowledged(output) for output in outputs] == [set(range(5))] * 10
     with open_registry(tmp_path) as registry:
@@ -84,7 +85,7 @@ def test_what_was_acknowledged_survives_writers_killed_at_any_instant(tmp_path: 
                 outputs[victim] += line(writers[victim]) + "\n"
             writers[victim].kill()
         for who, writer in enumerate(writers):
-            outputs[who] += writer.communicate(timeout=50)[0]
+            outputs[who] += writer.communicate(timeout=PATIENCE)[0]
         assert sorted(writer.returncode for writer in writers) == [-9] * 6 + [0] * 4
     with open_registry(tmp_path) as registry:
         found = {record.name: record for record in registry.list()}
@@ -105,7 +106,7 @@ def test_a_death_at_any_step_of_a_write_leaves_all_of_it_or_nothing(tmp_path: Pa
         for writer in writers:
             tell(writer, "go")
         for step, writer in zip(steps, writers, strict=True):
-            done = acknowledged(writer.communicate(timeout=50)[0])
+            done = acknowledged(writer.communicate(timeout=PATIENCE)[0])
             assert writer.returncode == -9
             with open_registry(tmp_path / str(step)) as registry:
                 names = {record.name for record in registry.list()}
@@ -118,7 +119,7 @@ def test_a_death_at_any_step_of_a_write_leaves_all_of_it_or_nothing(tmp_path: Pa
 def test_a_death_while_the_store_is_made_leaves_a_whole_one_or_none(tmp_path: Path, death: str) -> None:
     with programs("store_writer", (str(tmp_path), "w", "1", death)) as [writer]:
         tell(writer, "go")
-        assert writer.communicate(timeout=50)[0] == ""
+        assert writer.communicate(timeout=PATIENCE)[0] == ""
         assert writer.returncode == -9
     assert store_file(tmp_path).exists() == (death == "after-link")
     with open_registry(tmp_path) as registry:

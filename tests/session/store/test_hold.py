@@ -11,6 +11,7 @@ import pytest
 
 from acp_launch.errors import SessionError
 from acp_launch.session.hold import hold
+from tests.patience import PATIENCE
 from tests.session.holder import SINCE
 from tests.session.programs import line, programs, tell
 
@@ -49,7 +50,7 @@ def test_a_session_held_by_a_killed_process_is_free_at_once(tmp_path: Path) -> N
         tell(holder, "go")
         assert line(holder) == "held"
         holder.kill()
-        holder.wait(timeout=10)
+        holder.wait(timeout=PATIENCE)
         assert lock_file(tmp_path).read_bytes(), "its note is still there, and does not matter"
         with hold(tmp_path, KEY, now=SINCE), pytest.raises(SessionError, match=f"process {os.getpid()} "):
             hold(tmp_path, KEY).__enter__()
@@ -60,7 +61,7 @@ def test_a_child_that_outlives_the_holder_holds_nothing(tmp_path: Path) -> None:
         tell(holder, "go")
         assert line(holder) == "held"
         holder.kill()
-        holder.wait(timeout=10)
+        holder.wait(timeout=PATIENCE)
         with hold(tmp_path, KEY):
             tell(holder, "still there")
             assert line(holder) == "still there"

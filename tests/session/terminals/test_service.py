@@ -21,9 +21,10 @@ from acp_launch.secret.redact import Redactor
 from acp_launch.session import terminals as service
 from acp_launch.session.service import Refusal, TerminalServed
 from acp_launch.session.terminals import Terminals
+from tests.patience import PATIENCE
 from tests.process.conftest import nothing_left_behind as nothing_left_behind
 from tests.process.launches import Running, bury, gone
-from tests.process.liveness import CHILDREN, PATIENCE, Liveness, liveness, program
+from tests.process.liveness import CHILDREN, Liveness, liveness, program
 from tests.secret.canaries import knowing
 
 
