@@ -272,19 +272,19 @@ class Clients:
         self.dice.choice([*steps, *([self.breaks, self.resumes] if self.streams else [])])(number)
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_whatever_breaks_each_request_gets_one_answer_and_each_message_comes_once(seed: int) -> None:
+def test_whatever_breaks_each_request_gets_one_answer_and_each_message_comes_once() -> None:
     """M-30."""
-    session, _ = begun()
-    clients = Clients(session, random.Random(seed))
-    for number in range(200):
-        clients.step(number)
-    while clients.unanswered:
-        clients.is_answered(0)
-    for tried in clients.streams.values():
-        clients.resume(tried)
-    for id, tried in clients.streams.items():
-        came = [message for said in tried for message in said.messages]
-        assert [message["id"] for message in came if "id" in message] == [id]
-        steps = [message["params"]["progress"] for message in came if "method" in message]
-        assert steps == sorted(set(steps))
+    for seed in range(30):
+        session, _ = begun()
+        clients = Clients(session, random.Random(seed))
+        for number in range(200):
+            clients.step(number)
+        while clients.unanswered:
+            clients.is_answered(0)
+        for tried in clients.streams.values():
+            clients.resume(tried)
+        for id, tried in clients.streams.items():
+            came = [message for said in tried for message in said.messages]
+            assert [message["id"] for message in came if "id" in message] == [id]
+            steps = [message["params"]["progress"] for message in came if "method" in message]
+            assert steps == sorted(set(steps))

@@ -77,9 +77,9 @@ def test_a_denied_call_is_known_however_it_is_written(line: bytes) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
+def test_what_two_programs_may_read_differently_is_refused() -> None:
+    """Go's encoding/json matches keys whatever their case, the Kelvin sign and the long s included."""
+    for line, why in [
         (call('{"name":"get_x","name":"delete_repo"}'), 'it holds "name" 2 times'),
         (call('{"name":"get_x","Name":"delete_repo"}'), 'it holds "name" 2 times'),
         (call('{"name":"get_x","NAME":"delete_repo","n\\u0061me":""}'), 'it holds "name" 3 times'),
@@ -99,11 +99,8 @@ def test_a_denied_call_is_known_however_it_is_written(line: bytes) -> None:
         (call('["delete_repo"]'), "it names no tool"),
         (b'[{"method":"tools/call"}]', "it is not a JSON-RPC message (expected an object at byte 0)"),
         (b'{"method":"tools/call"', "it is not a JSON-RPC message (expected a comma at byte 22)"),
-    ],
-)
-def test_what_two_programs_may_read_differently_is_refused(line: bytes, why: str) -> None:
-    """Go's encoding/json matches keys whatever their case, the Kelvin sign and the long s included."""
-    assert POLICY.refusal(line) == UNCHECKED + why
+    ]:
+        assert POLICY.refusal(line) == UNCHECKED + why
 
 
 def test_a_policy_that_allows_everything_looks_at_nothing() -> None:

@@ -79,7 +79,7 @@ def test_what_a_command_leaves_in_this_process_fails_the_test(
         return 0
 
     monkeypatch.setattr("acp_launch.cli.main.run", run)
-    monkeypatch.setattr(inprocess, "PATIENCE", 0)
+    monkeypatch.setattr(inprocess, "AT_ITS_END", 0)
     umask, home, environment = os.umask(0o022), Path.cwd(), dict(os.environ)
     before = {*os.listdir("/proc/self/fd")}  # noqa: PTH208
     try:

@@ -39,9 +39,8 @@ def test_a_name_that_plainly_says_what_its_kind_does_stands_alone(kind: str, nam
     assert label(kind, name, WHERE) == name
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "shown"),
-    [
+def test_any_other_name_stands_beside_our_word_for_the_kind() -> None:
+    for kind, name, shown in [
         ("allow_always", "Deny", 'Allow from now on ("Deny")'),
         ("reject_once", "Allow once", 'Deny once ("Allow once")'),
         ("allow_always", "Allow once", 'Allow from now on ("Allow once")'),
@@ -72,10 +71,8 @@ def test_a_name_that_plainly_says_what_its_kind_does_stands_alone(kind: str, nam
             "Block example.com in the Future",
             f'Deny for good, listed by {WHERE} ("Block example.com in the Future")',
         ),
-    ],
-)
-def test_any_other_name_stands_beside_our_word_for_the_kind(kind: str, name: str, shown: str) -> None:
-    assert label(kind, name, WHERE) == shown
+    ]:
+        assert label(kind, name, WHERE) == shown
 
 
 @pytest.mark.parametrize(

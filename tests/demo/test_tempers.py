@@ -129,20 +129,19 @@ def test_chatty_hides_good_answers_in_garbage() -> None:
     assert ids(b"\n".join(line.removeprefix(b"\xef\xbb\xbf") for line in good)) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("moment", ["start", "initialize", "new", "prompt", "mid-turn", "permission", "after-turn"])
-@pytest.mark.parametrize(("how", "status"), [("5", 5), ("SIGKILL", -9)])
-def test_crasher_dies_when_and_how_it_is_told(moment: str, how: str, status: int) -> None:
-    # The input is not written in advance: a program that dies at once would break the pipe.
-    with subprocess.Popen(
-        script("crasher", moment, how), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdin is not None
-        assert process.stderr is not None
-        if moment != "start":
-            process.stdin.write(calls())
-            process.stdin.flush()
-        assert process.stderr.read().splitlines()[-1] == b"crasher: last words"
-        assert process.wait(PATIENCE) == status
+def test_crasher_dies_when_and_how_it_is_told() -> None:
+    for moment in ["start", "initialize", "new", "prompt", "mid-turn", "permission", "after-turn"]:
+        for how, status in [("5", 5), ("SIGKILL", -9)]:
+            with subprocess.Popen(
+                script("crasher", moment, how), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            ) as process:
+                assert process.stdin is not None
+                assert process.stderr is not None
+                if moment != "start":
+                    process.stdin.write(calls())
+                    process.stdin.flush()
+                assert process.stderr.read().splitlines()[-1] == b"crasher: last words"
+                assert process.wait(PATIENCE) == status
 
 
 @pytest.mark.parametrize(

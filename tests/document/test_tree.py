@@ -80,9 +80,8 @@ def test_anchors_and_merges_work_and_what_is_written_wins() -> None:
     assert made.locate(("z", "p"), key=True) == (1, 8)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_what_is_wrong_is_said_with_its_place() -> None:
+    for text, expected in [
         ("", ["f.yaml:1:1: this file is empty\n    fix: begin with: version: 1"]),
         ("# only\n", ["f.yaml:1:1: this file is empty\n    fix: begin with: version: 1"]),
         ("---\n", ["f.yaml:1:1: this file is empty\n    fix: begin with: version: 1"]),
@@ -148,10 +147,8 @@ def test_anchors_and_merges_work_and_what_is_written_wins() -> None:
         ('a: "\\0"', ["f.yaml:1:4: no program can receive the character U+0000\n    fix: remove the escape"]),
         ('a: "\\ud800"', ["f.yaml:1:4: no program can receive the character U+D800\n    fix: remove the escape"]),
         ("[" * 10_000, ["f.yaml:1:64: nested deeper than 64 levels\n    fix: use fewer levels; a profile needs 5"]),
-    ],
-)
-def test_what_is_wrong_is_said_with_its_place(text: str, expected: list[str]) -> None:
-    assert complaints(text) == expected
+    ]:
+        assert complaints(text) == expected
 
 
 @pytest.mark.parametrize(

@@ -60,9 +60,8 @@ def of(mood: Mood, session: str = "fix-42") -> Status:
 # Which terminal understands what
 
 
-@pytest.mark.parametrize(
-    ("environ", "able"),
-    [
+def test_a_terminal_is_known_by_its_environment() -> None:
+    for environ, able in [
         ({"TERM": "dumb"}, Abilities()),
         ({"TERM": "linux"}, Abilities()),
         ({"TERM": "xterm-256color"}, XTERM),
@@ -74,10 +73,8 @@ def of(mood: Mood, session: str = "fix-42") -> Status:
         ({"TMUX": "x", "WT_SESSION": "x"}, XTERM),
         ({"STY": "x"}, Abilities()),
         ({"TERM": "screen-256color"}, Abilities()),
-    ],
-)
-def test_a_terminal_is_known_by_its_environment(environ: dict[str, str], able: Abilities) -> None:
-    assert abilities({"TERM": "xterm-256color", **environ}) == able
+    ]:
+        assert abilities({"TERM": "xterm-256color", **environ}) == able
 
 
 # What is told

@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from acp_launch.interactive.layout import question_rows, room
 from acp_launch.interactive.questions import Question
 from acp_launch.session.person import Choice
@@ -44,14 +42,14 @@ def test_no_key_is_shown_before_it_can_answer() -> None:
     assert drawn(11, 3, is_open=False) == ["▐ Allow it?"]
 
 
-@pytest.mark.parametrize("width", [1, 2, 8, 10, 17, 80, 300])
-@pytest.mark.parametrize("rows", [1, 2, 3, 4, 7, 24, 100])
-def test_it_never_needs_more_than_its_room_and_leaves_some_to_what_it_is_about(width: int, rows: int) -> None:
-    many = tuple(Choice(key, "an answer of some length, \u6f22\u5b57" * 3) for key in "y23456789bcefghijklmn")
-    shown = drawn(width, rows, many)
-    assert len(shown) <= max(min(rows - 1, 1), min(rows - 2, max(5, rows // 2)))
-    if width >= 10 and rows > 1 and shown[0] not in ("▐", "▐ Allow it?"):
-        assert shown[0].startswith("[y/2/3/4/")
+def test_it_never_needs_more_than_its_room_and_leaves_some_to_what_it_is_about() -> None:
+    for width in [1, 2, 8, 10, 17, 80, 300]:
+        for rows in [1, 2, 3, 4, 7, 24, 100]:
+            many = tuple(Choice(key, "an answer of some length, \u6f22\u5b57" * 3) for key in "y23456789bcefghijklmn")
+            shown = drawn(width, rows, many)
+            assert len(shown) <= max(min(rows - 1, 1), min(rows - 2, max(5, rows // 2)))
+            if width >= 10 and rows > 1 and shown[0] not in ("▐", "▐ Allow it?"):
+                assert shown[0].startswith("[y/2/3/4/")
 
 
 def test_answers_that_are_not_shown_are_counted() -> None:

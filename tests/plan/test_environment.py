@@ -1,7 +1,5 @@
 """What a child inherits (ours, docs/profiles.md `inherit_env`)."""
 
-import pytest
-
 from acp_launch.plan.environment import environment, inherited, search_path
 from acp_launch.plan.model import INHERITED, Origin, Value
 
@@ -30,9 +28,9 @@ def test_minimal_keeps_what_programs_need_and_no_credential() -> None:
     assert set(inherited(SHELL, "minimal")) == set(SHELL) - SECRETS - {"OPENAI_API_KEY", "NPM_TOKEN"}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_minimal_is_not_too_small_for_nix_proxies_certificates_npx_and_uvx() -> None:
+    """agentic.nvim#120: what too small a list breaks."""
+    for name in [
         *("HTTPS_PROXY", "no_proxy", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"),
         *("NIX_SSL_CERT_FILE", "NIX_PATH", "NIX_LD_LIBRARY_PATH", "LOCALE_ARCHIVE"),
         *(
@@ -44,16 +42,12 @@ def test_minimal_keeps_what_programs_need_and_no_credential() -> None:
         ),
         *("UV_CACHE_DIR", "UV_INDEX_URL", "UV_PYTHON", "UV_KEYRING_PROVIDER", "DENO_DIR", "BUN_INSTALL", "DOCKER_HOST"),
         *("NVM_DIR", "MISE_DATA_DIR", "XDG_RUNTIME_DIR", "XAUTHORITY", "LC_ALL", "TMPDIR"),
-    ],
-)
-def test_minimal_is_not_too_small_for_nix_proxies_certificates_npx_and_uvx(name: str) -> None:
-    """agentic.nvim#120: what too small a list breaks."""
-    assert inherited({name: "x"}, "minimal") == {name: "x"}
+    ]:
+        assert inherited({name: "x"}, "minimal") == {name: "x"}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_minimal_holds_no_credential_and_nothing_that_bends_what_runs() -> None:
+    for name in [
         *("npm_config__authToken", "NPM_CONFIG__AUTH", "npm_config_//registry/:_authToken", "npm_config_otp"),
         *("npm_config_package", "npm_config_local_prefix", "NODE_AUTH_TOKEN", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY"),
         *(
@@ -72,12 +66,10 @@ def test_minimal_is_not_too_small_for_nix_proxies_certificates_npx_and_uvx(name:
             "PYTHONPATH",
             "VIRTUAL_ENV",
         ),
-    ],
-)
-def test_minimal_holds_no_credential_and_nothing_that_bends_what_runs(name: str) -> None:
-    assert inherited({name: "x"}, "minimal") == {}
-    assert inherited({name: "x"}, "all") == {name: "x"}
-    assert inherited({name: "x"}, (name,)) == {name: "x"}
+    ]:
+        assert inherited({name: "x"}, "minimal") == {}
+        assert inherited({name: "x"}, "all") == {name: "x"}
+        assert inherited({name: "x"}, (name,)) == {name: "x"}
 
 
 def test_a_login_in_an_address_stays_behind_but_a_proxys_passes() -> None:

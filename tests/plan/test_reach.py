@@ -99,9 +99,8 @@ def test_python_with_code_to_find_would_look_in_its_directory(line: str) -> None
     assert imports_from_here([line])
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_a_script_has_the_directory_that_it_lies_in() -> None:
+    for line in [
         "python3",
         "python3 x.py -m y",
         "python3 -u x.py",
@@ -117,10 +116,8 @@ def test_python_with_code_to_find_would_look_in_its_directory(line: str) -> None
         "npx -y python -- -m",
         "mypython.sh -m x",
         "python3 -W",
-    ],
-)
-def test_a_script_has_the_directory_that_it_lies_in(line: str) -> None:
-    assert not imports_from_here(line.split())
+    ]:
+        assert not imports_from_here(line.split())
 
 
 Snare = tuple[str, str]

@@ -181,9 +181,8 @@ def test_the_smallest_profile_is_two_lines() -> None:
     assert found.profile.agent.inherit_env == "all"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_each_fault_has_its_place_a_sentence_and_a_way_out() -> None:
+    for text, expected in [
         (
             "agent: {command: x}",
             "f.yaml:1:1: version: the profile does not state its version\n    fix: add: version: 1",
@@ -782,11 +781,9 @@ def test_the_smallest_profile_is_two_lines() -> None:
             "and its host is not this machine\n    fix: write https://, or reach it through a tunnel on localhost; "
             "insecure: true sends it all the same",
         ),
-    ],
-)
-def test_each_fault_has_its_place_a_sentence_and_a_way_out(text: str, expected: str) -> None:
-    assert complaints(text) == [expected]
-    assert checked(text).profile is None
+    ]:
+        assert complaints(text) == [expected]
+        assert checked(text).profile is None
 
 
 def test_a_required_key_that_is_missing_beside_an_unknown_one_is_a_problem_of_its_own() -> None:
@@ -978,9 +975,8 @@ def with_rule(rule: str) -> str:
 KINDS = "read, edit, delete, move, search, execute, think, fetch, switch_mode or other"
 
 
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [
+def test_a_rule_that_would_not_do_what_it_seems_to_is_refused() -> None:
+    for rule, expected in [
         (
             "{allow: {}}",
             "f.yaml:5:8: permissions.rules[0].allow: this rule matches everything\n"
@@ -1063,10 +1059,8 @@ KINDS = "read, edit, delete, move, search, execute, think, fetch, switch_mode or
             'f.yaml:5:15: permissions.rules[0].allow: expected a mapping, found the text "read"\n'
             "    fix: write it on lines of its own as KEY: VALUE",
         ),
-    ],
-)
-def test_a_rule_that_would_not_do_what_it_seems_to_is_refused(rule: str, expected: str) -> None:
-    assert complaints(with_rule(rule)) == [expected]
+    ]:
+        assert complaints(with_rule(rule)) == [expected]
 
 
 @pytest.mark.parametrize("kind", ["fetch", "switch_mode", "think", "other", "[f-t]*"])

@@ -26,28 +26,19 @@ TELLING = """
 """
 
 
-@pytest.mark.parametrize(
-    "variable",
-    RUNNING.split(),
-)
-def test_a_variable_that_makes_programs_run_is_known(variable: str) -> None:
-    assert power(variable) == RUNS
+def test_a_variable_that_makes_programs_run_is_known() -> None:
+    for variable in RUNNING.split():
+        assert power(variable) == RUNS
 
 
-@pytest.mark.parametrize(
-    "variable",
-    SENDING.split(),
-)
-def test_a_variable_that_sends_credentials_elsewhere_is_known(variable: str) -> None:
-    assert power(variable) == SENDS
+def test_a_variable_that_sends_credentials_elsewhere_is_known() -> None:
+    for variable in SENDING.split():
+        assert power(variable) == SENDS
 
 
-@pytest.mark.parametrize(
-    "variable",
-    TELLING.split(),
-)
-def test_most_variables_only_tell_a_program_something(variable: str) -> None:
-    assert power(variable) == ""
+def test_most_variables_only_tell_a_program_something() -> None:
+    for variable in TELLING.split():
+        assert power(variable) == ""
 
 
 @pytest.mark.parametrize(

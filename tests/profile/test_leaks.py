@@ -114,12 +114,12 @@ MISSPELT = [
 ]
 
 
-@pytest.mark.parametrize("misspelt", MISSPELT)
-@pytest.mark.parametrize("around", ["{}", "Bearer {}", "https://me:{}@x.example"])
-@pytest.mark.parametrize("name", ["A_TOKEN", "Authorization", "X"])
-def test_a_misspelt_reference_is_no_literal(misspelt: str, around: str, name: str) -> None:
-    assert said(server(env={name: around.format(misspelt)})) == []
-    assert said(server(args=[f"--token={misspelt}", "--token", misspelt])) == []
+def test_a_misspelt_reference_is_no_literal() -> None:
+    for misspelt in MISSPELT:
+        for around in ["{}", "Bearer {}", "https://me:{}@x.example"]:
+            for name in ["A_TOKEN", "Authorization", "X"]:
+                assert said(server(env={name: around.format(misspelt)})) == []
+                assert said(server(args=[f"--token={misspelt}", "--token", misspelt])) == []
 
 
 def test_literals_beside_a_misspelt_reference_are_examined() -> None:
@@ -260,9 +260,8 @@ def strayed(text: str) -> list[tuple[int, int, str]]:
 A_TOKEN_IS_LEFT = "this looks like a GitHub token | " + REMOVE.format("token")
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "column"),
-    [
+def test_a_certain_credential_is_found_wherever_it_stands_in_the_file() -> None:
+    for text, line, column in [
         (f"# {TOKEN}\n", 1, 3),
         (f"version: 1\ndescription: mine is {TOKEN}!\n", 2, 22),
         (f"session:\n  name: {TOKEN}\n", 2, 9),
@@ -276,10 +275,8 @@ A_TOKEN_IS_LEFT = "this looks like a GitHub token | " + REMOVE.format("token")
         (f"a\r\nb\rc: {TOKEN}\n", 3, 4),
         (f"&{TOKEN} a\n", 1, 2),
         (f"é: 'ü' # {TOKEN}\n", 1, 10),
-    ],
-)
-def test_a_certain_credential_is_found_wherever_it_stands_in_the_file(text: str, line: int, column: int) -> None:
-    assert strayed(text) == [(line, column, A_TOKEN_IS_LEFT)]
+    ]:
+        assert strayed(text) == [(line, column, A_TOKEN_IS_LEFT)]
 
 
 @pytest.mark.parametrize(
@@ -297,9 +294,8 @@ def test_the_fix_says_what_to_replace(literal: str, said: str) -> None:
 KEY = "-----BEGIN " + "RSA PRIVATE KEY-----\n" + "a1B2" * 16 + "\n-----END RSA PRIVATE KEY-----"
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
+def test_what_has_a_fault_already_is_not_told_twice() -> None:
+    for value in [
         TOKEN,
         f'"{TOKEN}"',
         f"'x {TOKEN}'",
@@ -318,15 +314,13 @@ KEY = "-----BEGIN " + "RSA PRIVATE KEY-----\n" + "a1B2" * 16 + "\n-----END RSA P
         f"&a {TOKEN}\n  Y: *a",
         f"${{secret:{TOKEN}}}",
         f"${{env:X:-{TOKEN}}}",
-    ],
-)
-@pytest.mark.parametrize("name", ["A_TOKEN", "Authorization", "X"])
-def test_what_has_a_fault_already_is_not_told_twice(value: str, name: str) -> None:
-    text = f"agent:\n env:\n  {name}: {value}\n"
-    document, problems = parse(text, "p")
-    assert document is not None and problems == []
-    assert said(document.root) != []
-    assert strayed(text) == []
+    ]:
+        for name in ["A_TOKEN", "Authorization", "X"]:
+            text = f"agent:\n env:\n  {name}: {value}\n"
+            document, problems = parse(text, "p")
+            assert document is not None and problems == []
+            assert said(document.root) != []
+            assert strayed(text) == []
 
 
 @pytest.mark.parametrize("value", [TOKEN, f"|\n    {TOKEN}\n", f"&a {TOKEN}\n  X: *a"])

@@ -9,9 +9,9 @@ from acp_launch.errors import LocalProtocolError
 from acp_launch.protocol.jsonrpc import Answered, Called, Junk, Notified, Peer
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_what_is_no_message_is_junk_and_nothing_more() -> None:
+    """C-3, C-4."""
+    for line in [
         b"Welcome to the agent!",
         b"",
         b"   ",
@@ -32,16 +32,13 @@ from acp_launch.protocol.jsonrpc import Answered, Called, Junk, Notified, Peer
         b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}',
         b"\xff\xfe{}",
         b'{"method":"x","params":"\xff"}',
-    ],
-)
-def test_what_is_no_message_is_junk_and_nothing_more(line: bytes) -> None:
-    """C-3, C-4."""
-    peer = Peer()
-    call = peer.call("initialize", {})
-    assert isinstance(peer.receive(line), Junk)
-    answer = peer.receive(b'{"jsonrpc":"2.0","id":0,"result":{"ok":1}}')
-    assert isinstance(answer, Answered)
-    assert answer.number == call.number
+    ]:
+        peer = Peer()
+        call = peer.call("initialize", {})
+        assert isinstance(peer.receive(line), Junk)
+        answer = peer.receive(b'{"jsonrpc":"2.0","id":0,"result":{"ok":1}}')
+        assert isinstance(answer, Answered)
+        assert answer.number == call.number
 
 
 def test_junk_never_quotes_parameters() -> None:

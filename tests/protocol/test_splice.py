@@ -99,9 +99,8 @@ def test_an_object_within_is_found_where_it_begins() -> None:
     assert is_text(line, inner.key_start)
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
+def test_broken_text_is_refused_with_its_place() -> None:
+    for data, message in [
         (b"", "expected an object at byte 0"),
         (b"[]", "expected an object at byte 0"),
         (b'{"a" 1}', "expected a colon at byte 5"),
@@ -119,12 +118,10 @@ def test_an_object_within_is_found_where_it_begins() -> None:
         (b'{"a":"\n"}', "expected a string at byte 5"),
         (b'{"\xff":1}', "expected a string at byte 1"),
         (b'{"a":1', "expected a comma at byte 6"),
-    ],
-)
-def test_broken_text_is_refused_with_its_place(data: bytes, message: str) -> None:
-    with pytest.raises(Malformed) as caught:
-        members(data)
-    assert str(caught.value) == message
+    ]:
+        with pytest.raises(Malformed) as caught:
+            members(data)
+        assert str(caught.value) == message
 
 
 def test_an_array_is_refused_where_an_object_stands() -> None:

@@ -229,25 +229,25 @@ def test_memory_stays_bounded_under_a_hundred_thousand_events(few: bool) -> None
     assert peak < 1.5 * 1024 * 1024, (held, peak)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_readers_that_take_pieces_have_what_others_have_one_by_one(seed: int) -> None:
+def test_readers_that_take_pieces_have_what_others_have_one_by_one() -> None:
     """Also where the window loses what a reader has not taken yet; what is kept for them is little."""
-    chance = random.Random(seed)
-    window = Window(count=chance.choice([10, 100, 10_000]))
-    places = dict.fromkeys(range(3), 0)
-    for number in range(500):
-        window.append(b"%d\n" % number, key=None, now=0.0)
-        reader = chance.randrange(10)
-        if reader not in places:
-            continue
-        last, size = places[reader], chance.choice([1, 50, 5000])
-        piece, missed = window.joined(last, size, 0.0), window.since(last, 0.0)
-        if piece is None or missed is None:
-            assert (piece, missed) == (None, None)
-            places[reader] = window.newest
-            continue
-        end, lines = piece
-        assert lines == b"".join(line for id, line in missed if id <= end)
-        assert window.between(last, end) == [each for each in missed if each[0] <= end]
-        assert end == window.newest or len(lines) >= size
-        places[reader] = end
+    for seed in range(20):
+        chance = random.Random(seed)
+        window = Window(count=chance.choice([10, 100, 10_000]))
+        places = dict.fromkeys(range(3), 0)
+        for number in range(500):
+            window.append(b"%d\n" % number, key=None, now=0.0)
+            reader = chance.randrange(10)
+            if reader not in places:
+                continue
+            last, size = places[reader], chance.choice([1, 50, 5000])
+            piece, missed = window.joined(last, size, 0.0), window.since(last, 0.0)
+            if piece is None or missed is None:
+                assert (piece, missed) == (None, None)
+                places[reader] = window.newest
+                continue
+            end, lines = piece
+            assert lines == b"".join(line for id, line in missed if id <= end)
+            assert window.between(last, end) == [each for each in missed if each[0] <= end]
+            assert end == window.newest or len(lines) >= size
+            places[reader] = end

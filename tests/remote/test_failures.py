@@ -40,9 +40,9 @@ def fault(**said: Any) -> dict[str, Any]:
 DURING = " during tools/call, whose outcome is unknown"
 
 
-@pytest.mark.parametrize(
-    ("said", "how", "follows"),
-    [
+def test_a_server_that_turns_us_away_at_first_is_described() -> None:
+    """M-33, M-44."""
+    for said, how, follows in [
         (fault(do="status", status=401), "answered 401 Unauthorized", "never"),
         (fault(do="status", status=403), "answered 403 Forbidden", "never"),
         (fault(do="status", status=404), "answered 404 Not Found", "never"),
@@ -70,14 +70,11 @@ DURING = " during tools/call, whose outcome is unknown"
             "redirects to https://other.example",
             "never",
         ),
-    ],
-)
-def test_a_server_that_turns_us_away_at_first_is_described(said: dict[str, Any], how: str, follows: str) -> None:
-    """M-33, M-44."""
-    with tempered(**said) as server:
-        end, _ = first(server.url)
-    assert (end.how, end.follows) == (how, follows)
-    assert end.reason or follows == "judged"
+    ]:
+        with tempered(**said) as server:
+            end, _ = first(server.url)
+        assert (end.how, end.follows) == (how, follows)
+        assert end.reason or follows == "judged"
 
 
 @pytest.mark.parametrize("status", [429, 503])

@@ -121,9 +121,8 @@ def test_a_failing_program_is_quoted_with_its_last_lines_and_nothing_it_printed(
 GITHUB = "ghp_" + "a1B2c3D4e5" * 4
 
 
-@pytest.mark.parametrize(
-    ("err", "shown"),
-    [
+def test_what_looks_like_a_credential_on_stderr_is_masked() -> None:
+    for err, shown in [
         ((f"bad credentials: {GITHUB}",), "bad credentials: ***"),
         ((f"\x1b[31m{GITHUB[:20]}\x1b[1m{GITHUB[20:]}\x1b[0m is no item",), "*** is no item"),
         (("x" * 180 + f" {GITHUB}",), "x" * 180 + " ***"),
@@ -140,14 +139,11 @@ GITHUB = "ghp_" + "a1B2c3D4e5" * 4
             ),
             "cannot parse / *** / bye",
         ),
-    ],
-    ids=["token", "coloured token", "token at the cut", "password", "url", "no password", "key file"],
-)
-@pytest.mark.parametrize("timed_out", [False, True])
-def test_what_looks_like_a_credential_on_stderr_is_masked(err: tuple[str, ...], shown: str, timed_out: bool) -> None:
-    ending = Ended(None if timed_out else 1)
-    how = "did not answer within 10 s" if timed_out else "exited with status 1"
-    assert outcome(Said(b"", err, ending, timed_out)).reason == f"op {how}: {shown}"
+    ]:
+        for timed_out in [False, True]:
+            ending = Ended(None if timed_out else 1)
+            how = "did not answer within 10 s" if timed_out else "exited with status 1"
+            assert outcome(Said(b"", err, ending, timed_out)).reason == f"op {how}: {shown}"
 
 
 def test_a_program_that_fails_without_a_word_is_said() -> None:

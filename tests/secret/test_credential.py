@@ -80,24 +80,24 @@ def the_only(text: str, name: str = "") -> Sighting:
     return found
 
 
-@pytest.mark.parametrize(("what", "token"), KNOWN, ids=[token[:12] for _, token in KNOWN])
-def test_a_known_shape_is_certain_wherever_it_stands(what: str, token: str) -> None:
-    for before, after in (("", ""), ("--key=", ""), ('{"a": "', '"}'), ("Bearer ", " "), ("x ", ", y")):
-        found = the_only(before + token + after)
-        assert (found.what, found.certainty) == (what, "certain")
-        assert (before + token + after)[found.start : found.end] == token
+def test_a_known_shape_is_certain_wherever_it_stands() -> None:
+    for what, token in KNOWN:
+        for before, after in (("", ""), ("--key=", ""), ('{"a": "', '"}'), ("Bearer ", " "), ("x ", ", y")):
+            found = the_only(before + token + after)
+            assert (found.what, found.certainty) == (what, "certain")
+            assert (before + token + after)[found.start : found.end] == token
 
 
-@pytest.mark.parametrize(("what", "token"), KNOWN, ids=[token[:12] for _, token in KNOWN])
-def test_a_known_shape_is_certain_in_an_unread_text(what: str, token: str) -> None:
-    text = f"# was: {token} once\nTOKEN: abcd-1234\n"
-    assert [(found.what, text[found.start : found.end]) for found in issued(text)] == [(what, token)]
+def test_a_known_shape_is_certain_in_an_unread_text() -> None:
+    for what, token in KNOWN:
+        text = f"# was: {token} once\nTOKEN: abcd-1234\n"
+        assert [(found.what, text[found.start : found.end]) for found in issued(text)] == [(what, token)]
 
 
-@pytest.mark.parametrize(("what", "token"), KNOWN, ids=[token[:12] for _, token in KNOWN])
-def test_the_beginning_of_a_known_shape_or_one_within_a_word_is_not_certain(what: str, token: str) -> None:
-    assert not [found for found in sightings(token[:14]) if found.certainty == "certain"]
-    assert not [found for found in sightings("x" + token) if found.what == what and found.start == 1]
+def test_the_beginning_of_a_known_shape_or_one_within_a_word_is_not_certain() -> None:
+    for what, token in KNOWN:
+        assert not [found for found in sightings(token[:14]) if found.certainty == "certain"]
+        assert not [found for found in sightings("x" + token) if found.what == what and found.start == 1]
 
 
 CALLED = [
@@ -125,9 +125,9 @@ CALLED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "literal", "what"), CALLED)
-def test_what_is_called_a_credential_likely_is_one(name: str, literal: str, what: str) -> None:
-    assert the_only(literal, name) == Sighting(0, len(literal), what, "likely")
+def test_what_is_called_a_credential_likely_is_one() -> None:
+    for name, literal, what in CALLED:
+        assert the_only(literal, name) == Sighting(0, len(literal), what, "likely")
 
 
 WITHIN = [
@@ -207,11 +207,11 @@ PLACEHOLDERS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text"), PLACEHOLDERS)
-def test_a_placeholder_is_told_from_a_credential(name: str, text: str) -> None:
-    found = the_only(text, name)
-    assert found.certainty == "placeholder"
-    assert found.shown.removesuffix("...") in text
+def test_a_placeholder_is_told_from_a_credential() -> None:
+    for name, text in PLACEHOLDERS:
+        found = the_only(text, name)
+        assert found.certainty == "placeholder"
+        assert found.shown.removesuffix("...") in text
 
 
 @pytest.mark.parametrize("token", ["ghp_" + body(28) + "xxxx" + body(4), "sk-" + body(40) + "EXAMPLE"])
@@ -329,14 +329,14 @@ HARMLESS_CALLED = [
 ]
 
 
-@pytest.mark.parametrize("text", HARMLESS)
-def test_what_real_configurations_hold_is_no_credential(text: str) -> None:
-    assert sightings(text) == ()
+def test_what_real_configurations_hold_is_no_credential() -> None:
+    for text in HARMLESS:
+        assert sightings(text) == ()
 
 
-@pytest.mark.parametrize(("name", "text"), HARMLESS_CALLED)
-def test_a_name_alone_makes_no_credential(name: str, text: str) -> None:
-    assert sightings(text, name) == ()
+def test_a_name_alone_makes_no_credential() -> None:
+    for name, text in HARMLESS_CALLED:
+        assert sightings(text, name) == ()
 
 
 @given(st.uuids())

@@ -67,10 +67,10 @@ def hidden(written: str, value: str) -> str:
     return written
 
 
-@pytest.mark.parametrize("value", [TOKEN, AWKWARD, "x/y+z==" * 6, "hunter2"], ids=["token", "awkward", "64", "short"])
-@pytest.mark.parametrize("writer", WRITERS)
-def test_a_value_is_found_in_what_programs_write(writer: str, value: str) -> None:
-    assert "***" in hidden(WRITERS[writer](value), value)
+def test_a_value_is_found_in_what_programs_write() -> None:
+    for value in [TOKEN, AWKWARD, "x/y+z==" * 6, "hunter2"]:
+        for writer in WRITERS:
+            assert "***" in hidden(WRITERS[writer](value), value)
 
 
 @settings(deadline=None)

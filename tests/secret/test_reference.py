@@ -93,9 +93,8 @@ def test_each_form_means_what_the_design_says(text: str, parts: tuple[Part, ...]
     assert parse(text) == parts
 
 
-@pytest.mark.parametrize(
-    ("text", "offset", "message"),
-    [
+def test_a_bad_reference_is_named_with_its_place_and_the_nearest_form() -> None:
+    for text, offset, message in [
         ("a ${GITHUB_TOKEN}", 2, "unknown reference ${GITHUB_TOKEN}; did you mean ${env:GITHUB_TOKEN}?"),
         ("${X:-y}", 0, "unknown reference ${X:-y}; did you mean ${env:X:-y}?"),
         ("${env:X:y}", 0, "unknown reference ${env:X:y}; did you mean ${env:X:-y}?"),
@@ -124,12 +123,10 @@ def test_each_form_means_what_the_design_says(text: str, parts: tuple[Part, ...]
             (f"x${{secret:{name}}}", 1, f"${{secret:{name}}} holds the tokens of a login; a profile cannot use it")
             for name in ("oauth/mcp.example/0123456789abcdef", "OAuth/x")
         ),
-    ],
-)
-def test_a_bad_reference_is_named_with_its_place_and_the_nearest_form(text: str, offset: int, message: str) -> None:
-    with pytest.raises(BadReference) as caught:
-        parse(text)
-    assert (str(caught.value), caught.value.offset) == (message, offset)
+    ]:
+        with pytest.raises(BadReference) as caught:
+            parse(text)
+        assert (str(caught.value), caught.value.offset) == (message, offset)
 
 
 @pytest.mark.parametrize(

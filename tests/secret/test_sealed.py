@@ -198,9 +198,8 @@ def test_a_seal_from_another_writing_does_not_fit() -> None:
     assert kind(with_checksum(msgspec.structs.replace(newer, sealed=older.sealed))) == "changed"
 
 
-@pytest.mark.parametrize(
-    "kdf",
-    [
+def test_what_a_file_makes_us_compute_is_bounded_before_it_is_computed() -> None:
+    for kdf in [
         Scrypt(bytes(16), n=2**21, r=1),
         Scrypt(bytes(16), n=2**20, r=8),  # 1 GiB
         Scrypt(bytes(16), n=2**14, r=17),
@@ -214,13 +213,10 @@ def test_a_seal_from_another_writing_does_not_fit() -> None:
         Scrypt(bytes(15), n=2),
         Scrypt(b"", n=2),
         Hkdf(bytes(17)),
-    ],
-    ids=repr,
-)
-def test_what_a_file_makes_us_compute_is_bounded_before_it_is_computed(kdf: Kdf) -> None:
-    with pytest.raises(Broken) as broken:
-        parse(with_checksum(msgspec.structs.replace(parse(FILE), kdf=kdf)))
-    assert broken.value.kind == "changed"
+    ]:
+        with pytest.raises(Broken) as broken:
+            parse(with_checksum(msgspec.structs.replace(parse(FILE), kdf=kdf)))
+        assert broken.value.kind == "changed"
 
 
 @pytest.mark.parametrize("part", ["check", "nonce", "sealed"])
@@ -260,9 +256,8 @@ def test_a_million_brackets_are_damage_and_no_crash() -> None:
     assert kind(data) == "changed"
 
 
-@pytest.mark.parametrize(
-    "plain",
-    [
+def test_what_is_under_a_good_seal_is_still_checked() -> None:
+    for plain in [
         b"",
         b"[]",
         b"null",
@@ -281,11 +276,8 @@ def test_a_million_brackets_are_damage_and_no_crash() -> None:
         b'{"a":{"value":"\\ud800","set":1.0}}',
         b'{"a":{"value":"%s","set":1.0}}' % (b"v" * (MAX_VALUE + 1)),
         b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-    ],
-    ids=range(18),
-)
-def test_what_is_under_a_good_seal_is_still_checked(plain: bytes) -> None:
-    assert kind(resealed(plain)) == "changed"
+    ]:
+        assert kind(resealed(plain)) == "changed"
 
 
 def test_the_check_of_what_is_under_the_seal_passes_what_is_right() -> None:

@@ -17,9 +17,8 @@ def complaints(text: str, **variables: str) -> list[str]:
     return [str(problem) for problem in problems]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_each_fault_has_its_place_a_sentence_and_a_way_out() -> None:
+    for text, expected in [
         (
             "- a",
             "c.yaml:1:1: a settings file is a mapping of keys to values, found a list\n"
@@ -140,10 +139,8 @@ def complaints(text: str, **variables: str) -> list[str]:
             "secrets: {file: }",
             "c.yaml:1:16: secrets.file: expected a mapping, found nothing\n    fix: write a value, or remove the key",
         ),
-    ],
-)
-def test_each_fault_has_its_place_a_sentence_and_a_way_out(text: str, expected: str) -> None:
-    assert complaints(text) == [expected]
+    ]:
+        assert complaints(text) == [expected]
 
 
 @pytest.mark.parametrize("written", ["{secret}", "{}", "{ name }", "{Name}", "${name}", "${secret:x}", "${env:HOME}"])

@@ -21,9 +21,8 @@ def grown(*pieces: str) -> tuple[list[str], str]:
     return done, growing.tail(1_000_000, 1_000_000)
 
 
-@pytest.mark.parametrize(
-    ("done", "rest"),
-    [
+def test_a_blank_line_finishes_what_is_before_it_unless_it_is_in_code_or_in_a_list() -> None:
+    for done, rest in [
         ([], "one paragraph"),
         (["one\n\n"], "two"),
         (["one\n\n", "two\n\n"], "three"),
@@ -37,10 +36,8 @@ def grown(*pieces: str) -> tuple[list[str], str]:
         (["1. a\n\n2. b\n\n"], "# Not in the list\n"),
         (["```inline``` code\n\n"], "after"),
         (["- a\n  ```\n  b\n\n  ```\n\n"], "after\n"),
-    ],
-)
-def test_a_blank_line_finishes_what_is_before_it_unless_it_is_in_code_or_in_a_list(done: list[str], rest: str) -> None:
-    assert grown("".join(done) + rest) == (done, rest)
+    ]:
+        assert grown("".join(done) + rest) == (done, rest)
 
 
 @given(PIECES)

@@ -288,9 +288,8 @@ def test_what_changes_something_stands_out_and_its_failure_is_red() -> None:
     assert all(screen.file.styled(f"{name}{number}").bold for name in ("good", "bad") for number in range(5))
 
 
-@pytest.mark.parametrize(
-    ("kind", "title", "expected"),
-    [
+def test_a_call_has_a_verb_and_a_name_without_it() -> None:
+    for kind, title, expected in [
         ("execute", "`npm test`", "run npm test"),
         ("execute", "Run npm test", "run npm test"),
         ("execute", "Execute: npm test", "run npm test"),
@@ -311,12 +310,10 @@ def test_what_changes_something_stands_out_and_its_failure_is_red() -> None:
         ("search", "searchlight", "search searchlight"),
         ("fetch", "a\nb", "fetch a b"),
         (7, "odd", "use odd"),
-    ],
-)
-def test_a_call_has_a_verb_and_a_name_without_it(kind: object, title: str, expected: str) -> None:
-    screen = Screen()
-    screen.live.update(tool("1", "completed", title=title, kind=kind))
-    assert shown(screen) == f"  ✓ {expected}"
+    ]:
+        screen = Screen()
+        screen.live.update(tool("1", "completed", title=title, kind=kind))
+        assert shown(screen) == f"  ✓ {expected}"
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])

@@ -51,10 +51,10 @@ DIFFERENT = [
 REFUSED = ["(", "[a", "a++", "(?i)a", "(?R)", "(?P<x>a)", "(*FAIL)", "(?>a)", "a{2,1}", "\\", "(?|a)", "*", "()" * 501]
 
 
-@pytest.mark.parametrize("pattern", [*DIFFERENT, r"^(?<y>.)\k<y>\1$", "]", r"\Z", r"\m", r"\N{BULLET}", *REFUSED])
-def test_what_may_mean_something_else_or_nothing_is_left_to_the_agent(pattern: str) -> None:
-    assert not is_readable(pattern)
-    assert matches(pattern, "anything")
+def test_what_may_mean_something_else_or_nothing_is_left_to_the_agent() -> None:
+    for pattern in [*DIFFERENT, r"^(?<y>.)\k<y>\1$", "]", r"\Z", r"\m", r"\N{BULLET}", *REFUSED]:
+        assert not is_readable(pattern)
+        assert matches(pattern, "anything")
 
 
 @pytest.mark.sample(2)

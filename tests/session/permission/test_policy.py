@@ -28,16 +28,16 @@ def options(*kinds: str) -> list[dict[str, str]]:
     return [{"optionId": f"id-{kind}-{place}", "name": kind, "kind": kind} for place, kind in enumerate(kinds)]
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(KINDS)))
-def test_allowing_prefers_once_and_denying_prefers_once_in_any_order(order: tuple[str, ...]) -> None:
-    assert choose(True, options(*order)) == f"id-allow_once-{order.index('allow_once')}"
-    assert choose(False, options(*order)) == f"id-reject_once-{order.index('reject_once')}"
+def test_allowing_prefers_once_and_denying_prefers_once_in_any_order() -> None:
+    for order in list(itertools.permutations(KINDS)):
+        assert choose(True, options(*order)) == f"id-allow_once-{order.index('allow_once')}"
+        assert choose(False, options(*order)) == f"id-reject_once-{order.index('reject_once')}"
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(KINDS)))
-def test_what_is_to_hold_always_is_told_to_the_agent_too(order: tuple[str, ...]) -> None:
-    assert choose(True, options(*order), always=True) == f"id-allow_always-{order.index('allow_always')}"
-    assert choose(False, options(*order), always=True) == f"id-reject_always-{order.index('reject_always')}"
+def test_what_is_to_hold_always_is_told_to_the_agent_too() -> None:
+    for order in list(itertools.permutations(KINDS)):
+        assert choose(True, options(*order), always=True) == f"id-allow_always-{order.index('allow_always')}"
+        assert choose(False, options(*order), always=True) == f"id-reject_always-{order.index('reject_always')}"
 
 
 def test_always_is_once_where_always_is_not_offered() -> None:
@@ -307,9 +307,8 @@ def test_the_latest_answer_counts() -> None:
     assert remembering(call, kept(call), kept(call, False, 2.0)).answer == "deny"
 
 
-@pytest.mark.parametrize(
-    ("call", "other"),
-    [
+def test_an_answer_that_was_kept_holds_for_no_other_call() -> None:
+    for call, other in [
         (shell("npm test"), shell("npm test; rm x")),
         (shell("npm test"), {**shell("npm test"), "kind": "edit"}),
         (shell("npm test"), {**shell("npm test"), "locations": [{"path": "a"}]}),
@@ -330,11 +329,9 @@ def test_the_latest_answer_counts() -> None:
         ),
         ({"kind": "execute", "title": "ls"}, {"kind": "execute", "title": "rm"}),
         ({"kind": "execute", "name": "shell", "title": "ls"}, {"kind": "execute", "name": "shell", "title": "rm"}),
-    ],
-)
-def test_an_answer_that_was_kept_holds_for_no_other_call(call: dict[str, Any], other: dict[str, Any]) -> None:
-    assert remembering(call, kept(call)).answer == "allow"
-    assert remembering(other, kept(call)).answer == "ask"
+    ]:
+        assert remembering(call, kept(call)).answer == "allow"
+        assert remembering(other, kept(call)).answer == "ask"
 
 
 def test_an_answer_to_several_files_holds_for_each() -> None:
@@ -354,9 +351,8 @@ def said(*texts: str) -> dict[str, Any]:
 FILE = {"kind": "edit", "name": "Edit"}
 
 
-@pytest.mark.parametrize(
-    ("call", "other"),
-    [
+def test_an_answer_that_was_kept_holds_for_no_other_input() -> None:
+    for call, other in [
         (tool({"sql": "select 1"}), tool({"sql": "drop table users"})),
         (tool({"sql": "select 1"}, kind="other"), tool({"sql": "select 1; drop table users"}, kind="other")),
         (tool({"sql": "select 1"}), tool({"sql": "select 1", "commit": True})),
@@ -380,11 +376,9 @@ FILE = {"kind": "edit", "name": "Edit"}
             {**FILE, "kind": "move", "rawInput": {"source": "a", "destination": "b"}},
             {**FILE, "kind": "move", "rawInput": {"source": "b", "destination": "a"}},
         ),
-    ],
-)
-def test_an_answer_that_was_kept_holds_for_no_other_input(call: dict[str, Any], other: dict[str, Any]) -> None:
-    assert remembering(call, kept(call)) == Verdict("allow", "your earlier answer: always allow")
-    assert remembering(other, kept(call)) == Verdict("ask", "permissions.default: ask", is_default=True)
+    ]:
+        assert remembering(call, kept(call)) == Verdict("allow", "your earlier answer: always allow")
+        assert remembering(other, kept(call)) == Verdict("ask", "permissions.default: ask", is_default=True)
 
 
 @pytest.mark.parametrize(
