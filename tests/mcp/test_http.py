@@ -619,7 +619,7 @@ def test_a_sign_of_life_that_begins_and_does_not_end_is_asked_for_again() -> Non
     wire.connection.verify()
     first = wire.last.stream
     wire.connection.begin_answer(first, 200, STREAM)
-    wire.time = 11.0
+    wire.time = stretch(11.0)
     wire.connection.tick()
     assert first in wire.closed
     wire.connection.verify()
