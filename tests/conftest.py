@@ -39,8 +39,8 @@ for number, usual in (
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Most tests wait for processes of their own: twice as many as there are processors."""
-    return 2 * (os.cpu_count() or 1)
+    """As many as there are processors: most tests start processes of their own, which need one too."""
+    return os.cpu_count() or 1
 
 
 @pytest.fixture(autouse=True)

@@ -65,29 +65,20 @@ def named(lines: list[str]) -> list[str]:
 
 
 def test_what_passes_alone_is_named_and_does_not_fail_the_run(tmp_path: Path) -> None:
-    code, lines = run(tmp_path, UNSTEADY + IN_SETUP)
-    cases = ("test_late", "test_unsteady[a[b]]", "test_unsteady[c::d]")
+    """Whatever it failed in, and although the configuration leaves it out."""
+    slow = "pytestmark = pytest.mark.slow\n"
+    code, lines = run(tmp_path, slow + UNSTEADY + IN_SETUP + CRASHING, "-m", "slow")
+    cases = ("test_crash", "test_late", "test_unsteady[a[b]]", "test_unsteady[c::d]")
     assert (code, named(lines)) == (0, [f"unsteady: test_some.py::{case}" for case in cases])
-    assert "1 passed, 3 unsteady in " in lines[-1]
+    assert "1 passed, 4 unsteady in " in lines[-1]
     assert "E       AssertionError: only once" in lines, "the report of the first failure"
 
 
-def test_a_slow_test_is_run_again_although_the_configuration_leaves_it_out(tmp_path: Path) -> None:
-    code, lines = run(tmp_path, "pytestmark = pytest.mark.slow\n" + UNSTEADY, "-m", "slow")
-    assert (code, len(named(lines))) == (0, 2)
-
-
 def test_a_second_failure_fails_the_run_though_others_pass(tmp_path: Path) -> None:
-    code, lines = run(tmp_path, UNSTEADY + BROKEN)
+    code, lines = run(tmp_path, UNSTEADY + BROKEN + ALWAYS_CRASHING)
     assert (code, len(named(lines))) == (1, 2)
     assert "FAILED test_some.py::test_broken - AssertionError: always" in lines
-    assert "1 failed, 1 passed, 2 unsteady in " in lines[-1]
-
-
-@pytest.mark.parametrize(("tests", "code"), [(CRASHING, 0), (ALWAYS_CRASHING, 1)])
-def test_a_test_that_took_its_worker_along_may_do_so_once(tmp_path: Path, tests: str, code: int) -> None:
-    ended, lines = run(tmp_path, tests)
-    assert (ended, len(named(lines))) == (code, 1 - code)
+    assert "2 failed, 1 passed, 2 unsteady in " in lines[-1]
 
 
 def test_many_failures_are_believed(tmp_path: Path) -> None:
@@ -97,6 +88,7 @@ def test_many_failures_are_believed(tmp_path: Path) -> None:
     assert f"{MOST + 1} failed, 1 passed in " in lines[-1]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("tests", "options", "code"),
     [
@@ -113,6 +105,7 @@ def test_what_is_not_a_failed_test_fails_the_run(
     assert (ended, named(lines)) == (code, [])
 
 
+@pytest.mark.slow
 def test_a_run_without_a_failure_is_as_ever(tmp_path: Path) -> None:
     code, lines = run(tmp_path, "")
     assert code == 0
