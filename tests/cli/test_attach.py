@@ -67,6 +67,7 @@ def test_a_question_waits_for_a_terminal_after_the_first_one_is_gone(demo: Launc
             assert second.ends() == 0
 
 
+@pytest.mark.slow
 def test_a_prompt_from_elsewhere_is_shown_to_those_who_watch(demo: Launcher) -> None:
     with up(demo) as host, at(demo, "run", "p", "-s", "work") as watching:
         watching.until("ready ·")
@@ -78,6 +79,7 @@ def test_a_prompt_from_elsewhere_is_shown_to_those_who_watch(demo: Launcher) -> 
         assert watching.ends() == 0
 
 
+@pytest.mark.slow
 def test_questions_are_asked_on_the_terminal_that_has_taken_them(demo: Launcher) -> None:
     with up(demo), at(demo, "run", "p", "-s", "work") as first:
         first.until("ready ·")
@@ -95,6 +97,7 @@ def test_questions_are_asked_on_the_terminal_that_has_taken_them(demo: Launcher)
             assert second.ends() == 0
 
 
+@pytest.mark.slow
 def test_an_interactive_run_may_leave_a_host_up(demo: Launcher) -> None:
     demo.env |= {MARK: uuid.uuid4().hex}
     try:
@@ -114,6 +117,7 @@ def test_an_interactive_run_may_leave_a_host_up(demo: Launcher) -> None:
         kill_all(demo.env[MARK])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("hangup", ["detach", "stop"])
 def test_a_closed_terminal_leaves_its_turn_or_ends_it_as_the_settings_say(demo: Launcher, hangup: str) -> None:
     config = Path(demo.env["ACP_LAUNCH_CONFIG_DIR"])
@@ -140,6 +144,7 @@ def test_a_closed_terminal_leaves_its_turn_or_ends_it_as_the_settings_say(demo: 
             assert second.ends() == 0
 
 
+@pytest.mark.slow
 def test_attach_says_what_there_is(demo: Launcher) -> None:
     none = demo.apart("attach")
     assert (none.code, none.err) == (
@@ -160,6 +165,7 @@ def test_attach_says_what_there_is(demo: Launcher) -> None:
             assert terminal.ends() == 3
 
 
+@pytest.mark.slow
 def test_servers_of_a_host_are_shown_as_they_are_now(demo: Launcher) -> None:
     with up(demo), at(demo, "run", "p") as terminal:
         terminal.until("ready ·")

@@ -101,6 +101,7 @@ def test_a_permission_question_is_answered_by_a_key(tmp_path: Path) -> None:
         leaves(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prompt", [(), ("note buy milk",)], ids=["interactive", "one-shot"])
 def test_the_time_of_a_tool_call_leaves_out_what_a_person_needed(tmp_path: Path, prompt: Sequence[str]) -> None:
     """The call takes a moment; the person, by the clock of the process, 20 s."""
@@ -120,6 +121,7 @@ def test_the_time_of_a_tool_call_leaves_out_what_a_person_needed(tmp_path: Path,
             leaves(terminal)
 
 
+@pytest.mark.slow
 def test_what_goes_along_with_a_prompt_is_said(tmp_path: Path) -> None:
     """A text that was pasted may mention a file that nobody meant to send."""
     (tmp_path / "my notes.txt").write_text("milk\n")
@@ -221,6 +223,7 @@ def test_each_line_that_was_typed_before_there_was_a_prompt_is_one(tmp_path: Pat
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_a_paste_that_is_marked_as_one_is_one_prompt_whenever_it_came(tmp_path: Path) -> None:
     with typed_ahead(f"add 1 1{ENTER}\x1b[200~first{ENTER}second\x1b[201~ third{ENTER}", cwd=tmp_path) as terminal:
         terminal.until("You said: first second third")  # of Markdown a line end is a space
@@ -228,6 +231,7 @@ def test_a_paste_that_is_marked_as_one_is_one_prompt_whenever_it_came(tmp_path: 
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_on_a_dumb_terminal_each_line_that_was_typed_ahead_is_a_prompt_as_well(tmp_path: Path) -> None:
     paste = f"\x1b[200~first{ENTER}second\x1b[201~ third{ENTER}"
     with typed_ahead(f"{SUMS}{paste}", cwd=tmp_path, TERM="dumb") as terminal:
@@ -238,6 +242,7 @@ def test_on_a_dumb_terminal_each_line_that_was_typed_ahead_is_a_prompt_as_well(t
         assert terminal.ends() == 0
 
 
+@pytest.mark.slow
 def test_what_waited_for_a_cancelled_turn_is_edited_again(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -273,6 +278,7 @@ def test_an_agent_that_died_is_started_again_and_nothing_is_sent_by_itself(tmp_p
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_an_agent_that_died_may_be_left(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -283,6 +289,7 @@ def test_an_agent_that_died_may_be_left(tmp_path: Path) -> None:
         assert terminal.is_cooked()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [CTRL_D, CTRL_C])
 def test_an_agent_that_died_may_be_left_by_the_keys_that_leave(tmp_path: Path, key: str) -> None:
     with sitting(cwd=tmp_path) as terminal:
@@ -294,6 +301,7 @@ def test_an_agent_that_died_may_be_left_by_the_keys_that_leave(tmp_path: Path, k
         assert terminal.is_cooked()
 
 
+@pytest.mark.slow
 def test_an_agent_that_cannot_load_its_session_begins_a_new_one(tmp_path: Path) -> None:
     profile = tmp_path / "forgetful.yaml"
     crasher = Path(__file__).parents[1] / "agents" / "crasher.py"
@@ -315,6 +323,7 @@ def test_an_agent_that_cannot_load_its_session_begins_a_new_one(tmp_path: Path) 
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_an_agent_that_hangs_is_given_up_and_started_again(tmp_path: Path) -> None:
     profile = tmp_path / "impatient.yaml"
     profile.write_text(
@@ -332,6 +341,7 @@ def test_an_agent_that_hangs_is_given_up_and_started_again(tmp_path: Path) -> No
         leaves(terminal)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_it_and_the_terminal_is_as_it_was(tmp_path: Path, number: int, code: int) -> None:
     with sitting(cwd=tmp_path) as terminal:
@@ -341,6 +351,7 @@ def test_a_signal_ends_it_and_the_terminal_is_as_it_was(tmp_path: Path, number: 
         assert terminal.is_cooked()
 
 
+@pytest.mark.slow
 def test_a_sigint_that_is_sent_means_what_ctrl_c_means(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -406,6 +417,7 @@ def test_another_session_is_gone_to_and_come_back_from(tmp_path: Path) -> None:
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_a_conversation_is_exported_and_no_file_is_overwritten(tmp_path: Path) -> None:
     with sitting("demo", "--session", "one", cwd=tmp_path) as terminal:
         asks(terminal, "add 20 22")
@@ -426,6 +438,7 @@ def test_a_file_is_mentioned_and_goes_along(tmp_path: Path) -> None:
         leaves(terminal)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("poor", [{"TERM": "dumb"}, {"NO_COLOR": "1"}, {"TERM": "vt100"}])
 def test_a_poor_terminal_will_do(tmp_path: Path, poor: dict[str, str]) -> None:
     with sitting(cwd=tmp_path, columns=40, env=poor) as terminal:
@@ -456,6 +469,7 @@ def test_ctrl_c_is_never_in_vain(tmp_path: Path) -> None:
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_an_agent_that_dies_between_turns_is_noticed(tmp_path: Path) -> None:
     with sitting("--agent", f"{sys.executable} -I -S {DEAF} never", cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -467,6 +481,7 @@ def test_an_agent_that_dies_between_turns_is_noticed(tmp_path: Path) -> None:
         assert terminal.ends() == 4
 
 
+@pytest.mark.slow
 def test_what_waited_for_an_agent_that_died_is_not_sent_by_itself(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -486,6 +501,7 @@ def test_what_waited_for_an_agent_that_died_is_not_sent_by_itself(tmp_path: Path
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_ctrl_d_leaves_from_a_question_too(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -497,6 +513,7 @@ def test_ctrl_d_leaves_from_a_question_too(tmp_path: Path) -> None:
     assert "Noted: buy milk" not in terminal.all
 
 
+@pytest.mark.slow
 def test_a_ctrl_c_long_before_the_next_prompt_is_forgotten(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -508,6 +525,7 @@ def test_a_ctrl_c_long_before_the_next_prompt_is_forgotten(tmp_path: Path) -> No
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_what_was_chosen_in_a_session_is_chosen_again_when_its_agent_comes_back(tmp_path: Path) -> None:
     with sitting("demo", "--session", "work", cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -522,6 +540,7 @@ def test_what_was_chosen_in_a_session_is_chosen_again_when_its_agent_comes_back(
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_an_unknown_session_is_not_opened_by_a_slip_of_the_finger(tmp_path: Path) -> None:
     with sitting("demo", "--session", "one", cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -531,6 +550,7 @@ def test_an_unknown_session_is_not_opened_by_a_slip_of_the_finger(tmp_path: Path
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_always_allowing_an_edit_is_not_asked_again_when_the_file_is_written(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -543,6 +563,7 @@ def test_always_allowing_an_edit_is_not_asked_again_when_the_file_is_written(tmp
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_leaving_starts_no_server_again(tmp_path: Path) -> None:
     """The agent closes its connections when it is stopped; no other one follows."""
     trace = tmp_path / "trace.ndjson"

@@ -46,6 +46,7 @@ def test_escape_interrupts_the_turn_however_often_it_is_pressed_and_keeps_the_se
         leaves(terminal)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("word", ["exit", "quit", ":q", ":exit", ":wq"])
 def test_a_word_that_leaves_elsewhere_leaves_here(tmp_path: Path, word: str) -> None:
     with sitting(cwd=tmp_path) as terminal:
@@ -56,6 +57,7 @@ def test_a_word_that_leaves_elsewhere_leaves_here(tmp_path: Path, word: str) -> 
         assert is_told == (word in ("exit", "quit"))
 
 
+@pytest.mark.slow
 def test_a_word_that_leaves_is_sent_with_a_space_before_it_or_among_others(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -79,6 +81,7 @@ def test_shift_tab_sets_the_next_mode_and_never_one_that_asks_nothing(filler: Te
     leaves(filler)
 
 
+@pytest.mark.slow
 def test_shift_tab_says_so_where_the_agent_has_no_modes(tmp_path: Path) -> None:
     script = Path(__file__).parents[1] / "agents" / "polite.py"
     with sitting("--agent", shlex.join([sys.executable, "-I", "-S", str(script)]), cwd=tmp_path) as terminal:
@@ -126,6 +129,7 @@ def test_the_first_session_of_a_user_says_what_the_first_keys_do_and_no_other(tm
             leaves(terminal)
 
 
+@pytest.mark.slow
 def test_nothing_is_said_about_keys_where_it_cannot_be_remembered(tmp_path: Path) -> None:
     seen = Path(os.environ["ACP_LAUNCH_STATE_DIR"]) / "interactive"
     seen.mkdir(parents=True)
@@ -135,6 +139,7 @@ def test_nothing_is_said_about_keys_where_it_cannot_be_remembered(tmp_path: Path
         leaves(terminal)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("arguments", "command"),
     [
@@ -156,6 +161,7 @@ def test_leaving_says_how_to_come_back(tmp_path: Path, arguments: tuple[str, ...
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_an_agent_that_was_started_by_its_command_is_come_back_to_by_it(tmp_path: Path) -> None:
     agent = shlex.join([sys.executable, "-I", "-m", "acp_launch.demo.agent"])
     with sitting("--agent", agent, cwd=tmp_path, columns=200) as terminal:
@@ -164,6 +170,7 @@ def test_an_agent_that_was_started_by_its_command_is_come_back_to_by_it(tmp_path
         assert f"▐ resume: acp-launch run --agent {shlex.quote(agent)} --continue" in terminal.all
 
 
+@pytest.mark.slow
 def test_nothing_is_said_of_coming_back_to_what_cannot_be(filler: Terminal) -> None:
     """This agent forgets its sessions."""
     is_done(filler, "fill 1")
@@ -171,6 +178,7 @@ def test_nothing_is_said_of_coming_back_to_what_cannot_be(filler: Terminal) -> N
     assert "resume:" not in "\n".join(filler.all)
 
 
+@pytest.mark.slow
 def test_nothing_is_said_of_coming_back_to_a_session_without_a_turn(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -178,6 +186,7 @@ def test_nothing_is_said_of_coming_back_to_a_session_without_a_turn(tmp_path: Pa
         assert "resume:" not in "\n".join(terminal.all)
 
 
+@pytest.mark.slow
 def test_what_is_queued_comes_back_to_the_line_and_is_not_sent(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -202,6 +211,7 @@ def test_what_is_queued_comes_back_to_the_line_and_is_not_sent(tmp_path: Path) -
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_the_context_is_shown_by_kind_with_what_was_attached(tmp_path: Path, filler: Terminal) -> None:
     (tmp_path / "notes.txt").write_text("milk\n")
     is_done(filler, "fill 41")
@@ -219,6 +229,7 @@ def test_the_context_is_shown_by_kind_with_what_was_attached(tmp_path: Path, fil
     leaves(filler)
 
 
+@pytest.mark.slow
 def test_the_tokens_of_the_last_turn_are_told_in_words(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         asks(terminal, "add 20 22")
@@ -228,6 +239,7 @@ def test_the_tokens_of_the_last_turn_are_told_in_words(tmp_path: Path) -> None:
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_a_context_that_becomes_nearly_full_is_said_once_each_time(filler: Terminal) -> None:
     def warnings() -> list[str]:
         return [row for row in filler.all if "of the context is used" in row]

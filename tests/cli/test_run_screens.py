@@ -144,6 +144,7 @@ def is_clean(terminal: Terminal) -> None:
 # What is seen of an answer, a question and an end
 
 
+@pytest.mark.slow
 def test_a_part_of_an_answer_can_be_read_while_the_rest_is_to_come(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "count 10000")
@@ -155,6 +156,7 @@ def test_a_part_of_an_answer_can_be_read_while_the_rest_is_to_come(tmp_path: Pat
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_the_status_line_says_that_one_is_asked(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "note buy milk")
@@ -216,6 +218,7 @@ def test_no_detail_of_a_question_looks_like_a_line_of_ours(tmp_path: Path) -> No
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_leaving_the_plan_mode_is_asked_about_even_where_reading_is_allowed(tmp_path: Path) -> None:
     """C-34 and facts of harmless-looking kinds: nobody allows a switch of the mode by allowing reads."""
     with sitting("demo", "--approve", "reads", cwd=tmp_path) as terminal:
@@ -226,6 +229,7 @@ def test_leaving_the_plan_mode_is_asked_about_even_where_reading_is_allowed(tmp_
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_several_questions_at_once_come_one_after_the_other(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "several")
@@ -242,6 +246,7 @@ def test_several_questions_at_once_come_one_after_the_other(tmp_path: Path) -> N
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_a_question_that_is_taken_back_closes(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "withdraw")
@@ -255,6 +260,7 @@ def test_a_question_that_is_taken_back_closes(tmp_path: Path) -> None:
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_a_call_allowed_without_a_question_is_marked(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "unasked")
@@ -267,6 +273,7 @@ def test_a_call_allowed_without_a_question_is_marked(tmp_path: Path) -> None:
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_a_cancelled_call_is_marked_and_its_command_is_over(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal, hearing(tmp_path / "hold"):
         sends(terminal, "shell echo one; echo two; exec cat hold")
@@ -285,6 +292,7 @@ def test_a_cancelled_call_is_marked_and_its_command_is_over(tmp_path: Path) -> N
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_an_answer_that_was_begun_stays_when_the_agent_dies(tmp_path: Path) -> None:
     with sitting("demo", "--session", "work", cwd=tmp_path) as terminal:
         sends(terminal, "crash")
@@ -309,6 +317,7 @@ def test_an_answer_that_was_begun_stays_when_the_agent_dies(tmp_path: Path) -> N
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_a_notice_and_a_compaction_are_told(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "compact")
@@ -319,6 +328,7 @@ def test_a_notice_and_a_compaction_are_told(tmp_path: Path) -> None:
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_the_cost_stands_in_the_status_line(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path, columns=160) as terminal:
         asks(terminal, "cost")
@@ -329,6 +339,7 @@ def test_the_cost_stands_in_the_status_line(tmp_path: Path) -> None:
 # Forms and links
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("key", "says"), [("s", "You said:"), ("d", "The form was not filled in (decline).")])
 def test_a_form_is_filled_in_looked_at_and_then_sent_or_not(tmp_path: Path, key: str, says: str) -> None:
     with sitting(cwd=tmp_path) as terminal:
@@ -356,6 +367,7 @@ def test_a_form_is_filled_in_looked_at_and_then_sent_or_not(tmp_path: Path, key:
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_what_is_typed_in_one_go_for_two_lines_of_a_form_goes_to_both(tmp_path: Path) -> None:
     """All of it; but nobody has seen the second line, so its Enter is still to come."""
     with sitting(cwd=tmp_path) as terminal:
@@ -375,7 +387,7 @@ def test_what_is_typed_in_one_go_for_two_lines_of_a_form_goes_to_both(tmp_path: 
         leaves(terminal)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("way", [ESCAPE, CTRL_D])
 @pytest.mark.parametrize(("key", "action"), [("d", "decline"), ("c", "cancel"), (ESCAPE, "cancel")])
 def test_a_form_is_left_unsent_as_it_says_and_the_session_goes_on(
@@ -395,6 +407,7 @@ def test_a_form_is_left_unsent_as_it_says_and_the_session_goes_on(
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_a_form_of_lines_is_left_unsent_as_it_says_and_the_session_goes_on(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path, env={"TERM": "dumb"}) as terminal:
         terminal.until(">")
@@ -435,6 +448,7 @@ def test_a_link_is_opened_in_the_browser_only_with_consent(tmp_path: Path) -> No
 # Agents and servers that are not kind
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("colours", [{"NO_COLOR": "1"}, PLAIN])
 def test_escape_sequences_of_an_agent_never_reach_the_terminal(tmp_path: Path, colours: dict[str, str]) -> None:
     with sitting(cwd=tmp_path, env=colours) as terminal:
@@ -641,6 +655,7 @@ def test_a_terminal_that_hangs_up_leaves_no_process(tmp_path: Path) -> None:
         all_die()
 
 
+@pytest.mark.slow
 def test_a_terminal_that_is_gone_is_noticed_without_a_signal(tmp_path: Path) -> None:
     """As under `nohup`: reading it fails with EIO."""
     with in_a_turn(tmp_path, "sh", "-c", 'trap "" HUP; exec "$@"', "sh") as (terminal, all_die):
@@ -652,6 +667,7 @@ def test_a_terminal_that_is_gone_is_noticed_without_a_signal(tmp_path: Path) -> 
 # Signs of life
 
 
+@pytest.mark.slow
 def test_a_running_command_is_told_with_its_seconds_and_the_spinner_moves(tmp_path: Path) -> None:
     with sitting("demo", "--approve", "all", cwd=tmp_path, env=PLAIN) as terminal, hearing(tmp_path / "hold"):
         sends(terminal, "shell exec cat hold")
@@ -663,6 +679,7 @@ def test_a_running_command_is_told_with_its_seconds_and_the_spinner_moves(tmp_pa
         leaves(terminal)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("options", "env"), [(("--plain",), PLAIN), ((), {"NO_COLOR": "1"})])
 def test_nothing_moves_and_nothing_is_coloured_for_who_wants_it_plain(
     tmp_path: Path, options: tuple[str, ...], env: dict[str, str]
