@@ -82,15 +82,11 @@ def _is_unchanged(plan: "FrontPlan") -> bool:
     """Whether the files of the profile are those that the host has read."""
     if any(map(os.path.lexists, plan.vacant)):
         return False
-    from hashlib import sha256
-
+    from acp_launch.host.place import digest
     from acp_launch.profile.discover import read
 
-    for file, digest in plan.files.items():
-        text, _ = read(Path(file))
-        if text is None or sha256(text.encode()).hexdigest() != digest:
-            return False
-    return True
+    texts = {file: read(Path(file))[0] for file in plan.files}
+    return all(text is not None and digest(text) == plan.files[file] for file, text in texts.items())
 
 
 def _launch_plan(plan: "FrontPlan", found: "Found", request: "RunRequest", *, cwd: Path) -> "LaunchPlan":
@@ -392,7 +388,6 @@ def front_needs(
 ) -> "SessionNeeds":
     """Return the needs of a front: it serves nothing but questions, and the host has judged them."""
     from acp_launch.cli.session_needs import eliciting
-    from acp_launch.cli.start import server_logs
     from acp_launch.launch.run import SessionNeeds
     from acp_launch.launch.services import ServicePolicy
     from acp_launch.protocol.acp import Offers
@@ -411,7 +406,7 @@ def front_needs(
         services=ServicePolicy(offers=offered, gate=gate, env={}, elicit=eliciting(person) if person else None),
         log_in=_logging_in(request, settings, person, in_front),
         respawn=_nothing_to_start,
-        server_logs=server_logs(settings, plan),
+        server_logs=None,
     )
 
 

@@ -9,15 +9,15 @@ from msgspec.structs import replace
 from acp_launch.cli import run_request as prompts
 from acp_launch.cli.run_request import RunRequest
 from acp_launch.cli.screen import Screen
-from acp_launch.cli.start import RunContext, launched
 from acp_launch.errors import UsageError
 from acp_launch.host.place import any_host
-from acp_launch.plan.model import LaunchPlan
 from acp_launch.settings.load import load
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Ready
+    from acp_launch.cli.start import RunContext
+    from acp_launch.plan.model import LaunchPlan
     from acp_launch.session.store import Record, Registry
 
 
@@ -31,12 +31,6 @@ def carry_out(request: RunRequest) -> int:
 
 
 def _carried_out(request: RunRequest, screen: Screen) -> int:
-    from acp_launch.process.guard import start_guards
-    from acp_launch.process.prepare import require_descriptors
-    from acp_launch.process.spawn import require_platform
-
-    require_platform()
-    require_descriptors()
     settings = load()
     prompts.check_background(request)
     if prompts.may_be_hosted(request) and (prompts.wants_host(request) or any_host(settings.state)):
@@ -44,7 +38,20 @@ def _carried_out(request: RunRequest, screen: Screen) -> int:
 
         if (code := hosted(request, settings, screen)) is not None:
             return code
+    from acp_launch.process.guard import start_guards
+    from acp_launch.process.prepare import require_descriptors
+    from acp_launch.process.spawn import require_platform
+
+    require_platform()
+    require_descriptors()
     start_guards()
+    return _launched(request, settings, screen)
+
+
+def _launched(request: RunRequest, settings: Settings, screen: Screen) -> int:
+    """Carry out the run with an agent of its own."""
+    from acp_launch.cli.start import RunContext
+
     if request.agent is None and (request.latest or not request.words):
         from acp_launch.cli.choice import completed
 
@@ -91,7 +98,7 @@ def _plan(profile: str, words: tuple[str, ...], request: RunRequest, settings: S
 
 
 def session_of(
-    plan: LaunchPlan,
+    plan: "LaunchPlan",
     settings: Settings,
     stack: ExitStack,
     held: ExitStack,
@@ -119,9 +126,11 @@ def session_of(
     return registry, name, choice.continued(registry, plan, name, latest=latest)
 
 
-def _turn(request: RunRequest, plan: LaunchPlan, text: str, screen: Screen, kept: RunContext) -> int:
+def _turn(request: RunRequest, plan: "LaunchPlan", text: str, screen: Screen, kept: "RunContext") -> int:
     """Start the agent, then import the modules that talk to it, so that both overlap; run the turn."""
     screen.roots = (plan.cwd, *plan.additional_directories)
+    from acp_launch.cli.start import launched
+
     with launched(kept.settings, plan, kept.secrets, request.trace) as (guard, plan, spawned, trace):
         import asyncio
 

@@ -58,6 +58,7 @@ def content_of(loaded: "Loaded") -> Content:
 
 def front_plan(loaded: "Loaded", plan: LaunchPlan) -> FrontPlan | None:
     """Return what fronts need of the plan; None if it depends on where a command is typed, and in which environment."""
+    from acp_launch.host.place import digest as digest_of_file
     from acp_launch.secret.detect import masked
 
     workspace = loaded.profile.workspace
@@ -70,7 +71,7 @@ def front_plan(loaded: "Loaded", plan: LaunchPlan) -> FrontPlan | None:
     }
     return FrontPlan(
         file=str(loaded.found.file),
-        files={str(layer.file): layer.digest for layer in loaded.layers},
+        files={str(layer.file): digest_of_file(layer.text) for layer in loaded.layers},
         vacant=tuple(map(str, loaded.vacant)),
         names_cwd=workspace.cwd is not None,
         additional_directories=tuple(map(str, plan.additional_directories)),

@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from acp_launch import __version__
-from acp_launch.bridge.seat import SOCKET, directory, peer_uid
 from acp_launch.errors import StateError
 from acp_launch.host.place import HostNote
 from acp_launch.host.wire import GREETING, LONGEST_GREETING
@@ -33,6 +32,8 @@ async def listening(attach: Callable[[socket.socket], None]) -> AsyncIterator[Pa
     Raises:
         StateError: there is no place for the socket.
     """
+    from acp_launch.bridge.seat import SOCKET, directory
+
     acceptor = _Acceptor(attach)
     with directory() as place, socket.socket(socket.AF_UNIX) as listener:
         listener.setblocking(False)
@@ -66,6 +67,8 @@ class _Acceptor:
             task.cancel()
 
     def _accept(self) -> None:
+        from acp_launch.bridge.seat import peer_uid
+
         assert self._listener is not None
         try:
             line, _ = self._listener.accept()

@@ -9,7 +9,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from math import inf
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -43,7 +43,6 @@ from acp_launch.launch.run import (
     Story,
 )
 from acp_launch.launch.servers import LaunchServers
-from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Negotiated, Offers
@@ -54,6 +53,9 @@ from acp_launch.session.observer import Observer, Permission, SessionReady, Turn
 from acp_launch.session.person import Ask, ToolQuestion
 from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.waits import stretch
+
+if TYPE_CHECKING:
+    from acp_launch.plan.model import LaunchPlan
 
 T = TypeVar("T")
 ANSWERS = stretch(10.0)  # seconds for an answer of the host to what needs no agent
@@ -199,7 +201,7 @@ def entering(entrance: Entrance) -> dict[str, object]:
 
 
 async def with_host(
-    plan: LaunchPlan,
+    plan: "LaunchPlan",
     needs: SessionNeeds,
     line: socket.socket,
     observer: Observer,
@@ -289,9 +291,9 @@ class HostedLaunch(Launch):
     servers: HostedServers
 
     def __init__(
-        self, plan: LaunchPlan, needs: SessionNeeds, observer: Observer, interrupts: Interrupts, entry: Entry
+        self, plan: "LaunchPlan", needs: SessionNeeds, observer: Observer, interrupts: Interrupts, entry: Entry
     ) -> None:
-        servers = HostedServers(plan, observer, interrupts.budget, needs.server_logs)
+        servers = HostedServers(plan, observer, interrupts.budget, logs=None)
         super().__init__(plan, needs, observer, interrupts, servers)
         self.host = self
         self._entry = entry
@@ -348,7 +350,7 @@ class HostedLaunch(Launch):
 
 @asynccontextmanager
 async def hosted(
-    plan: LaunchPlan,
+    plan: "LaunchPlan",
     needs: SessionNeeds,
     entry: Entry,
     observer: Observer,

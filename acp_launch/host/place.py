@@ -66,6 +66,13 @@ class HostNote(Struct, frozen=True, kw_only=True):
     plan: FrontPlan | None = None
 
 
+def digest(text: str) -> str:
+    """Return a digest by which a changed file is known. It is no defence: a file of the same digest that says something
+    else changes nothing, since the host goes on with what the user has trusted."""
+    content = text.encode()
+    return f"{len(content):x}-{crc32(content):08x}"
+
+
 class Place:
     """A place that this process holds."""
 

@@ -18,14 +18,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from acp_launch import leave
 from acp_launch.errors import RunExpired, Stopped
-from acp_launch.process import prepare
-from acp_launch.process.guard import Guard, Guards
 from acp_launch.session.connection import Budget, dealt_with
 from acp_launch.waits import stretch, to_beat
+
+if TYPE_CHECKING:
+    from acp_launch.process.guard import Guard, Guards
 
 HURRY = stretch(2.0)  # seconds for the kill; it takes milliseconds
 T = TypeVar("T")
@@ -149,8 +150,10 @@ EVERY = 0.5
 EVERY_PORTABLY = 2.0
 
 
-async def keep_informed(guard: Guard, every: float = EVERY) -> None:
+async def keep_informed(guard: "Guard", every: float = EVERY) -> None:
     """Record the running processes again and again, until cancelled; `every` so many seconds on Linux."""
+    from acp_launch.process import prepare
+
     now = asyncio.get_running_loop().time
     while True:
         guard.look()
@@ -158,7 +161,7 @@ async def keep_informed(guard: Guard, every: float = EVERY) -> None:
 
 
 @asynccontextmanager
-async def guard_informed(guard: Guard, every: float = EVERY) -> AsyncIterator[None]:
+async def guard_informed(guard: "Guard", every: float = EVERY) -> AsyncIterator[None]:
     """Listen to the guards and record the running processes while the block runs."""
     with listening(guard.guards):
         informing = asyncio.create_task(keep_informed(guard, every))
@@ -172,7 +175,7 @@ async def guard_informed(guard: Guard, every: float = EVERY) -> AsyncIterator[No
 
 
 @contextmanager
-def listening(guards: Guards | None) -> Iterator[None]:
+def listening(guards: "Guards | None") -> Iterator[None]:
     """Read the reports of the guards as soon as they come."""
     loop = asyncio.get_running_loop()
     posts = guards.living if guards else []
@@ -191,7 +194,7 @@ def listening(guards: Guards | None) -> Iterator[None]:
 
 @asynccontextmanager
 async def supervised(
-    guard: Guard,
+    guard: "Guard",
     on_interrupt: Callable[[], None] | None = None,
     *,
     budget: Budget | None = None,
@@ -202,7 +205,7 @@ async def supervised(
         yield interrupts
 
 
-def watched(guard: Guard, story: Callable[[Interrupts], Awaitable[T]]) -> T:
+def watched(guard: "Guard", story: Callable[[Interrupts], Awaitable[T]]) -> T:
     """Run an event loop, and `story` in it within `supervised`.
 
     Raises:

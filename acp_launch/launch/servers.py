@@ -15,22 +15,21 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from acp_launch.bridge.offer import HttpAddress, ShimCommand, Transport, Way, is_bridged
 from acp_launch.errors import AuthRequired, LaunchError, ServerError, StateError, WaitExpired
 from acp_launch.launch.loop import Interrupts
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan
 from acp_launch.problem import ours
 from acp_launch.process.lifecycle import OVERDUE, Change, Standing
-from acp_launch.process.logs import ServerLogs
-from acp_launch.secret.detect import masked
 from acp_launch.secret.value import Secret
 from acp_launch.session.connection import Budget
 from acp_launch.session.observer import Observer
 from acp_launch.waits import FIRST_WORD, awaited, next_word, stretch
 
 if TYPE_CHECKING:
+    from acp_launch.bridge.offer import Transport, Way
     from acp_launch.bridge.servers import RunningServers, Servers
     from acp_launch.mcp.http.wire import Credentials
+    from acp_launch.process.logs import ServerLogs
     from acp_launch.trace import Trace
 
 RemoteCheck = tuple[RemotePlan, "asyncio.Task[str]"]
@@ -47,9 +46,10 @@ class LaunchServers:
         plan: LaunchPlan,
         observer: Observer,
         budget: Budget,
-        logs: ServerLogs,
+        logs: "ServerLogs | None",
         trace: "Trace | None" = None,
     ) -> None:
+        """`logs` are None if the servers are a host's."""
         self._plan, self._observer, self._budget, self._logs, self._trace = plan, observer, budget, logs, trace
         self._asked: Sequence[RemoteCheck] = ()
         self.absent: frozenset[str] = frozenset()  # names of optional servers that the agent could not connect to
@@ -63,7 +63,7 @@ class LaunchServers:
 
     def changed(self, change: Change) -> None:
         """Report a state change of a server, except while the servers are being stopped."""
-        self._logs.mark(change.server, _mark(change))
+        self._own_logs.mark(change.server, _mark(change))
         if self._trace is not None:
             _traced(self._trace, change)
         if not self._is_stopping:
@@ -89,10 +89,15 @@ class LaunchServers:
             self._news.set()
 
     def log(self, server: str) -> Callable[[bytes], None]:
-        return self._logs.of(server)
+        return self._own_logs.of(server)
 
     def log_end(self, server: str) -> None:
-        self._logs.end(server)
+        self._own_logs.end(server)
+
+    @property
+    def _own_logs(self) -> "ServerLogs":
+        assert self._logs is not None, "a host has the logs of its servers"
+        return self._logs
 
     def note(self, text: str) -> None:
         """Show a line to the user."""
@@ -110,7 +115,7 @@ class LaunchServers:
         self._news.clear()
         await self._observer.drain()
 
-    async def way(self, transport: Transport) -> Way | None:
+    async def way(self, transport: "Transport") -> "Way | None":
         """Return how the agent reaches the launcher; None without bridged servers.
 
         Raises:
@@ -121,16 +126,18 @@ class LaunchServers:
         if transport == "http":
             return await self._addresses(self._inner)
         from acp_launch.bridge import shim
+        from acp_launch.bridge.offer import ShimCommand
 
         seat = self._inner.seat
         return ShimCommand(Path(sys.executable), Path(shim.__file__), seat.path, seat.token)
 
-    async def _addresses(self, inner: "RunningServers") -> Way:
+    async def _addresses(self, inner: "RunningServers") -> "Way":
         try:
             front = await inner.front()
         except OSError as error:
             what = f"there is no address on 127.0.0.1 for the agent to reach MCP servers: {error.strerror}"
             raise StateError(what, fix="with agent.mcp: stdio it reaches them without one") from None
+        from acp_launch.bridge.offer import HttpAddress, is_bridged
         from acp_launch.secret.redact import redactor
 
         names = [server.name for server in filter(is_bridged, self._plan.servers)]
@@ -181,6 +188,8 @@ class LaunchServers:
             why = await awaited(answer, what=what, limit=LONGEST, waiting=self.waiting)
             if not why or server.name in self.absent:
                 continue
+            from acp_launch.secret.detect import masked
+
             said = f'no answer from the MCP server "{server.name}" at {masked(server.url.display())}: {why}'
             if server.required:
                 fix = "start it, or correct its url; with required: false the session opens without it"
@@ -302,7 +311,7 @@ async def launch_servers(
     *,
     secrets: Mapping[str, Secret],
     max_line: int,
-    logs: ServerLogs,
+    logs: "ServerLogs",
     trace: "Trace | None" = None,
     cache: Path | None = None,
     credentials: "Mapping[str, Credentials] | None" = None,
@@ -340,6 +349,8 @@ async def launch_servers(
 @asynccontextmanager
 async def _reaching(plan: LaunchPlan) -> AsyncIterator[Sequence[RemoteCheck]]:
     """Check the remote servers that the agent connects to itself, while it starts."""
+    from acp_launch.bridge.offer import is_bridged
+
     remote = [server for server in plan.servers if isinstance(server, RemotePlan) and not is_bridged(server)]
     asked = [(server, asyncio.create_task(_unreached(server))) for server in remote]
     try:
@@ -367,6 +378,8 @@ async def _unreached(server: RemotePlan) -> str:
 
 
 def _ours(plan: LaunchPlan) -> list[ServerPlan]:
+    from acp_launch.bridge.offer import is_bridged
+
     return [server for server in plan.servers if is_bridged(server)]
 
 

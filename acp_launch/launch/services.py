@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from acp_launch.plan.model import LaunchPlan
 from acp_launch.protocol.acp import Offers
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import Observer
-from acp_launch.session.permission.gate import Gate
 from acp_launch.session.service import Serve, Services
 
 if TYPE_CHECKING:
+    from acp_launch.plan.model import LaunchPlan
     from acp_launch.session.elicitation.request import Elicitation
+    from acp_launch.session.permission.gate import Gate
 
 # Makes the elicitation of an agent: takes its name, and the receiver of notes.
 Elicit = Callable[[str, Callable[[str], None]], "Elicitation"]
@@ -26,7 +26,7 @@ class ServicePolicy(Struct, frozen=True, kw_only=True):
     """The needs of the services, and the services that are offered."""
 
     offers: Offers
-    gate: Gate
+    gate: "Gate"
     env: Mapping[str, str]  # of the commands that are run for the agent
     elicit: Elicit | None  # None if no user can be asked
 
@@ -38,7 +38,7 @@ class ClientServices(Struct, frozen=True):
     completed: Callable[[str], None] = lambda elicitation_id: None
 
 
-def offers(plan: LaunchPlan, *, has_person: bool) -> Offers:
+def offers(plan: "LaunchPlan", *, has_person: bool) -> Offers:
     """Return the offers: services that the profile grants, and those that need a user at the terminal."""
     return Offers(
         read_files=plan.client.fs is not False,
@@ -52,7 +52,7 @@ def offers(plan: LaunchPlan, *, has_person: bool) -> Offers:
 
 @asynccontextmanager
 async def client_services(
-    plan: LaunchPlan, connection: Connection, policy: ServicePolicy, hurry: asyncio.Event, observer: Observer
+    plan: "LaunchPlan", connection: Connection, policy: ServicePolicy, hurry: asyncio.Event, observer: Observer
 ) -> AsyncIterator[ClientServices]:
     """Provide the offered services while the block runs; leaving ends running commands, at once if `hurry` is set."""
     allowed, tell = policy.gate.serve, observer.served
