@@ -17,17 +17,19 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from acp_launch.errors import LaunchError, LocalProtocolError, RemoteProtocolError, first
-from acp_launch.process.child import WORD, Child, first_of
-from acp_launch.process.program import Lines, Running
 from acp_launch.protocol.conversation import Reply
 from acp_launch.protocol.jsonrpc import Answered, Call, Fault, Junk, LineFramer, LineTooLong
 from acp_launch.protocol.mishap import Mishaps
 from acp_launch.protocol.written import written
 from acp_launch.secret.redact import excerpt
 from acp_launch.waits import stretch
+
+if TYPE_CHECKING:  # a front of a host has no process
+    from acp_launch.process.child import Child
+    from acp_launch.process.program import Lines, Running
 
 
 class TransportClosed(Exception):  # noqa: N818 - it reads as what happened
@@ -63,7 +65,7 @@ EXIT = stretch(1.0)  # seconds between the end of a child's output and its exit 
 class StdioTransport:
     """A child's stdin and stdout. The child belongs to its caller, who stops it."""
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: "Child") -> None:
         self._child = child
 
     async def read(self) -> bytes:
@@ -79,6 +81,8 @@ class StdioTransport:
         self._child.close_stdin()
 
     async def describe_end(self) -> tuple[str, tuple[str, ...]]:
+        from acp_launch.process.child import WORD
+
         exit = await self._child.wait_within(EXIT)
         if exit is None and self._child.is_dead:
             exit = await self._child.wait_within(WORD)
@@ -89,7 +93,7 @@ class StdioTransport:
 class RemoteTransport:
     """The messages of a remote server, whose connection belongs to its caller."""
 
-    def __init__(self, remote: Running, lines: Lines) -> None:
+    def __init__(self, remote: "Running", lines: "Lines") -> None:
         self._remote, self._lines = remote, lines
         self._heard: list[bytes] = []
         self._news, self._room = asyncio.Event(), asyncio.Event()
@@ -102,6 +106,8 @@ class RemoteTransport:
 
     async def read(self) -> bytes:
         """Return the messages that have come, each with its newline; b"" once the connection has ended."""
+        from acp_launch.process.child import first_of
+
         while not self._heard and self._remote.end is None:
             self._news.clear()
             await first_of(self._news.wait(), self._remote.wait())
@@ -112,6 +118,8 @@ class RemoteTransport:
         """Send whole messages."""
         if self._is_closed:
             raise TransportClosed("nothing more can be sent: the connection is closed")
+        from acp_launch.process.child import first_of
+
         self._lines.send(data)
         while self._lines.is_full and self._remote.end is None:
             self._room.clear()
@@ -129,8 +137,10 @@ class RemoteTransport:
         return how, tuple(self._remote.stderr_tail())
 
 
-def transport(child: Running) -> Transport:
+def transport(child: "Running") -> Transport:
     """Return the transport of a process, or of a remote server."""
+    from acp_launch.process.child import Child
+
     if (lines := child.lines) is not None:
         return RemoteTransport(child, lines)
     assert isinstance(child, Child)
@@ -143,12 +153,12 @@ class Trace(Protocol):
     @property
     def name(self) -> str: ...
 
-    def connected(self, child: Running, server: str = "") -> AbstractContextManager[Transport]:
+    def connected(self, child: "Running", server: str = "") -> AbstractContextManager[Transport]:
         """Connect as `connected`, and trace it."""
 
 
 @contextmanager
-def connected(child: Running, trace: Trace | None = None, server: str = "") -> Iterator[Transport]:
+def connected(child: "Running", trace: Trace | None = None, server: str = "") -> Iterator[Transport]:
     """Connect to an agent, or to a server if one is named; the child is stopped within the block."""
     if trace is None:
         yield transport(child)

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_launch.bridge import offer
 from acp_launch.errors import (
     AgentError,
     AgentRefused,
@@ -40,28 +39,27 @@ from acp_launch.errors import (
     WaitExpired,
 )
 from acp_launch.launch.loop import EVERY, Interrupts, supervised
-from acp_launch.launch.servers import LaunchServers, launch_servers
 from acp_launch.launch.services import ServicePolicy, client_services
-from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, RemotePlan, ServerPlan
 from acp_launch.problem import Problem, errors
-from acp_launch.process.child import GRACE, HASTY, attach, stop
-from acp_launch.process.guard import Guard
-from acp_launch.process.logs import ServerLogs
-from acp_launch.process.spawn import Spawned
 from acp_launch.protocol.acp import Capabilities, Negotiated, Offers
 from acp_launch.protocol.conversation import How, PermissionAsked
 from acp_launch.rpc import Transport, connected
-from acp_launch.secret.value import Secret
 from acp_launch.session.client import LATE_GRACE, Client, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate, on_command_line
 from acp_launch.session.observer import Observer, SessionReady, TurnEnd
 from acp_launch.session.opening import Fulfilled, Setting, Stay, configure, how_to_continue, open_session
 from acp_launch.session.service import Services
-from acp_launch.session.store import Record, drift
 
 if TYPE_CHECKING:
+    from acp_launch.launch.servers import LaunchServers
     from acp_launch.mcp.http.wire import Credentials
+    from acp_launch.plan.model import LaunchPlan, ProcessPlan, RemotePlan, ServerPlan
+    from acp_launch.process.guard import Guard
+    from acp_launch.process.logs import ServerLogs
+    from acp_launch.process.spawn import Spawned
     from acp_launch.profile.agents import Replay
+    from acp_launch.secret.value import Secret
+    from acp_launch.session.store import Record
     from acp_launch.trace import Trace
 
 T = TypeVar("T")
@@ -84,13 +82,13 @@ class RestartAgent(Exception):  # noqa: N818 - a request, not an error
 class AgentNeeds(Struct, frozen=True, kw_only=True):
     """The needs of a connection to an agent, besides its plan."""
 
-    guard: Guard | None  # None for a front of a host, which starts nothing
-    secrets: Mapping[str, Secret]
+    guard: "Guard | None"  # None for a front of a host, which starts nothing
+    secrets: "Mapping[str, Secret]"
     max_line: int  # bytes
     log: Callable[[bytes], None]  # takes the agent's stderr
     offers: Offers = Offers()
     greeting: bytes = b""  # the `initialize` of an editor, in place of the offers
-    grace: float = GRACE  # seconds for the agent to end, once it is not needed any more
+    grace: float | None = None  # seconds for the agent to end, once it is not needed any more; None for GRACE
     trace: "Trace | None" = None
 
 
@@ -99,8 +97,8 @@ class SessionNeeds(AgentNeeds, frozen=True, kw_only=True):
 
     services: ServicePolicy
     log_in: LogIn
-    respawn: Callable[[], Spawned]  # starts the agent again
-    server_logs: ServerLogs
+    respawn: "Callable[[], Spawned]"  # starts the agent again
+    server_logs: "ServerLogs | None"  # None for a front of a host
     cache: Path | None = None  # acp-launch's own, where it keeps what lazy servers offer
     credentials: "Mapping[str, Credentials]" = field(
         default_factory=dict
@@ -111,7 +109,7 @@ class SessionRequest(Struct, frozen=True, kw_only=True):
     """A session to open, and its settings."""
 
     name: str
-    continued: Record | None  # None opens a new session
+    continued: "Record | None"  # None opens a new session
     replay: bool  # whether to show its history
     wishes: Sequence[Setting]  # its mode and options
     opened: Callable[[SessionReady, Negotiated], None]  # stores its record
@@ -167,12 +165,12 @@ class Launch:
 
     def __init__(
         self,
-        plan: LaunchPlan,
+        plan: "LaunchPlan",
         needs: SessionNeeds,
         observer: Observer,
         interrupts: Interrupts,
-        servers: LaunchServers,
-        spawned: Spawned | None = None,
+        servers: "LaunchServers",
+        spawned: "Spawned | None" = None,
     ) -> None:
         """`spawned` is the first agent; without it the first is started when it is wanted."""
         self.plan, self.needs, self.observer = plan, needs, observer
@@ -211,7 +209,7 @@ class Launch:
         return request
 
     async def reload(
-        self, plan: LaunchPlan, secrets: Mapping[str, Secret], credentials: "Mapping[str, Credentials]"
+        self, plan: "LaunchPlan", secrets: "Mapping[str, Secret]", credentials: "Mapping[str, Credentials]"
     ) -> None:
         """Go on with the servers of this plan, which differs in nothing else.
 
@@ -262,10 +260,10 @@ class Launch:
 
 @asynccontextmanager
 async def conversation(
-    plan: LaunchPlan,
+    plan: "LaunchPlan",
     needs: SessionNeeds,
     observer: Observer,
-    spawned: Spawned,
+    spawned: "Spawned",
     *,
     on_interrupt: Callable[[], None] | None = None,
     budget: Budget | None = None,
@@ -281,7 +279,9 @@ async def conversation(
     Raises:
         LaunchError: see the tree in `errors`; `Stopped` after a signal.
     """
-    assert needs.guard is not None, "servers are about to start"
+    from acp_launch.launch.servers import launch_servers
+
+    assert needs.guard is not None and needs.server_logs is not None, "servers are about to start"
     async with (
         supervised(needs.guard, on_interrupt, budget=budget, every=every) as interrupts,
         launch_servers(
@@ -307,9 +307,9 @@ async def conversation(
 
 
 async def with_agent(
-    plan: LaunchPlan,
+    plan: "LaunchPlan",
     needs: AgentNeeds,
-    spawned: Spawned,
+    spawned: "Spawned",
     observer: Observer,
     story: Story[T],
     interrupts: Interrupts,
@@ -322,8 +322,10 @@ async def with_agent(
     Raises:
         LaunchError: see the tree in `errors`; `Stopped` after a signal.
     """
+    from acp_launch.process.child import GRACE, HASTY, attach, stop
+
     failure: BaseException | None = None
-    grace = needs.grace
+    grace = orderly = GRACE if needs.grace is None else needs.grace
     async with attach(spawned, log=needs.log) as child:
         with connected(child, needs.trace) as transport:
             try:
@@ -332,7 +334,7 @@ async def with_agent(
                 failure = error
                 last_words = child.stderr_tail()
                 error.detail = (*error.detail, *last_words)
-                grace = HASTY if isinstance(error, WaitExpired) else needs.grace
+                grace = HASTY if isinstance(error, WaitExpired) else orderly
                 from acp_launch.session.advice import referred
 
                 referred(error, plan.called, file_of(needs.trace), has_log=bool(last_words))
@@ -389,7 +391,7 @@ class Prompt(Struct, frozen=True, kw_only=True):
 
 
 async def run_prompt(
-    plan: LaunchPlan, needs: SessionNeeds, prompt: Prompt, spawned: Spawned, observer: Observer
+    plan: "LaunchPlan", needs: SessionNeeds, prompt: Prompt, spawned: "Spawned", observer: Observer
 ) -> TurnEnd:
     """Run one turn with the agent that was started for `plan`, and end the agent; its servers run meanwhile.
 
@@ -468,7 +470,7 @@ def file_of(trace: "Trace | None") -> str:
     return trace.name if trace else ""
 
 
-def explained(plan: LaunchPlan, error: AgentRefused, *, trace: str = "") -> None:
+def explained(plan: "LaunchPlan", error: AgentRefused, *, trace: str = "") -> None:
     """Add advice to a refusal that names a variable which the agent does not have, or gives no reason.
 
     `trace` is the file of `--trace`.
@@ -488,12 +490,12 @@ def explained(plan: LaunchPlan, error: AgentRefused, *, trace: str = "") -> None
 
 
 async def open_requested(
-    plan: LaunchPlan,
+    plan: "LaunchPlan",
     request: SessionRequest,
-    secrets: Mapping[str, Secret],
+    secrets: "Mapping[str, Secret]",
     connection: Connection,
     client: Client,
-    servers: LaunchServers,
+    servers: "LaunchServers",
     log_in: LogIn,
 ) -> OpenSession:
     """Open the requested session, and set its mode and options.
@@ -505,14 +507,13 @@ async def open_requested(
     asked = request.asked
     how: How = asked.how if asked else "new"
     if request.continued is not None:
+        from acp_launch.session.store import drift
+
         how = how_to_continue(agent.capabilities, replay=request.replay, name=request.name)
         if changed := drift(request.continued, agent):
             connection.observer.note(changed)
-    offered = taken(plan, agent, connection.observer)
-    await servers.up()
-    offered = [server for server in offered if server.name not in servers.absent]
-    way = await servers.way(offer.transport(plan, agent.capabilities))
-    entries = [*offer.entries(offered, secrets, way), *request.servers]
+    offered = await _offered(plan, secrets, connection, servers) if plan.servers else []
+    entries = [*offered, *request.servers]
     stay = _stay(plan, agent, connection.observer, entries, request)
 
     async def tried() -> SessionReady:
@@ -529,6 +530,19 @@ async def open_requested(
     made = await configure(connection, client.state, ready.session_id, request.wishes, limit=limit)
     client.settled()
     return OpenSession(connection, client, ready, made)
+
+
+async def _offered(
+    plan: "LaunchPlan", secrets: "Mapping[str, Secret]", connection: Connection, servers: "LaunchServers"
+) -> "list[dict[str, object]]":
+    """Return the servers as the agent is told of them, once the required ones are up."""
+    from acp_launch.bridge import offer
+
+    agent = connection.agent
+    offered = taken(plan, agent, connection.observer)
+    await servers.up()
+    offered = [server for server in offered if server.name not in servers.absent]
+    return offer.entries(offered, secrets, await servers.way(offer.transport(plan, agent.capabilities)))
 
 
 async def after_login(tried: Callable[[], Awaitable[T]], connection: Connection, log_in: LogIn) -> T:
@@ -553,17 +567,22 @@ def once(log_in: LogIn) -> LogIn:
     return refused
 
 
-def untakeable(servers: Sequence[ServerPlan], agent: Negotiated, otherwise: str) -> list[Problem]:
+def untakeable(servers: "Sequence[ServerPlan]", agent: Negotiated, otherwise: str) -> list[Problem]:
     """List a problem for each server that this agent does not support, for `run` and `doctor` alike.
 
     `otherwise` names an agent that has not sent its name.
     """
+    from acp_launch.bridge import offer
+
     name = agent.title or otherwise
     return [_untakeable(name, server) for server in offer.untakeable(servers, agent.capabilities)]
 
 
-def unable(plan: LaunchPlan, servers: Sequence[ServerPlan], agent: Negotiated) -> list[Problem]:
+def unable(plan: "LaunchPlan", servers: "Sequence[ServerPlan]", agent: Negotiated) -> list[Problem]:
     """List the problem of a profile that wants HTTP for these servers, which this agent does not support."""
+    from acp_launch.bridge import offer
+    from acp_launch.plan.model import Origin
+
     if not offer.is_unable(plan, agent.capabilities) or not any(map(offer.is_bridged, servers)):
         return []
     what = f"{agent.title or plan.agent.name} does not take MCP servers over HTTP, as agent.mcp: http wants"
@@ -582,12 +601,14 @@ def unhurried(log_in: LogIn, budget: Budget) -> LogIn:
     return logged_in
 
 
-def taken(plan: LaunchPlan, negotiated: Negotiated, observer: Observer) -> list[ServerPlan]:
+def taken(plan: "LaunchPlan", negotiated: Negotiated, observer: Observer) -> "list[ServerPlan]":
     """List the servers that the agent supports.
 
     Raises:
         MachineError: it does not support a required server.
     """
+    from acp_launch.bridge import offer
+
     problems = [*unable(plan, plan.servers, negotiated), *untakeable(plan.servers, negotiated, plan.agent.name)]
     if needed := errors(problems):
         raise MachineError(needed)
@@ -598,7 +619,7 @@ def taken(plan: LaunchPlan, negotiated: Negotiated, observer: Observer) -> list[
 
 
 def _stay(
-    plan: LaunchPlan,
+    plan: "LaunchPlan",
     negotiated: Negotiated,
     observer: Observer,
     entries: Sequence[object],
@@ -615,7 +636,7 @@ def _stay(
     )
 
 
-def _replay(agent: ProcessPlan) -> "Replay":
+def _replay(agent: "ProcessPlan") -> "Replay":
     """Return the known way in which an agent replays a history."""
     from acp_launch.profile.agents import started
 
@@ -623,7 +644,7 @@ def _replay(agent: ProcessPlan) -> "Replay":
     return found.replay if found else ""
 
 
-def _untakeable(agent: str, server: RemotePlan) -> Problem:
+def _untakeable(agent: str, server: "RemotePlan") -> Problem:
     message = (
         f'{agent} does not support {server.type} MCP servers, so it cannot use "{server.name}"'
         f" (mcpCapabilities.{server.type} is not advertised)"
