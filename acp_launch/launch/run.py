@@ -281,7 +281,7 @@ async def conversation(
     """
     from acp_launch.launch.servers import launch_servers
 
-    assert needs.guard is not None and needs.server_logs is not None, "servers are about to start"
+    assert needs.guard is not None, "servers are about to start"
     async with (
         supervised(needs.guard, on_interrupt, budget=budget, every=every) as interrupts,
         launch_servers(
@@ -355,7 +355,7 @@ async def with_agent(
 
 
 async def converse(
-    plan: LaunchPlan,
+    plan: "LaunchPlan",
     needs: AgentNeeds,
     transport: Transport,
     observer: Observer,

@@ -311,7 +311,7 @@ async def launch_servers(
     *,
     secrets: Mapping[str, Secret],
     max_line: int,
-    logs: "ServerLogs",
+    logs: "ServerLogs | None",
     trace: "Trace | None" = None,
     cache: Path | None = None,
     credentials: "Mapping[str, Credentials] | None" = None,

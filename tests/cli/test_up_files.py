@@ -1,13 +1,15 @@
 """A prompt to a host compares the files of the profile; it neither parses nor resolves them again (docs/up.md)."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.cli.hosted import Host, up
-from tests.cli.launcher import Launcher
+from tests.cli.launcher import PATIENCE, Launcher, trusting
 
 CHANGED = "p has changed since it is up, so its host is not used"
 
@@ -143,3 +145,50 @@ def test_prompts_are_read_where_the_command_is_typed(launch: Launcher) -> None:
         assert host.run(stdin=b"piped").out == b"You said: piped\n"
         assert host.run("-f", "prompt").out.decode() == "You said: from a file, ünïcode\n"
         assert host.run("-f", "none").code == 2
+
+
+IMPORTED = (
+    "import sys; sys.argv = ['acp-launch', *sys.argv[1:]]\n"
+    "from acp_launch import leave; leave.finish = lambda code: None\n"
+    "from acp_launch.__main__ import main\n"
+    "try: main()\n"
+    "except SystemExit: pass\n"
+    "print('MODULES', *sys.modules)"
+)
+# Of the packages that a launch of its own is made with: names and values only.
+NEEDED = {"plan.model", "process.lifecycle", "profile.discover", "profile.model", "profile.progress", "profile.values"}
+UNNEEDED = (
+    "plan",
+    "process",
+    "profile",
+    "bridge",
+    "mcp",
+    "oauth",
+    "registry",
+    "checks",
+    "interop",
+    "trace",
+    "interactive",
+)
+HEAVY = {"typer", "pydantic", "ruamel.yaml", "keyring", "psutil", "rich", "dataclasses", "hashlib", "tempfile"}
+
+
+def imported(*words: str, launch: Launcher | None = None) -> set[str]:
+    """The modules that a command, or a bare event loop, has imported in the end."""
+    how = [IMPORTED, *trusting(words)] if launch else ["import asyncio, sys; print('MODULES', *sys.modules)"]
+    env, cwd = (launch.env, launch.project) if launch else (None, None)
+    ended = subprocess.run(
+        [sys.executable, "-c", *how], env=env, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE, check=True
+    )
+    return set(ended.stdout.split("MODULES ", 1)[1].split())
+
+
+@pytest.mark.parametrize("more", [(), ("-s", "work"), ("-o", "json")], ids=" ".join)
+def test_a_front_imports_nothing_that_makes_a_launch(launch: Launcher, more: tuple[str, ...]) -> None:
+    """docs/internals.md "A host": it compares files, connects and asks."""
+    launch.profile("replayer")
+    with up(launch):
+        found = imported("run", "p", "hi", *more, launch=launch)
+    ours = {name.removeprefix("acp_launch.") for name in found if name.startswith("acp_launch.")}
+    assert {name for name in ours - NEEDED if name.startswith(tuple(f"{each}." for each in UNNEEDED))} == set()
+    assert not (HEAVY & found) - imported()
