@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.hosted import Host, up
-from tests.cli.launcher import PATIENCE, Launcher, trusting
+from tests.cli.launcher import Launcher, trusting
+from tests.patience import PATIENCE
 
 CHANGED = "p has changed since it is up, so its host is not used"
 
