@@ -90,7 +90,7 @@ def _refused(error: LaunchError, source: int, sink: int) -> int:
     import asyncio
 
     from acp_launch.console.failure import show
-    from acp_launch.serve.face import refuse_all
+    from acp_launch.serve.lines import refuse_all
     from acp_launch.settings.model import MAX_LINE
 
     show(error)

@@ -10,8 +10,7 @@ faster than the agent takes, and the agent no faster than the editor takes.
 """
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -25,8 +24,8 @@ from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, WaitExpired, first
 from acp_launch.launch.run import Launch
 from acp_launch.process.child import first_of
-from acp_launch.process.flow import HIGH, LOW, Inflow, Lent, Outflow
-from acp_launch.protocol import acp, edits, ids, jsonrpc, splice
+from acp_launch.process.flow import HIGH, LOW, Lent
+from acp_launch.protocol import acp, edits, jsonrpc, splice
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import (
     ELICITATION,
@@ -37,35 +36,25 @@ from acp_launch.protocol.conversation import (
     Updated,
     Withdrawn,
 )
-from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, NULL, Answered, Envelope, LineFramer, LineTooLong
-from acp_launch.protocol.mishap import Mishaps
+from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, NULL, PARSE_ERROR, Answered
 from acp_launch.secret.redact import redactor
 from acp_launch.serve import handshake
-from acp_launch.serve.session import EditorSession, Request, SessionPlan
+from acp_launch.serve.lines import CANCEL, Lines, Request, fault
+from acp_launch.serve.session import EditorSession, SessionPlan
 from acp_launch.session.connection import Connection
 from acp_launch.session.login import LIMIT as LOGIN
 from acp_launch.session.observer import SessionReady, TurnEnd
 from acp_launch.waits import seconds, to_beat
 
 BEAT = 1.0  # seconds between two looks at what the agent has not answered
-TOLD = (1, 100, 10_000)  # the lines that are not messages that are reported, by count
 LAST_WORDS = 5  # stderr lines of an agent that has ended
-CANCEL, UPDATE = "$/cancel_request", "session/update"
-PARSE_ERROR, INVALID_REQUEST = -32700, -32600
+UPDATE = "session/update"
 SERVED = frozenset({"fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/release"})
 ACTS = frozenset({"fs/write_text_file", "terminal/create"})  # what the editor does must be what the agent wants
 OPENING = ("session/new", "session/load", "session/resume", "session/fork")
 CLOSING = ("session/close", "session/delete")
 SETTING = ("session/set_mode", "session/set_model", "session/set_config_option")
 AGAIN = "; it is started again with the next request"
-
-
-def fault(error: LaunchError) -> tuple[int, str, object]:
-    """Return an error as code, message and data, for an editor to show; what the agent has answered stays as it was."""
-    if error.reply is not None:
-        return error.reply
-    lines = [*map(str.strip, error.message.splitlines()), *error.detail, *([f"fix: {error.fix}"] if error.fix else [])]
-    return INTERNAL_ERROR, redactor.text("\n".join(lines)), {"exitCode": error.exit_code}
 
 
 class EditorFeed(Notices):
@@ -133,168 +122,6 @@ class _Asked(Struct, frozen=True):
     answered: Callable[[bytes], None]
 
 
-class Lines(ABC):
-    """The editor's requests that are not answered yet, and what is written to it."""
-
-    def __init__(self, source: Lent, sink: Lent | int, *, max_line: int, note: Callable[[str], None]) -> None:
-        self.over = asyncio.Event()  # the editor has ended
-        self._note = note
-        self._room = asyncio.Event()  # the editor takes more
-        self._framer = LineFramer(limit=max_line)
-        self._outflow = Outflow(sink, self._room.set, self.over.set)
-        self._inflow = Inflow(source, self._take, self.over.set)
-        self._unwritten: list[bytes] = []
-        self._open: dict[bytes, Request] = {}  # by id; of two with one id, the later one can be withdrawn
-        self._junk = 0
-
-    def close(self) -> None:
-        self._flush()
-        self._inflow.close()
-        self._outflow.close()
-
-    async def room(self) -> None:
-        """Return when the editor takes more."""
-        self._flush()
-        while self._outflow.is_full:
-            self._room.clear()
-            await self._room.wait()
-
-    @property
-    def is_full(self) -> bool:
-        return self._outflow.is_full
-
-    # What it says.
-
-    @abstractmethod
-    def called(self, request: Request) -> None:
-        """Take a request."""
-
-    @abstractmethod
-    def notified(self, method: str, line: bytes) -> None:
-        """Take a notification."""
-
-    @abstractmethod
-    def answered(self, id: bytes, line: bytes) -> None:
-        """Take an answer."""
-
-    def withdraw(self, request: Request, line: bytes) -> None:
-        """Withdraw a request that the agent does not have yet."""
-        request.withdrawn()
-        self.refuse(request, jsonrpc.CANCELLED, "Request cancelled")
-
-    def _take(self, chunk: bytes) -> None:
-        try:
-            for line in self._framer.feed(chunk):
-                self._receive(line)
-        except LineTooLong as error:
-            self._note(f"the editor sent {error}; to raise the cap: ACP_LAUNCH_MAX_LINE=<bytes>")
-            self.over.set()
-
-    def _receive(self, line: bytes) -> None:
-        message = jsonrpc.decode(line)
-        if message is None:
-            self._take_garbage(line)
-        elif message.method is UNSET:
-            self._take_answer(message, line)
-        elif message.id is not UNSET:
-            request = Request(bytes(message.id), str(message.method), line)
-            self._open[ids.key(message.id)] = request
-            self.called(request)
-        elif message.method == CANCEL:
-            self._take_cancel(line)
-        else:
-            self.notified(str(message.method), line)
-
-    def _take_cancel(self, line: bytes) -> None:
-        """Withdraw a request of the editor (C-65)."""
-        place = edits.at(line, ("params", "requestId"))
-        request = self._open.get(ids.key(Raw(line[slice(*place)]))) if place else None
-        if request is not None:
-            self.withdraw(request, line)
-
-    def _take_answer(self, message: Envelope, line: bytes) -> None:
-        if message.id is UNSET:
-            self._take_garbage(line)
-        else:
-            self.answered(bytes(message.id), line)
-
-    def _take_garbage(self, line: bytes) -> None:
-        if not line.strip():
-            return
-        code, text = (INVALID_REQUEST, "Invalid Request") if jsonrpc.is_json(line) else (PARSE_ERROR, "Parse error")
-        self.write(jsonrpc.error(NULL, code, text))
-
-    def note_junk(self, what: str) -> None:
-        self._junk += 1
-        if self._junk in TOLD:
-            self._note(f"the output of the editor holds {what}; ignored ({self._junk} so far)")
-
-    # What is written to it.
-
-    def finish(self, request: Request, line: bytes) -> None:
-        """Answer a request with a line of the agent."""
-        if self.settle(request):
-            self.write(edits.with_id(line, Raw(request.id)))
-
-    def answer(self, request: Request, result: object) -> None:
-        if self.settle(request):
-            self.write(jsonrpc.result(Raw(request.id), result))
-
-    def refuse(self, request: Request, code: int, message: str, data: object = None) -> None:
-        if self.settle(request):
-            self.write(jsonrpc.error(Raw(request.id), code, message, data))
-
-    def settle(self, request: Request) -> bool:
-        """Return whether the request was still open."""
-        if request.is_settled:
-            return False
-        request.is_settled = True
-        key = ids.key(Raw(request.id))
-        if self._open.get(key) is request:
-            del self._open[key]
-        return True
-
-    def write(self, line: bytes) -> None:
-        """Write a line, together with all that follow it at once."""
-        self.write_all((line,))
-
-    def write_all(self, lines: Sequence[bytes]) -> None:
-        if lines and not self._unwritten:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._unwritten.extend(lines)
-
-    def _flush(self) -> None:
-        lines, self._unwritten = self._unwritten, []
-        if lines:
-            self._outflow.send(b"\n".join(lines) + b"\n")
-
-
-class _Refusing(Lines):
-    """Answers each request with one error."""
-
-    def __init__(self, error: LaunchError, source: Lent, sink: Lent | int, *, max_line: int) -> None:
-        super().__init__(source, sink, max_line=max_line, note=lambda text: None)
-        self._fault = fault(error)
-
-    def called(self, request: Request) -> None:
-        self.refuse(request, *self._fault)
-
-    def notified(self, method: str, line: bytes) -> None:
-        """Do nothing: no agent is there to take it."""
-
-    def answered(self, id: bytes, line: bytes) -> None:
-        """Do nothing: nothing was asked."""
-
-
-async def refuse_all(error: LaunchError, source: Lent, sink: Lent | int, *, max_line: int) -> None:
-    """Answer each request of the editor with an error, until the editor ends: it shows the one about `initialize`."""
-    lines = _Refusing(error, source, sink, max_line=max_line)
-    try:
-        await lines.over.wait()
-    finally:
-        lines.close()
-
-
 class EditorFace(Lines):
     """One editor, and the agent of the profile."""
 
@@ -328,7 +155,6 @@ class EditorFace(Lines):
         self._tasks: asyncio.TaskGroup | None = None
         self._lives: dict[asyncio.Task[None], EditorSession] = {}
         self._by_id: dict[str, EditorSession] = {}  # by the agent's id, from the moment it is known
-        self._mishaps = Mishaps(observer.note)
         timeouts = launch.plan.timeouts
         self._limits = {
             **dict.fromkeys((*OPENING, *CLOSING, *SETTING, "session/list", "logout"), timeouts.session),
@@ -569,7 +395,7 @@ class EditorFace(Lines):
         asked = self._asked.pop(id, None)
         if asked is None:
             if not (id.isdigit() and len(id) <= jsonrpc.DIGITS and int(id) < self._next):  # else it is late
-                self.note_junk("an answer to a request that was never made")
+                self.mishaps.add_junk("the output of the editor", "an answer to a request that was never made")
             return
         if asked.id is not None and self._connection is not None:
             self._connection.reply(self._connection.conversation.settle(asked.id, line))
@@ -600,7 +426,7 @@ class EditorFace(Lines):
             self.observer.note(f"{request.method}: {'; '.join(told)}" if str(error) else request.method)
             self.refuse(request, *fault(error))
         except Exception as error:  # a bug of ours costs the session, not the others
-            self._mishaps.add("a session", error)
+            self.mishaps.add("a session", error)
             self.refuse(request, INTERNAL_ERROR, jsonrpc.BROKEN)
         finally:
             if self._by_id.get(session.id) is session:

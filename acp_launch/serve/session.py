@@ -33,6 +33,7 @@ from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, NULL, Answered
 from acp_launch.protocol.written import written
 from acp_launch.secret.value import Secret
 from acp_launch.serve.entries import planned
+from acp_launch.serve.lines import Request
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import Observer, SessionReady
@@ -64,24 +65,6 @@ class SessionPlan(Struct, frozen=True, kw_only=True):
     registry: Registry
     hold: Callable[[str], AbstractContextManager[None]]
     enters: Callable[[Mapping[str, Any], str], dict[str, Any]] | None = None
-
-
-class Request:
-    """A request of the editor, until it is answered."""
-
-    def __init__(self, id: bytes, method: str, line: bytes) -> None:
-        self.id, self.method, self.line = id, method, line
-        self.number: int | None = None  # under which the agent has it
-        self.since = 0.0  # loop time when it was passed on
-        self.limit: float | None = None  # seconds for the answer, if not those of its method
-        self.is_settled = False
-        self.withdrawn: Callable[[], object] = lambda: None  # hears that the editor does not want it any more
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """Decode its params, read leniently; only before it is passed on."""
-        message = jsonrpc.decode(self.line)
-        return {} if message is None else acp.mapping(acp.decoded(message.params))
 
 
 class KeptSession:

@@ -1,0 +1,212 @@
+"""
+The lines of an editor, and its requests that are not answered yet.
+
+Each request is answered once, under its own id. What is written at once goes on together.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import UNSET, Raw
+
+from acp_launch.errors import LaunchError
+from acp_launch.process.flow import Inflow, Lent, Outflow
+from acp_launch.protocol import acp, edits, ids, jsonrpc
+from acp_launch.protocol.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    NULL,
+    PARSE_ERROR,
+    Envelope,
+    LineFramer,
+    LineTooLong,
+)
+from acp_launch.protocol.mishap import Mishaps
+from acp_launch.secret.redact import redactor
+
+CANCEL = "$/cancel_request"
+
+
+def fault(error: LaunchError) -> tuple[int, str, object]:
+    """Return an error as code, message and data, for an editor to show; what the agent has answered stays as it was."""
+    if error.reply is not None:
+        return error.reply
+    lines = [*map(str.strip, error.message.splitlines()), *error.detail, *([f"fix: {error.fix}"] if error.fix else [])]
+    return INTERNAL_ERROR, redactor.text("\n".join(lines)), {"exitCode": error.exit_code}
+
+
+class Request:
+    """A request of the editor, until it is answered."""
+
+    def __init__(self, id: bytes, method: str, line: bytes) -> None:
+        self.id, self.method, self.line = id, method, line
+        self.number: int | None = None  # under which the agent has it
+        self.since = 0.0  # loop time when it was passed on
+        self.limit: float | None = None  # seconds for the answer, if not those of its method
+        self.is_settled = False
+        self.withdrawn: Callable[[], object] = lambda: None  # hears that the editor does not want it any more
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Decode its params, read leniently; only before it is passed on."""
+        message = jsonrpc.decode(self.line)
+        return {} if message is None else acp.mapping(acp.decoded(message.params))
+
+
+class Lines(ABC):
+    """The editor's requests that are not answered yet, and what is written to it."""
+
+    def __init__(self, source: Lent, sink: Lent | int, *, max_line: int, note: Callable[[str], None]) -> None:
+        self.over = asyncio.Event()  # the editor has ended
+        self._note = note
+        self._room = asyncio.Event()  # the editor takes more
+        self._framer = LineFramer(limit=max_line)
+        self._outflow = Outflow(sink, self._room.set, self.over.set)
+        self._inflow = Inflow(source, self._take, self.over.set)
+        self._unwritten: list[bytes] = []
+        self._open: dict[bytes, Request] = {}  # by id; of two with one id, the later one can be withdrawn
+        self.mishaps = Mishaps(note)
+
+    def close(self) -> None:
+        self._flush()
+        self._inflow.close()
+        self._outflow.close()
+
+    async def room(self) -> None:
+        """Return when the editor takes more."""
+        self._flush()
+        while self._outflow.is_full:
+            self._room.clear()
+            await self._room.wait()
+
+    @property
+    def is_full(self) -> bool:
+        return self._outflow.is_full
+
+    # What it says.
+
+    @abstractmethod
+    def called(self, request: Request) -> None:
+        """Take a request."""
+
+    @abstractmethod
+    def notified(self, method: str, line: bytes) -> None:
+        """Take a notification."""
+
+    @abstractmethod
+    def answered(self, id: bytes, line: bytes) -> None:
+        """Take an answer."""
+
+    def withdraw(self, request: Request, line: bytes) -> None:
+        """Withdraw a request that the agent does not have yet."""
+        request.withdrawn()
+        self.refuse(request, jsonrpc.CANCELLED, "Request cancelled")
+
+    def _take(self, chunk: bytes) -> None:
+        try:
+            for line in self._framer.feed(chunk):
+                self._receive(line)
+        except LineTooLong as error:
+            self._note(f"the editor sent {error}; to raise the cap: ACP_LAUNCH_MAX_LINE=<bytes>")
+            self.over.set()
+
+    def _receive(self, line: bytes) -> None:
+        message = jsonrpc.decode(line)
+        if message is None:
+            self._take_garbage(line)
+        elif message.method is UNSET:
+            self._take_answer(message, line)
+        elif message.id is not UNSET:
+            request = Request(bytes(message.id), str(message.method), line)
+            self._open[ids.key(message.id)] = request
+            self.called(request)
+        elif message.method == CANCEL:
+            self._take_cancel(line)
+        else:
+            self.notified(str(message.method), line)
+
+    def _take_cancel(self, line: bytes) -> None:
+        """Withdraw a request of the editor (C-65)."""
+        place = edits.at(line, ("params", "requestId"))
+        request = self._open.get(ids.key(Raw(line[slice(*place)]))) if place else None
+        if request is not None:
+            self.withdraw(request, line)
+
+    def _take_answer(self, message: Envelope, line: bytes) -> None:
+        if message.id is UNSET:
+            self._take_garbage(line)
+        else:
+            self.answered(bytes(message.id), line)
+
+    def _take_garbage(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        code, text = (INVALID_REQUEST, "Invalid Request") if jsonrpc.is_json(line) else (PARSE_ERROR, "Parse error")
+        self.write(jsonrpc.error(NULL, code, text))
+
+    # What is written to it.
+
+    def finish(self, request: Request, line: bytes) -> None:
+        """Answer a request with a line of the agent."""
+        if self.settle(request):
+            self.write(edits.with_id(line, Raw(request.id)))
+
+    def answer(self, request: Request, result: object) -> None:
+        if self.settle(request):
+            self.write(jsonrpc.result(Raw(request.id), result))
+
+    def refuse(self, request: Request, code: int, message: str, data: object = None) -> None:
+        if self.settle(request):
+            self.write(jsonrpc.error(Raw(request.id), code, message, data))
+
+    def settle(self, request: Request) -> bool:
+        """Return whether the request was still open."""
+        if request.is_settled:
+            return False
+        request.is_settled = True
+        key = ids.key(Raw(request.id))
+        if self._open.get(key) is request:
+            del self._open[key]
+        return True
+
+    def write(self, line: bytes) -> None:
+        """Write a line, together with all that follow it at once."""
+        self.write_all((line,))
+
+    def write_all(self, lines: Sequence[bytes]) -> None:
+        if lines and not self._unwritten:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unwritten.extend(lines)
+
+    def _flush(self) -> None:
+        lines, self._unwritten = self._unwritten, []
+        if lines:
+            self._outflow.send(b"\n".join(lines) + b"\n")
+
+
+class _Refusing(Lines):
+    """Answers each request with one error."""
+
+    def __init__(self, error: LaunchError, source: Lent, sink: Lent | int, *, max_line: int) -> None:
+        super().__init__(source, sink, max_line=max_line, note=lambda text: None)
+        self._fault = fault(error)
+
+    def called(self, request: Request) -> None:
+        self.refuse(request, *self._fault)
+
+    def notified(self, method: str, line: bytes) -> None:
+        """Do nothing: no agent is there to take it."""
+
+    def answered(self, id: bytes, line: bytes) -> None:
+        """Do nothing: nothing was asked."""
+
+
+async def refuse_all(error: LaunchError, source: Lent, sink: Lent | int, *, max_line: int) -> None:
+    """Answer each request of the editor with an error, until the editor ends: it shows the one about `initialize`."""
+    lines = _Refusing(error, source, sink, max_line=max_line)
+    try:
+        await lines.over.wait()
+    finally:
+        lines.close()
