@@ -15,6 +15,17 @@ from msgspec import UNSET, Raw, Struct
 from acp_launch.bridge.health import Health
 from acp_launch.bridge.ledger import Ledger, Numbers, OpenRequest, Questions, Queue, Waiting
 from acp_launch.bridge.messages import PRESENTING, Lost, offers_tools
+from acp_launch.mcp.era import (
+    CALL,
+    INITIALIZE,
+    PING,
+    SET_LEVEL,
+    SUBSCRIBE,
+    TOOLS,
+    UNSUBSCRIBE,
+    UPDATED,
+    Knowledge,
+)
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope
@@ -84,8 +95,6 @@ def _canonical(item: bytes) -> bytes:
 
 # The memory of a conversation for a restart of its server. Pure.
 
-SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE = "logging/setLevel", "resources/subscribe", "resources/unsubscribe"
-INITIALIZE, INITIALIZED = "initialize", "notifications/initialized"
 REMEMBERED = frozenset({SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE, *LISTS})  # requests whose parameters are kept
 
 
@@ -168,9 +177,6 @@ class Memory:
 
 
 Phase = Literal["absent", "asleep", "replaying", "open", "final"]
-TOOLS, CALL = "tools/list", "tools/call"
-CANCELLED, PROGRESS, PING = "notifications/cancelled", "notifications/progress", "ping"
-UPDATED = "notifications/resources/updated"
 
 
 class ServerObserver(Protocol):
@@ -212,6 +218,9 @@ class Ports(Protocol):
     def ready(self) -> None:
         """Note that the server has answered the agent's handshake."""
 
+    def refused(self, hello: bytes, refusal: bytes) -> bool:
+        """Take the server's refusal of the handshake `hello`; return whether another answer to it follows."""
+
     def wedged(self, reason: str) -> None:
         """Give up the server's process; `reason` is a verb phrase: "does not answer"."""
 
@@ -236,7 +245,7 @@ class ConversationState:
 
     `policy` is None if every tool is allowed. `directories` are the session's, for `roots/list`. `process` is the name
     of the server's process, such as `github#2`. `call` is `timeouts.call` in seconds. With `gives_roots` the server is
-    told that it may ask for roots. `presentations` are those of a lazy server.
+    told that it may ask for roots. `presentations` are those of a lazy server. `knowledge` is of the server's era.
     """
 
     def __init__(
@@ -252,8 +261,10 @@ class ConversationState:
         gives_roots: bool,
         process: str = "",
         presentations: "Presentations | None" = None,
+        knowledge: Knowledge,
     ) -> None:
         self.presentations = presentations
+        self.knowledge = knowledge
         self.client = ""  # the agent's name among them, once it has begun its handshake
         self.server, self.process, self.policy, self.directories = server, process or server, policy, directories
         self.ports, self.observer = ports, observer
@@ -270,10 +281,26 @@ class ConversationState:
         self.offers_tools = True  # unless its handshake said otherwise
         self.knows_tools = False  # the agent has read the list, or called one
         self.has_asked = False  # the agent has sent a request
-        self.is_modern = False  # the agent does no handshake (messages.py), so no ping may precede its first request
+        self.is_stateless = False  # the agent does no handshake, so no ping of ours may precede its first request
         self.was_pinged = False  # we pinged the present process before the agent's first request
+        self.opening: Waiting | None = None  # the first request of a stateless agent, until it is answered
         self.upstream: Resumption | None = None  # if the server is asked for sessions
-        self.opening: Waiting | None = None  # the first request of a modern agent, until it is answered
+
+    @property
+    def is_introducing(self) -> bool:
+        """Whether the agent's handshake has no answer yet."""
+        asked = self.ledger.open.get(self.handshake)
+        return asked is not None and asked.method == INITIALIZE
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the server gets the agent's messages now."""
+        return self.phase == "open" and not self.is_introducing
+
+    @property
+    def is_presented(self) -> bool:
+        """Whether a handshake is answered in place of the server."""
+        return self.phase == "asleep" and self.presentations is not None and self.presentations.is_known
 
     def take_over(self, other: "ConversationState") -> None:
         """Serve the agent of another conversation, which has done its handshake there."""
@@ -344,7 +371,7 @@ class ConversationState:
 
     def forward(self, asked: OpenRequest, line: bytes) -> bytes | None:
         """Take a request for the server; return the line to send now, or None if it must wait or is refused."""
-        if self.phase == "open":
+        if self.is_open:
             asked.silent_since = self.ports.now()
             self.ledger.ask(asked)
             return line

@@ -23,9 +23,8 @@ from typing import Protocol
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from acp_launch.bridge.conversation import CANCELLED, INITIALIZE, INITIALIZED, PROGRESS, UPDATED
 from acp_launch.bridge.messages import BROKEN, SERVER_LOST, each
-from acp_launch.mcp.era import is_modern
+from acp_launch.mcp.era import CANCELLED, INITIALIZE, INITIALIZED, PROGRESS, UPDATED, is_stateless
 from acp_launch.mcp.message import cancelled_id, reported_token, wanted_token
 from acp_launch.protocol import edits, jsonrpc
 from acp_launch.protocol.ids import key
@@ -153,7 +152,7 @@ class Elevation:
         self._window = Window()
         self._is_silent = False  # a session has ended, and no other one has begun
         self._is_introduced = False  # the agent's connection has done its handshake
-        self._is_modern = False  # the session is of the era that has none
+        self._is_stateless = False  # the session is of the era that has none
         self._open: dict[bytes, Asked] = {}  # by their ids at the exchange
         self._lost: dict[bytes, Asked] = {}  # the same of connections that were lost
         self._cancelled: dict[bytes, None] = {}  # those of them that need not be answered; the oldest first
@@ -339,23 +338,23 @@ class Elevation:
     def _session(self, message: Envelope) -> None:
         if message.id is UNSET:
             return
-        id, is_newer = message.id.copy(), is_modern(message.params)
+        id, is_newer = message.id.copy(), is_stateless(message.params)
         if not (self._is_introduced or is_newer):
             self._refuse(id, jsonrpc.INVALID_REQUEST, "no_handshake", "the handshake comes before a session")
         elif message.method == START:
-            self._start(id, is_modern=is_newer)
+            self._start(id, is_stateless=is_newer)
         elif (named := jsonrpc.read(_named, message.params)) is None:
             self.conversation.deliver(jsonrpc.error(id, jsonrpc.INVALID_PARAMS, f"{message.method} needs a sessionId"))
         elif (found := self._sessions.find(self.server, named.session)) is None:
             self._refuse(id, UNKNOWN, "unknown_session", "there is no such session, or it has expired")
         elif message.method == RESUME:
-            self._resume(id, found, named.last, is_modern=is_newer)
+            self._resume(id, found, named.last, is_stateless=is_newer)
         else:
             found.end()
             self.conversation.deliver(jsonrpc.result(id, {}))
             found.conversation.release()
 
-    def _start(self, id: Raw, *, is_modern: bool) -> None:
+    def _start(self, id: Raw, *, is_stateless: bool) -> None:
         if self.id:
             self._refuse(id, jsonrpc.INVALID_REQUEST, "has_session", HAS_SESSION)
             return
@@ -363,15 +362,15 @@ class Elevation:
         if session is None:
             self._refuse(id, UNKNOWN, "too_many_sessions", f"{MOST} sessions of this server are connected")
             return
-        self.id, self._is_modern, self._is_silent = session, is_modern, False
+        self.id, self._is_stateless, self._is_silent = session, is_stateless, False
         self.conversation.deliver(jsonrpc.result(id, {"sessionId": session}))
 
-    def _resume(self, id: Raw, found: "Elevation", last: Raw | UnsetType, *, is_modern: bool) -> None:
+    def _resume(self, id: Raw, found: "Elevation", last: Raw | UnsetType, *, is_stateless: bool) -> None:
         if found is self:
             self._catch_up(id, last)
         elif self.id:
             self._refuse(id, jsonrpc.INVALID_REQUEST, "has_session", HAS_SESSION)
-        elif found._is_modern != is_modern:
+        elif found._is_stateless != is_stateless:
             self._refuse(id, jsonrpc.INVALID_REQUEST, "era_conflict", "the session was begun in the other era of MCP")
         else:
             is_introduced = self._is_introduced

@@ -24,24 +24,26 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET, Raw
 
 from acp_launch.bridge import messages
-from acp_launch.bridge.conversation import (
-    CANCELLED,
-    INITIALIZE,
-    INITIALIZED,
-    PING,
-    PROGRESS,
-    REMEMBERED,
-    TOOLS,
-    ConversationState,
-    Phase,
-    Ports,
-    Restorer,
-    ServerObserver,
-)
+from acp_launch.bridge.conversation import REMEMBERED, ConversationState, Phase, Ports, Restorer, ServerObserver
 from acp_launch.bridge.health import Health
 from acp_launch.bridge.ledger import NULL, QUESTIONS, Numbers, OpenRequest, Waiting
 from acp_launch.bridge.messages import TIMED_OUT, Lost, each, with_roots
-from acp_launch.mcp.era import LISTEN, is_modern
+from acp_launch.mcp.era import (
+    CANCELLED,
+    DISCOVER,
+    INITIALIZE,
+    INITIALIZED,
+    LISTEN,
+    PING,
+    PROGRESS,
+    ROOTS,
+    ROOTS_CHANGED,
+    SILENCE,
+    TOOLS,
+    Knowledge,
+    is_stateless,
+    no_discovery,
+)
 from acp_launch.mcp.message import cancelled_id, listing, reported_token, wanted_token
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.ids import key
@@ -154,9 +156,9 @@ class AgentSide:
             return None
         if message.method == INITIALIZED:
             state.memory.initialized = line
-        if state.phase == "open":
+        if state.is_open:
             return line
-        if state.phase == "asleep" and message.method == messages.CHANGED and state.memory.initialize:
+        if state.phase == "asleep" and message.method == ROOTS_CHANGED and state.memory.initialize:
             return None  # it asks for the roots when it is started
         if message.method not in REPLAYED:
             state.queue.put(Waiting(line, None, state.ports.now()))
@@ -173,9 +175,12 @@ class AgentSide:
         return False
 
     def _asks(self, message: Envelope, line: bytes) -> bytes | None:
-        asked = self._asked(message)
-        if not self._state.has_asked:
+        asked, state = self._asked(message), self._state
+        if not state.has_asked:
             self._opens(asked, message.params, line)
+        if asked.method == DISCOVER and (state.knowledge.server == "handshake" or state.is_presented):
+            state.ports.to_agent(no_discovery(asked.id, state.server))  # also to let a server sleep
+            return None
         if asked.method == PING and (self._state.phase != "open" or self._state.ledger.wanted()):
             self._state.pong(asked)  # a busy server need not answer, and an absent one cannot
             return None
@@ -187,8 +192,8 @@ class AgentSide:
 
     def _opens(self, asked: OpenRequest, params: Raw, line: bytes) -> None:
         state = self._state
-        state.has_asked, state.is_modern = True, is_modern(params)
-        if state.is_modern:
+        state.has_asked, state.is_stateless = True, is_stateless(params)
+        if state.is_stateless:
             state.opening = Waiting(line, asked, state.ports.now())
 
     def _asked(self, message: Envelope) -> OpenRequest:
@@ -216,8 +221,8 @@ class AgentSide:
         state = self._state
         if state.gives_roots:
             line = with_roots(line)
-        state.memory.initialize, state.handshake = line, key(asked.id)
-        state.is_modern, state.opening = False, None
+        state.memory.initialize, state.memory.initialized, state.handshake = line, b"", key(asked.id)
+        state.is_stateless, state.opening, state.knows_tools = False, None, False
         state.agent_has_roots = not state.gives_roots and messages.are_declared(message.params)
         state.introduce(message.params)
         if state.recalls(asked):
@@ -324,6 +329,8 @@ class ServerSide:
         if self._restorer.answered(message, line):
             return None
         state = self._state
+        if message.error is not UNSET and self._is_translated(message, line):
+            return None
         asked = self._settled = state.ledger.settle(message.id)
         if state.phase == "replaying" and key(message.id) == state.handshake:
             return self._replayed(message, line, is_owed=asked is not None)
@@ -332,21 +339,38 @@ class ServerSide:
             return None
         if asked is None:  # no open request; only an error about an unreadable line has the id null
             return line if bytes(message.id) == NULL else None
-        if message.result is UNSET:
-            return self._refused(asked, line)
-        return state.done(asked, message, line)
+        passed = self._refused(asked, line) if message.result is UNSET else state.done(asked, message, line)
+        if asked.method == INITIALIZE and state.phase == "open":
+            self._introduced()
+        return passed
 
     def _is_wronged(self, opening: Waiting, asked: OpenRequest | None, message: Envelope) -> bool:
-        """Tell whether our ping made this process refuse a modern agent; a new process then gets the request first."""
+        """Tell whether our ping made this process refuse a stateless agent; a new process gets the request first."""
         state = self._state
         if opening.asked is not asked or asked is None or asked.is_cancelled:
             return False
         if not state.was_pinged or message.error is UNSET:
             return False
-        if jsonrpc.fault(message.error).code != jsonrpc.INVALID_REQUEST or not state.queue.put(opening):
+        again = Waiting(opening.line, asked, state.ports.now())
+        if jsonrpc.fault(message.error).code != jsonrpc.INVALID_REQUEST or not state.queue.put(again):
             return False
         state.ports.wedged(messages.WRONGED)
         return True
+
+    def _introduced(self) -> None:
+        """Pass on what the agent has said before the answer to its handshake (M-9)."""
+        state = self._state
+        if state.memory.initialized:
+            state.ports.to_server(state.memory.initialized)
+        state.open()
+
+    def _is_translated(self, message: Envelope, line: bytes) -> bool:
+        """Tell whether a refused handshake gets another answer later, as the server may be of the other era."""
+        state = self._state
+        assert message.id is not UNSET
+        if key(message.id) != state.handshake or not (state.phase == "replaying" or state.is_introducing):
+            return False
+        return state.ports.refused(state.memory.initialize, line)
 
     def _refused(self, asked: OpenRequest, line: bytes) -> bytes:
         if asked.method == INITIALIZE:
@@ -414,7 +438,7 @@ class ServerSide:
         state = self._state
         if method == PING and not state.memory.initialized:
             return jsonrpc.result(id, {})
-        if method == messages.METHOD and not state.agent_has_roots:
+        if method == ROOTS and not state.agent_has_roots:
             return jsonrpc.result(id, listing(state.directories))
         if not state.memory.initialize:
             return jsonrpc.error(id, jsonrpc.INVALID_REQUEST, "no client has introduced itself yet")
@@ -440,6 +464,7 @@ class Exchange:
         gives_roots: bool = False,
         process: str = "",
         presentations: "Presentations | None" = None,
+        knowledge: Knowledge | None = None,
     ) -> None:
         self._state = ConversationState(
             server,
@@ -452,6 +477,7 @@ class Exchange:
             gives_roots=gives_roots,
             process=process,
             presentations=presentations,
+            knowledge=knowledge or Knowledge(),
         )
         self._start = start
         self._restorer = Restorer(self._state)
@@ -471,6 +497,20 @@ class Exchange:
     @is_careful.setter
     def is_careful(self, is_so: bool) -> None:
         self._state.is_careful = is_so
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """What is known of the server's era; it may be shared with other conversations."""
+        return self._state.knowledge
+
+    @knowledge.setter
+    def knowledge(self, known: Knowledge) -> None:
+        self._state.knowledge = known
+
+    @property
+    def is_discovering(self) -> bool:
+        """Whether the server has been asked `server/discover`, and has not answered."""
+        return any(asked.method == DISCOVER for asked in self._state.ledger.wanted())
 
     @property
     def phase(self) -> Phase:
@@ -517,7 +557,7 @@ class Exchange:
             state.phase = "replaying"
             state.ports.to_server(state.memory.initialize)
             return
-        state.was_pinged = probe and not state.is_modern
+        state.was_pinged = probe and not state.is_stateless
         if state.was_pinged:
             self._restorer.ping()
         state.open()
@@ -561,7 +601,7 @@ class Exchange:
         state = self._state
         state.directories = directories
         if state.phase == "open" and state.memory.initialized and not state.agent_has_roots:
-            state.ports.to_server(jsonrpc.notification(messages.CHANGED))
+            state.ports.to_server(jsonrpc.notification(ROOTS_CHANGED))
 
     def seek(self, sessions: "Sessions") -> "Upstream":
         """Ask the server for a session that a new connection to it can resume."""
@@ -596,6 +636,7 @@ class Exchange:
         `is_stopped` tells that its process is stopped (SIGSTOP), `is_fetching` that it is being downloaded.
         """
         state, now = self._state, self._state.ports.now()
+        self._expire_discovery(now)
         for asked in () if is_fetching else state.queue.expired(now - self._start):
             self._late(asked)
         if state.phase != "open":
@@ -613,6 +654,18 @@ class Exchange:
             self._restorer.ping()
         elif verdict == "wedged":
             state.ports.wedged("does not answer any more, not even a ping")
+
+    def _expire_discovery(self, now: float) -> None:
+        """Refuse a `server/discover` that a server ignores, as some do with what they do not know, or is not there."""
+        state = self._state
+        ignored = [asked for asked in state.ledger.wanted() if asked.method == DISCOVER]
+        late = [asked for asked in ignored if now - asked.silent_since >= SILENCE]
+        if late:
+            state.knowledge.learn("handshake")
+        for asked in late:
+            state.ledger.settle(asked.id)
+        for asked in [*late, *state.queue.expired(now - SILENCE, DISCOVER)]:
+            state.ports.to_agent(no_discovery(asked.id, state.server))
 
     def _expire_handshake(self, now: float) -> None:
         for asked in self._state.ledger.wanted():
@@ -647,6 +700,8 @@ class Exchange:
     def _died_with_it(self, asked: OpenRequest, *, for_good: bool) -> None:
         if asked.method == PING:
             self._state.pong(asked)
+        elif asked.method == DISCOVER:
+            self._state.ports.to_agent(no_discovery(asked.id, self._state.server))
         elif asked.method == INITIALIZE and not for_good:
             asked.silent_since = self._state.ports.now()
             self._state.ledger.ask(asked)  # the next process answers it: nothing was done yet

@@ -202,12 +202,13 @@ class Queue:
                 return True
         return False
 
-    def expired(self, before: float) -> list[OpenRequest]:
-        """Remove and return the requests that have waited since `before` or longer."""
-        late = [waiting for waiting in self._waiting if waiting.since <= before and waiting.asked is not None]
-        for waiting in late:
-            self._remove(waiting)
-        return [waiting.asked for waiting in late if waiting.asked is not None]
+    def expired(self, before: float, method: str = "") -> list[OpenRequest]:
+        """Remove and return the requests, of this method if one is given, that have waited since `before` or longer."""
+        waiting = [each for each in self._waiting if each.since <= before]
+        late = [each.asked for each in waiting if each.asked is not None and method in ("", each.asked.method)]
+        for asked in late:
+            self.withdraw(asked.id)
+        return late
 
     def _remove(self, waiting: Waiting) -> None:
         self._waiting.remove(waiting)

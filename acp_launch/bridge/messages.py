@@ -1,5 +1,5 @@
 """
-The messages that the bridge makes or changes: errors in place of a lost server, batches, ids, roots, and the MCP era.
+The messages that the bridge makes or changes: errors in place of a lost server, batches, ids, and roots.
 
 The error codes are in the range that JSON-RPC leaves to implementations and MCP 2026-07-28 leaves free (-32000 to
 -32019). Pure.
@@ -96,9 +96,8 @@ def with_roots(line: bytes) -> bytes:
     return line[:end] + (b"," if declared else b"") + b'"roots":' + ROOTS + line[end:]
 
 
-# The era of MCP that an agent speaks. Since 2026-07-28 there is no handshake and no ping: every request carries its
-# version in `_meta`. A server of both eras chooses by its first request ("stdio, choosing the era"). If that was our
-# ping, it refuses the requests of a newer agent.
+# A server of both eras of MCP chooses by its first request ("stdio, choosing the era"). If that was our ping, it
+# refuses the requests of an agent that does no handshake.
 
 WRONGED = "took our ping for the protocol of its client, which is a newer one"  # completes "the server …"
 
@@ -126,9 +125,6 @@ def offers_tools(result: Raw) -> bool:
 
 
 # Roots: a server gets the agent's roots if the agent declares them, else the session's (M-47).
-
-METHOD = "roots/list"
-CHANGED = "notifications/roots/list_changed"
 
 
 class _Capabilities(Struct):

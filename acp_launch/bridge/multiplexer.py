@@ -25,17 +25,18 @@ from msgspec import UNSET, Raw, Struct, field
 
 from acp_launch.mcp.era import (
     CANCELLED,
+    DISCOVER,
     INITIALIZE,
     INITIALIZED,
+    LOG,
     PING,
     PROGRESS,
-    SAID,
     SET_LEVEL,
     SUBSCRIBE,
     SUBSCRIPTION,
     UNSUBSCRIBE,
     UPDATED,
-    is_modern,
+    is_stateless,
 )
 from acp_launch.mcp.message import answer_to, cancelled_id, renumbered, reported_token
 from acp_launch.protocol import jsonrpc
@@ -55,6 +56,7 @@ LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "e
 USUAL = "info"  # the level of a session that has asked for none, once another has
 UNREADABLE = "this line is not a JSON-RPC message and was not passed on"
 MIXED = "this server is shared with a session of another era of MCP; remove share, to use both at once"
+SHARED = "this server is shared with a session that has begun with a handshake; begin with initialize"
 ENDED = "the session that was asked has ended"
 UNANSWERED = "no session of the agent answers this"
 
@@ -86,7 +88,7 @@ class _Asked(Struct):
 class _Session(Struct):
     """What is known of one session."""
 
-    is_modern: bool | None = None  # None before its first request
+    is_stateless: bool | None = None  # None before its first request
     is_open: bool = False  # it has the server's answer to the handshake, or needs none
     able: dict[str, Any] = field(default_factory=dict)  # the capabilities that it declared
     level: str = ""
@@ -183,7 +185,9 @@ class Multiplexer:
     def _asks(self, session: int, message: Envelope, line: bytes) -> None:
         assert message.id is not UNSET
         asker, params = _Asker(session, message.id.copy()), mapping(decoded(message.params))
-        if self._is_mixed(session, is_modern(message.params)):
+        if message.method == DISCOVER:
+            self._discovers(asker, line)
+        elif self._is_mixed(session, is_stateless(message.params)):
             self._refuse(asker, jsonrpc.INVALID_REQUEST, MIXED)
         elif message.method == INITIALIZE:
             self._introduces(asker, params, line)
@@ -199,11 +203,21 @@ class Multiplexer:
         else:
             self._forward(line, _Asked(str(message.method), [asker]))
 
-    def _is_mixed(self, session: int, modern: bool) -> bool:
+    def _discovers(self, asker: _Asker, line: bytes) -> None:
+        """Let a session ask for the server's era, unless another one has begun with a handshake.
+
+        That does not show the era of the session itself, as it may begin with a handshake, too.
+        """
+        if any(each.is_stateless is False for each in self._sessions.values()):
+            self._refuse(asker, METHOD_NOT_FOUND, SHARED)
+        else:
+            self._forward(line, _Asked(DISCOVER, [asker]))
+
+    def _is_mixed(self, session: int, is_stateless: bool) -> bool:
         """Note the era of a session; tell whether another one is of the other era."""
-        self._sessions[session].is_modern = modern
-        self._sessions[session].is_open |= modern
-        return any(each.is_modern not in (None, modern) for each in self._sessions.values())
+        self._sessions[session].is_stateless = is_stateless
+        self._sessions[session].is_open |= is_stateless
+        return any(each.is_stateless not in (None, is_stateless) for each in self._sessions.values())
 
     def _introduces(self, asker: _Asker, params: dict[str, Any], line: bytes) -> None:
         self._sessions[asker.session].able = mapping(params.get("capabilities"))
@@ -393,7 +407,7 @@ class Multiplexer:
         there = [number for number, session in self._sessions.items() if session.is_open]
         if method == UPDATED:
             return self._subscribers(there, params.get("uri"))
-        if method == SAID and params.get("level") in LEVELS:
+        if method == LOG and params.get("level") in LEVELS:
             weight = LEVELS.index(params["level"])
             return [number for number in there if weight >= self._least(self._sessions[number])]
         return there

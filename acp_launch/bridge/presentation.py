@@ -19,7 +19,7 @@ from acp_launch.plan.model import INHERITED, ServerPlan, StdioPlan, Value
 from acp_launch.protocol import jsonrpc
 from acp_launch.secret.redact import redactor
 
-CODE = ("bridge/*.py", "mcp/translation/*.py")  # what a presentation depends on besides the server
+CODE = ("bridge/*.py", "mcp/adapter.py", "mcp/era.py")  # what a presentation depends on besides the server
 FOLDER = "servers"
 CLIENTS = 4  # of which answers are kept, for each server
 FILES = 200

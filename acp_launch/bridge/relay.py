@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from acp_launch.bridge.conversation import ServerObserver
@@ -21,8 +21,7 @@ from acp_launch.bridge.exchange import Exchange
 from acp_launch.bridge.link import Hears, Link, LinkEnd
 from acp_launch.bridge.messages import Lost, lost
 from acp_launch.bridge.seat import ShimConnection
-from acp_launch.mcp.era import pinned
-from acp_launch.mcp.translation.adapter import Adapter
+from acp_launch.mcp.era import Knowledge, pinned, suggests_stateless
 from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan
 from acp_launch.process import prepare
 from acp_launch.process.child import WORD, Child
@@ -30,6 +29,7 @@ from acp_launch.process.lifecycle import DOWNLOAD, Change
 from acp_launch.process.program import Lines, Program, Running
 from acp_launch.process.supervisor import Supervisor
 from acp_launch.profile.model import ServerTimeouts, Tools
+from acp_launch.protocol import jsonrpc
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from acp_launch.bridge.sharedlink import SharedLink
     from acp_launch.bridge.toolpolicy import ToolPolicy
     from acp_launch.bridge.upstream import Sessions, Upstream
+    from acp_launch.mcp.adapter import EraAdapter
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.trace import Side, Trace
 
@@ -69,6 +70,11 @@ KEPT = 1024 * 1024  # bytes held for an agent that has not connected yet; the se
 LINGER = stretch(0.5)  # seconds for answers to an agent that has closed its side
 AWAY = 120.0  # seconds in which an elevated session without a connection can be resumed
 DYING = stretch(0.5)  # seconds for a process to exit after its output has ended, before it is stopped
+
+
+def known_era(plan: ServerPlan) -> Knowledge:
+    """Return what a plan says of the server's era."""
+    return pinned(plan.protocol, plan.type if isinstance(plan, RemotePlan) else "")
 
 
 def own_time(begun: float, first: float | None, asked: float, now: float) -> float:
@@ -143,8 +149,7 @@ class Relay:
         self._is_used = True  # since the last look
         self._used = self._time()  # when it was in use, as far as the looks have seen
         is_known = presentations is not None and presentations.is_known
-        self.knowledge = pinned(plan.protocol)  # of the server's era; may be shared with other relays of it
-        self._adapter: Adapter | None = None  # until it is known that both sides are of one era
+        self._adapter: EraAdapter | None = None  # if the server's process has no handshake
         self._adapter_timer: asyncio.TimerHandle | None = None
         self._dying: asyncio.TimerHandle | None = None
         self._parting: asyncio.TimerHandle | None = None
@@ -170,6 +175,7 @@ class Relay:
             gives_roots=plan.roots == "session",
             process=self.name,
             presentations=presentations,
+            knowledge=known_era(plan),
         )
         if is_known:
             self.exchange.fall_asleep()
@@ -241,7 +247,7 @@ class Relay:
 
     def renew_as(self, plan: ServerPlan, program: Program) -> None:
         """Go on with another process, of a plan that differs only in what `CARRIED` names."""
-        self.plan, self._probe, self.knowledge = plan, True, pinned(plan.protocol)
+        self.plan, self._probe, self.exchange.knowledge = plan, True, known_era(plan)
         self.supervisor.renew_as(program, restart=plan.restart, required=plan.required)
 
     async def retire(self, why: str, hurry: asyncio.Event) -> None:
@@ -254,14 +260,8 @@ class Relay:
     def started(self, child: Running) -> None:
         self._server = self._hear(child)
         self._latest, self._begun, self._messages = child, self._time(), 0
-        self._adapter = Adapter(
-            self.plan.name,
-            self._adapter_ports,
-            self.knowledge,
-            is_stdio=isinstance(self.plan, StdioPlan),
-            gives_roots=self.plan.roots == "session",
-        )
-        self.exchange.is_careful = True  # no line may pass by the adapter
+        if self.exchange.knowledge.server == "stateless":
+            self._adapt()
         self.exchange.attached(probe=self._probe)
 
     def _hear(self, child: Running) -> Link | Lines:
@@ -278,9 +278,7 @@ class Relay:
             self._server.close()
             self._server = None
             self.exchange.detached()
-        if self._adapter_timer is not None:
-            self._adapter_timer.cancel()
-            self._adapter_timer = None
+        self._stop_adapter_timer()
 
     def lost(self, change: Change) -> None:
         if self._server is not None:
@@ -293,11 +291,10 @@ class Relay:
         self._take_kept()
         unsent = self._latest.unsent if self._latest else ()
         self._latest = None
-        for_good = change.state not in ("resting", "asleep")
+        for_good = change.state not in ("resting", "asleep") and not self._was_provoked()
         if self._adapter is not None:
-            adapter, self._adapter = self._adapter, None
-            unsent = adapter.ended(unsent)
-            for_good = for_good and not self._is_followed(adapter)
+            unsent = self._adapter.ended(unsent)
+            self._remove_adapter()
         if isinstance(self.plan, RemotePlan):
             change = replace(change, reason="", detail=())  # they name its address, which is not for the agent
         if change.by_hand and self.upstream is not None:
@@ -368,7 +365,8 @@ class Relay:
         if self._adapter is None:
             self._write(line)
         else:
-            self._adapt(self._adapter.from_agent, line)
+            self._adapter.from_agent(line)
+            self._look_after_adapter()
 
     def _write(self, line: bytes) -> None:
         if self._server is None:
@@ -389,6 +387,15 @@ class Relay:
         first = self._first if self._messages > 1 else None
         asked = now if self._asked is None else self._asked
         self.supervisor.ready(own_time(self._begun, first, asked, now))
+
+    def refused(self, hello: bytes, refusal: bytes) -> bool:
+        message = jsonrpc.decode(refusal)
+        assert message is not None
+        assert message.error is not UNSET
+        if self._adapter is not None or not suggests_stateless(message.error):
+            return False
+        self._adapt().introduce(hello, refusal)
+        return True
 
     def wedged(self, reason: str) -> None:
         self.supervisor.condemn(reason)
@@ -490,7 +497,8 @@ class Relay:
         if self._adapter is None:
             self.exchange.from_server(line)
         else:
-            self._adapt(self._adapter.from_server, line)
+            self._adapter.from_server(line)
+            self._look_after_adapter()
         if server.held > held and server.is_full:
             server.pause()
 
@@ -503,36 +511,51 @@ class Relay:
         except Exception as error:
             self._server_broke(error)
 
-    def _adapt(self, take: Callable[[bytes], None], line: bytes) -> None:
-        """Give a line to the adapter, and take it out of the path once it is not needed."""
-        take(line)
-        self._after_adapter()
+    def _adapt(self) -> "EraAdapter":
+        """Put an adapter between the conversation and a process that has no handshake."""
+        from acp_launch.mcp.adapter import EraAdapter  # few servers need it
 
-    def _after_adapter(self) -> None:
+        self._adapter = EraAdapter(self.plan.name, self._adapter_ports, self.exchange.knowledge)
+        self.exchange.is_careful = True  # no line may pass by it
+        return self._adapter
+
+    def _look_after_adapter(self) -> None:
+        """Set the timer of the adapter, or take it out of the path once it is not needed."""
         adapter = self._adapter
         if adapter is None:
             return
-        due = adapter.due
+        self._stop_adapter_timer()
+        if not adapter.is_needed:
+            self._remove_adapter()
+        elif (due := adapter.due) is not None and self._server is not None:
+            self._adapter_timer = self._loop.call_at(due, self._tick_adapter)
+
+    def _remove_adapter(self) -> None:
+        self._adapter = None
+        self.exchange.is_careful = self._is_careful
+
+    def _stop_adapter_timer(self) -> None:
         if self._adapter_timer is not None:
             self._adapter_timer.cancel()
             self._adapter_timer = None
-        if not adapter.is_needed:
-            self._adapter = None
-            self.exchange.is_careful = self._is_careful
-        elif due is not None and self._server is not None:
-            self._adapter_timer = self._loop.call_at(due, self._tick_adapter)
-
-    def _is_followed(self, adapter: Adapter) -> bool:
-        """Start another process after one that has ended on a message of ours; its restart policy is not for that."""
-        if adapter.was_provoked:
-            self._loop.call_soon(self.supervisor.renew)
-        return adapter.was_provoked
 
     def _tick_adapter(self) -> None:
         self._adapter_timer = None
         if self._adapter is not None:
             self._adapter.tick()
-        self._after_adapter()
+        self._look_after_adapter()
+
+    def _was_provoked(self) -> bool:
+        """Tell whether a process has ended on an agent's question for its era, which it did not know.
+
+        Another one is started then, because its restart policy is not for that.
+        """
+        knowledge = self.exchange.knowledge
+        if knowledge.server is not None or not isinstance(self.plan, StdioPlan) or not self.exchange.is_discovering:
+            return False
+        knowledge.learn("handshake")
+        self._loop.call_soon(self.supervisor.renew)
+        return True
 
     def _agent_broke(self, error: Exception) -> None:
         self.exchange.mishaps.add("the agent", error)

@@ -189,7 +189,7 @@ class Servers:
         elif plan is not None and is_carried(relay.plan, plan):
             relay.credentials = self._needs.credentials.get(plan.name)
             relay.renew_as(plan, self._program(plan, relay.name))
-            self._knowledge[plan.name] = relay.knowledge
+            self._knowledge[plan.name] = relay.exchange.knowledge
         else:
             why = "is no longer in the profile" if plan is None else "has changed; a new session can use it"
             await relay.retire(why, self._needs.hurry)
@@ -237,7 +237,7 @@ class Servers:
         else:
             relay = TracedRelay(*inputs, max_line=needs.max_line, trace=needs.trace, presentations=known)
         relay.credentials = needs.credentials.get(plan.name)
-        relay.knowledge = self._knowledge.setdefault(plan.name, relay.knowledge)
+        relay.exchange.knowledge = self._knowledge.setdefault(plan.name, relay.exchange.knowledge)
         if plan.session_elevation != "off":
             self._elevate(relay, plan.session_elevation)
         self._relays.append(relay)

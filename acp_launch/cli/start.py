@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from acp_launch.launch.loop import Interrupts
     from acp_launch.launch.run import AgentNeeds
     from acp_launch.mcp.http.wire import Credentials, RemoteFacts
-    from acp_launch.mcp.translation.transport import TranslatedTransport
+    from acp_launch.mcp.transport import TranslatedTransport
     from acp_launch.process.program import Program, Running
     from acp_launch.process.runner import Download
     from acp_launch.protocol.acp import Offers
@@ -366,7 +366,7 @@ class VerbProcesses:
             ServerError: the server cannot be started.
             StateError: its directory cannot be made.
         """
-        from acp_launch.mcp.translation.transport import TranslatedTransport
+        from acp_launch.mcp.transport import TranslatedTransport
         from acp_launch.process.program import stop
         from acp_launch.rpc import connected
 
@@ -382,9 +382,8 @@ class VerbProcesses:
                     raise _unable(name, error) from error
                 self.server_logs.mark(name, "starting" + (f" (pid {running.pid})" if running.pid else ""))
                 with connected(running, self.trace, name) as inner:
-                    is_stdio, limit = isinstance(server, StdioPlan), self._settings.max_line
                     transport = TranslatedTransport(
-                        inner, name, server.protocol, _note, is_stdio=is_stdio, max_line=limit
+                        inner, name, server.protocol, _note, max_line=self._settings.max_line
                     )
                     try:
                         yield StartedProgram(program, running, transport, begun)

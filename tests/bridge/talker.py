@@ -78,6 +78,9 @@ class Talker(Silent):
     def listed(self) -> None:
         self.events.append("listed")
 
+    def refused(self, hello: bytes, refusal: bytes) -> bool:
+        return False
+
     def wedged(self, reason: str) -> None:
         self.events.append(f"wedged: {reason}")
 

@@ -8,6 +8,7 @@ import resource
 import pytest
 
 from acp_launch.bridge.front.server import CONNECTIONS, SESSIONS, STRANGERS, Limits
+from acp_launch.mcp.message import VERSIONS
 from tests.bridge.fronted import INITIALIZE, KEY, Behind, Json, Wire, echoing, fronted, looped, silent
 
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a"}}
@@ -282,28 +283,15 @@ async def test_idle_sessions_end() -> None:
 
 
 @looped
-async def test_a_probe_alone_does_not_keep_a_server_running() -> None:
-    """An agent that finds the older era opens a session, with a process of its own."""
-    limits = Limits()
-    limits.beat = limits.probe = 0.02
-    async with fronted(limits=limits) as found:
-        wire = await found.connect()
-        wire.modern(1, "server/discover")
-        assert (await wire.answer()).status == 200
-        await (await found.server()).is_left.wait()
-        wire.modern(2, "tools/list")
-        assert (await wire.answer()).json["id"] == 2
-        assert not (await found.server()).is_left.is_set()
-
-
-@looped
 async def test_an_open_stream_shows_that_it_is_alive() -> None:
     limits = Limits()
     limits.beat = 0.02
     async with fronted(silent, limits=limits) as found:
+        session = await found.session()
         wire = await found.connect()
-        wire.modern(1, "tools/list")
+        wire.begin(CALL, mcp_session_id=session)
         assert (await wire.head())[1]["content-type"] == "text/event-stream"
+        await wire.event()  # which can be resumed at
         assert await anext(wire.chunks()) == b": keep-alive\n\n"
 
 
@@ -348,7 +336,7 @@ async def test_a_server_that_has_gone_ends_its_session_and_answers_what_is_open(
 
 
 @looped
-async def test_closing_a_stream_of_the_older_era_is_not_a_cancel_and_it_can_be_resumed() -> None:
+async def test_closing_a_stream_is_not_a_cancel_and_it_can_be_resumed() -> None:
     """M-27 from the server's side."""
     async with fronted(silent) as found:
         session = await found.session()
@@ -370,28 +358,18 @@ async def test_closing_a_stream_of_the_older_era_is_not_a_cancel_and_it_can_be_r
 
 
 @looped
-async def test_closing_a_stream_of_the_newer_era_is_the_cancel() -> None:
-    """M-40. The id is the one that the server knows."""
-    async with fronted(silent) as found:
-        wire = await found.connect()
-        wire.modern("x", "tools/call", {"name": "a", "arguments": {}})
-        server = await found.server()
-        asked = await server.hears()
-        wire.close()
-        cancelled = await server.hears()
-        assert (cancelled["method"], cancelled["params"]["requestId"]) == ("notifications/cancelled", asked["id"])
-
-
-@looped
-async def test_both_eras_are_served_at_one_address() -> None:
+async def test_the_era_without_sessions_is_refused_at_once_and_a_session_can_follow() -> None:
     """M-37. Without a session GET and DELETE are not allowed."""
     async with fronted() as found:
-        session = await found.session()
         wire = await found.connect()
-        wire.modern(5, "tools/list", mcp_session_id=session)  # the session is ignored
-        newer = await wire.answer()
-        assert newer.json["id"] == 5
-        assert "mcp-session-id" not in newer.headers
+        wire.modern(5, "server/discover")
+        refused = await wire.answer()
+        assert (refused.status, refused.json["id"], refused.json["error"]["code"]) == (400, 5, -32601)
+        wire.modern(6, "tools/list")
+        refused = await wire.answer()
+        assert (refused.status, refused.json["error"]["code"]) == (400, -32022)
+        assert refused.json["error"]["data"]["supported"] == list(VERSIONS)
+        session = await found.session()
         assert (await wire.post({**CALL, "id": 5}, mcp_session_id=session)).messages[0]["id"] == 5
         for method in ("GET", "DELETE", "PUT", "OPTIONS"):
             other = await found.connect()

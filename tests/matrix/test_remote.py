@@ -112,6 +112,26 @@ def test_a_server_that_is_away_for_a_while_is_found_again(kind: str, tmp_path: P
         assert_all_answered_once(recorder)
 
 
+@pytest.mark.parametrize("kind", ["json", "older", "modern"])
+def test_a_call_that_never_reached_a_dead_server_says_so_to_an_agent_that_has_fallen_back(
+    kind: str, tmp_path: Path
+) -> None:
+    with (
+        tempered(**KINDS[kind]) as server,
+        seated(server=remote(server.url, tmp_path, start=1.0)) as seats,
+        seats.open() as recorder,
+    ):
+        found = recorder.request("server/discover", {"_meta": MODERN})
+        assert found["error"]["code"] == -32601 if kind != "modern" else "result" in found
+        recorder.initialize()
+        assert is_added(done(recorder, "json", "add", a=1, b=2), 3)
+        server.kill()
+        seats.state("resting")
+        said = done(recorder, "json", "add", a=5, b=6)["error"]["message"]
+        assert said == 'MCP server "server" could not be reached: connection refused, and was not back within 1 s'
+        assert_all_answered_once(recorder)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("kind", "reset", "step"),

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from acp_launch.mcp import era
+from acp_launch.mcp.adapter import EraAdapter
 from acp_launch.mcp.era import Knowledge
-from acp_launch.mcp.translation.adapter import Adapter
 
 Json = dict[str, Any]
 VERSION = "2026-07-28"
@@ -41,24 +41,17 @@ def refuse(id: Any, code: int, message: str = "no", **data: Any) -> Json:
     return {"jsonrpc": "2.0", "id": id, "error": error}
 
 
-def modern(id: Any, method: str, able: Json = ABLE, level: str = "", token: Any = None, **params: Any) -> Json:
-    """A request of an agent without a handshake."""
-    meta = {era.VERSION: VERSION, era.CLIENT: CLIENT, era.CAPABILITIES: able}
-    meta |= ({era.LEVEL: level} if level else {}) | ({} if token is None else {"progressToken": token})
-    return ask(id, method, **params, _meta=meta)
-
-
 class Eras:
-    """Implements `era.Ports`, and remembers what each side has not read yet."""
+    """Implements the adapter's `Ports`, and remembers what each side has not read yet."""
 
-    def __init__(self, knowledge: Knowledge | None = None, **keys: Any) -> None:
+    def __init__(self, knowledge: Knowledge | None = None) -> None:
         self.clock = 100.0
         self.knowledge = knowledge or Knowledge()
         self.agent: list[bytes] = []
         self.server: list[bytes] = []
         self.bugs: list[Exception] = []
         self.heards = 0
-        self.adapter = Adapter("github", self, self.knowledge, **keys)
+        self.adapter = EraAdapter("github", self, self.knowledge)
 
     def to_agent(self, line: bytes) -> None:
         self.agent.append(line)
@@ -74,6 +67,11 @@ class Eras:
 
     def now(self) -> float:
         return self.clock
+
+    def refuses(self, refusal: Any) -> "Eras":
+        """The server has refused the agent's handshake, which was sent as it is."""
+        self.adapter.introduce(line(INITIALIZE), line(refusal))
+        return self
 
     def says(self, *messages: Any) -> "Eras":
         """The agent sends messages."""
@@ -131,22 +129,11 @@ HELLO: Json = {
 }
 
 
-def upgraded(offers: Json | None = None, able: Json = ABLE) -> Eras:
-    """A legacy agent on a modern server, after the handshake."""
-    eras = Eras(Knowledge("modern"))
+def upgraded(able: Json = ABLE) -> Eras:
+    """An agent on a stateless server, after the handshake."""
+    eras = Eras(Knowledge("stateless"))
     params = INITIALIZE["params"] | {"capabilities": able}
-    eras.says(INITIALIZE | {"params": params}).answers(DISCOVERED | {"capabilities": offers or {"tools": {}}})
-    eras.says(INITIALIZED)
-    if not offers:
-        eras.at_server()
-    eras.at_agent()
-    return eras
-
-
-def shaken(**keys: Any) -> Eras:
-    """A modern agent on a legacy server, after our handshake; `server/discover` was answered."""
-    eras = Eras(Knowledge("legacy"), **keys)
-    eras.says(modern("d", "server/discover")).answers(HELLO)
+    eras.says(INITIALIZE | {"params": params}).answers(DISCOVERED).says(INITIALIZED)
     eras.at_server()
     eras.at_agent()
     return eras

@@ -11,7 +11,6 @@ from acp_launch.mcp.era import Knowledge
 from tests import rawjson
 from tests.mcp.eras import (
     DISCOVERED,
-    HELLO,
     INITIALIZE,
     INITIALIZED,
     OFFERS,
@@ -19,15 +18,14 @@ from tests.mcp.eras import (
     Json,
     answer,
     ask,
-    line,
-    modern,
     refuse,
     tell,
+    upgraded,
 )
 
 calm = settings(deadline=None, max_examples=150)
 CHOICE = st.integers(0, 5)
-WHATS = ["ask", "ask", "answer", "answer", "reply", "question", "cancel", "time"]
+WHATS = ["ask", "ask", "answer", "answer", "reply", "cancel", "time"]
 STEPS = st.lists(st.tuples(st.sampled_from(WHATS), CHOICE))
 ASKED = ["tools/call", "tools/list", "resources/read", "ping", "x/y", "tools/call"]
 
@@ -35,17 +33,14 @@ ASKED = ["tools/call", "tools/list", "resources/read", "ping", "x/y", "tools/cal
 class Play:
     """An agent and a server that do in turn what the steps say; both remember what they owe and what they await."""
 
-    def __init__(self, eras: Eras, *, is_modern: bool) -> None:
-        self.eras, self.is_modern = eras, is_modern
+    def __init__(self, eras: Eras) -> None:
+        self.eras = eras
         self.numbers = 0
         self.sent: set[str] = set()  # requests of the agent
         self.cancelled: set[str] = set()
         self.answered: Counter[str] = Counter()  # by id, at the agent
-        self.owed: list[Json] = []  # requests of the server (or of the adapter) at the agent
+        self.owed: list[Json] = []  # requests of the adapter at the agent
         self.open: list[Json] = []  # requests at the server
-        self.questions: set[str] = set()  # requests of the server
-        self.replies: Counter[str] = Counter()  # to them
-        self.states: list[Json] = []  # what the agent may try again
 
     def collect(self) -> None:
         for message in self.eras.at_agent():
@@ -56,18 +51,14 @@ class Play:
     def at_agent(self, message: Json) -> None:
         if "method" not in message:
             self.answered[json.dumps(message["id"])] += 1
-            if message.get("result", {}).get("resultType") == "input_required":
-                assert self.is_modern
-                self.states.append(message["result"])
         elif "id" in message:
             self.owed.append(message)
         elif message["method"] == "notifications/cancelled":
             self.owed = [one for one in self.owed if one["id"] != message["params"]["requestId"]]
 
     def at_server(self, message: Json) -> None:
-        if "method" not in message:
-            self.replies[json.dumps(message["id"])] += 1
-        elif "id" in message:
+        assert "method" in message
+        if "id" in message:
             assert all(one["id"] != message["id"] for one in self.open), "an id is used twice"
             self.open.append(message)
         elif message["method"] == "notifications/cancelled":
@@ -77,7 +68,7 @@ class Play:
         self.numbers += 1
         id = f"a{self.numbers}"
         self.sent.add(json.dumps(id))
-        self.eras.says(modern(id, method, **params) if self.is_modern else ask(id, method, **params))
+        self.eras.says(ask(id, method, **params))
         self.collect()
 
     def answer(self, number: int, *, plainly: bool = False) -> None:
@@ -85,19 +76,11 @@ class Play:
         if not self.open:
             return
         asked = self.open.pop(number % len(self.open))
-        if asked["method"] == "initialize":
-            said = answer(asked["id"], HELLO)
-        elif asked["method"] == "server/discover":
+        if asked["method"] == "server/discover":
             said = answer(asked["id"], DISCOVERED | {"capabilities": OFFERS})
-        elif asked["method"] == "subscriptions/listen":
-            meta = {"io.modelcontextprotocol/subscriptionId": asked["id"]}
-            said = tell("notifications/subscriptions/acknowledged", notifications={}, _meta=meta)
-            self.open.append(asked)
-            if plainly and number:
-                return
         elif number == 1 and not plainly:
             said = refuse(asked["id"], -32603)
-        elif number == 2 and not plainly and not self.is_modern and asked["method"] in ("tools/call", "resources/read"):
+        elif number == 2 and not plainly and asked["method"] in ("tools/call", "resources/read"):
             wanted = {"q": {"method": "roots/list"}, "r": {"method": "sampling/createMessage", "params": {}}}
             said = answer(asked["id"], {"resultType": "input_required", "inputRequests": wanted, "requestState": "s"})
         else:
@@ -114,17 +97,9 @@ class Play:
             )
         elif what == "answer":
             self.answer(number)
-        elif what == "reply" and self.is_modern and self.states:
-            told = self.states.pop(number % len(self.states))
-            responses: Json = {name: {} for name in list(told["inputRequests"])[: number or None]}
-            self.ask("tools/call", inputResponses=responses, requestState=told["requestState"])
         elif what == "reply" and self.owed:
             owed = self.owed.pop(number % len(self.owed))
             self.eras.says(refuse(owed["id"], -1) if number == 1 else answer(owed["id"], {}))
-        elif what == "question" and self.is_modern and any(one["method"] != "initialize" for one in self.open):
-            self.numbers += 1
-            self.questions.add(json.dumps(id := f"s{self.numbers}"))
-            self.eras.hears(ask(id, ["elicitation/create", "sampling/createMessage", "ping"][number % 3]))
         elif what == "cancel" and self.sent:
             id = sorted(self.sent)[number % len(self.sent)]
             self.cancelled.add(id)
@@ -136,53 +111,26 @@ class Play:
     def settle(self) -> None:
         """Both sides answer everything that they still owe."""
         for _ in range(300):
-            waiting = [one for one in self.open if one["method"] != "subscriptions/listen"]
             if self.owed:
                 self.step("reply", 0)
-            elif self.states:
-                told = self.states.pop()
-                given: Json = {name: {} for name in told["inputRequests"]}
-                self.ask("tools/call", inputResponses=given, requestState=told["requestState"])
-            elif waiting:
-                self.answer(self.open.index(waiting[0]), plainly=True)
+            elif self.open:
+                self.answer(0, plainly=True)
             else:
-                for listen in [one for one in self.open if one["method"] == "subscriptions/listen"]:
-                    meta = {"io.modelcontextprotocol/subscriptionId": listen["id"]}
-                    self.eras.hears(tell("notifications/subscriptions/acknowledged", notifications={}, _meta=meta))
                 self.eras.later(40)
                 self.collect()
         missing = self.sent - self.answered.keys() - self.cancelled
         assert not missing
         assert not [id for id, count in self.answered.items() if count > 1 and id not in self.cancelled]
-        assert not [id for id, count in self.replies.items() if count > 1]
-        assert self.questions <= self.replies.keys()
 
 
 @calm
 @given(STEPS, st.booleans())
-def test_a_legacy_agent_on_a_modern_server(steps: list[tuple[str, int]], is_known: bool) -> None:
-    eras = Eras(Knowledge("modern" if is_known else None)).says(INITIALIZE)
-    if not is_known:
-        eras.at_server()
-        eras.hears(refuse("i", -32601))
-    play = Play(eras, is_modern=False)
+def test_an_agent_with_a_handshake_on_a_stateless_server(steps: list[tuple[str, int]], is_known: bool) -> None:
+    eras = Eras(Knowledge("stateless")).says(INITIALIZE) if is_known else Eras().refuses(refuse("i", -32601))
+    play = Play(eras)
     play.collect()
+    play.answer(0, plainly=True)
     eras.says(INITIALIZED)
-    for what, number in steps:
-        play.step(what, number)
-    play.settle()
-
-
-@calm
-@given(STEPS, st.booleans())
-def test_a_modern_agent_on_a_legacy_server(steps: list[tuple[str, int]], is_known: bool) -> None:
-    eras = Eras(Knowledge("legacy" if is_known else None))
-    play = Play(eras, is_modern=True)
-    play.ask("server/discover")
-    if not is_known:
-        play.open.clear()
-        eras.hears(refuse("a1", -32601))
-        play.collect()
     for what, number in steps:
         play.step(what, number)
     play.settle()
@@ -195,7 +143,6 @@ LINES = rawjson.messages(
         b'{"_meta":5,"uri":"u","requestId":1}',
         b'{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}},"requestState":"\\ud83d"}',
         b'{"supportedVersions":["2026-07-28"],"capabilities":[]}',
-        b'{"notifications":{"resourceSubscriptions":["a"],"toolsListChanged":true}}',
         b'{"code":-32022,"message":"x","data":{"supported":["2026-07-28"]}}',
         rawjson.DEEP,
     ),
@@ -205,10 +152,10 @@ LINES = rawjson.messages(
 @settings(deadline=None, max_examples=150)
 @given(
     st.lists(st.tuples(st.sampled_from(["agent", "server", "time"]), LINES), min_size=3, max_size=25),
-    st.sampled_from([None, "legacy", "modern"]),
+    st.booleans(),
 )
-def test_no_line_breaks_us(lines: list[tuple[str, bytes]], known: Any) -> None:
-    eras = Eras(Knowledge(known)).says(line(INITIALIZE) if known == "modern" else line(modern("d", "server/discover")))
+def test_no_line_breaks_us(lines: list[tuple[str, bytes]], is_open: bool) -> None:
+    eras = upgraded() if is_open else Eras(Knowledge("stateless"))
     for side, said in lines:
         if side == "time":
             eras.later(1.5)

@@ -15,11 +15,10 @@ from typing import Any
 
 import msgspec
 
-from acp_launch.bridge import shim
+from acp_launch.bridge import exchange, shim
 from acp_launch.bridge.offer import ShimCommand, entries
 from acp_launch.bridge.servers import ServerNeeds, running
 from acp_launch.document.scalars import Duration
-from acp_launch.mcp import era
 from acp_launch.plan.model import Origin, RemotePlan, StdioPlan, Value
 from acp_launch.process.lifecycle import Change
 from acp_launch.profile.model import (
@@ -50,7 +49,7 @@ def remote(name: str, server: dict[str, Any]) -> RemotePlan:
         url=value(server["url"]),
         headers={},
         restart=RemoteRestart(backoff=RemoteBackoff(initial=Duration(0.01), max=Duration(0.5))),
-        timeouts=RemoteTimeouts(call=None if call is None else Duration(call)),
+        timeouts=RemoteTimeouts(start=Duration(server.get("start", 30)), call=None if call is None else Duration(call)),
         tools=Tools(deny=tuple(server.get("deny", ()))),
         protocol=server.get("protocol", "auto"),
     )
@@ -101,5 +100,5 @@ async def main(directories: list[Path], servers: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     asked = json.loads(sys.stdin.readline())
-    era.SILENCE = asked.get("silence", era.SILENCE)
+    exchange.SILENCE = asked.get("silence", exchange.SILENCE)
     asyncio.run(main([Path(directory) for directory in asked["directories"]], asked["servers"]))

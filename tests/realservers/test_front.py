@@ -1,4 +1,4 @@
-"""The client of PyPI `mcp` over our HTTP front: in both eras it gets what it gets from the stdio server itself."""
+"""The client of PyPI `mcp` over our HTTP front: it gets what it gets from the stdio server itself."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -10,13 +10,11 @@ import httpx2
 import mcp
 import pytest
 from mcp.client.streamable_http import streamable_http_client
-from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
 
 from tests.patience import PATIENCE
 from tests.realservers import sdk
 from tests.realservers.npm import EVERYTHING, needs_npm
 from tests.realservers.npm import server as npm_server
-from tests.realservers.sdk_server import URI
 from tests.realservers.seated import Seated, Server, seated
 from tests.realservers.test_sdk_client import (
     CALLS,
@@ -62,32 +60,15 @@ def over_http(seats: Seated, mode: str, script: Script) -> list[Any]:
 
 def both(server: Server, mode: str, script: Script) -> tuple[list[Any], list[Any]]:
     with seated(server=server) as seats:
-        return run(direct(server), mode, script), over_http(seats, mode, script)
+        return run(direct(server), "legacy", script), over_http(seats, mode, script)
 
 
-@pytest.mark.parametrize(("mode", "version"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
-def test_tools_progress_questions_and_cancels_are_those_of_the_server(mode: str, version: str, tmp_path: Path) -> None:
-    """M-37, M-40, M-41, M-43."""
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_tools_progress_questions_and_cancels_are_those_of_the_server(mode: str, tmp_path: Path) -> None:
+    """M-37, M-41, M-43. A client that asks for the newer era first falls back."""
     plain, through = both(sdk.server(tmp_path), mode, everything)
     assert through == plain
-    assert through[0][0] == version
-
-
-def test_a_stream_of_subscriptions_carries_what_changes(tmp_path: Path) -> None:
-    """M-15."""
-
-    async def script(client: mcp.Client, seen: list[Any]) -> None:
-        async with client.listen(tools_list_changed=True, resource_subscriptions=[URI]) as stream:
-            seen.append(stream.honored)
-            await client.call_tool("grow", {"name": "grown"})
-            seen.append(await anext(stream))
-            await client.call_tool("touch", {})
-            seen.append(await anext(stream))
-        seen.append(await client.call_tool("grown", {}))
-
-    plain, through = both(sdk.server(tmp_path), "auto", script)
-    assert through == plain
-    assert [type(event) for event in through[2:4]] == [ToolsListChanged, ResourceUpdated]
+    assert through[0][0] == "2025-11-25"
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -108,8 +89,8 @@ def test_many_calls_at_once_get_each_its_own_answer(mode: str, tmp_path: Path) -
     assert answers == [{"result": 2 * number} for number in range(CALLS)]
 
 
-def test_clients_of_both_eras_are_served_at_once(tmp_path: Path) -> None:
-    """M-39: two sessions and two clients without one, which use the same ids."""
+def test_clients_are_served_at_once(tmp_path: Path) -> None:
+    """M-39: four sessions, which use the same ids."""
 
     async def script(client: mcp.Client, seen: list[Any]) -> None:
         seen.extend([(await client.call_tool("add", {"a": n, "b": n})).structured_content for n in range(20)])

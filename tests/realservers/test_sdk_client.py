@@ -17,6 +17,7 @@ from tests.patience import PATIENCE
 from tests.realservers import sdk
 from tests.realservers.npm import EVERYTHING, needs_npm
 from tests.realservers.npm import server as npm_server
+from tests.realservers.over_http import listening, remote
 from tests.realservers.sdk_server import URI
 from tests.realservers.seated import Seated, Server, seated
 
@@ -140,22 +141,34 @@ def test_a_server_of_the_older_era_is_met_in_that_one(tmp_path: Path) -> None:
 
 
 @needs_npm
-def test_a_client_of_the_newer_era_finds_a_server_of_the_older_one_in_its_own(tmp_path: Path) -> None:
-    """M-14: what the server asks of the client, too."""
-    (_, *plain), (hello, *through) = both(npm_server(EVERYTHING, cwd=tmp_path), "auto", older)
-    assert hello[0] == "2026-07-28"
+def test_a_client_of_both_eras_falls_back_to_that_of_the_server(tmp_path: Path) -> None:
+    plain, through = both(npm_server(EVERYTHING, cwd=tmp_path), "auto", older)
     assert through == plain
+    assert through[0][0] == "2025-11-25"
+
+
+async def added(client: mcp.Client, seen: list[Any]) -> None:
+    seen.append(await client.list_tools())
+    seen.append(await client.call_tool("add", {"a": 1, "b": 2}))
+
+
+def test_a_client_of_both_eras_has_the_tools_of_a_server_over_http_sse(tmp_path: Path) -> None:
+    """That transport is of the older era, whatever the server speaks on others."""
+    stdio = sdk.server(tmp_path)
+    with (
+        listening([*stdio.argv, "sse"], tmp_path, "running on") as port,
+        seated(server=remote(f"http://127.0.0.1:{port}/sse", tmp_path, "sse")) as seats,
+    ):
+        through = run(shim(seats), "auto", added)
+    assert through == run(direct(stdio), "legacy", added)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("mode", "protocol"), [("legacy", "modern"), ("auto", "legacy"), ("2026-07-28", "legacy")])
-def test_client_and_server_of_different_eras_get_on_as_those_of_one_do(
-    mode: str, protocol: str, tmp_path: Path
-) -> None:
-    """M-13, M-14: the server is of both eras, and pinned to the one that is not the client's."""
-    hello, *plain = run(direct(sdk.server(tmp_path)), mode, everything)
-    with seated(server=sdk.server(tmp_path, protocol=protocol)) as seats:
-        greeting, *through = run(shim(seats), mode, everything)
+def test_a_client_and_a_server_without_a_handshake_get_on_as_those_of_one_era_do(tmp_path: Path) -> None:
+    """M-13: the server is of both eras, and pinned to the one that is not the client's."""
+    hello, *plain = run(direct(sdk.server(tmp_path)), "legacy", everything)
+    with seated(server=sdk.server(tmp_path, protocol="modern")) as seats:
+        greeting, *through = run(shim(seats), "legacy", everything)
     assert greeting[:2] == hello[:2]
     for number, (one, other) in enumerate(zip(plain, through, strict=True)):
         assert substance(other) == substance(one), number

@@ -5,7 +5,6 @@ Requests of the agent come in; each becomes lines of a conversation with a relay
 
 - `server`: the connections, with h11.
 - `gate`: which requests are admitted.
-- `session`: the streams of one session, for the era with a handshake. Sans-IO.
-- `stateless`: the requests of the era without one. Sans-IO.
+- `session`: the streams of one session. Sans-IO.
 - `replies`: what both send.
 """

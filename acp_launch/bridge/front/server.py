@@ -1,10 +1,9 @@
 """
 The HTTP front: the servers of a launch as streamable HTTP on 127.0.0.1, for agents that take MCP servers only that way.
 
-Each server has its own address and token (gate.py). Both eras of MCP are served there; what a request says of its
-protocol version decides. A session of the older era is a conversation of its own (session.py); all requests of the
-newer one share a conversation (stateless.py). A conversation is a pair of sockets, whose other end takes the place of a
-shim's connection.
+Each server has its own address and token (gate.py). A session is a conversation of its own (session.py): a pair of
+sockets, whose other end takes the place of a shim's connection. MCP 2026-07-28, which has no sessions, is not served:
+an agent that asks for it gets an error, and begins with a handshake.
 
 The front is for one agent, which may still be broken or attacked: everything it can make us hold is bounded, and a
 connection that fails ends alone.
@@ -24,12 +23,10 @@ from msgspec import UNSET
 
 from acp_launch.bridge.front.gate import EVENTS, JSON, Gate, Head, Key, Refused, accepted, check_type
 from acp_launch.bridge.front.replies import INVALID_REQUEST, NULL, Reply, refuse
-from acp_launch.bridge.front.session import INITIALIZE, HttpSession
-from acp_launch.bridge.front.stateless import VERSION_HEADER, Stateless
+from acp_launch.bridge.front.session import HttpSession
 from acp_launch.bridge.link import Link, LinkEnd
 from acp_launch.bridge.seat import ShimConnection
-from acp_launch.mcp.http.headers import version_of
-from acp_launch.mcp.message import VERSIONS
+from acp_launch.mcp.era import DISCOVER, HANDSHAKE, INITIALIZE, STATELESS, UNSUPPORTED, is_stateless
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping
 from acp_launch.protocol.jsonrpc import METHOD_NOT_FOUND, Envelope
@@ -42,7 +39,7 @@ SESSIONS = 32  # of one server, as each may be a process; the one that was idle 
 HEAD = 32 * 1024  # bytes of a request's line and headers
 MORE = 64 * 1024  # bytes that a client may send before it has the answer to its last request
 SLACK = 64 * 1024  # bytes by which a message may grow on its way, as its id is changed
-SESSION = "mcp-session-id"
+SESSION, VERSION = "mcp-session-id", "mcp-protocol-version"
 GONE = "the server has gone"
 RESUME, END = "session/resume", "session/end"
 
@@ -57,7 +54,6 @@ class Limits:
     stall = 60.0  # for a client to read; then its connection is closed
     idle = 1800.0  # for a session without a connection
     left = 120.0  # for a session whose client has closed the stream on which it listened
-    probe = 60.0  # for a conversation on which only `server/discover` was asked
 
 
 def make_keys(names: Iterable[str]) -> dict[str, Key]:
@@ -272,12 +268,12 @@ class Conversation:
 class Seated:
     """A conversation, and what it is for; `since` is the time at which it became idle."""
 
-    def __init__(self, talk: HttpSession | Stateless, line: Conversation, since: float) -> None:
+    def __init__(self, talk: HttpSession, line: Conversation, since: float) -> None:
         self.talk, self.line, self.since = talk, line, since
 
 
 class Endpoint:
-    """One server's address: its sessions, and the conversation of requests without a session."""
+    """One server's address: its sessions."""
 
     def __init__(
         self,
@@ -293,7 +289,6 @@ class Endpoint:
         self._name, self._seated, self._max_line, self._limits = name, seated, max_line + SLACK, limits
         self._mishaps = mishaps
         self._sessions: dict[str, Seated] = {}
-        self._shared: Seated | None = None
         self._time = asyncio.get_running_loop().time
 
     def takes(self, head: Head, body: bytes, reply: "HttpReply") -> None:
@@ -307,7 +302,6 @@ class Endpoint:
         session = self._session(head, reply, status=405)
         if session is None:
             return
-        assert isinstance(session.talk, HttpSession)
         if head.method == "DELETE":
             self._end(session, "the client has ended the session")
             reply.answer(200)
@@ -319,43 +313,26 @@ class Endpoint:
 
     def _posted(self, head: Head, body: bytes, reply: "HttpReply") -> None:
         message = jsonrpc.decode(body)
-        version = head.get(VERSION_HEADER)
-        is_newer = version is not None and version not in VERSIONS
-        is_newer = is_newer or (
-            message is not None and message.method is not UNSET and bool(version_of(body, message.params))
-        )
-        if self._is_elevated and self._is_refused(head, body, reply, is_newer=is_newer):
+        if _is_newer(message, head):
+            _refuse_newer(message, reply)
             return
-        if is_newer:
-            shared = self._shared or self._share()
-            reply.owner, shared.since = shared, self._time()
-            assert isinstance(shared.talk, Stateless)
-            talk = shared.talk
-            shared.line.when_room(lambda: None if reply.is_gone else talk.posts(head, body, reply))
+        if self._is_elevated and self._is_refused(head, body, reply):
             return
         session = self._open(reply) if _is_opening(message, head) else self._session(head, reply, status=400)
         if session is not None:
-            assert isinstance(session.talk, HttpSession)
-            reply.owner, session.since, older = session, self._time(), session.talk
+            reply.owner, session.since, talk = session, self._time(), session.talk
             if self._is_elevated and message is not None and message.method in (RESUME, END):
-                older.forget_unheard()
-            session.line.when_room(lambda: None if reply.is_gone else older.posts(body, reply))
+                talk.forget_unheard()
+            session.line.when_room(lambda: None if reply.is_gone else talk.posts(body, reply))
 
-    def _is_refused(self, head: Head, body: bytes, reply: "HttpReply", *, is_newer: bool) -> bool:
-        """Refuse to mix an elevated session with one of HTTP's own: each has one way to be resumed.
-
-        The requests of the newer era share a conversation, so none of them can have a session.
-        """
+    def _is_refused(self, head: Head, body: bytes, reply: "HttpReply") -> bool:
+        """Refuse to mix an elevated session with one of HTTP's own: each has one way to be resumed."""
         from acp_launch.bridge.elevation import METHODS  # few servers need it
 
         for part in jsonrpc.batch(body) or (body,):
             message = jsonrpc.decode(part)
             if message is None or message.id is UNSET or message.method not in METHODS:
                 continue
-            if is_newer:
-                said = f"{message.method} is not known to this server"
-                refuse(reply, 404, METHOD_NOT_FOUND, said, id=message.id)
-                return True
             is_resumed = head.get("last-event-id") is not None and message.method == RESUME
             named = mapping(decoded(message.params)).get("sessionId")
             if is_resumed or (isinstance(named, str) and named in self._sessions):
@@ -372,7 +349,7 @@ class Endpoint:
     def beat(self) -> None:
         """Show the clients that their connections are alive, and end what is idle."""
         now = self._time()
-        for session in self._all():
+        for session in list(self._sessions.values()):
             if session.talk.replies or session.talk.is_waiting:
                 session.since = now
                 session.talk.beat()
@@ -380,15 +357,10 @@ class Endpoint:
                 self._end(session, "the session was idle for too long")
 
     def close(self, why: str) -> None:
-        for session in self._all():
+        for session in list(self._sessions.values()):
             self._end(session, why)
 
-    def _all(self) -> list[Seated]:
-        return [*self._sessions.values(), *([self._shared] if self._shared else [])]
-
-    def _patience(self, talk: HttpSession | Stateless) -> float:
-        if isinstance(talk, Stateless):  # there is but one, whose server may hold what the agent did there
-            return self._limits.probe if talk.is_probe else float("inf")
+    def _patience(self, talk: HttpSession) -> float:
         return self._limits.left if talk.has_listened else self._limits.idle
 
     def _session(self, head: Head, reply: Reply, *, status: int) -> Seated | None:
@@ -417,32 +389,35 @@ class Endpoint:
             if talk.is_refused:
                 self._end(session, "the server has refused the handshake")
 
-        conversation = self._conversation(said, lambda: self._end(session, GONE))
-        talk = HttpSession(id, conversation)
-        session = self._begin(talk, conversation)
-        self._sessions[id] = session
-        return session
-
-    def _share(self) -> Seated:
-        conversation = self._conversation(lambda line: talk.says(line), lambda: self._end(shared, GONE))
-        talk = Stateless(conversation)
-        self._shared = shared = self._begin(talk, conversation)
-        return shared
-
-    def _conversation(self, said: Callable[[bytes], None], over: Callable[[], None]) -> Conversation:
-        return Conversation(self._name, self._seated, said, over, self._mishaps)
-
-    def _begin(self, talk: HttpSession | Stateless, line: Conversation) -> Seated:
+        line = Conversation(self._name, self._seated, said, lambda: self._end(session, GONE), self._mishaps)
+        talk = HttpSession(id, line)
         line.replies = lambda: talk.replies
         line.start(self._max_line)
-        return Seated(talk, line, self._time())
+        session = self._sessions[id] = Seated(talk, line, self._time())
+        return session
 
     def _end(self, session: Seated, why: str) -> None:
-        if session is self._shared:
-            self._shared = None
         self._sessions = {id: other for id, other in self._sessions.items() if other is not session}
         session.line.close()
         session.talk.end(why)
+
+
+def _is_newer(message: Envelope | None, head: Head) -> bool:
+    """Tell whether a request is of the era without sessions."""
+    version = head.get(VERSION)
+    if version is not None and version not in HANDSHAKE:
+        return True
+    return message is not None and message.method is not UNSET and is_stateless(message.params)
+
+
+def _refuse_newer(message: Envelope | None, reply: Reply) -> None:
+    """Refuse a request of that era, as a server does that has never heard of it: the client begins with a handshake."""
+    id = NULL if message is None or message.id is UNSET else message.id
+    if message is not None and message.method == DISCOVER:
+        refuse(reply, 400, METHOD_NOT_FOUND, f"there is no {DISCOVER} here; begin with {INITIALIZE}", id=id)
+        return
+    said = f"MCP {STATELESS[0]} is not spoken here; begin with {INITIALIZE}"
+    refuse(reply, 400, UNSUPPORTED, said, id=id, data={"supported": HANDSHAKE})
 
 
 def _is_opening(message: Envelope | None, head: Head) -> bool:

@@ -1,49 +1,49 @@
 """
-The transport of a verb to a server whose era may not be ours: every message passes the adapter between the eras.
+The transport of a verb to a server whose era may not be ours.
 
-Our own client speaks the handshake versions; `Adapter` finds out what the server speaks, and translates if need be.
+Our own client begins with a handshake. A server that has none gets an `EraAdapter` in front of it.
 """
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from acp_launch.mcp.era import pinned
-from acp_launch.mcp.translation.adapter import Adapter
+from msgspec import UNSET
+
+from acp_launch.mcp.era import INITIALIZE, pinned, suggests_stateless
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import LineFramer
 from acp_launch.protocol.mishap import Mishaps
 from acp_launch.rpc import Transport
 
+if TYPE_CHECKING:
+    from acp_launch.mcp.adapter import EraAdapter
+
 
 class TranslatedTransport:
-    """A transport with an adapter in front of it. Lines of more than `max_line` bytes end it."""
+    """A transport with an adapter in front of it, if the server needs one. Lines of more than `max_line` bytes end it.
+
+    `era` is what the server has shown, in the profile's words: `legacy`, `modern`, or empty.
+    """
 
     def __init__(
-        self,
-        inner: Transport,
-        server: str,
-        protocol: str,
-        note: Callable[[str], None],
-        *,
-        is_stdio: bool,
-        max_line: int,
+        self, inner: Transport, server: str, protocol: str, note: Callable[[str], None], *, max_line: int
     ) -> None:
         """`protocol` is the profile's key; `note` shows a line to the user."""
-        self._inner = inner
+        self.era = ""
+        self._inner, self._server = inner, server
         self._loop = asyncio.get_running_loop()
         self._knowledge = pinned(protocol)
-        self._adapter = Adapter(server, self, self._knowledge, is_stdio=is_stdio, gives_roots=True)
+        self._adapter: EraAdapter | None = None
+        self._hello = b""  # our handshake, until it is answered
         self._heard, self._said = LineFramer(limit=max_line), LineFramer(limit=max_line)
         self._up: list[bytes] = []
         self._down: list[bytes] = []
         self._news = asyncio.Event()  # set: there is something to read, or a timer to look at
         self._reading: asyncio.Task[bytes] | None = None
         self.broke = Mishaps(note).add
-
-    @property
-    def era(self) -> str:
-        """The era that the server has shown: `legacy`, `modern`, or empty."""
-        return self._knowledge.seen or ""
+        if self._knowledge.server == "stateless":
+            self._adapt()
 
     async def read(self) -> bytes:
         while not self._up:
@@ -53,18 +53,18 @@ class TranslatedTransport:
                 if not chunk:
                     return chunk
                 for line in self._heard.feed(chunk):
-                    if line[:1] in jsonrpc.STARTS and self._adapter.is_needed:
-                        self._adapter.from_server(line)
-                    else:  # quick, as a program that is not a server may write millions of lines
-                        self._up.append(line)
-            self._adapter.tick()
+                    self._receive(line)
+            if self._adapter is not None:
+                self._adapter.tick()
             await self._flush()
         lines, self._up = self._up, []
         return b"\n".join([*lines, b""])
 
     async def write(self, data: bytes) -> None:
         for line in self._said.feed(data):
-            if self._adapter.is_needed:
+            if not self.era and self._is_hello(line):
+                self._hello = line
+            if self._adapter is not None:
                 self._adapter.from_agent(line)
             else:
                 self._down.append(line)
@@ -78,6 +78,36 @@ class TranslatedTransport:
 
     async def describe_end(self) -> tuple[str, tuple[str, ...]]:
         return await self._inner.describe_end()
+
+    def _receive(self, line: bytes) -> None:
+        """Pass on a line of the server, or have an adapter find out what to make of a refused handshake."""
+        if line[:1] not in jsonrpc.STARTS:  # quick, as a program that is not a server may write millions of lines
+            self._up.append(line)
+        elif self._adapter is not None:
+            self._adapter.from_server(line)
+        elif not self._hello or not self._is_refusal(line):
+            self._up.append(line)
+        else:
+            self._adapt().introduce(self._hello, line)
+
+    def _is_hello(self, line: bytes) -> bool:
+        message = jsonrpc.decode(line)
+        return message is not None and message.method == INITIALIZE
+
+    def _is_refusal(self, line: bytes) -> bool:
+        message, hello = jsonrpc.decode(line), jsonrpc.decode(self._hello)
+        if message is None or hello is None or message.method is not UNSET or message.id != hello.id:
+            return False
+        if message.result is not UNSET:
+            self.era, self._hello = "legacy", b""
+        return message.error is not UNSET and suggests_stateless(message.error)
+
+    def _adapt(self) -> "EraAdapter":
+        from acp_launch.mcp.adapter import EraAdapter  # few servers need it
+
+        self.era = "modern"
+        self._adapter = EraAdapter(self._server, self, self._knowledge)
+        return self._adapter
 
     # Ports of the adapter.
 
@@ -98,7 +128,7 @@ class TranslatedTransport:
         if self._reading is None:
             self._reading = asyncio.create_task(self._inner.read())
         news = asyncio.create_task(self._news.wait())
-        due = self._adapter.due
+        due = None if self._adapter is None else self._adapter.due
         limit = None if due is None else max(0.0, due - self.now())
         try:
             await asyncio.wait({self._reading, news}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)

@@ -1,9 +1,10 @@
-"""An agent with a handshake on a server of MCP 2026-07-28."""
+"""An agent with a handshake on a server of MCP 2026-07-28, which has none."""
 
 import json
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from acp_launch.mcp import era
 from acp_launch.mcp.era import Knowledge, pinned
@@ -14,7 +15,6 @@ from tests.mcp.eras import (
     DISCOVERED,
     HELLO,
     INITIALIZE,
-    INITIALIZED,
     OFFERS,
     VERSION,
     Eras,
@@ -27,6 +27,7 @@ from tests.mcp.eras import (
     upgraded,
 )
 
+OFFERED: Json = {name: {} for name in OFFERS}  # without what needs a subscription
 META = {era.VERSION: VERSION, era.CLIENT: CLIENT, era.CAPABILITIES: ABLE}
 CALL = ask(1, "tools/call", name="t", arguments={"n": 1})
 FORM: Json = {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": {}}}
@@ -43,19 +44,6 @@ def required(id: Any, state: Any = "s1", **requests: Json) -> Json:
 # The opening.
 
 
-@pytest.mark.parametrize("version", era.LEGACY)
-def test_a_server_with_a_handshake_is_not_touched(version: str) -> None:
-    """M-8: the version in the answer is the server's."""
-    eras = Eras()
-    hello = INITIALIZE | {"params": INITIALIZE["params"] | {"protocolVersion": version}}
-    eras.says(hello)
-    assert eras.server == [line(hello)]
-    eras.hears(answer("i", HELLO))
-    assert eras.agent == [line(answer("i", HELLO))]
-    assert not eras.adapter.is_needed
-    assert eras.knowledge.seen == "legacy"
-
-
 @pytest.mark.parametrize(
     "refusal",
     [
@@ -68,58 +56,34 @@ def test_a_server_with_a_handshake_is_not_touched(version: str) -> None:
 )
 def test_a_refused_handshake_is_answered_from_server_discover(refusal: Json) -> None:
     """M-13, M-1: the agent's own version, and what the server says of itself."""
-    eras = Eras().says(INITIALIZE).hears(refusal)
-    discover = eras.at_server()[1]
+    eras = Eras().refuses(refusal)
+    (discover,) = eras.at_server()
     assert (discover["method"], discover["params"]["_meta"]) == ("server/discover", META)
     eras.hears(answer(discover["id"], DISCOVERED))
     assert eras.at_agent() == [
         answer(
             "i",
-            {"protocolVersion": "2025-06-18", "capabilities": OFFERS, "serverInfo": ABOUT, "instructions": "Use it."},
+            {"protocolVersion": "2025-06-18", "capabilities": OFFERED, "serverInfo": ABOUT, "instructions": "Use it."},
         )
     ]
-    assert eras.knowledge.seen == "modern"
+    assert eras.knowledge.server == "stateless"
 
 
-def test_what_the_agent_says_before_the_answer_is_kept_until_then() -> None:
-    """M-9: early requests are queued, in order."""
-    eras = Eras().says(INITIALIZE, INITIALIZED, ask(2, "tools/list"))
-    assert len(eras.at_server()) == 1
-    eras.hears(refuse("i", -32601)).answers(DISCOVERED | {"capabilities": {}})
-    assert [message["method"] for message in eras.at_server()] == ["server/discover", "tools/list"]
-
-
-def test_what_was_kept_goes_to_a_server_with_a_handshake_as_it_is() -> None:
-    early = [ask(2, "tools/list"), INITIALIZED]
-    eras = Eras().says(INITIALIZE, *early).hears(answer("i", HELLO))
-    assert eras.server == [line(message) for message in (INITIALIZE, *early)]
-
-
-@pytest.mark.parametrize("code", [-32000, -32603, -32700])
-def test_another_error_is_the_agents(code: int) -> None:
-    eras = Eras().says(INITIALIZE).hears(refuse("i", code))
-    assert eras.at_agent() == [refuse("i", code)]
-    assert len(eras.at_server()) == 1
-    eras.says(INITIALIZE)  # it may try again
-    assert eras.at_server() == [INITIALIZE]
+def test_other_errors_do_not_suggest_the_newer_era() -> None:
+    """The agent gets them. M-16: versions that we do not know are shown as they are, too."""
+    others = [refuse("i", code) for code in (-32000, -32603, -32700)]
+    others.append(refuse("i", -32022, "too old", supported=["2027-01-01"], requested="2025-06-18"))
+    assert [each for each in others if era.suggests_stateless(Raw(line(each["error"])))] == []
 
 
 def test_a_server_that_knows_neither_opening_has_refused_the_handshake() -> None:
-    eras = Eras().says(INITIALIZE).hears(refuse("i", -32601, "first"))
+    eras = Eras().refuses(refuse("i", -32601, "first"))
     eras.hears(refuse(eras.asked()["id"], -32601, "second"))
     assert eras.at_agent() == [refuse("i", -32601, "first")]
 
 
-def test_versions_that_we_do_not_know_are_shown_as_they_are() -> None:
-    """M-16."""
-    shown = refuse("i", -32022, "too old", supported=["2027-01-01"], requested="2025-06-18")
-    eras = Eras().says(INITIALIZE).hears(shown)
-    assert eras.at_agent() == [shown]
-    assert len(eras.at_server()) == 1
-
-
 def test_versions_in_server_discover_that_we_do_not_know_are_shown() -> None:
-    eras = Eras(Knowledge("modern")).says(INITIALIZE)
+    eras = Eras(Knowledge("stateless")).says(INITIALIZE)
     eras.hears(answer(eras.asked()["id"], DISCOVERED | {"supportedVersions": ["2027-01-01"]}))
     (said,) = eras.at_agent()
     assert said["error"]["data"]["supported"] == ["2027-01-01"]
@@ -128,16 +92,17 @@ def test_versions_in_server_discover_that_we_do_not_know_are_shown() -> None:
 
 def test_the_era_of_the_last_process_is_tried_first_and_given_up_when_it_is_wrong() -> None:
     """M-12."""
-    eras = Eras(Knowledge("modern")).says(INITIALIZE)
+    eras = Eras(Knowledge("stateless")).says(INITIALIZE)
     assert eras.asked()["method"] == "server/discover"
     eras.hears(refuse(eras.asked()["id"], -32601))
     assert eras.at_server()[1] == INITIALIZE
+    assert (eras.adapter.is_needed, eras.knowledge.server) == (False, None)
     eras.hears(answer("i", HELLO))
-    assert eras.knowledge.seen == "legacy"
+    assert eras.at_agent() == [answer("i", HELLO)]
 
 
 def test_a_ping_before_the_handshake_asks_a_modern_server_what_it_knows() -> None:
-    eras = Eras(Knowledge("modern")).says(ask("p", "ping"))
+    eras = Eras(Knowledge("stateless")).says(ask("p", "ping"))
     assert eras.asked()["method"] == "server/discover"
     eras.hears(refuse(eras.asked()["id"], -32601))
     assert eras.at_agent() == [answer("p", {})]
@@ -324,9 +289,6 @@ def test_progress_passes_through_all_rounds() -> None:
     assert eras.at_agent() == [tell("notifications/progress", progressToken="p", progress=1)]
 
 
-# Subscriptions.
-
-
 def test_a_server_of_the_other_era_than_the_pinned_one_is_refused() -> None:
     """M-12: what the profile says is not found out otherwise."""
     eras = Eras(pinned("modern")).says(INITIALIZE)
@@ -338,85 +300,19 @@ def test_a_server_of_the_other_era_than_the_pinned_one_is_refused() -> None:
     assert eras.at_server() == [asked], "nothing else is tried"
 
 
-def acknowledge(eras: Eras, listen: Json) -> None:
-    meta = {era.SUBSCRIPTION: listen["id"]}
-    eras.hears(
-        tell("notifications/subscriptions/acknowledged", notifications=listen["params"]["notifications"], _meta=meta)
-    )
-
-
-def listening() -> tuple[Eras, Json]:
-    eras = upgraded(OFFERS)
-    (_, listen) = eras.at_server()
-    acknowledge(eras, listen)
-    return eras, listen
-
-
-def test_changes_of_lists_are_listened_for_after_the_handshake() -> None:
-    """M-15: the acknowledgement is swallowed; changes come as the older era knows them."""
-    eras, listen = listening()
-    assert listen["params"]["notifications"] == {"toolsListChanged": True, "resourcesListChanged": True}
-    changed = tell("notifications/tools/list_changed", _meta={era.SUBSCRIPTION: listen["id"]})
-    eras.hears(changed)
-    assert eras.at_agent() == [tell("notifications/tools/list_changed", _meta={})]
-    eras.hears(tell("notifications/tools/list_changed", _meta={era.SUBSCRIPTION: "another"}))
-    assert eras.at_agent() == []
-
-
-def test_a_subscription_to_a_resource_is_answered_when_the_server_has_agreed() -> None:
+@pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])
+def test_a_subscription_is_refused_in_plain_words(method: str) -> None:
     """M-15."""
-    eras, first = listening()
-    eras.says(ask(2, "resources/subscribe", uri="test://a"))
-    (listen,) = eras.at_server()
-    assert listen["params"]["notifications"]["resourceSubscriptions"] == ["test://a"]
-    assert eras.at_agent() == []
-    eras.hears(tell("notifications/tools/list_changed", _meta={era.SUBSCRIPTION: first["id"]}))
-    assert len(eras.at_agent()) == 1
-    acknowledge(eras, listen)
-    assert eras.at_agent() == [answer(2, {})]
-    assert eras.at_server() == [tell("notifications/cancelled", requestId=first["id"])]
-    eras.hears(tell("notifications/resources/updated", uri="test://a", _meta={era.SUBSCRIPTION: listen["id"]}))
-    assert eras.at_agent() == [tell("notifications/resources/updated", uri="test://a", _meta={})]
-    eras.says(ask(3, "resources/unsubscribe", uri="test://a"))
-    (listen,) = eras.at_server()
-    assert "resourceSubscriptions" not in listen["params"]["notifications"]
-
-
-def test_subscriptions_in_a_row_share_one_stream() -> None:
-    eras, _ = listening()
-    eras.says(*(ask(id, "resources/subscribe", uri=f"test://{id}") for id in (2, 3, 4)))
-    (listen,) = eras.at_server()
-    acknowledge(eras, listen)
-    assert eras.at_agent() == [answer(2, {})]
-    listen = eras.at_server()[-1]
-    assert listen["params"]["notifications"]["resourceSubscriptions"] == ["test://2", "test://3", "test://4"]
-    acknowledge(eras, listen)
-    assert eras.at_agent() == [answer(3, {}), answer(4, {})]
-
-
-def test_a_refused_subscription_is_the_agents_and_is_not_tried_again() -> None:
-    eras, _ = listening()
-    eras.says(ask(2, "resources/subscribe", uri="test://a"))
-    eras.hears(refuse(eras.asked()["id"], -32602))
-    assert eras.at_agent() == [refuse(2, -32602)]
-    eras.says(ask(3, "resources/subscribe", uri="test://b"))
-    assert eras.at_server()[-1]["params"]["notifications"]["resourceSubscriptions"] == ["test://b"]
-
-
-@pytest.mark.parametrize("is_cancelled", [True, False])
-def test_a_stream_that_has_ended_is_opened_again_and_changes_are_assumed(is_cancelled: bool) -> None:
-    """M-15: a client sends it again."""
-    eras, listen = listening()
-    end = tell("notifications/cancelled", requestId=listen["id"]) if is_cancelled else answer(listen["id"], {})
-    eras.hears(end)
+    eras = upgraded().says(ask(2, method, uri="test://a"))
+    said = f'MCP server "github" speaks MCP {VERSION}: {method} is not translated'
+    assert eras.at_agent() == [refuse(2, -32601, said)]
     assert eras.at_server() == []
-    (again,) = eras.later(1.5).at_server()
-    assert again["params"]["notifications"] == listen["params"]["notifications"]
-    acknowledge(eras, again)
-    assert [message["method"] for message in eras.at_agent()] == [
-        "notifications/tools/list_changed",
-        "notifications/resources/list_changed",
-    ]
+
+
+def test_an_agent_that_does_without_a_handshake_needs_no_adapter() -> None:
+    eras = Eras(Knowledge("stateless")).says(asked := ask(1, "server/discover", _meta=META))
+    assert eras.at_server() == [asked]
+    assert not eras.adapter.is_needed
 
 
 # The end of a process.
@@ -429,8 +325,3 @@ def test_requests_that_never_left_are_given_back_as_the_agent_wrote_them() -> No
 
 def eras_line(written: bytes) -> Any:
     return json.loads(written)
-
-
-def test_requests_before_the_answer_to_the_handshake_wait_for_the_next_process() -> None:
-    eras = Eras().says(INITIALIZE, ask(2, "tools/list"))
-    assert eras.adapter.ended() == [line(ask(2, "tools/list"))]
