@@ -38,7 +38,6 @@ from acp_launch.mcp.era import (
     PROGRESS,
     ROOTS,
     ROOTS_CHANGED,
-    SILENCE,
     TOOLS,
     Knowledge,
     is_stateless,
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from acp_launch.bridge.toolpolicy import ToolPolicy
     from acp_launch.bridge.upstream import Sessions, Upstream
 
+SILENCE = 1.5  # seconds after which we refuse a `server/discover`, because some servers ignore unknown requests
 SPLIT = "a message with a carriage return in it may be read as two, and this server's tools are restricted"
 
 

@@ -11,5 +11,6 @@ comes in as an address, and becomes what a process is: lines over descriptors, a
 - `headerscommand`: headers that a command of the user prints for a remote server.
 - `http`: which requests the messages for a remote server need, and what their answers mean.
 - `era`: what tells the eras of MCP apart.
-- `translation`: between an agent of one era and a server of the other.
+- `adapter`: an agent with a handshake on a server without one.
+- `transport`: the adapter for a connection of our own, as `mcp` and `doctor` have.
 """

@@ -34,7 +34,6 @@ SAMPLING, ELICITATION, ROOTS = "sampling/createMessage", "elicitation/create", "
 UNSUPPORTED = -32022
 RESERVED = range(-32099, -32019)  # codes that only stateless servers use
 REFUSALS = (jsonrpc.METHOD_NOT_FOUND, jsonrpc.INVALID_PARAMS, jsonrpc.INVALID_REQUEST)  # how they refuse `initialize`
-SILENCE = 1.5  # seconds after which we refuse a `server/discover`, because some servers ignore unknown requests
 
 Side = Literal["handshake", "stateless"]
 

@@ -42,6 +42,64 @@ def test_the_handshake_passes_and_makes_the_server_ready() -> None:
     assert talker.events == ["alive", "ready"]
 
 
+def test_what_the_agent_says_before_the_answer_to_its_handshake_waits_for_it() -> None:
+    """M-9: in order, and `initialized` first."""
+    talker = Talker()
+    talker.exchange.attached()
+    early = [ask(2, "tools/list"), INITIALIZED, tell("notifications/x")]
+    talker.agent(INITIALIZE, *early)
+    assert talker.server_hears() == [INITIALIZE]
+    talker.server(answer(0, HELLO))
+    assert talker.server_hears() == [INITIALIZED, early[0], early[2]]
+
+
+def test_a_refused_handshake_lets_the_rest_pass() -> None:
+    talker = Talker()
+    talker.exchange.attached()
+    talker.agent(INITIALIZE, ask(2, "tools/list"))
+    talker.server({"jsonrpc": "2.0", "id": 0, "error": {"code": -32000, "message": "no"}})
+    assert [each["id"] for each in talker.server_hears()] == [0, 2]
+
+
+DISCOVER = ask("d", "server/discover", _meta={"io.modelcontextprotocol/protocolVersion": "2026-07-28"})
+
+
+def refused_discovery(talker: Talker) -> bool:
+    return [(each["id"], each["error"]["code"]) for each in talker.agent_hears()] == [("d", -32601)]
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_an_agent_that_asks_for_the_newer_era_does_not_wait_for_a_silent_server(is_running: bool) -> None:
+    """M-10: nor for one that has not started. A late answer is dropped, and the next agent is refused at once."""
+    talker = Talker()
+    if is_running:
+        talker.exchange.attached()
+    talker.agent(DISCOVER)
+    talker.exchange.tick()
+    assert talker.agent_hears() == []
+    talker.clock += 2
+    talker.exchange.tick()
+    assert refused_discovery(talker)
+    if not is_running:
+        talker.exchange.attached()
+    assert [each["method"] for each in talker.server_hears()] == (["server/discover"] if is_running else [])
+    talker.server(answer("d", {}))
+    assert talker.agent_hears() == []
+    talker.agent(DISCOVER)
+    assert refused_discovery(talker) == is_running
+
+
+def test_the_end_of_a_server_is_the_answer_to_a_question_for_its_era() -> None:
+    """M-10: not an unknown outcome."""
+    talker = Talker()
+    talker.exchange.attached()
+    talker.agent(DISCOVER)
+    assert talker.exchange.is_discovering
+    talker.exchange.lost(DEAD, for_good=True)
+    assert refused_discovery(talker)
+    assert not talker.exchange.is_discovering
+
+
 def test_questions_of_a_server_that_the_agent_does_not_answer_are_bounded() -> None:
     talker = Talker().introduced(sampling={})
     for number in range(1001):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from acp_launch.profile.model import Tools
 from acp_launch.protocol.jsonrpc import LineFramer
 from tests import rawjson
-from tests.bridge.talker import ANEW, DEAD, HELLO, INITIALIZED, KILLED, Talker, answer, ask, line, tell
+from tests.bridge.talker import ANEW, DEAD, HELLO, INITIALIZE, INITIALIZED, KILLED, Talker, answer, ask, line, tell
 
 calm = settings(deadline=None, max_examples=300)
 SPICE = st.sampled_from(
@@ -103,7 +103,8 @@ def test_no_line_breaks_us_nor_costs_the_next(lines: list[tuple[str, bytes]], is
     play(talker, [*lines])
     assert not [event for event in talker.events if "a bug in acp-launch" in event]
     if any(b'"initialize"' in said for _, said in lines):
-        talker.introduced()  # requests wait for the answer to a handshake
+        talker.agent(INITIALIZE)  # requests wait for the answer to a handshake
+        talker.server(answer(0, HELLO))
     talker.agent_heard.clear()
     talker.agent(ask("the next", "x"))
     talker.server(answer("the next", "here"))

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from acp_launch.bridge.multiplexer import LEVELS, MIXED, UNANSWERED, USUAL, Multiplexer
+from acp_launch.bridge.multiplexer import LEVELS, MIXED, SHARED, UNANSWERED, USUAL, Multiplexer
 from tests.bridge.talker import HELLO, INITIALIZE, INITIALIZED, Json, answer, ask, call, line, tell
 
 UPDATED, SAID = "notifications/resources/updated", "notifications/message"
@@ -215,6 +215,23 @@ def test_sessions_without_a_handshake_share_among_themselves() -> None:
     assert sides.session_hears(older)[0]["error"]["message"] == MIXED
     sides.hears(answer(first["id"], {"_meta": {key: first["id"]}}))
     assert sides.session_hears(one) == [answer(1, {"_meta": {key: 1}})]
+
+
+def test_a_session_that_asks_for_the_other_era_may_begin_with_a_handshake_all_the_same() -> None:
+    """Only the first one asks the server: a session that has begun tells what it speaks."""
+    sides = Sides()
+    one, two = sides.join(), sides.join()
+    sides.says(one, ask(1, "server/discover", **MODERN))
+    (asked,) = sides.server_hears()
+    sides.says(two, hello())
+    (shaken,) = sides.server_hears()
+    sides.hears({"id": asked["id"], "error": {"code": -32601, "message": "no"}}, answer(shaken["id"], HELLO))
+    assert [each["id"] for each in sides.session_hears(one)] == [1]
+    sides.says(one, ask(2, "server/discover", **MODERN), hello())
+    refused, welcomed = sides.session_hears(one)
+    assert (refused["error"]["code"], refused["error"]["message"]) == (-32601, SHARED)
+    assert welcomed["result"] == HELLO
+    assert sides.server_hears() == []
 
 
 def test_a_batch_is_answered_one_by_one_and_junk_to_the_session_that_sent_it() -> None:

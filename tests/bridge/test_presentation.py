@@ -77,6 +77,13 @@ def test_the_handshake_and_each_page_are_answered_without_a_process(known: Prese
     assert talker.exchange.tools == 2
 
 
+def test_a_question_for_the_other_era_wakes_no_server_whose_handshake_is_known(known: Presentations) -> None:
+    talker = Talker(presentations=known)
+    talker.agent(ask("d", "server/discover"))
+    assert talker.agent_hears()[0]["error"]["code"] == -32601
+    assert not talker.exchange.is_waiting
+
+
 def test_what_is_not_known_waits_for_a_process_that_gets_the_agents_own_handshake_first(known: Presentations) -> None:
     talker = asleep(known)
     talker.agent(ask(1, "tools/list"), call(2))

@@ -17,7 +17,6 @@ from tests.realservers.npm import suite
 WAYS: Mapping[str, tuple[str, str | None]] = {
     "0.1.16": ("legacy", None),
     "0.2 at 2025-11-25": ("modern", "2025-11-25"),
-    "0.2 at 2026-07-28": ("modern", "2026-07-28"),
 }
 LIMIT = 240.0  # seconds for all scenarios of a way
 LINE = re.compile(r"^[✓✗] (?P<name>\S+): (?P<passed>\d+) passed, (?P<failed>\d+) failed", re.MULTILINE)

@@ -71,7 +71,7 @@ class Seated:
 
 @contextmanager
 def seated(*, directories: Sequence[Path] = (), silence: float | None = None, **servers: Server) -> Iterator[Seated]:
-    """Run a host with these servers. One that does not answer `server/discover` in `silence` seconds counts as legacy."""
+    """Run a host with these servers. One that ignores `server/discover` for `silence` seconds counts as legacy."""
     cwd = next(iter(servers.values())).cwd
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.realservers.host"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
