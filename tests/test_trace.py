@@ -135,7 +135,7 @@ def test_the_name_of_a_process_that_ended_and_its_end_are_redacted(file: Path) -
     ]
 
 
-@pytest.mark.parametrize("at", range(BEGINNING - 3 * len(TOKEN), BEGINNING + 3))
+@pytest.mark.parametrize("at", [BEGINNING + shift for shift in (-57, -49, -48, -30, -19, -18, -1, 0, 2)])
 def test_a_secret_where_a_long_message_is_cut_does_not_show(file: Path, at: int) -> None:
     """Neither whole nor by its beginning, plain or escaped."""
     for value in (TOKEN, "".join(f"\\u{ord(mark):04x}" for mark in TOKEN[:6]) + TOKEN[6:]):

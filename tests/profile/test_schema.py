@@ -158,10 +158,9 @@ def test_every_shipped_profile_is_good_by_both(file: Path) -> None:
     jsonschema.Draft202012Validator(schema()).validate(root(content))
 
 
-@pytest.mark.parametrize("yaml", BAD)
-def test_a_bad_profile_is_refused_by_both(yaml: str) -> None:
-    assert not accepts(yaml)
-    assert not jsonschema.Draft202012Validator(schema()).is_valid(root(yaml))
+def test_a_bad_profile_is_refused_by_both() -> None:
+    validator = jsonschema.Draft202012Validator(schema())
+    assert [yaml for yaml in BAD if accepts(yaml) or validator.is_valid(root(yaml))] == []
 
 
 @pytest.mark.parametrize("login", LOGINS)

@@ -24,11 +24,12 @@ def fed(stream: StreamRedactor, pieces: Sequence[bytes]) -> list[bytes]:
     return [*map(stream.feed, pieces), stream.end()]
 
 
-@pytest.mark.parametrize("size", range(1, 50))
-def test_a_value_is_hidden_however_the_pipe_was_cut(size: int) -> None:
+def test_a_value_is_hidden_however_the_pipe_was_cut() -> None:
     whole = f"é {TOKEN} ünd {TOKEN[:-1]}!".encode() + b"\xff\xc3"
-    pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
-    assert b"".join(fed(StreamRedactor(knowing(TOKEN)), pieces)) == f"é *** ünd {TOKEN[:-1]}!".encode() + b"\xff\xc3"
+    hidden = f"é *** ünd {TOKEN[:-1]}!".encode() + b"\xff\xc3"
+    for size in range(1, 50):
+        pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
+        assert b"".join(fed(StreamRedactor(knowing(TOKEN)), pieces)) == hidden, size
 
 
 def test_exactly_what_may_become_a_value_is_held_back() -> None:

@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import platformdirs
@@ -53,19 +54,18 @@ def test_directories_can_be_chosen_and_are_made_absolute(monkeypatch: pytest.Mon
     assert load.load().state == Path.cwd() / "here"
 
 
-@pytest.mark.parametrize("home", ["/home/u", "/", "/home/u/", "relative", "", None])
-@pytest.mark.parametrize("base", ["/xdg", "/xdg/", "", " ", "relative", "~/x", None])
 @pytest.mark.parametrize("kind", ["CONFIG", "STATE", "CACHE"])
-def test_without_a_choice_they_are_those_of_platformdirs(
-    monkeypatch: pytest.MonkeyPatch, kind: str, base: str | None, home: str | None
-) -> None:
+def test_without_a_choice_they_are_those_of_platformdirs(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.delenv(f"ACP_LAUNCH_{kind}_DIR")
-    for name, value in (("HOME", home), (f"XDG_{kind}_HOME", base)):
-        monkeypatch.delenv(name, raising=False)
-        if value is not None:
-            monkeypatch.setenv(name, value)
     wanted = getattr(platformdirs, f"user_{kind.lower()}_path")
-    assert load.directory(kind) == wanted("acp-launch", appauthor=False)
+    homes = ("/home/u", "/", "/home/u/", "relative", "", None)
+    bases = ("/xdg", "/xdg/", "", " ", "relative", "~/x", None)
+    for home, base in product(homes, bases):
+        for name, value in (("HOME", home), (f"XDG_{kind}_HOME", base)):
+            monkeypatch.delenv(name, raising=False)
+            if value is not None:
+                monkeypatch.setenv(name, value)
+        assert load.directory(kind) == wanted("acp-launch", appauthor=False), (home, base)
 
 
 def test_without_a_home_directory_the_fix_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
