@@ -151,7 +151,7 @@ def _change(
 
 def _problems(file: Path, text: str) -> "Sequence[Problem]":
     from acp_launch.settings.check import choices
-    from acp_launch.settings.variables import present
+    from acp_launch.settings.load import present
 
     return choices(text, str(file), present())[1]
 

@@ -4,10 +4,9 @@ The user's settings: directories, limits, and where secrets are stored. A projec
 In: `config.yaml` in the configuration directory, and `ACP_LAUNCH_*` variables. Out: `Settings`, or every Problem at
 once. Open `model` first.
 
-    model       the settings as frozen values
+    model       the settings as frozen values, and the environment variables that are settings
     address     which servers a command that prints headers is for
-    variables   the environment variables that are settings
     load        find and read everything; also `grounds`, the projects around a directory
     origin      each setting and where it comes from, for `config`
-    check       validate the file and the variables; imported only by users who have one of them
+    check       the same as a pydantic-settings class, which says what is wrong; imported only after a change
 """

@@ -1,34 +1,45 @@
 """
-Validation of `config.yaml` and the variables: `choices` returns `Choices`, or every Problem at once.
+The settings as a pydantic-settings class: `choices` returns `Choices`, or every Problem at once.
 
-A variable wins over the file. `model` has the shapes; `broken` has the rules that shapes cannot express. Each fault
-gets its place: a line of the file, or the name of a variable. Pure.
+`UserSettings` has two sources, the variables before the file. `model` has the shapes; `broken` has the rules that
+shapes cannot express. Each fault gets its place: a line of the file, or the name of a variable. Pure. Its import takes
+long, so it is for settings that were not read before (`load`).
 """
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from acp_launch.document.faults import UNKNOWN_KEY, Fault, described, placed, unknown_key
 from acp_launch.document.nodes import SETTINGS, Plain, found
-from acp_launch.document.scalars import Duration
-from acp_launch.document.shape import Shape, build
+from acp_launch.document.scalars import Duration, Size
+from acp_launch.document.shape import Shape
 from acp_launch.document.yaml import Document, parse
 from acp_launch.problem import KeyPath, Problem, likeliest
 from acp_launch.regex import regex
-from acp_launch.settings import variables as environment
 from acp_launch.settings.address import Address, read
 from acp_launch.settings.model import (
+    COMMAND,
+    DELIMITER,
+    MAX_LINE,
+    NAMES,
+    NEARLY,
     AttentionSettings,
     Choices,
     FileSettings,
     HeadersCommand,
     KeyringSettings,
     SecretSettings,
+    key_path,
+    setter,
 )
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
 # Rules look at raw values and skip those of the wrong type, which the shapes report. So all rules run even when half
@@ -186,6 +197,67 @@ _REMOVED: Mapping[tuple[str | int, ...], str] = {
 }
 
 
+class WrongSettings(Exception):  # noqa: N818 - it holds all of them
+    """Raised with every fault of the settings. Not a ValueError, which pydantic would take for one of its own."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        super().__init__()
+        self.faults = tuple(faults)
+
+
+class Source(PydanticBaseSettingsSource):
+    """Settings as a mapping that was read already: that of the file, or that of the variables."""
+
+    def __init__(self, settings_cls: type[BaseSettings], said: dict[str, Any]) -> None:
+        super().__init__(settings_cls)
+        self._said = said
+
+    def get_field_value(self, field: "FieldInfo", field_name: str) -> tuple[Any, str, bool]:
+        return self._said.get(field_name), field_name, True
+
+    def __call__(self) -> dict[str, Any]:
+        return self._said
+
+
+class UserSettings(BaseSettings):
+    """The settings of the file and the variables. Its fields are those of `Choices`, which outlives the process."""
+
+    model_config = SettingsConfigDict(extra="forbid", validate_default=False)
+
+    max_line: Size = MAX_LINE
+    secrets: SecretSettings = SecretSettings()
+    attention: AttentionSettings = AttentionSettings()
+    headers_command: Mapping[str, HeadersCommand] = {}
+    hangup: Literal["detach", "stop"] | None = None
+    registry: str | None = None
+    notify_command: tuple[str, ...] = ()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        *others: PydanticBaseSettingsSource,
+        **more: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take both from the arguments `variables` and `file`, which the caller has read."""
+        given = init_settings()
+        return Source(settings_cls, given["variables"]), Source(settings_cls, given["file"])
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_rules(cls, said: dict[str, Any], handler: "ModelWrapValidatorHandler[UserSettings]") -> "UserSettings":
+        """Add the broken rules to what pydantic finds."""
+        faults = list(broken(said))
+        try:
+            found = handler(said)
+        except ValidationError as invalid:
+            raise WrongSettings([*faults, *map(_fault, invalid.errors(include_url=False))]) from None
+        if faults:
+            raise WrongSettings(faults)
+        return found
+
+
 def choices(text: str | None, file: str, variables: Mapping[str, str]) -> tuple[Choices | None, list[Problem]]:
     """
     Return the user's choices and all problems; None instead of the choices if there is a problem.
@@ -197,10 +269,26 @@ def choices(text: str | None, file: str, variables: Mapping[str, str]) -> tuple[
     document, problems = parse(text, file, SETTINGS) if text else (None, [])
     if text is None or (problems and not document):
         return None, [*wrong, *problems]
-    chosen, faults = _validated(document.root if document else {}, usable)
-    everything = [*wrong, *_located(faults, document, usable), *problems]
+    everything = [*wrong, *problems]
+    try:
+        read = UserSettings(file=document.root if document else {}, variables=_nested(usable))  # type: ignore[call-arg]
+        chosen = Choices(**dict(read))
+    except WrongSettings as found:
+        everything += _located(found.faults, document, usable)
     everything.sort(key=lambda problem: (problem.line, problem.column))
-    return (None if everything else chosen), everything
+    return (None, everything) if everything else (chosen, [])
+
+
+def _nested(variables: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings of the variables as a file has them."""
+    said: dict[str, Any] = {}
+    for name, text in variables.items():
+        *sections, key = key_path(name)
+        inner = said
+        for section in sections:
+            inner = inner.setdefault(section, {})
+        inner[key] = _listed(text) if name == COMMAND else text
+    return said
 
 
 def _usable(variables: Mapping[str, str]) -> tuple[dict[str, str], list[Problem]]:
@@ -210,19 +298,19 @@ def _usable(variables: Mapping[str, str]) -> tuple[dict[str, str], list[Problem]
 
 
 def _unusable(name: str, text: str) -> Problem | None:
-    if name not in environment.NAMES:
+    if name not in NAMES:
         return _unknown(name)  # its value is not shown, since it may be a secret
     if not text.isascii() and text != text.encode(errors="replace").decode():
         return Problem(name, 0, 0, "", "this variable does not hold UTF-8 text", "set it in a UTF-8 locale")
-    if name == environment.COMMAND and _listed(text) is None:
+    if name == COMMAND and _listed(text) is None:
         what = f"expected a list in JSON, found {found(text)}"
         return Problem(name, 0, 0, "", what, """write it as '["op", "read", "op://dev/{name}/credential"]'""")
     return None
 
 
 def _unknown(name: str) -> Problem:
-    known = {other.partition(environment.DELIMITER)[2]: other for other in environment.NAMES}
-    key = name.removeprefix(environment.NEARLY).lstrip("_").upper()
+    known = {other.partition(DELIMITER)[2]: other for other in NAMES}
+    key = name.removeprefix(NEARLY).lstrip("_").upper()
     if nearest := likeliest(key, known):
         what, fix = f"unknown setting; did you mean {known[nearest]}?", f"rename it to {known[nearest]}"
         return Problem(name, 0, 0, "", what, fix)
@@ -236,34 +324,6 @@ def _listed(text: str) -> list[Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, list) else None
-
-
-def _validated(root: dict[str, Any], variables: Mapping[str, str]) -> tuple[Choices | None, list[Fault]]:
-    said = _over(root, variables)
-    faults = list(broken(said))
-    try:
-        return build(Choices, said), faults
-    except ValueError:
-        from pydantic import TypeAdapter, ValidationError
-
-    try:
-        return TypeAdapter(Choices).validate_python(said), faults
-    except ValidationError as invalid:
-        return None, [*faults, *map(_fault, invalid.errors(include_url=False))]
-
-
-def _over(root: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
-    """Merge the variables over the file."""
-    said = dict(root)
-    for name, text in variables.items():
-        *sections, key = environment.path(name)
-        inner = said
-        for section in sections:
-            there = inner.get(section)
-            inner[section] = dict(there) if isinstance(there, dict) else {}
-            inner = inner[section]
-        inner[key] = _listed(text) if name == environment.COMMAND else text
-    return said
 
 
 def _fault(error: "ErrorDetails") -> Fault:
@@ -282,7 +342,7 @@ def _fault(error: "ErrorDetails") -> Fault:
 
 def _located(faults: Iterable[Fault], document: Document | None, variables: Mapping[str, str]) -> Iterator[Problem]:
     for fault in dict.fromkeys(faults):
-        if name := environment.setter(fault.path, variables):
+        if name := setter(fault.path, variables):
             yield Problem(name, 0, 0, "", fault.message, fault.fix)
         else:
             assert document, f"a default is wrong: {fault}"

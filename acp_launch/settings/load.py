@@ -9,15 +9,17 @@ project. `grounds` and `lies_in` find the projects around a directory.
 import os
 import shlex
 import stat
+import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
+from msgspec import structs
+
 from acp_launch.document.nodes import MAX_SIZE, SETTINGS, decode
 from acp_launch.errors import SettingsError, StateError
 from acp_launch.problem import Problem
-from acp_launch.settings.model import Choices, Settings
-from acp_launch.settings.variables import place, present
+from acp_launch.settings.model import NAMES, NEARLY, PREFIX, Choices, Settings
 
 # Projects: others can write there, so nothing that lies in one can speak for the user. An environment variable
 # (`ACP_LAUNCH_*_DIR`, `XDG_*`, `HOME`) may put a directory of acp-launch into a project.
@@ -72,31 +74,42 @@ def load() -> Settings:
     """
     config, state, cache = (directory(kind) for kind in ("CONFIG", "STATE", "CACHE"))
     chosen = _choices(config / FILE, cache)
-    return Settings(
-        config=config,
-        state=state,
-        cache=cache,
-        max_line=chosen.max_line,
-        secrets=chosen.secrets,
-        attention=chosen.attention,
-        headers_command=chosen.headers_command,
-        hangup=chosen.hangup,
-        registry=chosen.registry,
-        notify_command=chosen.notify_command,
-    )
+    return Settings(config=config, state=state, cache=cache, **structs.asdict(chosen))
+
+
+# The places of the XDG base directory specification, below the home directory.
+_PLACES = {"CONFIG": ".config", "STATE": ".local/state", "CACHE": ".cache"}
 
 
 def directory(kind: str) -> Path:
     """Return the directory for CONFIG, STATE or CACHE from the environment alone; `config.yaml` lies in one of them.
 
+    On Linux it does without platformdirs, whose import takes 7 ms.
+
     Raises:
         StateError: the user has no home directory.
     """
+    if chosen := os.environ.get(f"{PREFIX}{kind}_DIR"):
+        return Path(chosen).absolute()
+    home, base = os.environ.get("HOME", ""), os.environ.get(f"XDG_{kind}_HOME", "")
+    if sys.platform == "linux" and home.startswith("/") and (not base or base.startswith("/")):
+        return Path(base or Path(home, _PLACES[kind]), "acp-launch")
+    import platformdirs
+
     try:
-        return Path(place(kind))
-    except RuntimeError as error:  # of platformdirs, where HOME is not set and the user has no entry in passwd
+        return Path(getattr(platformdirs, f"user_{kind.lower()}_path")("acp-launch", appauthor=False))
+    except RuntimeError as error:  # HOME is not set and the user has no entry in passwd
         fix = "set HOME, or ACP_LAUNCH_CONFIG_DIR, ACP_LAUNCH_STATE_DIR and ACP_LAUNCH_CACHE_DIR"
         raise StateError("there is no place for its files: the user has no home directory", fix=fix) from error
+
+
+def present() -> dict[str, str]:
+    """
+    Return the variables that are set, including misspelt ones of the section; an empty one counts as not set.
+
+    A secret's value (`ACP_LAUNCH_SECRET_NAME`) and the passphrase are never among them.
+    """
+    return {name: text for name, text in os.environ.items() if text and (name in NAMES or name.startswith(NEARLY))}
 
 
 def _choices(file: Path, cache: Path) -> Choices:

@@ -1,7 +1,6 @@
 """
-Settings that only the user can choose, not a project (docs/settings.md "Settings"). Pure, and imports little.
-
-`check` says what is wrong with the file and the variables; it is imported only if there are any.
+Settings that only the user can choose, not a project (docs/settings.md "Settings"): their values, and the environment
+variables that are settings. Imports little; `check` reads them with pydantic-settings.
 """
 
 from collections.abc import Mapping
@@ -93,3 +92,24 @@ class Settings(Choices, frozen=True, kw_only=True):
     config: Path
     state: Path
     cache: Path
+
+
+# Environment variables: `ACP_LAUNCH_MAX_LINE`, `ACP_LAUNCH_SECRETS__KEY` for that section, those of the directories.
+
+
+PREFIX, DELIMITER = "ACP_LAUNCH_", "__"
+_SECTION = f"{PREFIX}SECRETS{DELIMITER}"
+NEARLY = f"{PREFIX}SECRETS_"  # one underscore too few, or a secret with one letter too many
+_KEYS = ("STORE", "TIMEOUT", "KEYRING__BACKEND", "FILE__PATH", "FILE__KEY_FILE", "COMMAND")
+NAMES = (f"{PREFIX}MAX_LINE", f"{PREFIX}REGISTRY", *(_SECTION + key for key in _KEYS))
+COMMAND = f"{_SECTION}COMMAND"
+
+
+def key_path(name: str) -> tuple[str, ...]:
+    """Convert a variable's name to its path: `ACP_LAUNCH_SECRETS__STORE` → `secrets`, `store`."""
+    return tuple(name.removeprefix(PREFIX).lower().split(DELIMITER))
+
+
+def setter(where: tuple[str | int, ...], variables: Mapping[str, str]) -> str | None:
+    """Return the variable that set the value at this path; None if none did."""
+    return next((name for name in NAMES if name in variables and where[: len(key_path(name))] == key_path(name)), None)

@@ -9,9 +9,8 @@ from msgspec import Struct
 
 from acp_launch.document.nodes import SETTINGS
 from acp_launch.document.shape import Shape
-from acp_launch.settings.load import directory, load, written
-from acp_launch.settings.model import Choices
-from acp_launch.settings.variables import NAMES, path, present, setter
+from acp_launch.settings.load import directory, load, present, written
+from acp_launch.settings.model import NAMES, Choices, key_path, setter
 
 Key = tuple[str, ...]
 DEFAULT = "default"
@@ -51,7 +50,7 @@ def standing(file: Path) -> list[SettingOrigin]:
     """
     chosen, variables = dict(_leaves(load(), ())), present()
     places = _places(file)
-    named = {path(name): name for name in NAMES}
+    named = {key_path(name): name for name in NAMES}
     return [
         SettingOrigin(
             key=".".join(key),

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.settings.check import choices
-from acp_launch.settings.model import SecretSettings
+from acp_launch.settings.check import UserSettings, choices
+from acp_launch.settings.model import Choices, SecretSettings
 
 
 def complaints(text: str, **variables: str) -> list[str]:
@@ -230,6 +230,13 @@ def test_all_problems_come_at_once_in_the_order_of_their_lines() -> None:
         ("c.yaml", 7, 12),
         ("c.yaml", 8, 16),
     ]
+
+
+def test_what_is_read_and_what_is_kept_have_the_same_settings_and_defaults() -> None:
+    chosen, problems = choices("{}", "c.yaml", {})
+    assert not problems
+    assert chosen == Choices()
+    assert tuple(UserSettings.model_fields) == Choices.__struct_fields__
 
 
 KEYS = ["max_line", "secrets", "store", "timeout", "keyring", "backend", "file", "path", "key_file", "command", "x"]
