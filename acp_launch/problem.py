@@ -65,6 +65,11 @@ def likeliest(word: str, known: Iterable[str]) -> str:
     return next(iter(get_close_matches(word, known, 1)), "")
 
 
+def count(number: int, noun: str) -> str:
+    """Say how many: `1 line`, `2,000 lines`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Build the end of a message about an unknown name; empty when no known name looks like it."""
     near = likeliest(word, known)

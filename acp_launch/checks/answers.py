@@ -17,7 +17,7 @@ from acp_launch.checks.check import Check, of_error, ok, problem, warning
 from acp_launch.checks.profile import ProfilePart
 from acp_launch.errors import AuthRequired, LaunchError, ProtocolError, WaitExpired
 from acp_launch.plan.model import Value
-from acp_launch.problem import ours
+from acp_launch.problem import count, ours
 from acp_launch.profile.values import is_local
 from acp_launch.protocol.acp import AuthMethod, Capabilities, Negotiated
 from acp_launch.session.advice import more
@@ -171,14 +171,10 @@ def _logins(methods: Sequence[AuthMethod]) -> str:
 
 
 def _offers(found: "Survey", hidden: int) -> str:
-    counted = [_counted(found.counts[method], noun) for method, noun in NOUNS.items() if method in found.counts]
+    counted = [count(found.counts[method], noun) for method, noun in NOUNS.items() if method in found.counts]
     if hidden and counted:
         counted[0] += f" ({hidden} hidden by the profile)"
     return ", ".join(counted) or "nothing offered"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def without_secret(part: ProfilePart, names: Sequence[str], fix: str) -> Check:

@@ -19,7 +19,7 @@ from acp_launch.plan.executable import CannotRun, find
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan
 from acp_launch.plan.needs import Need, next_command, unfit
 from acp_launch.plan.resolve import Resolved, process, resolve
-from acp_launch.problem import Problem, errors, ours
+from acp_launch.problem import Problem, count, errors, ours
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, inspect
 from acp_launch.profile.model import Agent
@@ -148,7 +148,7 @@ def profiles(everything: Iterable[Found], cache: Path) -> Iterator[Check]:
 
 
 def _bad(found: Found, faults: Sequence[Problem]) -> Check:
-    text = f"{len(faults)} problem{'s' if len(faults) != 1 else ''} ({found.origin})"
+    text = f"{count(len(faults), 'problem')} ({found.origin})"
     fix = ours("validate", str(found.file))
     if found.shadowed_by is not None:
         return warning("profile", found.name, text, fix, problems=len(faults))
@@ -287,7 +287,7 @@ def _listed(made: Store, settings: Settings, waiting: Waiting) -> str:
     names = within(made, made.names, limit=settings.secrets.timeout, waiting=waiting)
     if names is None:
         return "it asks for its passphrase when needed"
-    return f"{len(names)} secret{'s' if len(names) != 1 else ''}"
+    return count(len(names), "secret")
 
 
 def _command(command: Sequence[str]) -> StoreCheck:

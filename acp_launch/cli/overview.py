@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from acp_launch.errors import LaunchError
-from acp_launch.problem import Problem, errors, ours
+from acp_launch.problem import count, errors, ours
 
 if TYPE_CHECKING:
     from acp_launch.profile.discover import Found
@@ -99,13 +99,8 @@ def _examined(found: "Found", settings: "Settings") -> Profile:
 
     loaded, problems = inspect(found, cache=settings.cache)
     if loaded is None:
-        return Profile(found, None, _counted(problems))
+        return Profile(found, None, count(len(errors(problems)), "problem"))
     return Profile(found, loaded, TRUST[trust_state(loaded, settings).how])
-
-
-def _counted(problems: Sequence[Problem]) -> str:
-    count = len(errors(problems))
-    return f"{count} problem{'s' if count != 1 else ''}"
 
 
 def _missing(profiles: Sequence[Profile], settings: "Settings") -> list[tuple[str, str]]:

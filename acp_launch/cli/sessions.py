@@ -8,7 +8,7 @@ from acp_launch.cli.groups import Commands
 from acp_launch.cli.trace import TraceFile
 from acp_launch.console.stderr import say
 from acp_launch.errors import LaunchError, NotTrusted, SessionError, UsageError
-from acp_launch.problem import did_you_mean, ours
+from acp_launch.problem import count, did_you_mean, ours
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -192,7 +192,7 @@ def prune(
     elif not free:
         say(f"no session was last used more than {older_than} ago")
     elif gone:
-        say(f"deleted {_counted(gone)}; the agents still have what they stored")
+        say(f"deleted {count(len(gone), 'session')}; the agents still have what they stored")
 
 
 def _states() -> "States":
@@ -226,17 +226,13 @@ def _may_prune(records: "Sequence[Record]", *, is_sure: bool) -> bool:
 
     from acp_launch.cli.planning import agrees
 
-    if is_sure or agrees(f"Delete {_counted(records)}?"):
+    if is_sure or agrees(f"Delete {count(len(records), 'session')}?"):
         return True
     if not (sys.stdin is not None and sys.stdin.isatty()):
-        what = f"{_counted(records)} would be deleted; nothing was changed"
+        what = f"{count(len(records), 'session')} would be deleted; nothing was changed"
         raise UsageError(what, fix="to delete without a question: --yes")
     say("nothing was deleted")
     return False
-
-
-def _counted(records: "Sequence[Record]") -> str:
-    return f"{len(records)} session{'s' if len(records) != 1 else ''}"
 
 
 def _put_records(records: "Sequence[Record]") -> None:

@@ -27,6 +27,7 @@ from acp_launch.checks.check import Anonymizer, Check
 from acp_launch.console.columns import cells
 from acp_launch.console.draw.outside import cut, one_line
 from acp_launch.console.stderr import YELLOW, say
+from acp_launch.problem import count
 from acp_launch.secret.detect import masked
 from acp_launch.secret.redact import redactor
 
@@ -67,11 +68,7 @@ def lines(found: Sequence[Check], discretion: Anonymizer, *, coloured: bool) -> 
 
 def _closing(found: Sequence[Check]) -> str:
     counts = {verdict: sum(check.verdict == verdict for check in found) for verdict in SEVERITY}
-    return f"{_counted(counts['problem'], 'problem')}, {_counted(counts['warning'], 'warning')}, {counts['ok']} ok"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return f"{count(counts['problem'], 'problem')}, {count(counts['warning'], 'warning')}, {counts['ok']} ok"
 
 
 def _answer(found: Sequence[Check], profile: str | None, code: int, *, is_complete: bool) -> dict[str, Any]:

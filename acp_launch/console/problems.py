@@ -7,7 +7,7 @@ A profile may come from anywhere, so control characters and colours in a message
 from collections.abc import Sequence
 
 from acp_launch.console.stderr import DIM, RED, YELLOW, harmless, paint, say
-from acp_launch.problem import Problem, errors
+from acp_launch.problem import Problem, count, errors
 
 
 def show(problems: Sequence[Problem], *, as_json: bool, outcome: str = "nothing was started") -> None:
@@ -25,14 +25,10 @@ def show(problems: Sequence[Problem], *, as_json: bool, outcome: str = "nothing 
 
 def closing(problems: Sequence[Problem], outcome: str) -> list[str]:
     """Return `2 problems, 1 warning; nothing was started`, or nothing if there are only warnings."""
-    count = len(errors(problems))
-    warnings = len(problems) - count
-    noted = f", {_counted(warnings, 'warning')}" if warnings else ""
-    return [f"{_counted(count, 'problem')}{noted}; {outcome}"] if count else []
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    wrong = len(errors(problems))
+    warnings = len(problems) - wrong
+    noted = f", {count(warnings, 'warning')}" if warnings else ""
+    return [f"{count(wrong, 'problem')}{noted}; {outcome}"] if wrong else []
 
 
 def _text(problem: Problem) -> str:

@@ -8,7 +8,7 @@ from acp_launch.console import stdout
 from acp_launch.console.secretstates import state_lines, states
 from acp_launch.console.stderr import harmless, say
 from acp_launch.document.nodes import Plain, scalar
-from acp_launch.problem import KeyPath, Problem, errors, ours
+from acp_launch.problem import KeyPath, Problem, count, errors, ours
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, Positions, shown
 from acp_launch.protocol.written import visible_long
@@ -47,7 +47,7 @@ def show_reports(
     outcome = _outcome(bad, len(reports))
     problem_lines.show(everything, as_json=False, outcome=outcome)
     if bad and not errors(everything):
-        say(f"{len(everything)} warning{'s' if len(everything) != 1 else ''}; {outcome}")
+        say(f"{count(len(everything), 'warning')}; {outcome}")
     absent = sum(state.state != "found" for state in secrets.values())
     problem_lines.show(unmet, as_json=False, outcome=f"{absent} of {len(secrets)} secrets are not available")
     return not bad
@@ -106,8 +106,8 @@ def description(loaded: Loaded | None) -> str:
 
 
 def _remark(found: Found, loaded: Loaded | None, problems: Sequence[Problem]) -> str:
-    count = len(errors(problems))
-    wrong = f"({count} problem{'s' if count != 1 else ''}: {ours('validate', shown(found.file))})" if count else ""
+    faults = len(errors(problems))
+    wrong = f"({count(faults, 'problem')}: {ours('validate', shown(found.file))})" if faults else ""
     hidden = f"(shadowed by {shown(found.shadowed_by)})" if found.shadowed_by else ""
     return " ".join(filter(None, (description(loaded), wrong, hidden))) or shown(found.file)
 

@@ -19,6 +19,7 @@ from acp_launch.mark import unmarked
 from acp_launch.mcp.client import Survey, ToolResult
 from acp_launch.mcp.message import CLIENT_INFO, LogMessage, Progress, ServerInfo, Tool
 from acp_launch.plan.model import INHERITED, Value
+from acp_launch.problem import count
 from acp_launch.process.lifecycle import DOWNLOADING
 from acp_launch.profile.model import McpServer, StdioServer
 from acp_launch.protocol.written import visible
@@ -100,7 +101,7 @@ async def show_tools(name: str, tools: Sequence[Tool], hidden: int, *, as_json: 
         return
     await _answer(_lines(columns([row for tool in tools for row in _tool_rows(tool)])))
     if hidden:
-        say(f"acp-launch: {_counted(hidden, 'more tool' if tools else 'tool')} hidden by the profile", style=DIM)
+        say(f"acp-launch: {count(hidden, 'more tool' if tools else 'tool')} hidden by the profile", style=DIM)
     elif not tools:
         say(f"acp-launch: the MCP server {name} has no tools", style=DIM)
 
@@ -185,7 +186,7 @@ def _survey_lines(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Val
     if remote := facts["remote"]:
         yield f"connection    {_connection(remote)}"
     yield f"capabilities  {', '.join(sorted(server.capabilities)) or '(none)'}"
-    counted = [_counted(found.counts[method], noun) for method, (noun, _) in NOUNS.items() if method in found.counts]
+    counted = [count(found.counts[method], noun) for method, (noun, _) in NOUNS.items() if method in found.counts]
     hidden = f" ({facts['hidden']} hidden by the profile)" if facts["hidden"] else ""
     yield f"offers        {', '.join(counted) or 'nothing'}{hidden}"
     yield from (f"refused       {method}: {why}" for method, why in found.refused.items())
@@ -227,10 +228,6 @@ def _argument(tool: Tool, name: str, schema: object) -> str:
     types = "|".join(sorted(types_of(schema, tool.schema)))
     star = "*" if name in tool.required else ""
     return f"{name}{star}: {types}" if types else f"{name}{star}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _seconds(amount: float) -> str:

@@ -17,7 +17,7 @@ from acp_launch.console.stream.text import stands
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.interactive.front import SIGIL, WORDS, Key, Word, can_draw
 from acp_launch.interactive.state import CurrentSession, InteractiveState, Leave, Move, Outcome, is_the_end
-from acp_launch.problem import likeliest, ours
+from acp_launch.problem import count, likeliest, ours
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
 from acp_launch.session.opening import Setting, fulfil
@@ -38,7 +38,7 @@ def sessions(records: Sequence[Record], here: str) -> Iterator[str]:
 
 
 def _counted(record: Record) -> str:
-    turns = f"  {record.turns} turn{'s' if record.turns != 1 else ''}" if record.turns else ""
+    turns = f"  {count(record.turns, 'turn')}" if record.turns else ""
     title = "" if is_fresh(record.name) else record.title
     return f"{turns}  {title}".rstrip()
 
@@ -61,8 +61,8 @@ def context(current: CurrentSession) -> Iterator[str]:
         yield f"  context: {told.used:,} of {told.size:,} tokens ({told.used / told.size:.0%})"
     else:
         yield "  context: not reported by the agent so far"
-    for kind, count in told.kinds:
-        yield f"    {kind}: {count:,}{f' ({count / told.size:.0%})' if told.size else ''}"
+    for kind, size in told.kinds:
+        yield f"    {kind}: {size:,}{f' ({size / told.size:.0%})' if told.size else ''}"
     if told.cost:
         yield f"  cost: {told.cost}"
     if last := " · ".join(counted((current.last.usage if current.last else None) or {})):

@@ -9,10 +9,9 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from acp_launch.console.draw.contents import said
 from acp_launch.console.draw.live import Live
 from acp_launch.console.draw.look import UNFOLDED, below, indented, symbol
-from acp_launch.console.draw.outside import one_line
+from acp_launch.console.draw.outside import one_line, said
 from acp_launch.console.draw.region import Canvas
 from acp_launch.console.draw.tools import ENDED, FOLDED, OUTPUT, ROUTINE, Diff, seen
 from acp_launch.console.stderr import DIM, YELLOW

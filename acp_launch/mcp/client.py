@@ -38,6 +38,7 @@ from acp_launch.mcp.message import (
     read_server,
     read_tools,
 )
+from acp_launch.problem import count
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping, sequence, text
 from acp_launch.protocol.conversation import Reply
@@ -481,7 +482,7 @@ def _part(item: dict[str, object]) -> str:
 
 def _resource(resource: dict[str, object]) -> str:
     held = resource.get("text")
-    size = _bytes(len(held.encode(errors="replace"))) if isinstance(held, str) else _size(resource.get("blob"))
+    size = count(len(held.encode(errors="replace")), "byte") if isinstance(held, str) else _size(resource.get("blob"))
     return _line("resource", [text(resource.get("uri")), text(resource.get("mimeType")), size])
 
 
@@ -491,11 +492,7 @@ def _line(kind: str, facts: list[str]) -> str:
 
 def _size(base64: object) -> str:
     """Return the decoded size of Base64 text."""
-    return _bytes(len(base64.rstrip("=")) * 3 // 4) if isinstance(base64, str) else ""
-
-
-def _bytes(count: int) -> str:
-    return f"{count:,} byte{'' if count == 1 else 's'}"
+    return count(len(base64.rstrip("=")) * 3 // 4, "byte") if isinstance(base64, str) else ""
 
 
 # Surveys: all that can be learned of a server without using it.

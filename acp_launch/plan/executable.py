@@ -15,6 +15,7 @@ from pathlib import Path, PurePath
 from msgspec import Struct
 
 from acp_launch.private import Unfit, read_bounded
+from acp_launch.problem import count
 from acp_launch.regex import regex
 from acp_launch.settings.load import grounds, lies_in
 
@@ -99,7 +100,7 @@ def _not_executable(file: Path) -> CannotRun:
 
 
 def _missing(command: str, folders: int) -> CannotRun:
-    what = f'"{command}" is not on PATH (looked in {folders} folder{"s" if folders != 1 else ""})'
+    what = f'"{command}" is not on PATH (looked in {count(folders, "folder")})'
     if " " in command.strip():
         return CannotRun(what, "put the arguments under args; command is the program alone")
     if advice := _advice(command):

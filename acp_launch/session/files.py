@@ -24,6 +24,7 @@ from typing import Any, BinaryIO, NoReturn, TypeVar
 
 from msgspec import Struct
 
+from acp_launch.problem import count
 from acp_launch.protocol import jsonrpc
 from acp_launch.session.safepath import NO_LINK, Denied, PinnedPath, open_regular, parent, require_regular, resolve
 from acp_launch.session.service import FileServed, Refusal, Services, invalid, missing
@@ -55,7 +56,7 @@ def lines(file: BinaryIO, first: int, count: int | None, most: int) -> bytes:
 def size(amount: int) -> str:
     """Format a number of bytes: `1 byte`, `512 bytes`, `9.5 MiB`."""
     if amount < 1024:
-        return f"{amount} byte{'s' if amount != 1 else ''}"
+        return count(amount, "byte")
     units = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
     power = min((amount.bit_length() - 1) // 10, len(units))
     return f"{round(amount / 1024**power, 1):g} {units[power - 1]}"

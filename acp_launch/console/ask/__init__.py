@@ -9,5 +9,4 @@ room         the text above a question, fitted to the screen
 forms        a form, field by field
 links        an address to open
 logins       the choice of a login
-quoted       text of agents as it is quoted in a question
 """

@@ -2,7 +2,7 @@
 
 import re
 
-from acp_launch.console.ask.quoted import LONGEST, cut, quote, shown
+from acp_launch.console.draw.outside import LONGEST, cut_telling, quote, shown
 from acp_launch.console.stderr import harmless
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
@@ -76,7 +76,7 @@ def as_sent(field: Field, value: Value | None) -> str:
         return "(left out)"
     if value in ("", []):
         return "(empty)" if value == "" else "(none)"
-    return cut(harmless(redactor.text(_written(field, value)), keep=""), LONGEST)
+    return cut_telling(harmless(redactor.text(_written(field, value)), keep=""), LONGEST)
 
 
 def _written(field: Field, value: Value) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
 
-from acp_launch.console.ask.quoted import quote, shown
+from acp_launch.console.draw.outside import quote, shown
 from acp_launch.console.stderr import harmless
 from acp_launch.process import detached
 from acp_launch.regex import regex

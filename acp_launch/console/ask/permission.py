@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from acp_launch.console.ask.quoted import cut
-from acp_launch.console.draw.contents import said
-from acp_launch.console.draw.difflines import changes, folded
-from acp_launch.console.draw.outside import one_line
+from acp_launch.console.draw.difflines import changes, numbered
+from acp_launch.console.draw.outside import cut_telling, one_line, said
 from acp_launch.console.stderr import harmless
 from acp_launch.protocol import acp
 from acp_launch.regex import regex
@@ -93,7 +91,7 @@ def label(kind: str, name: str, where: str = "") -> str:
     """Say what an option does, with the agent's name for it if that says something else. `where` is the command that
     lists answers remembered for good; empty if none are."""
     life = holds(kind, name)
-    name = cut(one_line(redactor.text(name)), LONGEST_ANSWER)
+    name = cut_telling(one_line(redactor.text(name)), LONGEST_ANSWER)
     if life == "always" and where:
         word = GOOD[kind].format(where)
         return word if name.casefold() in _BARE else f'{word} ("{name}")'
@@ -311,11 +309,9 @@ def _change(diff: dict[str, Any]) -> "Iterator[Row]":
     old = diff.get("oldText")
     made = changes(old if isinstance(old, str) else None, acp.text(diff.get("newText")))
     yield f"    changes {_name(acp.text(diff.get('path')))}  +{made.added} -{made.removed}", "plain"
-    wide = len(str(max((line.number for line in made.lines), default=0)))
-    drawn, left = folded(made.lines, LINES)
-    for line in drawn:
-        shown = f"{line.number or '':>{wide}} {line.sign} {_shortened(harmless(line.text, keep=''))}"
-        yield f"      {shown}", SIGNS[line.sign]
+    drawn, left = numbered(made, LINES)
+    for line, margin in drawn:
+        yield f"      {margin}{_shortened(harmless(line.text, keep=''))}", SIGNS[line.sign]
     if left:
         yield f"      [... {left:,} lines are not shown ...]", "warning"
 
@@ -342,7 +338,7 @@ def _more(count: int, what: str) -> "Iterator[Detail]":
 
 def _name(text: str) -> str:
     """Return `text` on one line; a cut says how much is missing."""
-    return cut(harmless(text, keep=""), LONGEST)
+    return cut_telling(harmless(text, keep=""), LONGEST)
 
 
 def _indented(text: str) -> str:

@@ -12,7 +12,5 @@ look        symbols, indents, and the space between the parts of a turn
 files       names of files, and links to those of the project
 layout      wrapped text, tables, code
 difflines   the changed lines between two texts
-contents    content blocks as text
-halves      surrogate pairs cut between two chunks
 outside     foreign text made safe for a terminal
 """

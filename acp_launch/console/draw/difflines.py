@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from acp_launch.problem import count
+
 CONTEXT = 3  # lines around a change
 COMPARED = 1_000_000  # pairs of lines; above that, the differing part is shown as replaced as a whole
 
@@ -58,15 +60,19 @@ def _shown(before: list[str], after: list[str]) -> Iterator[Line]:
         shown = group[-1][2]
 
 
-def _gap(count: int) -> Line:
-    return Line("…", 0, f"{count:,} {'line' if count == 1 else 'lines'}", count)
+def _gap(left: int) -> Line:
+    return Line("…", 0, count(left, "line"), left)
 
 
-def folded(lines: Sequence[Line], most: int) -> tuple[Sequence[Line], int]:
-    """Return at most `most` lines, and how many more there are. Too many are folded to those that changed."""
-    if len(lines) > most:
-        lines = [gap for run in _runs(lines) for gap in run]
-    return lines[:most], max(0, len(lines) - most)
+def numbered(made: Changes, most: int) -> tuple[list[tuple[Line, str]], int]:
+    """
+    Return at most `most` lines with their margins (number and sign), and how many more there are. Too many are folded
+    to those that changed.
+    """
+    gutter = len(str(max((line.number for line in made.lines), default=0)))
+    lines = made.lines if len(made.lines) <= most else [gap for run in _runs(made.lines) for gap in run]
+    drawn = [(line, f"{line.number or '':>{gutter}} {line.sign} ") for line in lines[:most]]
+    return drawn, max(0, len(lines) - most)
 
 
 def _runs(lines: Sequence[Line]) -> Iterator[Sequence[Line]]:
@@ -99,12 +105,12 @@ def _groups(before: list[str], after: list[str]) -> list[list[Opcode]]:
 
 def _same(before: list[str], after: list[str]) -> int:
     """Count the lines that both begin with."""
-    count = 0
+    same = 0
     for one, other in zip(before, after, strict=False):
         if one != other:
             break
-        count += 1
-    return count
+        same += 1
+    return same
 
 
 def _replaced(old: int, new: int, head: int, tail: int, kept_head: int, kept_tail: int) -> list[Opcode]:

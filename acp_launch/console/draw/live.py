@@ -17,12 +17,10 @@ from rich.style import Style
 from rich.text import Text
 
 from acp_launch.console.draw import thoughts
-from acp_launch.console.draw.contents import said
 from acp_launch.console.draw.files import ProjectFiles
-from acp_launch.console.draw.halves import Halves
 from acp_launch.console.draw.look import Gap, Kind, Marked, Part, Parts, Prompt, indented, is_apart
 from acp_launch.console.draw.markdown import Block, MessageView
-from acp_launch.console.draw.outside import cut, one_line, prose
+from acp_launch.console.draw.outside import Halves, cut, one_line, prose, said
 from acp_launch.console.draw.region import Canvas, Pace, Region
 from acp_launch.console.draw.tools import ToolActivity
 from acp_launch.console.stderr import DIM, QUOTE, QUOTED, RED, TYPED, YELLOW, say

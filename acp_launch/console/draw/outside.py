@@ -8,8 +8,16 @@ Persian words, hyphenation) are removed: they have no width, and terminals disag
 even those are shown, because a name that looks like another may be a trick.
 """
 
+from typing import Any
+
 from acp_launch.console.stderr import harmless, is_harmless
 from acp_launch.mark import MARK
+from acp_launch.protocol import acp
+from acp_launch.secret.redact import redactor
+from acp_launch.session.person import Person, Tone
+
+LONGEST = 4000  # characters of one text in a question
+SHORT = 200  # of a name in it
 
 SPACES = {**dict.fromkeys((0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F), " "), 0x3000: "  "}
 JOINERS = dict.fromkeys((0xAD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF), "")
@@ -36,3 +44,58 @@ def one_line(text: str) -> str:
 def cut(text: str, limit: int) -> str:
     """Cut to `limit` characters, with `…` at the end."""
     return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+# Text of agents in a question: without secrets, and never mistaken for text of ours.
+
+
+def shown(text: str, *, longest: int = SHORT) -> str:
+    """Return `text` on one line; a cut says how much is missing."""
+    return cut_telling(harmless(" ".join(redactor.text(text).split()), keep=""), longest)
+
+
+def cut_telling(text: str, longest: int) -> str:
+    """Cut to `longest` characters; the user must know how many are missing."""
+    return text if len(text) <= longest else f"{text[:longest]}… [{len(text) - longest:,} more characters]"
+
+
+def quote(person: Person, text: str, tone: Tone = "quote") -> None:
+    """Print the text line by line, each marked; nothing for an empty text."""
+    for line in cut_telling(harmless(redactor.text(text)).strip(), LONGEST).splitlines():
+        person.say(f"  | {line}", tone)
+
+
+# What agents send: content blocks (ACP v1 "content"), in chunks.
+
+
+def said(block: dict[str, Any]) -> str:
+    """Return the text of a content block, or a description of it, as the agent sent it: not made harmless."""
+    kind = acp.text(block.get("type"))
+    if kind == "text":
+        return acp.text(block.get("text"))
+    if kind in ("image", "audio"):
+        size = len(acp.text(block.get("data"))) * 3 // 4  # base64
+        return f"[{kind}: {acp.text(block.get('mimeType')) or 'of an unknown type'}, {size:,} bytes]"
+    if kind == "resource_link":
+        name = acp.text(block.get("title")) or acp.text(block.get("name"))
+        return f"[{name}: {acp.text(block.get('uri'))}]"
+    if kind == "resource":
+        resource = acp.mapping(block.get("resource"))
+        return acp.text(resource.get("text")) or f"[{acp.text(resource.get('uri'))}]"
+    return ""
+
+
+class Halves:
+    """Joins the halves of a surrogate pair from two chunks, and replaces a half that stays alone."""
+
+    def __init__(self) -> None:
+        self._half = ""
+
+    def whole(self, piece: str) -> str:
+        """Return the whole characters of `piece`, after a half from the piece before."""
+        if piece.isascii() and not self._half:
+            return piece
+        text, self._half = self._half + piece, ""
+        if text and "\ud800" <= text[-1] <= "\udbff":
+            text, self._half = text[:-1], text[-1]
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

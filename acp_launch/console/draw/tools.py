@@ -9,8 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
 from rich.text import Text
 
-from acp_launch.console.draw.contents import said
-from acp_launch.console.draw.difflines import Changes, Line, changes, folded
+from acp_launch.console.draw.difflines import Changes, Line, changes, numbered
 from acp_launch.console.draw.files import UNLINKED, ProjectFiles
 from acp_launch.console.draw.look import (
     CANCELLED,
@@ -23,15 +22,16 @@ from acp_launch.console.draw.look import (
     indented,
     middle,
 )
-from acp_launch.console.draw.outside import cut, inline, one_line, prose
+from acp_launch.console.draw.outside import cut, inline, one_line, prose, said
 from acp_launch.console.stream.text import unasked
+from acp_launch.problem import count
 from acp_launch.protocol import acp
 from acp_launch.regex import regex
 from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.session.state import OVER, ToolCalls, call_id, deed, title
 from acp_launch.waits import seconds
 
-# A command of the agent: its last lines while it runs, folded when it has ended.
+# A command of the agent: its last lines while it runs, numbered when it has ended.
 
 
 STILL, ENDED = 8, 4  # lines drawn
@@ -77,7 +77,7 @@ class TerminalView:
         last = seen("".join(self._line))
         lines = [*self._lines, *([last] if last else [])][-(ENDED if self.exit == FINE else STILL) :]
         if hidden := self._count + bool(last) - len(lines):
-            yield Text(f"… {_counted(hidden, 'line')} above", "dim")
+            yield Text(f"… {count(hidden, 'line')} above", "dim")
         for line in lines:
             yield Text(line, "dim", no_wrap=True, overflow="ellipsis")
 
@@ -101,10 +101,6 @@ def seen(line: str) -> str:
 
 def _after(text: str, style: str = "dim") -> Text:
     return Text(f" · {one_line(cut(text, TITLE))}", style)
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 # A change of a file: its path, the number of lines, and the changed lines.
@@ -155,18 +151,15 @@ class Diff:
         lines = self._made().lines
         if not lines and self._old is not None and self._old != self._new:
             yield Text("only the line end at the end of the file", "dim")
-        gutter = len(str(max((line.number for line in lines), default=0)))
-        drawn, left = folded(lines, self._shown)
-        for line in drawn:
-            yield from _rows(line, gutter, console, options.max_width)
+        drawn, left = numbered(self._made(), self._shown)
+        for line, margin in drawn:
+            yield from _rows(line, margin, console, options.max_width)
         if left:
-            yield Text(f"… {_counted(left, 'more line')}", "dim")
+            yield Text(f"… {count(left, 'more line')}", "dim")
 
 
-def _rows(line: Line, gutter: int, console: Console, width: int) -> Iterator[Text]:
-    """Yield a line of the file in rows beside the gutter."""
-    number = str(line.number) if line.number else ""
-    margin = f"{number:>{gutter}} {line.sign} "
+def _rows(line: Line, margin: str, console: Console, width: int) -> Iterator[Text]:
+    """Yield a line of the file in rows beside the margin."""
     if width - len(margin) < 8:  # too narrow for a gutter
         margin = f"{line.sign} "
     style = SIGNS[line.sign]
@@ -347,7 +340,7 @@ class ToolView:
         lines = _bare(text)
         is_told = self.status == "failed" and len(lines) == 1 and lines[0].strip() == self._reason()
         if not is_told:
-            yield from _folded(lines, last=self._call.get("kind") == "execute")
+            yield from _numbered(lines, last=self._call.get("kind") == "execute")
 
     def _output(self, terminal: TerminalView) -> Iterator[Text]:
         command = one_line(terminal.command)
@@ -377,17 +370,17 @@ def _bare(text: str) -> list[str]:
     return lines[1:-1] if len(lines) > 1 and lines[0].startswith("```") and lines[-1] == "```" else lines
 
 
-def _folded(lines: Sequence[str], *, last: bool) -> Iterator[Text]:
+def _numbered(lines: Sequence[str], *, last: bool) -> Iterator[Text]:
     """Yield a few lines of a result: the first, or the last of a command."""
     shown, hidden = lines[-FOLDED:] if last else lines[:FOLDED], len(lines) - FOLDED
     if not any(map(str.strip, lines)):
         return
     if last and hidden > 0:
-        yield Text(f"… {_counted(hidden, 'line')} above", "dim")
+        yield Text(f"… {count(hidden, 'line')} above", "dim")
     for line in shown:
         yield Text(prose(line[:LONG]), "dim", no_wrap=True, overflow="ellipsis")
     if not last and hidden > 0:
-        yield Text(f"… {_counted(hidden, 'more line')}", "dim")
+        yield Text(f"… {count(hidden, 'more line')}", "dim")
 
 
 # The agent's activity besides talking: tool calls, and commands and files that we serve.

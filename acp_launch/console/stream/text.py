@@ -11,12 +11,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from acp_launch.console.draw.halves import Halves
-from acp_launch.console.draw.outside import one_line, prose
+from acp_launch.console.draw.outside import Halves, one_line, prose
 from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, harmless, is_marking, say
 from acp_launch.console.stream.outlet import JOINED, Outlet
 from acp_launch.errors import LaunchError
 from acp_launch.mark import unmarked
+from acp_launch.problem import count
 from acp_launch.process.lifecycle import DOWNLOADING, FETCHING, Change, Standing, State
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import VALUES, Negotiated
@@ -106,8 +106,8 @@ def _download(change: Change) -> Iterator[Line]:
         yield _line(change, f"is {DOWNLOADING}", DIM)
 
 
-def _last_words(change: Change, count: int) -> Iterator[Line]:
-    for line in change.detail[-count:]:
+def _last_words(change: Change, most: int) -> Iterator[Line]:
+    for line in change.detail[-most:]:
         yield f"    {harmless(line, keep='')}", QUOTED
 
 
@@ -117,7 +117,7 @@ def _connecting(change: Change) -> Iterator[Line]:
     if not change.restarts:
         yield _line(change, f"{change.exit}; connecting again", DIM)
     elif change.restarts == 1:
-        until = "until it answers" if change.budget is None else f"at most {_counted(change.budget, 'time')}"
+        until = "until it answers" if change.budget is None else f"at most {count(change.budget, 'time')}"
         yield _line(change, f"{_how(change)}; trying again {until}", YELLOW)
 
 
@@ -167,16 +167,12 @@ def _after(after: float | None) -> str:
     return "" if after is None else f" after {_brief(after)}"
 
 
-def _tools(count: int | None) -> str:
-    return "" if count is None else f", {_counted(count, 'tool')}"
+def _tools(number: int | None) -> str:
+    return "" if number is None else f", {count(number, 'tool')}"
 
 
-def _restarts(count: int) -> str:
-    return f", {_counted(count, 'restart')}" if count else ""
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count} {thing}{'' if count == 1 else 's'}"
+def _restarts(number: int) -> str:
+    return f", {count(number, 'restart')}" if number else ""
 
 
 def _brief(amount: float) -> str:
@@ -249,7 +245,7 @@ class Notices:
             from acp_launch.console.columns import plain
             from acp_launch.console.sessions import called
 
-            history = f" ({_counted(session.turns, 'turn')})" if session.how == "load" else ""
+            history = f" ({count(session.turns, 'turn')})" if session.how == "load" else ""
             self._line(f"acp-launch: resumed {plain(called(session.name, session.title))}{history}", DIM)
 
     def update(self, update: Updated) -> None:
