@@ -10,11 +10,11 @@ import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_launch.cli.credentials import printer_of, record_of
@@ -44,17 +44,22 @@ from acp_launch.waits import FIRST_WORD, stretch
 
 if TYPE_CHECKING:
     from acp_launch.cli.stores import Vault
-    from acp_launch.launch.loop import Interrupts
+    from acp_launch.oauth.flow import Waiting
 
 PARTING = stretch(10.0)  # seconds for a server to take a token back
 BROWSER = 300.0  # seconds for the user in the browser
 
 
 class Target(Struct, frozen=True):
-    """A remote server of a profile, and its login, if there is one."""
+    """A remote server of a profile, and its login, if there is one.
+
+    `client_secret` is that of a configured client. `headers` are those of the profile for requests to the server.
+    """
 
     server: RemotePlan
     login: Login | None
+    client_secret: Secret | None = None
+    headers: Mapping[str, Secret] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -66,28 +71,11 @@ class Target(Struct, frozen=True):
 
 
 class Chosen(Struct, frozen=True):
-    """The servers that a verb is about: a plan of them alone, and the secrets of their clients."""
+    """The servers that a verb is about, and a plan of them alone."""
 
     settings: Settings
     plan: LaunchPlan
-    secrets: Mapping[str, Secret]
     targets: tuple[Target, ...]
-
-    def client_secret(self, target: Target) -> Secret | None:
-        secret = target.oauth.client_secret
-        return None if secret is None else secret.concealed(self.secrets)
-
-    def headers(self, target: Target) -> Mapping[str, Secret]:
-        """Return the headers of the profile for requests to the server; a token takes the place of `Authorization`."""
-        sent = target.server.sent.items()
-        return {name: value.concealed(self.secrets) for name, value in sent if name.lower() != "authorization"}
-
-
-class Browsing(Struct, frozen=True):
-    """How the user gets to a page: `opener` is the command that opens one, None for a browser on another machine."""
-
-    opener: tuple[str, ...] | None
-    patience: float
 
 
 def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser: bool, patience: float | None) -> int:
@@ -119,18 +107,19 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
             logins.say_valid(state, now)
     if not due:
         return 0
-    browsing = Browsing(_opener(profile, due[0].name, browser=browser), BROWSER if patience is None else patience)
+    opener, limit = _opener(profile, due[0].name, browser=browser), BROWSER if patience is None else patience
     vault = Vault(chosen.settings, instead=sealed_file)
     vault.do("cannot store a login", vault.store.names, writing=LOGINS)  # before the user goes to the browser
     with verb_processes(chosen.settings, chosen.plan, "mcp") as processes:
 
-        def logged_in(target: Target) -> None:
-            before = _stored(vault, target.login) if target.login and target.oauth.callback_port else None
-            grant, login = processes.run(partial(_logged_in, chosen, target, before, browsing))
-            _keep(vault, grant, login, target.login, chosen.client_secret(target))
+        def do(target: Target) -> None:
+            before = _stored(vault, target.login.item) if target.login and target.oauth.callback_port else None
+            work = partial(_log_in, chosen.plan, target, before, opener, limit)
+            grant, login = processes.run(lambda interrupts: interrupts.watch(work()))
+            _keep(vault, grant, login, target)
             logins.say_logged_in(target.name, login, ours("run", profile))
 
-        return _worst(due, logged_in)
+        return _worst(due, do)
 
 
 def _worst(targets: Sequence[Target], log_in: Callable[[Target], None]) -> int:
@@ -154,68 +143,53 @@ def _worst(targets: Sequence[Target], log_in: Callable[[Target], None]) -> int:
 
 def log_out(profile: str, name: str | None, *, every: bool, trust: bool) -> None:
     """Remove a login: its tokens are taken back by the server, if it can, and removed with their record."""
-    import asyncio
-
     from acp_launch.cli.stores import Vault
     from acp_launch.console import logins
 
     chosen = _chosen(profile, name, every=every, trust=trust)
-    vault: Vault | None = None
+    vault, records = cache(partial(Vault, chosen.settings)), Logins(chosen.settings.state)
     for each in chosen.targets:
-        records = Logins(chosen.settings.state)
-        if each.login is None:
-            vault = _without_record(chosen, each, records, vault)
+        if each.login is not None:
+            _forget(vault(), records, each, each.login.item)
             continue
-        vault = vault or Vault(chosen.settings)
-        with _held(records, each.login.item, chosen.settings):
-            grant = _stored(vault, each.login)
-            said = asyncio.run(_revoked(grant, grant.client_secret or chosen.client_secret(each))) if grant else ""
-            if grant is not None:
-                _remove(vault, each.login.item)
-            others = [login.url for login in records.of(each.login.item) if login != each.login]
-            for login in (each.login, *records.of(each.login.item)):
-                records.drop(login)
-        logins.say_logged_out(each.name, said, others, had_tokens=grant is not None)
+        try:
+            names = vault().do("cannot list the store", vault().store.names)
+            found = _lost(vault(), each, names or (), {login.item for login in records.all()})
+        except SecretError as error:
+            logins.say_not_logged_in(each.name, f"tokens without a record cannot be looked for: {error.message}")
+            continue
+        for item in found:
+            _forget(vault(), records, each, item)
+        if not found:
+            unable = "tokens without a record cannot be looked for, as this store has no list"
+            logins.say_not_logged_in(each.name, unable if names is None else "")
 
 
-def _without_record(chosen: Chosen, target: Target, records: Logins, vault: "Vault | None") -> "Vault | None":
-    """Remove the tokens of a server whose record is lost, if the store can say what it has; return the opened store."""
-    import asyncio
-
-    from acp_launch.cli.stores import Vault
+def _forget(vault: "Vault", records: Logins, target: Target, item: str) -> None:
+    """Remove tokens, with all records that are about them."""
     from acp_launch.console import logins
 
-    try:
-        vault = vault or Vault(chosen.settings)
-        names = vault.do("cannot list the store", vault.store.names)
-        found = _lost(vault, target, names or (), {login.item for login in records.all()})
-    except SecretError as error:
-        logins.say_not_logged_in(target.name, f"tokens without a record cannot be looked for: {error.message}")
-        return vault
-    if not found:
-        said = "" if names is not None else "tokens without a record cannot be looked for, as this store has no list"
-        logins.say_not_logged_in(target.name, said)
-    for item, grant in found.items():
-        with _held(records, item, chosen.settings):
-            said = asyncio.run(_revoked(grant, grant.client_secret or chosen.client_secret(target)))
+    with _held(records, item, vault.settings):
+        grant = _stored(vault, item)
+        said = _revoke(grant, target.client_secret) if grant else ""
+        if grant is not None:
             _remove(vault, item)
-        logins.say_logged_out(target.name, said, (), had_tokens=True)
-    return vault
+        known = records.of(item)
+        for login in known:
+            records.drop(login)
+    others = [login.url for login in known if login != target.login]
+    logins.say_logged_out(target.name, said, others, had_tokens=grant is not None)
 
 
-def _lost(vault: "Vault", target: Target, names: Iterable[str], known: Collection[str]) -> Mapping[str, Grant]:
-    """Return the tokens of a server that no record is about, by their items."""
+def _lost(vault: "Vault", target: Target, names: Iterable[str], known: Collection[str]) -> list[str]:
+    """Return the items of a server's tokens that no record is about."""
     from acp_launch.oauth.metadata import canonical, covers
 
     url, client = target.server.url.reveal({}), target.oauth.client_id
     items = [name for name in names if name.startswith(item_prefix(canonical(url))) and name not in known]
-    secrets = {item: outcome.secret for item, outcome in (vault.states(*items) if items else {}).items()}
-    grants = {item: grant for item, secret in secrets.items() if secret is not None and (grant := decoded(secret))}
-    return {
-        item: grant
-        for item, grant in grants.items()
-        if covers(grant.resource, url) and client in ("", grant.client.client_id)
-    }
+    grants = {item: _stored(vault, item) for item in items}
+    clients = {item: grant.client.client_id for item, grant in grants.items() if grant and covers(grant.resource, url)}
+    return [item for item, id in clients.items() if client in ("", id)]
 
 
 def status(profile: str, *, as_json: bool) -> None:
@@ -228,7 +202,7 @@ def status(profile: str, *, as_json: bool) -> None:
 
     settings = load_settings()
     loaded = loaded_profile(profile, settings)
-    found = states(loaded, settings)
+    found = list(states(loaded, settings))
     now = time.time()
     logins.show(found, now, as_json=as_json)
     if not found and not as_json:
@@ -243,26 +217,16 @@ def status(profile: str, *, as_json: bool) -> None:
 
 
 def planned_states(plan: LaunchPlan, settings: Settings) -> dict[str, State]:
-    """Return what is known of the logins that the servers of a plan ask for, and of what takes their place, by the
-    servers' names."""
-    remotes = replace(plan, servers=tuple(server for server in plan.servers if isinstance(server, RemotePlan)))
-    found = [_state(each, settings) for each in _targets(remotes, Logins(settings.state))]
+    """Return the states of the logins that the servers of a plan ask for, and of what takes their place, by servers."""
+    records = Logins(settings.state)
+    remotes = [server for server in plan.servers if isinstance(server, RemotePlan)]
+    found = [_state(Target(server, record_of(server, records)), settings) for server in remotes]
     return {each.name: each for each in found if each.is_asked or each.program}
 
 
-def states(loaded: Loaded, settings: Settings) -> tuple[State, ...]:
-    """Return what is known of the login to each remote server that asks for one, or has one, or needs none as a command
-    of the user prints headers for it."""
-    return tuple(_states(loaded, settings))
-
-
-def _state(target: Target, settings: Settings) -> State:
-    server, printer = target.server, printer_of(target.server, settings)
-    program = PurePath(settings.headers_command[printer].command[0]).name if printer else ""
-    return State(server.name, server.url.display(), target.login, is_asked=server.oauth is not None, program=program)
-
-
-def _states(loaded: Loaded, settings: Settings) -> Iterator[State]:
+def states(loaded: Loaded, settings: Settings) -> Iterator[State]:
+    """Yield the state of the login to each remote server that asks for one, or has one, or needs none as a command of
+    the user prints headers for it."""
     records = Logins(settings.state)
     for name, server in loaded.profile.mcp_servers.items():
         if not isinstance(server, RemoteServer):
@@ -272,10 +236,17 @@ def _states(loaded: Loaded, settings: Settings) -> Iterator[State]:
             if server.oauth is not None:
                 yield State(name, "", None, is_asked=True)
             continue
-        (target,) = _targets(plan, records)
-        state = _state(target, settings)
+        (planned,) = plan.servers
+        assert isinstance(planned, RemotePlan)
+        state = _state(Target(planned, record_of(planned, records)), settings)
         if state.login is not None or state.is_asked or state.program:
             yield state
+
+
+def _state(target: Target, settings: Settings) -> State:
+    server, printer = target.server, printer_of(target.server, settings)
+    program = PurePath(settings.headers_command[printer].command[0]).name if printer else ""
+    return State(server.name, server.url.display(), target.login, is_asked=server.oauth is not None, program=program)
 
 
 def _chosen(profile: str, name: str | None, *, every: bool, trust: bool, is_asked: bool = False) -> Chosen:
@@ -295,11 +266,25 @@ def _chosen(profile: str, name: str | None, *, every: bool, trust: bool, is_aske
     places = tuple(f"mcp_servers.{each}.{'' if is_asked else 'oauth.'}" for each in names)
     needs = tuple(need for need in resolved.needs if need.origin.path.startswith(places))
     plan, secrets = planned(replace(resolved, needs=needs), settings)
+    return Chosen(settings, plan, tuple(_targets(plan, secrets, Logins(settings.state))))
+
+
+def _targets(plan: LaunchPlan, secrets: Mapping[str, Secret], records: Logins) -> Iterator[Target]:
     for server in plan.servers:
-        if isinstance(server, RemotePlan) and server.url.secrets:  # the record of a login holds the address
+        assert isinstance(server, RemotePlan)
+        if server.url.secrets:  # the record of a login holds the address
             what = "the address of a server with a login cannot come from a secret"
             raise ProfileError([server.url.origin.problem(what, "write it as text, or use ${env:NAME}")])
-    return Chosen(settings, plan, secrets, tuple(_targets(plan, Logins(settings.state))))
+        known = {
+            name: value for name, value in server.sent.items() if {each.name for each in value.secrets} <= set(secrets)
+        }
+        secret = server.oauth.client_secret if server.oauth is not None else None
+        yield Target(
+            server,
+            record_of(server, records),
+            secret.concealed(secrets) if secret is not None else None,
+            {name: value.concealed(secrets) for name, value in known.items() if name.lower() != "authorization"},
+        )
 
 
 def _names(loaded: Loaded, profile: str, name: str | None, *, every: bool) -> list[str]:
@@ -320,12 +305,6 @@ def _names(loaded: Loaded, profile: str, name: str | None, *, every: bool) -> li
     return asking
 
 
-def _targets(plan: LaunchPlan, records: Logins) -> Iterator[Target]:
-    for server in plan.servers:
-        assert isinstance(server, RemotePlan)
-        yield Target(server, record_of(server, records))
-
-
 def _opener(profile: str, name: str, *, browser: bool) -> tuple[str, ...] | None:
     """Return the command that opens a page here; None if the user does that, and pastes the address that follows.
 
@@ -344,13 +323,10 @@ def _opener(profile: str, name: str, *, browser: bool) -> tuple[str, ...] | None
     return None if found is None else tuple(found)
 
 
-async def _logged_in(
-    chosen: Chosen, target: Target, before: Grant | None, browsing: Browsing, interrupts: "Interrupts"
+async def _log_in(
+    plan: LaunchPlan, target: Target, before: Grant | None, opener: tuple[str, ...] | None, limit: float
 ) -> tuple[Grant, Login]:
-    return await interrupts.watch(_login(chosen, target, before, browsing))
-
-
-async def _login(chosen: Chosen, target: Target, before: Grant | None, browsing: Browsing) -> tuple[Grant, Login]:
+    """Log in with the command that opens a page, or on a terminal, within seconds."""
     from acp_launch.cli.stores import say_waiting
     from acp_launch.console import logins
     from acp_launch.oauth.exchange import Refused
@@ -364,18 +340,16 @@ async def _login(chosen: Chosen, target: Target, before: Grant | None, browsing:
         type="sse" if target.server.type == "sse" else "http",
         scopes=oauth.scopes,
         client_id=oauth.client_id,
-        client_secret=chosen.client_secret(target),
+        client_secret=target.client_secret,
         client_metadata_url=oauth.client_metadata_url,
-        headers=chosen.headers(target),
+        headers=target.headers,
     )
-    show = partial(logins.show_page, target.name, url, browsing.opener)
-    device = None
-    if browsing.opener is None:
-        device = partial(logins.show_code, target.name, url)
-        pasted = partial(logins.pasted, target.name)
-        browser = LoopbackListener(show, _unsaid, pasted=pasted, patience=browsing.patience)
-    else:
-        browser = LoopbackListener(show, say_waiting, patience=browsing.patience)
+    show = partial(logins.show_page, target.name, url, opener)
+    device, pasted = None, None
+    if opener is None:
+        device, pasted = partial(logins.show_code, target.name, url), partial(logins.pasted, target.name)
+    quiet: Waiting = lambda what, waited, limit: None  # noqa: E731 - the question of the terminal is on the screen
+    browser = LoopbackListener(show, say_waiting if pasted is None else quiet, pasted=pasted, patience=limit)
     known = target.login
     # What the server has demanded in runs is not asked for any more if logins do not bring it.
     more = () if known is None or known.is_hopeless or not known.demanded else (*known.scopes, *known.demanded)
@@ -388,20 +362,16 @@ async def _login(chosen: Chosen, target: Target, before: Grant | None, browsing:
                 registered=before,
                 device=device,
                 waiting=say_waiting,
-                patience=browsing.patience,
+                patience=limit,
             )
     except Refused as refused:
         fix = refused.fix or "ask the operator of the server"
         raise AuthRequired(f"{target.name}: {refused.how}", fix=fix) from None
     except OSError as error:
-        raise _no_door(chosen.plan, target, error) from None
+        raise _no_door(plan, target, error) from None
     if known is not None and known.is_hopeless:
         logins.say_not_asked(target.name, known.demanded)
     return grant, login
-
-
-def _unsaid(what: str, waited: float, limit: float) -> None:
-    """Say nothing of a wait: the question of the terminal is on the screen."""
 
 
 def _no_door(plan: LaunchPlan, target: Target, error: OSError) -> LaunchError:
@@ -414,47 +384,42 @@ def _no_door(plan: LaunchPlan, target: Target, error: OSError) -> LaunchError:
     return MachineError([origin.problem(f"cannot listen at port {port} of 127.0.0.1: {reason}", fix)])
 
 
-def _stored(vault: "Vault", login: Login) -> Grant | None:
-    """Return the tokens of a login; None if the store has none that can be read.
+def _stored(vault: "Vault", item: str) -> Grant | None:
+    """Return the tokens in an item; None if the store has none that can be read.
 
     Raises:
         SecretError: the store cannot be read.
     """
-    secret = vault.states(login.item)[login.item].secret
+    secret = vault.states(item)[item].secret
     return None if secret is None else decoded(secret)
 
 
-def _keep(vault: "Vault", grant: Grant, login: Login, before: Login | None, secret: Secret | None) -> None:
+def _keep(vault: "Vault", grant: Grant, login: Login, target: Target) -> None:
     """Store the tokens, then the record. The tokens of the login before are removed, if no other address uses them.
 
-    They are taken back, too, but not those of the same client, as some servers then end all its logins. `secret` is
-    that of a configured client.
+    They are taken back, too, but not those of the same client, as some servers then end all its logins.
 
     Raises:
+        AuthRequired: they are too long.
         SecretError: the store does not take them.
         StateError: the record cannot be written.
     """
-    import asyncio
-
-    records = Logins(vault.settings.state)
+    records, before = Logins(vault.settings.state), target.login
+    try:
+        text = encoded(grant)
+    except ValueError as error:
+        raise AuthRequired(f"the login cannot be stored: {error}", fix="ask the operator of the server") from None
     with _held(records, login.item, vault.settings):
-        write = partial(vault.store.write, login.item, _encoded(grant))
+        write = partial(vault.store.write, login.item, text)
         vault.do(f"cannot store the login to {login.url}", write, writing=login.item)
-        records.put(login.after(records.find(login.url, login.client)))  # a run may have written it meanwhile
+        records.put(login.after(records.find(login.url, login.client)))  # a run may have written it in the meantime
     if before is not None and before.item != login.item and not records.of(before.item):
         with _held(records, before.item, vault.settings):
-            old = _stored(vault, before)
+            old = _stored(vault, before.item)
             if old is not None or vault.states(before.item)[before.item].state != "missing":
                 _remove(vault, before.item)
             if old is not None:  # whether the server does that or not: the new login is what counts
-                asyncio.run(_revoked(old, old.client_secret or secret))
-
-
-def _encoded(grant: Grant) -> Secret:
-    try:
-        return encoded(grant)
-    except ValueError as error:
-        raise AuthRequired(f"the login cannot be stored: {error}", fix="ask the operator of the server") from None
+                _revoke(old, target.client_secret)
 
 
 def _remove(vault: "Vault", item: str) -> None:
@@ -488,14 +453,20 @@ def _held(records: Logins, item: str, settings: Settings) -> Iterator[None]:
         yield
 
 
-async def _revoked(grant: Grant, secret: Secret | None) -> str:
+def _revoke(grant: Grant, secret: Secret | None) -> str:
     """Let the server take the tokens back. Return what is left to say of it, or empty if they are of no use now."""
+    import asyncio
+
     from acp_launch.oauth.exchange import Refused, revoke
 
+    tokens = {"refresh_token": grant.refresh, "access_token": grant.access}
     try:
-        if grant.refresh is not None:
-            await revoke(grant.client, secret, grant.refresh, hint="refresh_token", limit=PARTING)
-        is_done = await revoke(grant.client, secret, grant.access, hint="access_token", limit=PARTING)
+        for hint, token in tokens.items():
+            work = (
+                revoke(grant.client, grant.client_secret or secret, token, hint=hint, limit=PARTING) if token else None
+            )
+            if work is not None and not asyncio.run(work):
+                return "the server cannot take tokens back, so they are valid there until they expire"
     except Refused as refused:
         return f"the server did not take the tokens back: {refused.how}"
-    return "" if is_done else "the server cannot take tokens back, so they are valid there until they expire"
+    return ""
