@@ -62,7 +62,6 @@ PURE = [
     "secret/reference",
     "secret/forms",
     "protocol/*",
-    "oauth/grant",
     "oauth/metadata",
     "process/lifecycle",
     "mcp/http/challenge",

@@ -18,8 +18,7 @@ from msgspec import Struct
 from acp_launch.errors import StateError
 from acp_launch.mcp.http.challenge import Challenge
 from acp_launch.mcp.http.wire import Credentials, Failure, Headers, NoToken
-from acp_launch.oauth.grant import NOT_LOGGED_IN, STEP_UPS, Grant, Login, decoded
-from acp_launch.oauth.records import PATIENCE, Logins
+from acp_launch.oauth.grant import NOT_LOGGED_IN, PATIENCE, STEP_UPS, Grant, Login, Logins, decoded
 from acp_launch.plan.model import RemotePlan, ServerPlan
 from acp_launch.problem import Problem, ours
 from acp_launch.secret.redact import redactor

@@ -30,8 +30,7 @@ from acp_launch.errors import (
     Stopped,
     UsageError,
 )
-from acp_launch.oauth.grant import Grant, Login, decoded, encoded, item_prefix
-from acp_launch.oauth.records import Logins
+from acp_launch.oauth.grant import Grant, Login, Logins, decoded, encoded, item_prefix
 from acp_launch.plan.model import LaunchPlan, LoginPlan, Origin, RemotePlan
 from acp_launch.private import locked
 from acp_launch.problem import ours

@@ -70,7 +70,7 @@ def list_(as_json: Json = False) -> None:
     from acp_launch.cli.secretvalue import uses
     from acp_launch.console import secrets
     from acp_launch.console.stderr import DIM, say
-    from acp_launch.oauth.records import Logins
+    from acp_launch.oauth.grant import Logins
     from acp_launch.secret.value import variable
 
     vault = _vault()

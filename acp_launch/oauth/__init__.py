@@ -4,9 +4,8 @@ Logging in to remote MCP servers (MCP "Authorization", OAuth 2.1), and keeping t
 A server's address comes in; a `Grant` in the user's secret store comes out, and from then on an access token for each
 request. No agent and no server but its own sees one. Open `grant` first, then `keeper`.
 
-- `grant`: what a login gave, as it is stored, and its record, which holds no secret.
+- `grant`: the tokens of a login as they are stored, and its record, which holds no secret.
 - `exchange`: requests to a token endpoint, and their answers.
-- `records`: the records of logins, which are known without opening the secret store.
 - `metadata`: what servers say about logins: where to look, and what is refused.
 - `flow`: one login, from a refusal to a grant.
 - `listener`: where the browser comes back to.

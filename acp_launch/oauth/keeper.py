@@ -30,8 +30,7 @@ from msgspec.structs import replace
 from acp_launch.errors import StateError
 from acp_launch.mcp.http.wire import NoToken
 from acp_launch.oauth.exchange import Refused, ask
-from acp_launch.oauth.grant import NOT_LOGGED_IN, Grant, Tokens, decoded, encoded
-from acp_launch.oauth.records import Logins
+from acp_launch.oauth.grant import NOT_LOGGED_IN, Grant, Logins, Tokens, decoded, encoded
 from acp_launch.private import locked
 from acp_launch.secret.isolate import beside_a_session
 from acp_launch.secret.lookup import Waiting, within

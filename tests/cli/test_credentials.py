@@ -10,9 +10,8 @@ from acp_launch.cli import credentials as module
 from acp_launch.cli.credentials import RECORD, LoginCredentials, ServerLogin
 from acp_launch.mcp.http.challenge import Challenge
 from acp_launch.mcp.http.wire import NoToken
-from acp_launch.oauth.grant import Login
+from acp_launch.oauth.grant import Login, Logins
 from acp_launch.oauth.keeper import TokenStore
-from acp_launch.oauth.records import Logins
 from acp_launch.plan.model import LoginPlan, Origin, RemotePlan, Value
 from acp_launch.secret.value import Secret
 from tests.clock import Clock

@@ -21,8 +21,7 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 
-from acp_launch.oauth.grant import STEP_UPS, Login
-from acp_launch.oauth.records import Logins
+from acp_launch.oauth.grant import STEP_UPS, Login, Logins
 from acp_launch.private import locked
 from tests.cli.launcher import Launcher
 from tests.cli.terminal import on_terminal

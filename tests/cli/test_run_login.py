@@ -6,8 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from msgspec.structs import replace
 
-from acp_launch.oauth.grant import STEP_UPS
-from acp_launch.oauth.records import Logins
+from acp_launch.oauth.grant import STEP_UPS, Logins
 from tests.cli.launcher import Launcher
 from tests.cli.test_mcp_login import Json, browsing, home, logged_in
 from tests.cli.test_run_interactive import ENTER, leaves, sitting

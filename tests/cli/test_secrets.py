@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.oauth.grant import Login
-from acp_launch.oauth.records import Logins
+from acp_launch.oauth.grant import Login, Logins
 from acp_launch.secret.sealedfile import open_file
 from acp_launch.secret.value import Secret
 from acp_launch.settings.model import FileSettings

@@ -16,8 +16,8 @@ from typing import Any
 
 from acp_launch.mcp.http.wire import NoToken
 from acp_launch.oauth import keeper as module
+from acp_launch.oauth.grant import Logins
 from acp_launch.oauth.keeper import TokenStore
-from acp_launch.oauth.records import Logins
 from acp_launch.private import locked
 from acp_launch.secret.sealedfile import SealedFile, open_file
 from acp_launch.secret.value import Outcome, Secret

@@ -10,9 +10,8 @@ import pytest
 
 from acp_launch.mcp.http.wire import NoToken
 from acp_launch.oauth import keeper as module
-from acp_launch.oauth.grant import Grant, Login, decoded, encoded
+from acp_launch.oauth.grant import Grant, Login, Logins, decoded, encoded
 from acp_launch.oauth.keeper import TokenStore
-from acp_launch.oauth.records import Logins
 from acp_launch.private import locked
 from acp_launch.secret.command import open_command
 from acp_launch.secret.redact import redactor

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.oauth.grant import Login, decoded, encoded
-from acp_launch.oauth.records import Logins
+from acp_launch.oauth.grant import Login, Logins, decoded, encoded
 from tests.oauth.endpoint import Authority, Endpoint, access, refresh, serving
 from tests.oauth.holder import ITEM, sealed
 from tests.patience import PATIENCE

@@ -7,8 +7,7 @@ import pytest
 
 from acp_launch.errors import StateError
 from acp_launch.mcp.http.challenge import SCOPES
-from acp_launch.oauth.grant import STEP_UPS, Login
-from acp_launch.oauth.records import SIZE, Logins
+from acp_launch.oauth.grant import SIZE, STEP_UPS, Login, Logins
 from acp_launch.private import locked
 
 

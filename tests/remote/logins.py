@@ -5,8 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from acp_launch.oauth.grant import Client, Grant, Login, decoded, encoded
-from acp_launch.oauth.records import Logins
+from acp_launch.oauth.grant import Client, Grant, Login, Logins, decoded, encoded
 from acp_launch.secret.sealedfile import SealedFile, open_file
 from acp_launch.secret.value import Secret
 from acp_launch.settings.model import FileSettings

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-from acp_launch.oauth.grant import STEP_UPS, Client
-from acp_launch.oauth.records import Logins
+from acp_launch.oauth.grant import STEP_UPS, Client, Logins
 from acp_launch.secret.value import Secret
 from tests.cli.launcher import Ended, Launcher
 from tests.oauth.endpoint import Authority, access, refresh, serving
