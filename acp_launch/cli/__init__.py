@@ -12,7 +12,8 @@ Entry and parsing:
 - `help`, `manual`: the documentation and its search.
 
 Launching:
-- `run`, `run_request`, `up_request`: the verb `run` and its request, options and prompt; the verb `up`.
+- `run`, `run_request`: the verbs `run` and `attach`, and their request, options and prompt.
+- `up`, `reload`, `attach`: a host, what changes in it, and its fronts.
 - `job`, `start`: one run, and the processes of a launch.
 - `session_needs`, `interactive_run`: the needs of a session; the interactive session.
 - `planning`: a profile or command line becomes a launch plan; asks for trust.

@@ -34,7 +34,7 @@ def _carried_out(request: RunRequest, screen: Screen) -> int:
     settings = load()
     prompts.check_background(request)
     if prompts.may_be_hosted(request) and (prompts.wants_host(request) or any_host(settings.state)):
-        from acp_launch.cli.fronting import hosted
+        from acp_launch.cli.attach import hosted
 
         if (code := hosted(request, settings, screen)) is not None:
             return code

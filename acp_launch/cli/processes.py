@@ -39,7 +39,7 @@ def _sessions(families: "Sequence[LaunchTree]", state: "Path") -> "Sessions":
     """Return the sessions that the launches hold, and their states in a host."""
     import time
 
-    from acp_launch.cli.fronting import hosted_sessions
+    from acp_launch.cli.attach import hosted_sessions
     from acp_launch.console.processes import HeldSession
     from acp_launch.session.hold import held
     from acp_launch.session.store import open_registry

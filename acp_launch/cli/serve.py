@@ -139,7 +139,7 @@ class _Served:
 
         if self.request.locked or not any_host(self.settings.state):
             return None
-        from acp_launch.cli.hosting import resolved_for_front
+        from acp_launch.cli.attach import resolved_for_front
         from acp_launch.cli.planning import Ready
         from acp_launch.cli.start import guard, traced
 
@@ -152,12 +152,11 @@ class _Served:
         return connect
 
     def _connecting(self, plan: "LaunchPlan") -> "Callable[[], socket.socket] | None":
-        from acp_launch.cli.fronting import fitting
-        from acp_launch.cli.hosting import present
-        from acp_launch.host.door import knock
+        from acp_launch.cli.attach import fitting, present
+        from acp_launch.host.door import connect
 
         note = fitting(present(self.settings, plan), self.loaded, plan)
-        return None if note is None else partial(knock, note)
+        return None if note is None else partial(connect, note)
 
     def _host_again(self) -> "Callable[[], socket.socket]":
         """Find the host, also after its end.

@@ -1,29 +1,148 @@
-"""The verbs `up` and `down`: a launch that outlives its terminal."""
+"""
+The verbs `up`, `reload` and `down`; and the process of a host, from its checks on the terminal to its end.
+
+The verbs are read without typer, whose memory the host would keep.
+"""
 
 import os
 import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
-
+from acp_launch import __version__
+from acp_launch.cli.run_request import seconds
+from acp_launch.cli.verb import TRACE, Argument, Option
 from acp_launch.console.stderr import DIM, harmless, say
-from acp_launch.errors import SessionError, StateError, UsageError
+from acp_launch.document.scalars import Duration
+from acp_launch.errors import AuthRequired, LaunchError, SessionError, StateError, UsageError
 from acp_launch.problem import ours
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
-    from acp_launch.cli.hosting import UpRequest
+    from acp_launch.cli.reload import Reloading
+    from acp_launch.cli.start import Launched, RunContext
+    from acp_launch.host.notices import HostNotices
     from acp_launch.host.place import HostNote
+    from acp_launch.host.sessions import HostNeeds, Unattended
+    from acp_launch.plan.model import LaunchPlan
+    from acp_launch.session.connection import Connection
     from acp_launch.settings.model import Settings
 
 ENDING = stretch(15.0)  # seconds for a host to end its agent and servers
 RELOADING = 900.0  # seconds for servers to end, and for required ones to be downloaded and to answer
+BEAT = 1.0  # seconds between two looks at the processes; servers are looked at in the same moment
+NOTIFIES = 10.0  # seconds from one run of `notify_command` to the next, at least
 
 
-def stay(request: "UpRequest") -> int:
+def _keep(text: str) -> Duration:
+    return seconds(text, "--keep")
+
+
+class UpRequest(NamedTuple):
+    """The arguments and options of `up`. `keep` is in seconds, None for ever."""
+
+    profile: str
+    cwd: Path | None = None
+    keep: float | None = None
+    trust: bool = False
+    outlives: bool = True
+    trace: Path | None = None
+    locked: bool = False
+
+
+class Up(NamedTuple):
+    """Start agent and servers in the background; `run` uses them from then on, without waiting for a start."""
+
+    profile: Annotated[str, Argument("PROFILE", "The profile's name or file.")]
+    keep: Annotated[
+        Duration | None, Option("--keep", "End after so long without fronts and turns.", "DURATION", _keep)
+    ] = None
+    foreground: Annotated[bool, Option("--foreground", "Stay on this terminal, as a service manager wants it.")] = False
+    replace: Annotated[bool, Option("--replace", "End the host that is up, and start it again.")] = False
+    trust: Annotated[bool, Option("--trust", "Run a project's profile once without trusting it.")] = False
+    locked: Annotated[bool, Option("--locked", "Refuse packages that differ from the project's lock file.")] = False
+    trace: Annotated[Path | None, TRACE] = None
+
+    def carry_out(self) -> int:
+        """Return the exit code; in the host, at its end."""
+        request = UpRequest(self.profile, keep=self.keep, trust=self.trust, trace=self.trace, locked=self.locked)
+        if self.replace:
+            replaced(self.profile)
+        if self.foreground:
+            return stay(request)
+        begun = start(request)
+        if begun.pid and not begun.code:
+            tell(self.profile, begun.pid, begun.took)
+        return begun.code
+
+
+class Down(NamedTuple):
+    """End what `up` has started: the agent, its servers, and running turns; sessions can be resumed later."""
+
+    profile: Annotated[str | None, Argument("[PROFILE]", "The profile's name or file.")] = None
+    everything: Annotated[bool, Option("--all -a", "End all hosts.")] = False
+
+    def carry_out(self) -> int:
+        from acp_launch.host.place import hosts
+        from acp_launch.settings.load import load
+
+        settings = load()
+        if self.everything and self.profile:
+            raise UsageError("--all cannot be combined with a profile")
+        chosen = hosts(settings.state) if self.everything else [_chosen(settings, self.profile, otherwise=", or --all")]
+        for note in chosen:
+            end(note, settings)
+            say(harmless(f"acp-launch: {note.called} is down", keep=""), style=DIM)
+        return 0
+
+
+class Reload(NamedTuple):
+    """Restart the MCP servers of a host that have changed in its profile; the agent and its sessions stay."""
+
+    profile: Annotated[str | None, Argument("[PROFILE]", "The profile's name or file.")] = None
+
+    def carry_out(self) -> int:
+        import msgspec
+
+        from acp_launch.cli.planning import loaded_profile, ready, trusted
+        from acp_launch.cli.reload import content_of, sentences
+        from acp_launch.console.stream.text import stands
+        from acp_launch.host.door import call
+        from acp_launch.host.wire import RELOAD, Reloaded
+        from acp_launch.profile.trust import changes
+        from acp_launch.settings.load import load
+
+        settings = load()
+        note = _chosen(settings, self.profile)
+        if self.profile is None:
+            os.chdir(note.here)  # where the profile has the name that `up` was given
+        loaded = loaded_profile(self.profile or note.called, settings)
+        content = content_of(loaded)
+        if content.digest == note.digest:
+            say(harmless(f"acp-launch: {note.called} has not changed since it is up", keep=""), style=DIM)
+            return 0
+        if content.others != note.others:
+            what = f"more than the servers of {note.called} has changed since it is up"
+            lines = list(changes(note.lines, content.lines))
+            raise StateError(what, fix=ours("up", note.called, "--replace"), detail=lines)
+        ready(trusted(loaded, settings, cwd=Path(note.cwd), session=None, trust=False), settings)
+        answer = call(note, RELOAD, {"digest": content.digest}, within=RELOADING)
+        done = msgspec.json.decode(answer, type=Reloaded)
+        say(harmless(f"acp-launch: {note.called} is reloaded; its agent and sessions stay", keep=""))
+        for line in sentences(done):
+            say(harmless(f"  {line}", keep=""))
+        for server in done.servers:
+            if server.server in (*done.added, *done.changed):
+                say(f"  mcp server: {stands(server)}")
+        return 0
+
+
+def stay(request: UpRequest) -> int:
     """Be a host on this terminal."""
-    from acp_launch.cli.hosting import run_host
 
     def ready(took: float, note: "HostNote") -> None:
         say(harmless(f"acp-launch: {request.profile} is up after {took:.1f} s (pid {note.pid})", keep=""), style=DIM)
@@ -33,13 +152,13 @@ def stay(request: "UpRequest") -> int:
 
 def tell(profile: str, pid: int, took: float) -> None:
     """Say what has come up."""
-    from acp_launch.cli.fronting import asked
     from acp_launch.console.stream.text import stands
+    from acp_launch.host.door import read_status
 
     _, note = _present(profile)
     if note is None or note.pid != pid:
         raise StateError(f"{profile} was up after {took:.1f} s, and has ended since", fix=ours("logs", profile))
-    status = asked(note)
+    status = read_status(note)
     say(harmless(f"acp-launch: {note.called} is up after {took:.1f} s (pid {note.pid})", keep=""))
     say(harmless(f"  agent: {status.agent}", keep=""))
     for server in status.servers:
@@ -51,102 +170,6 @@ def replaced(profile: str) -> None:
     settings, note = _present(profile)
     if note is not None:
         end(note, settings)
-
-
-def down(
-    profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="The profile's name or file.")] = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="End all hosts.")] = False,
-) -> None:
-    """End what `up` has started: the agent, its servers, and running turns; sessions can be resumed later."""
-    from acp_launch.host.place import hosts
-    from acp_launch.settings.load import load
-
-    settings = load()
-    if everything and profile:
-        raise UsageError("--all cannot be combined with a profile")
-    for note in hosts(settings.state) if everything else [_chosen(settings, profile, otherwise=", or --all")]:
-        end(note, settings)
-        say(harmless(f"acp-launch: {note.called} is down", keep=""), style=DIM)
-
-
-def reload(
-    profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="The profile's name or file.")] = None,
-) -> None:
-    """Restart the MCP servers of a host that have changed in its profile; the agent and its sessions stay."""
-    import msgspec
-
-    from acp_launch.cli.fronting import requested
-    from acp_launch.cli.planning import loaded_profile, ready, trusted
-    from acp_launch.cli.reload import content_of, sentences
-    from acp_launch.console.stream.text import stands
-    from acp_launch.host.wire import RELOAD, Reloaded
-    from acp_launch.profile.trust import changes
-    from acp_launch.settings.load import load
-
-    settings = load()
-    note = _chosen(settings, profile)
-    if profile is None:
-        os.chdir(note.here)  # where the profile has the name that `up` was given
-    loaded = loaded_profile(profile or note.called, settings)
-    content = content_of(loaded)
-    if content.digest == note.digest:
-        say(harmless(f"acp-launch: {note.called} has not changed since it is up", keep=""), style=DIM)
-        return
-    if content.others != note.others:
-        what = f"more than the servers of {note.called} has changed since it is up"
-        lines = list(changes(note.lines, content.lines))
-        raise StateError(what, fix=ours("up", note.called, "--replace"), detail=lines)
-    ready(trusted(loaded, settings, cwd=Path(note.cwd), session=None, trust=False), settings)
-    answer = requested(note, RELOAD, {"digest": content.digest}, within=RELOADING)
-    done = msgspec.json.decode(answer, type=Reloaded)
-    say(harmless(f"acp-launch: {note.called} is reloaded; its agent and sessions stay", keep=""))
-    for line in sentences(done):
-        say(harmless(f"  {line}", keep=""))
-    for server in done.servers:
-        if server.server in (*done.added, *done.changed):
-            say(f"  mcp server: {stands(server)}")
-
-
-def attach(
-    session: Annotated[
-        str | None, typer.Argument(metavar="[SESSION]", help="A session that is open in a host.")
-    ] = None,
-    profile: Annotated[str | None, typer.Option("--profile", "-p", help="Its profile, if several have one.")] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="Use no colours, no animation and no links.")] = False,
-) -> None:
-    """Attach this terminal to a session of a host, also in the middle of a turn."""
-    from acp_launch.cli.job import carry_out
-    from acp_launch.cli.run_request import RunRequest, is_left_open
-    from acp_launch.settings.load import load
-
-    if not is_left_open((), None):
-        raise UsageError("attach needs a terminal", fix=f"without one: {ours('run', 'PROFILE', 'PROMPT')}")
-    note, name = _session_of_host(load(), session, profile)
-    os.chdir(note.here)  # where the profile has the name that `up` was given
-    raise typer.Exit(carry_out(RunRequest(words=(note.called,), session=name, cwd=Path(note.cwd), plain=plain)))
-
-
-def _session_of_host(settings: "Settings", session: str | None, profile: str | None) -> "tuple[HostNote, str]":
-    """Return the host that has the session, and its name; without a name, the session that is open alone.
-
-    Raises:
-        SessionError: no host has it, or several.
-    """
-    from acp_launch.cli.fronting import asked
-    from acp_launch.host.place import hosts
-
-    notes = [note for note in hosts(settings.state) if note.socket and profile in (None, note.called, note.profile)]
-    if not notes:
-        raise SessionError("no profile is up" if profile is None else f"{profile} is not up", fix=ours("up", "PROFILE"))
-    found = [(note, each) for note in notes for each in asked(note).sessions if session in (None, each.name)]
-    if len(found) == 1:
-        return found[0][0], found[0][1].name
-    names = ", ".join(f"{each.name} ({note.called}, {each.state})" for note, each in found)
-    if found:
-        raise SessionError(f"several sessions are open: {names}", fix=ours("attach", "SESSION"))
-    which = "no session is open" if session is None else f'no session "{session}" is open'
-    fix = f"to open one: {ours('run', notes[0].called, *(('--session', session) if session else ()))}"
-    raise SessionError(f"{which} in a host", fix=fix)
 
 
 def end(note: "HostNote", settings: "Settings") -> None:
@@ -203,3 +226,274 @@ def _present(profile: str) -> "tuple[Settings, HostNote | None]":
     settings = load()
     found = find_profile(profile, start=here(), settings=settings)
     return settings, find(settings.state, str(found.project), found.name)
+
+
+# The process of a host.
+
+
+def run_host(
+    request: UpRequest,
+    leave_terminal: Callable[[], None],
+    ready: Callable[[float, "HostNote"], None],
+    asked_by: int | None = None,
+) -> int:
+    """Be the host until it ends; return the exit code. `asked_by` is a pipe to the process that waits until it is up:
+    if that ends before, so does the host.
+
+    `leave_terminal` is called after everything that a user may be asked, and before anything is started; `ready` when
+    the agent has answered and the required servers are up, with the seconds that took.
+
+    Raises:
+        LaunchError: as `run`.
+    """
+    from acp_launch.process.guard import start_guards
+    from acp_launch.process.prepare import require_descriptors
+    from acp_launch.process.spawn import require_platform
+
+    require_platform()
+    require_descriptors()
+    start_guards()  # before further imports: a guard needs little memory
+    from acp_launch.cli.planning import loaded_profile, trusted
+    from acp_launch.cli.planning import ready as looked_up
+    from acp_launch.cli.start import RunContext, launched
+    from acp_launch.host.place import HostNote, find, hold_place
+    from acp_launch.session.store import open_registry
+    from acp_launch.settings.load import load
+
+    settings, here = load(), str(Path.cwd())
+    loaded = loaded_profile(request.profile, settings)
+    resolved = trusted(loaded, settings, cwd=request.cwd, session=None, trust=request.trust, locked=request.locked)
+    plan, secrets, credentials = looked_up(resolved, settings)
+    with hold_place(settings.state, str(plan.project), plan.profile) as place:
+        if place is None:
+            raise _is_up(find(settings.state, str(plan.project), plan.profile), request.profile)
+        leave_terminal()
+        with (
+            open_registry(settings.state) as registry,
+            launched(settings, plan, secrets, request.trace, "up") as started,
+            ExitStack() as later,
+        ):
+            import asyncio  # while the agent starts
+
+            from acp_launch.cli.reload import Reloading, content_of, front_plan
+
+            content = content_of(loaded)
+            kept = RunContext(settings, secrets, registry, "", None, credentials)
+            note = HostNote(
+                pid=os.getpid(),
+                since=time.time(),
+                version=__version__,
+                project=str(plan.project),
+                profile=plan.profile,
+                called=plan.called,
+                cwd=str(plan.cwd),
+                here=here,
+                digest=content.digest,
+                others=content.others,
+                lines=content.lines,
+                plan=front_plan(loaded, started.plan),
+            )
+            reloading = Reloading(request.profile, request.cwd, kept, started.plan, loaded, place, later)
+            asyncio.run(_host(request, kept, started, reloading, note, ready, asked_by))
+    return 0
+
+
+def _is_up(note: "HostNote | None", profile: str) -> LaunchError:
+    who = f" (pid {note.pid})" if note else ""
+    return UsageError(f"{profile} is up{who}", fix=f"to start it again: {ours('up', profile, '--replace')}")
+
+
+async def _host(
+    request: UpRequest,
+    kept: "RunContext",
+    started: "Launched",
+    reloading: "Reloading",
+    note: "HostNote",
+    ready: Callable[[float, "HostNote"], None],
+    asked_by: int | None,
+) -> None:
+    import asyncio
+
+    from msgspec.structs import replace
+
+    from acp_launch.errors import first
+    from acp_launch.host.door import listening
+    from acp_launch.host.hub import Hub
+    from acp_launch.host.notices import HostNotices
+    from acp_launch.launch.run import conversation
+
+    plan, spawned = started.plan, started.spawned
+    notices, loop = HostNotices(), asyncio.get_running_loop()
+    sockets: list[Path] = []
+
+    def up(seconds: float) -> None:
+        known = replace(note, socket=str(sockets[0]))
+        reloading.tell(known)
+        if asked_by is not None:
+            loop.remove_reader(asked_by)
+        ready(seconds, known)
+        if asked_by is not None:
+            os.close(asked_by)
+
+    with _needs(request, started, kept, notices, up, reloading) as host:
+        try:
+            running = conversation(plan, host.needs, notices, spawned, every=BEAT, may_change=True)
+            async with running as launch, asyncio.TaskGroup() as tasks:
+                hub = Hub(launch, host, tasks)
+                notices.of(hub)
+                if asked_by is not None:
+                    loop.add_reader(asked_by, launch.interrupts.interrupt)
+                async with listening(hub.attach) as socket:
+                    sockets.append(socket)
+                    try:
+                        await hub.run()
+                    finally:
+                        hub.close()
+        except BaseExceptionGroup as failures:
+            raise first(failures) from None
+
+
+@contextmanager
+def _needs(
+    request: UpRequest,
+    started: "Launched",
+    kept: "RunContext",
+    notices: "HostNotices",
+    up: Callable[[float], None],
+    reload: "Reloading",
+) -> "Iterator[HostNeeds]":
+    from acp_launch.cli.session_needs import needs_of
+    from acp_launch.cli.start import agent_log
+    from acp_launch.console.stream.redacted import RedactedOutput
+    from acp_launch.host.sessions import HostNeeds
+    from acp_launch.session.hold import hold
+
+    guard, plan, _, trace = started
+    settings = kept.settings
+    with (
+        closing(agent_log(settings, plan)) as log,
+        needs_of(plan, kept, guard, notices.note, log=log, log_in=_refuse, has_person=True, trace=trace) as made,
+    ):
+        log.begin()
+        notices.log = log
+        needs, gate = made
+        yield HostNeeds(
+            needs=needs,
+            registry=kept.registry,
+            gate=gate,
+            hold=lambda name: hold(settings.state, (str(plan.project), plan.profile, name), verb="up"),
+            redacted=RedactedOutput,
+            ready=up,
+            unattended=_unattended(plan),
+            reload=reload,
+            waits=_notifying(settings, plan, notices.note),
+            keep=request.keep,
+            outlives=request.outlives if settings.hangup is None else settings.hangup == "detach",
+        )
+
+
+def _unattended(plan: "LaunchPlan") -> "Unattended":
+    from acp_launch.document.scalars import Duration
+    from acp_launch.host.sessions import Unattended
+
+    word, _, length = plan.unattended.partition(" ")
+    return Unattended(plan.unattended, Duration.parse(length) if length else 0.0, allows_reads=word == "allow-reads")
+
+
+def _notifying(settings: "Settings", plan: "LaunchPlan", note: Callable[[str], None]) -> Callable[[str], None]:
+    """Return what runs the user's `notify_command`, for a session by its name."""
+    told = -NOTIFIES
+
+    def notify(session: str) -> None:
+        import shutil
+
+        from acp_launch.process import detached
+        from acp_launch.secret.value import is_private
+
+        nonlocal told
+        now = time.monotonic()
+        if not settings.notify_command or now - told < NOTIFIES:
+            return
+        told = now
+        program, *rest = settings.notify_command
+        for mark, name in (("{profile}", plan.called), ("{session}", session)):
+            rest = [argument.replace(mark, name) for argument in rest]
+        env = {name: value for name, value in os.environ.items() if not is_private(name)}
+        found = shutil.which(program)
+        why = detached.start([os.path.abspath(found), *rest], env) if found else "command not found"  # noqa: PTH100
+        if why:
+            note(f"cannot run notify_command: {program}: {why}")
+
+    return notify
+
+
+class Begun(NamedTuple):
+    """What became of a host: its exit code if it has ended; its pid, 0 in the host itself; seconds until it was up."""
+
+    code: int
+    pid: int = 0
+    took: float = 0.0
+
+
+def start(request: UpRequest) -> Begun:
+    """Start a host in the background, and return when it is up, or has failed. In the host, return at its end."""
+    reading, writing = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child:
+        os.close(writing)
+        return _watched(child, reading)
+    os.close(reading)
+
+    def ready(took: float, note: "HostNote") -> None:
+        try:
+            os.write(writing, f"{took:.3f}\n".encode())
+        except BrokenPipeError:
+            raise StateError("the command that starts the host has ended") from None
+        close_terminal()
+
+    return Begun(run_host(request, leave_terminal, ready, asked_by=writing))
+
+
+def _watched(child: int, reading: int) -> Begun:
+    """Wait until the host is up, or has ended. Ctrl-C ends it."""
+    said = b""
+    try:
+        while not said.endswith(b"\n") and (more := os.read(reading, 100)):
+            said += more
+    except KeyboardInterrupt:
+        os.kill(child, signal.SIGTERM)
+        os.waitpid(child, 0)
+        raise
+    finally:
+        os.close(reading)
+    if said.endswith(b"\n"):
+        return Begun(0, child, float(said))
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return Begun(code if code >= 0 else 128 - code, child)
+
+
+async def _refuse(connection: "Connection", wanted: AuthRequired, *, is_second: bool) -> None:
+    """Leave a login to the front: its user is asked, and the front tries again."""
+    raise wanted
+
+
+def leave_terminal() -> None:
+    """Become a process without a terminal: closing it, and Ctrl-C on it, do not concern us any more."""
+    if os.getsid(0) != os.getpid():
+        os.setsid()
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+
+
+def close_terminal() -> None:
+    """Write nothing more to the terminal."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    os.close(null)

@@ -1,22 +1,25 @@
 """
-The socket of a host: the host listens, a front knocks.
+The socket of a host: the host listens, a front connects.
 
-It lies in a directory that no other user may enter, and the kernel says who knocks. Another version of acp-launch is
+It lies in a directory that no other user may enter, and the kernel says who connects. Another version of acp-launch is
 refused in words, because what the two say to each other may have changed.
 """
 
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
+
+import msgspec
 
 from acp_launch import __version__
 from acp_launch.errors import StateError
 from acp_launch.host.place import HostNote
-from acp_launch.host.wire import GREETING, LONGEST_GREETING
+from acp_launch.host.wire import GREETING, LONGEST_GREETING, STATUS, HostStatus, understood
 from acp_launch.problem import ours
+from acp_launch.protocol import jsonrpc
 from acp_launch.waits import stretch
 
 PATIENCE = stretch(3.0)  # seconds for the host's answer to a greeting, and for the greeting of a front
@@ -112,7 +115,7 @@ async def _is_welcome(line: socket.socket) -> bool:
     return True
 
 
-def knock(note: HostNote) -> socket.socket:
+def connect(note: HostNote) -> socket.socket:
     """Connect to a host, and return the line.
 
     Raises:
@@ -144,6 +147,37 @@ def knock(note: HostNote) -> socket.socket:
         f"the host of {note.called} is of version {other}, this acp-launch is {__version__}",
         fix=f"{down}, and up again",
     )
+
+
+def read_status(note: HostNote) -> HostStatus:
+    """Ask a host for its state.
+
+    Raises:
+        StateError: it cannot be reached, or does not answer.
+    """
+    return msgspec.json.decode(call(note, STATUS, {}), type=HostStatus)
+
+
+def call(note: HostNote, method: str, params: Mapping[str, object], *, within: float | None = None) -> msgspec.Raw:
+    """Return the answer of a host to one request. It has 3 s, or as many as `within` says.
+
+    Raises:
+        StateError: it cannot be reached, or does not answer.
+        LaunchError: its own error.
+    """
+    with closing(connect(note)) as line, line.makefile("rb") as answers:
+        if within is not None:
+            line.settimeout(within)
+        try:
+            line.sendall(jsonrpc.as_line(jsonrpc.request(0, method, params)))
+            answer = jsonrpc.decode(answers.readline())
+        except TimeoutError:
+            raise StateError(f"the host of {note.called} (pid {note.pid}) does not answer") from None
+    if answer is not None and isinstance(answer.result, msgspec.Raw):
+        return answer.result
+    fault = jsonrpc.fault(answer.error) if answer is not None and answer.error is not msgspec.UNSET else None
+    error = understood(fault) if fault is not None else None
+    raise error or StateError(f"the host of {note.called} (pid {note.pid}) does not answer as it should")
 
 
 def _stuck(note: HostNote) -> str:

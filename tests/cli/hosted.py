@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from acp_launch.cli.fronting import asked
+from acp_launch.host.door import read_status
 from acp_launch.host.place import HostNote
 from acp_launch.host.wire import HostStatus
 from tests.cli.launcher import MARK, Ended, Json, Launcher, alive, command, kill_all, left_by_guards
@@ -41,7 +41,7 @@ class Host:
 
     @property
     def status(self) -> HostStatus:
-        return asked(msgspec.convert(self.note, HostNote))
+        return read_status(msgspec.convert(self.note, HostNote))
 
     @property
     def state(self) -> Path:

@@ -6,10 +6,10 @@ import sys
 import msgspec
 import pytest
 
-from acp_launch.cli.fronting import requested
 from acp_launch.cli.planning import loaded_profile
 from acp_launch.cli.reload import content_of
 from acp_launch.errors import NotTrusted, StateError
+from acp_launch.host.door import call
 from acp_launch.host.place import HostNote
 from acp_launch.host.wire import RELOAD
 from acp_launch.settings.load import load
@@ -154,7 +154,7 @@ def test_the_host_itself_requires_what_was_checked(launch: Launcher, monkeypatch
         digest = content_of(loaded_profile("p", load())).digest
         note = msgspec.convert(host.note, HostNote)
         with pytest.raises(NotTrusted):
-            requested(note, RELOAD, {"digest": digest}, within=PATIENCE)
+            call(note, RELOAD, {"digest": digest}, within=PATIENCE)
         with pytest.raises(StateError, match="p has changed again meanwhile"):
-            requested(note, RELOAD, {"digest": "another"}, within=PATIENCE)
+            call(note, RELOAD, {"digest": "another"}, within=PATIENCE)
         assert [each.server for each in host.status.servers] == ["one"]

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from acp_launch.errors import StateError
-from acp_launch.host.door import OWN, knock
+from acp_launch.host.door import OWN, connect
 from acp_launch.host.place import HostNote
 from acp_launch.host.wire import FOLLOW, GREETING, META
 from acp_launch.protocol.jsonrpc import as_line, request
@@ -160,7 +160,7 @@ def test_another_version_is_told_in_words_with_the_way_out(launch: Launcher) -> 
         with ThreadPoolExecutor(1) as pool:
             answering = pool.submit(_answer, listener, b"-0.0.1\n")
             with pytest.raises(StateError) as caught:
-                knock(msgspec.structs.replace(note, socket=place))
+                connect(msgspec.structs.replace(note, socket=place))
             answering.result()
     assert caught.value.message == f"the host of p is of version 0.0.1, this acp-launch is {OWN.decode()}"
     assert caught.value.fix == "acp-launch down p, and up again"

@@ -1,7 +1,7 @@
 """A run whose host is up: the checks, the prompt and the user are here, everything else is the host's."""
 
 import os
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,17 +11,15 @@ from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    import msgspec
-
-    from acp_launch.cli.hosting import Begun
     from acp_launch.cli.reload import Content
     from acp_launch.cli.run_request import RunRequest
     from acp_launch.cli.screen import Screen
+    from acp_launch.cli.up import Begun
     from acp_launch.errors import AuthRequired
     from acp_launch.host.place import FrontPlan, HostNote
-    from acp_launch.host.wire import HostStatus, SessionStatus
+    from acp_launch.host.wire import SessionStatus
     from acp_launch.launch.run import LogIn, SessionNeeds
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.profile.discover import Found
@@ -56,7 +54,7 @@ def hosted(request: "RunRequest", settings: "Settings", screen: "Screen") -> int
     checked_name(request.session)
     if note is not None and (plan := _plan_of(note, found, request)) is not None:
         return _run(request, plan, settings, screen, note)
-    return _hosted_anew(request, found, settings, screen)
+    return _run_by_content(request, found, settings, screen)
 
 
 def _plan_of(note: "HostNote", found: "Found", request: "RunRequest") -> "LaunchPlan | None":
@@ -121,9 +119,8 @@ def _launch_plan(plan: "FrontPlan", found: "Found", request: "RunRequest", *, cw
     )
 
 
-def _hosted_anew(request: "RunRequest", found: "Found", settings: "Settings", screen: "Screen") -> int | None:
+def _run_by_content(request: "RunRequest", found: "Found", settings: "Settings", screen: "Screen") -> int | None:
     """Do the same as `hosted`, with the profile as it is read and resolved here."""
-    from acp_launch.cli.hosting import present, resolved_for_front
     from acp_launch.cli.run_request import wants_host
     from acp_launch.profile.load import load
 
@@ -141,6 +138,23 @@ def _hosted_anew(request: "RunRequest", found: "Found", settings: "Settings", sc
     if note is None:
         return None
     return _run(request, plan, settings, screen, note)
+
+
+def present(settings: "Settings", plan: "LaunchPlan") -> "HostNote | None":
+    """Return the host of this profile in this project."""
+    from acp_launch.host.place import find
+
+    return find(settings.state, str(plan.project), plan.profile)
+
+
+def resolved_for_front(loaded: "Loaded", cwd: Path | None, session: str | None) -> "LaunchPlan | None":
+    """Return the plan of a front, without servers: they are the host's. None if the profile cannot run here."""
+    from msgspec.structs import replace
+
+    from acp_launch.cli.planning import resolved_from
+
+    without = replace(loaded, profile=replace(loaded.profile, mcp_servers={}))
+    return resolved_from(without, cwd=cwd, session=session).plan
 
 
 def fitting(
@@ -164,7 +178,7 @@ def fitting(
 
 def _brought_up(request: "RunRequest") -> "Begun":
     """Bring up a host that ends after its use. Returns in the host too, at its end."""
-    from acp_launch.cli.hosting import UpRequest, start
+    from acp_launch.cli.up import UpRequest, start
     from acp_launch.waits import seconds
 
     keep = request.keep or KEPT
@@ -211,7 +225,7 @@ def _run(
 
     from acp_launch.cli import run_request as prompts
     from acp_launch.cli.session_needs import blocks, exit_code
-    from acp_launch.host.door import knock
+    from acp_launch.host.door import connect
     from acp_launch.session import store
 
     words = request.words[1:]
@@ -226,7 +240,7 @@ def _run(
     screen.roots = (plan.cwd, *plan.additional_directories)
     person = screen.person()
     prompt = _Prompt(request, plan, name, record, blocks(request, plan, text))
-    end = asyncio.run(_prompted(prompt, settings, partial(knock, note), screen, person))
+    end = asyncio.run(_prompted(prompt, settings, partial(connect, note), screen, person))
     if end is not None:
         return exit_code(end)
     wait = ours("session", "wait", name)
@@ -280,7 +294,7 @@ async def _attached(
     from acp_launch.cli.session_needs import asking, wished
     from acp_launch.console.stillclock import StillClock, UntimedPerson
     from acp_launch.console.stream.redacted import RedactedOutput
-    from acp_launch.host.door import knock
+    from acp_launch.host.door import connect
     from acp_launch.host.front import Entry
     from acp_launch.host.front import hosted as launching
     from acp_launch.host.wire import Entrance
@@ -302,7 +316,7 @@ async def _attached(
         return Entrance(name=session, can_ask=True, approve=request.approve, afresh=afresh)
 
     needs = front_needs(request, plan, settings, person, in_front)
-    entry = Entry(connect=partial(knock, note), entrance=entrance, ask=asking(person, request, plan), stays=True)
+    entry = Entry(connect=partial(connect, note), entrance=entrance, ask=asking(person, request, plan), stays=True)
     setup = SessionSetup(
         front=shown,
         observer=RedactedOutput(output),
@@ -416,7 +430,6 @@ def _logging_in(
     """Return what logs in when the agent wants it; only then the profile is read for how the agent is started."""
 
     async def logged_in(connection: "Connection", wanted: "AuthRequired", *, is_second: bool) -> None:
-        from acp_launch.cli.hosting import resolved_for_front
         from acp_launch.cli.login import logging_in
         from acp_launch.cli.planning import loaded_profile
 
@@ -432,59 +445,16 @@ def _nothing_to_start() -> Any:
     raise AssertionError("a front starts no agent")
 
 
-def asked(note: "HostNote") -> "HostStatus":
-    """Ask a host for its state.
-
-    Raises:
-        StateError: it cannot be reached, or does not answer.
-    """
-    import msgspec
-
-    from acp_launch.host.wire import STATUS, HostStatus
-
-    return msgspec.json.decode(requested(note, STATUS, {}), type=HostStatus)
-
-
-def requested(
-    note: "HostNote", method: str, params: "Mapping[str, object]", *, within: float | None = None
-) -> "msgspec.Raw":
-    """Return the answer of a host to one request. It has 3 s, or as many as `within` says.
-
-    Raises:
-        StateError: it cannot be reached, or does not answer.
-        LaunchError: its own error.
-    """
-    import msgspec
-
-    from acp_launch.errors import StateError
-    from acp_launch.host.door import knock
-    from acp_launch.host.wire import understood
-    from acp_launch.protocol import jsonrpc
-
-    with closing(knock(note)) as line, line.makefile("rb") as answers:
-        if within is not None:
-            line.settimeout(within)
-        try:
-            line.sendall(jsonrpc.as_line(jsonrpc.request(0, method, params)))
-            answer = jsonrpc.decode(answers.readline())
-        except TimeoutError:
-            raise StateError(f"the host of {note.called} (pid {note.pid}) does not answer") from None
-    if answer is not None and isinstance(answer.result, msgspec.Raw):
-        return answer.result
-    fault = jsonrpc.fault(answer.error) if answer is not None and answer.error is not msgspec.UNSET else None
-    error = understood(fault) if fault is not None else None
-    raise error or StateError(f"the host of {note.called} (pid {note.pid}) does not answer as it should")
-
-
 def hosted_sessions(state: "Path") -> "dict[Key, SessionStatus]":
     """Return the sessions that hosts hold, by project, profile and name. A host that does not answer is told of."""
     from acp_launch.errors import StateError
+    from acp_launch.host.door import read_status
     from acp_launch.host.place import any_host, hosts
 
     found: dict[Key, SessionStatus] = {}
     for note in hosts(state) if any_host(state) else ():
         try:
-            sessions = asked(note).sessions if note.socket else ()
+            sessions = read_status(note).sessions if note.socket else ()
         except StateError as error:
             say(harmless(f"acp-launch: {error.message}", keep=""), style=YELLOW)
             continue
