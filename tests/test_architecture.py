@@ -4,6 +4,7 @@ import ast
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -117,10 +118,16 @@ def place(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def imports(path: Path) -> set[str]:
     """Every module named in an import, lazy ones included."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -215,7 +222,7 @@ def test_no_class_has_more_state_than_a_reader_can_hold() -> None:
     counts = {
         f"{path.relative_to(PACKAGE)}: {each.name}": len(attributes(each))
         for path in MODULES
-        for each in ast.walk(ast.parse(path.read_text()))
+        for each in ast.walk(parsed(path))
         if isinstance(each, ast.ClassDef)
     }
     assert {name for name, count in counts.items() if count > MOST} <= TOO_MANY
@@ -294,7 +301,7 @@ def calls(path: Path, name: str) -> bool:
     """Whether the module calls a method of this name."""
     return any(
         isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
     )
 
 
@@ -327,7 +334,7 @@ def test_what_others_say_has_few_ways_to_a_terminal() -> None:
         return any(
             isinstance(node, ast.Attribute)
             and ast.unparse(node) in ("sys.stdout.write", "sys.stdout.buffer", "sys.stderr.write", "typer.echo")
-            for node in ast.walk(ast.parse(path.read_text()))
+            for node in ast.walk(parsed(path))
         )
 
     modules = {str(path.relative_to(PACKAGE).with_suffix("")): path for path in MODULES if place(path) != "demo"}
@@ -421,7 +428,7 @@ def test_no_unix_only_module_is_imported_at_import_time() -> None:
 def at_import_time(path: Path) -> set[str]:
     """The tops of the modules that are imported by statements of the module itself."""
     names: set[str] = set()
-    for node in ast.parse(path.read_text()).body:
+    for node in parsed(path).body:
         names |= {alias.name for alias in node.names} if isinstance(node, ast.Import) else set()
         names |= {str(node.module)} if isinstance(node, ast.ImportFrom) else set()
     return {name.split(".")[0] for name in names}
