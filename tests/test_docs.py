@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from acp_launch.cli import manual
+from acp_launch.cli import help as manual
 from tests.test_architecture import ROWS
 from tests.test_readme import PAGES, README, ROOT
 

@@ -9,7 +9,7 @@ Entry and parsing:
 - `app`: the typer application with every verb.
 - `verb`: the table of verbs; verbs declared once, and the reader that handles plain command lines without typer.
 - `completion`: the candidates of shell completion, and its script.
-- `help`, `manual`: the documentation and its search.
+- `help`: the documentation and its search.
 
 Launching:
 - `run`, `run_request`: the verbs `run` and `attach`, and their request, options and prompt.
@@ -19,13 +19,14 @@ Launching:
 - `planning`: a profile or command line becomes a launch plan; asks for trust.
 - `supply`: asks a user at a terminal for secrets and programs that a run lacks.
 - `screen`, `permission_record`: a run's output, and its permission record.
-- `session_agent`, `probe`: an agent or an MCP server started for one operation.
+- `probe`: an MCP server started for one operation.
 
 Verbs:
 - `profiles`, `edit`, `init`, `drafting`: `validate`, `plan`, `list`, `show`, `schema`; `profile`; `init`.
-- `interop`, `importing`, `exporting`, `import_servers`, `credentials`, `onboarding`: `import` and `export`.
+- `interop`, `importing`, `exporting`, `onboarding`: `import` and `export`.
 - `secrets`, `secretvalue`, `stores`, `execute`: `secret`, and the store that the user chose.
-- `sessions`, `permission`, `trust`, `logs`, `trace`, `processes`, `login`: the verbs of these names, `ps` and `reap`.
+- `sessions`, `permission`, `trust`, `logs`, `trace`, `processes`, `login`: the verbs of these names, `lock`, `ps` and
+  `reap`.
 - `doctor`, `probes`: `doctor`.
-- `mcp`, `toolarguments`: `mcp`.
+- `mcp`: `mcp`.
 """

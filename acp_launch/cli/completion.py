@@ -197,7 +197,7 @@ def _tools(context: Any, settings: "Settings") -> Candidates:
 
 
 def _topics(context: Any, settings: "Settings") -> Candidates:
-    from acp_launch.cli.manual import about, topics
+    from acp_launch.cli.help import about, topics
 
     return ((topic, about(topic)) for topic in topics())
 

@@ -1,46 +1,48 @@
-"""The verb `help`: shows a page of the documentation, or the places where a word occurs."""
+"""The verb `help`: shows a page of docs/, or the sections where words occur. Completion uses its topics."""
 
-from typing import Annotated
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import typer
 
 from acp_launch.errors import MachineError, UsageError
 from acp_launch.problem import did_you_mean
+from acp_launch.regex import regex
 
 WIDEST = 100  # columns of a page; longer lines are hard to read
-LIST = "acp-launch help lists the topics"
+_FILE = regex(r"(?m)^<!-- file: (\S+) -->$")
+_COMMENT = regex(r"(?m)^<!--.*-->\n")
+_IMAGE = regex(r"(?m)^<picture>.*<img alt=\"([^\"]*)\".*</picture>$")
+_LINK = regex(r"\[([^\]]*)\]\((?:[a-z]+\.md)?(?:#[^)]*)?\)")  # to a heading, or to another page
+_ABOUT = regex(r"(?m)^This page is about (.*)\.$")
+_MARKS = regex(r"^[-|>\s]+|[`|]|\*\*")  # marks of Markdown that a single line is shown without
 
 Topic = Annotated[
     list[str] | None, typer.Argument(metavar="[TOPIC]...", help="A page; any other word is searched for.")
 ]
-
-
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 def help_(topic: Topic = None, as_json: Json = False) -> None:
     """Show the documentation: the topics, a page, or where a word occurs."""
-    from acp_launch.cli.manual import page, search, topics
-
     words = " ".join(topic or []).split()
     name = " ".join(words).casefold()
     if as_json:
         _put_json(name, words)
     elif not words:
-        _show_topics()
+        width = max(map(len, topics())) + 2
+        _put("".join(f"{topic:{width}}{about(topic)}\n" for topic in topics()))
+        _note("acp-launch help TOPIC shows one; any other word is searched for")
     elif name in topics():
         _show(_drawn(page(name)))
-    elif found := search(words):
-        _put("".join(f"{match.topic}: {match.heading}\n{_shortened(match.line)}" for match in found))
-        _note(f"acp-launch help TOPIC shows a page{_options(name)}")
     else:
-        raise _nothing(name)
+        _show_matches(name, words)
 
 
 def _put_json(name: str, words: list[str]) -> None:
     import json
-
-    from acp_launch.cli.manual import about, page, search, topics
 
     if not words:
         answer: dict[str, object] = {"topics": [{"topic": topic, "about": about(topic)} for topic in topics()]}
@@ -51,32 +53,105 @@ def _put_json(name: str, words: list[str]) -> None:
     _put(f"{json.dumps(answer)}\n")
 
 
-def _show_topics() -> None:
-    from acp_launch.cli.manual import about, topics
+def _show_matches(name: str, words: list[str]) -> None:
+    from textwrap import shorten
 
-    width = max(map(len, topics())) + 2
-    _put("".join(f"{topic:{width}}{about(topic)}\n" for topic in topics()))
-    _note("acp-launch help TOPIC shows one; any other word is searched for")
-
-
-def _nothing(name: str) -> UsageError:
-    from acp_launch.cli.manual import known_words
-
-    near = did_you_mean(name, known_words())
-    return UsageError(f'no topic is named "{name}", and no page has that text{near}', fix=LIST)
-
-
-def _options(name: str) -> str:
-    """How to list the options of a command, if `name` is one."""
     from acp_launch.cli.verb import VERBS
 
-    return f'; --help after "{name}" lists its options' if name in VERBS else ""
+    found = search(words)
+    if not found:
+        headings = " ".join(section.heading for topic in topics() for section in sections(topic))
+        near = did_you_mean(name, sorted({*topics(), *re.findall(r"[a-z]{3,}", headings.casefold())}))
+        what = f'no topic is named "{name}", and no page has that text{near}'
+        raise UsageError(what, fix="acp-launch help lists the topics")
+    for match in found:
+        line = shorten(match.line, _width() - 4, placeholder=" …")
+        _put(f"{match.topic}: {match.heading}\n" + (f"    {line}\n" if line else ""))
+    options = f'; --help after "{name}" lists its options' if name in VERBS else ""
+    _note(f"acp-launch help TOPIC shows a page{options}")
 
 
-def _shortened(line: str) -> str:
-    import textwrap
+# The pages: inside the installed package, or beside it in a checkout.
 
-    return f"    {textwrap.shorten(line, _width() - 4, placeholder=' …')}\n" if line else ""
+
+class Section(NamedTuple):
+    """A part of a page, from its heading to the next."""
+
+    topic: str
+    heading: str
+    lines: tuple[str, ...]
+
+
+class Match(NamedTuple):
+    """A section with all the words of a search, and its first line with all of them, or with the first of them."""
+
+    topic: str
+    heading: str
+    line: str
+
+
+def _directory() -> Path:
+    package = Path(__file__).parents[1]
+    installed = package / "docs"
+    return installed if installed.is_dir() else package.parent / "docs"
+
+
+def topics() -> list[str]:
+    """List the names of all pages in alphabetical order."""
+    return sorted(path.stem for path in _directory().glob("*.md"))
+
+
+def page(topic: str) -> str:
+    """Read the Markdown of a page; links, pictures and marks of files are replaced by their texts."""
+    text = (_directory() / f"{topic}.md").read_text(encoding="utf-8")
+    text = _COMMENT.sub("", _FILE.sub(r"`\1`:\n", text))
+    return _LINK.sub(r"\1", _IMAGE.sub(r"(picture: \1)", text))
+
+
+def about(topic: str) -> str:
+    """Return the purpose of a page: the rest of its sentence "This page is about …"."""
+    found = _ABOUT.search(page(topic))
+    return found[1] if found else ""
+
+
+def sections(topic: str) -> Iterator[Section]:
+    """Yield the sections of a page in order; a `#` inside a block of code is not a heading."""
+    heading, lines, is_code = topic, list[str](), False
+    for line in page(topic).splitlines():
+        is_code ^= line.lstrip().startswith("```")
+        if line.startswith("#") and not is_code:
+            yield Section(topic, heading, tuple(lines))
+            heading, lines = line.lstrip("# "), []
+        else:
+            lines.append(line)
+    yield Section(topic, heading, tuple(lines))
+
+
+def search(words: Sequence[str]) -> list[Match]:
+    """Find the sections with all the words, in any case; matches in headings come first."""
+    wanted = [word.casefold() for word in words]
+    having = [
+        section
+        for topic in topics()
+        for section in sections(topic)
+        if _has("\n".join((section.heading, *section.lines)), wanted)
+    ]
+    having.sort(key=lambda section: not _has(section.heading, wanted))
+    return [Match(section.topic, section.heading, _line_with(section, wanted)) for section in having]
+
+
+def _line_with(section: Section, wanted: Sequence[str]) -> str:
+    ways = (" ".join(wanted),), wanted, wanted[:1]
+    lines = (line for way in ways for line in section.lines if _has(line, way))
+    return " ".join(_MARKS.sub("", next(lines, "")).split())
+
+
+def _has(text: str, wanted: Sequence[str]) -> bool:
+    folded = text.casefold()
+    return all(word in folded for word in wanted)
+
+
+# The terminal.
 
 
 def _drawn(text: str) -> str:

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.cli.drafting import ProfileFiles, installed_schema, named_agent
-from acp_launch.cli.import_servers import CredentialStore
+from acp_launch.cli.drafting import CredentialStore, ProfileFiles, installed_schema, named_agent
 from acp_launch.cli.planning import here
 from acp_launch.console import interop
 from acp_launch.console.ask.terminal import agreed, possible

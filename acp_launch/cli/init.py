@@ -13,8 +13,7 @@ from acp_launch.errors import ProblemsError, ProfileError, StateError, UsageErro
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
-    from acp_launch.cli.drafting import Draft, Options
-    from acp_launch.cli.import_servers import CredentialStore
+    from acp_launch.cli.drafting import CredentialStore, Draft, Options
     from acp_launch.profile.discover import Found
     from acp_launch.settings.model import Settings
 
@@ -56,8 +55,7 @@ def create(options: "Options", credentials: "CredentialStore | None" = None) -> 
         LaunchError: the profile exists, would be wrong, or cannot be written.
         Exit: the user left without an answer.
     """
-    from acp_launch.cli.drafting import location, make_draft
-    from acp_launch.cli.import_servers import CredentialStore
+    from acp_launch.cli.drafting import CredentialStore, location, make_draft
     from acp_launch.settings.load import load
 
     settings = load()
@@ -99,8 +97,7 @@ def _write(
     Raises:
         LaunchError: the profile would be wrong, or cannot be written.
     """
-    from acp_launch.cli.drafting import ProfileFiles, installed_schema
-    from acp_launch.cli.import_servers import store_credentials
+    from acp_launch.cli.drafting import ProfileFiles, installed_schema, store_credentials
     from acp_launch.console import problems
     from acp_launch.profile.edit import judged
     from acp_launch.profile.scaffold import beginning, extending

@@ -16,6 +16,8 @@ from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean, ours
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from acp_launch.bridge.toolpolicy import ToolPolicy
     from acp_launch.cli.probe import Probe, StartedServer
     from acp_launch.mcp.arguments import Given
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from acp_launch.mcp.message import Tool
 
 TOOL_FAILED = 9  # docs/scripting.md "Exit codes"
+STDIN = Path("-")
+MOST = 64 * 1024 * 1024  # bytes of arguments; servers do not take longer lines either
 TIMEOUT = "Limit the call's time: 500ms, 30s, 2m; a plain number is seconds."
 LOGIN_TIMEOUT = "Limit the time for the browser; 5m by default."
 
@@ -136,11 +140,10 @@ def call(
     """Call a tool and print its result."""
     from acp_launch.cli.probe import ServerOptions, probe, with_server
     from acp_launch.cli.run_request import seconds
-    from acp_launch.cli.toolarguments import read
     from acp_launch.console import servers
 
     patience = None if timeout is None else seconds(timeout)
-    given = read(words or (), file)
+    given = _given(words or (), file)
     wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
     chosen = _allowed(wanted, tool)
     limit = _limit(wanted, patience)
@@ -269,3 +272,51 @@ def _allowed(wanted: "Probe", tool: str | None) -> str:
     if refusal := _policy(wanted).refusal(request(0, "tools/call", {"name": tool})):
         raise UsageError(refusal, fix=f"allow it: mcp_servers.{wanted.server.name}.tools in the profile")
     return tool
+
+
+# The arguments of `call`: words, a file or stdin.
+
+
+def _given(words: "Sequence[str]", file: Path | None) -> "Given":
+    """Read the arguments.
+
+    Raises:
+        UsageError: they cannot be read, or are given twice.
+    """
+    from acp_launch.mcp.arguments import read_object, read_words
+
+    if tuple(words) == ("-",) and file is None:
+        file = STDIN
+    elif words and file is not None:
+        raise UsageError("the arguments are given twice", fix="give them as words, or with --file")
+    if file is None:
+        return read_words(words)
+    source = "stdin" if file == STDIN else str(file)
+    return read_object(_decoded(file, source), f"the arguments in {source}")
+
+
+def _decoded(file: Path, source: str) -> str:
+    try:
+        raw = _content(file)
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the arguments from {file}: {error.strerror}", fix="name a file of JSON"
+        ) from None
+    if len(raw) > MOST:
+        raise UsageError(f"the arguments in {source} are more than 64 MiB", fix="name a file of JSON")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"the arguments in {source} are not UTF-8 (byte {error.start})", fix="convert them: iconv -t UTF-8"
+        ) from None
+
+
+def _content(file: Path) -> bytes:
+    """Read at most one byte more than allowed, because a device may have no end."""
+    if file == STDIN:
+        import sys
+
+        return sys.stdin.buffer.read(MOST + 1)
+    with file.open("rb") as opened:
+        return opened.read(MOST + 1)

@@ -2,8 +2,7 @@
 
 import typer
 
-from acp_launch.cli.drafting import CANCELLED, Options, chosen_sources, name_fault
-from acp_launch.cli.import_servers import CredentialStore
+from acp_launch.cli.drafting import CANCELLED, CredentialStore, Options, chosen_sources, name_fault
 from acp_launch.cli.importing import ImportRequest, import_source, list_, own_profiles
 from acp_launch.cli.init import create
 from acp_launch.cli.planning import here

@@ -1,6 +1,6 @@
 """The verbs of `session`, for named sessions: `list`, `show`, `wait`, `rename`, `close` and `rm`."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -11,7 +11,7 @@ from acp_launch.errors import LaunchError, NotTrusted, SessionError, UsageError
 from acp_launch.problem import count, did_you_mean, ours
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from acp_launch.cli.planning import Planned
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from acp_launch.settings.model import Settings
 
 AGES = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}  # seconds
+T = TypeVar("T")
 PAGE = 50  # sessions that `list` shows without --all
 app = typer.Typer(cls=Commands, help="Choose a session to resume; list, show, wait, rename, close, rm, prune.")
 
@@ -335,8 +336,34 @@ def _agent(record: "Record") -> str:
     return one_line(record.agent_name) or "the agent"
 
 
+def _with_agent(
+    planned: "Planned",
+    settings: "Settings",
+    story: "Callable[[Connection], Awaitable[T]]",
+    trace: "Path | None" = None,
+) -> T:
+    """Start the agent, run `story`, end the agent; if it wants a login first, the error names the command for that.
+
+    Raises:
+        LaunchError: as for `run`.
+    """
+
+    from acp_launch.cli.start import with_agent
+    from acp_launch.errors import AuthRequired
+
+    async def advised(connection: "Connection") -> T:
+        try:
+            return await story(connection)
+        except AuthRequired as wanted:
+            from acp_launch.cli.login import logging_in
+
+            await logging_in(planned, None)(connection, wanted, is_second=True)
+            raise
+
+    return with_agent(planned, settings, "session", advised, trace=trace)
+
+
 def _end(how: Any, record: "Record", *, trust: bool, trace: "Path | None") -> bool:
-    from acp_launch.cli.session_agent import with_session_agent
     from acp_launch.session.opening import end_session
 
     planned = _plan_of(record, trust=trust)
@@ -345,14 +372,13 @@ def _end(how: Any, record: "Record", *, trust: bool, trace: "Path | None") -> bo
         limit = planned[0].timeouts.session
         return await end_session(connection, how, record.session_id, limit=limit, name=record.name)
 
-    return with_session_agent(planned, _settings(), story, trace)
+    return _with_agent(planned, _settings(), story, trace)
 
 
 def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trust: bool, trace: "Path | None") -> None:
     from pathlib import Path
 
     from acp_launch.cli.planning import agent_plan
-    from acp_launch.cli.session_agent import with_session_agent
     from acp_launch.console import sessions, stdout
     from acp_launch.session.opening import list_sessions
 
@@ -367,7 +393,7 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
         cwd = None if everything else str(plan.cwd)
         return [found async for found in list_sessions(connection, cwd=cwd, limit=plan.timeouts.session)]
 
-    found = with_session_agent(planned, _settings(), story, trace)
+    found = _with_agent(planned, _settings(), story, trace)
     if as_json:
         stdout.put_json(sessions.agent_json(found))
     elif found:

@@ -46,7 +46,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "plan": "profiles.Plan",
         "show": "profiles.Show",
         "trust": "trust.trust",
-        "lock": "lock.lock",
+        "lock": "trust.lock",
         "export": "interop.export",
         "schema": "profiles.Schema",
     },

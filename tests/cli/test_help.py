@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.cli import manual
+from acp_launch.cli import help as manual
 from acp_launch.cli.verb import HEADINGS, VERBS
 from tests.cli.launcher import Launcher
 from tests.cli.terminal import on_terminal

@@ -48,7 +48,7 @@ def test_a_line_without_end_is_given_up() -> None:
 
 @pytest.mark.parametrize(
     ("amount", "words"),
-    [(0, "0 bytes"), (1, "1 byte"), (1023, "1023 bytes"), (1024, "1 KiB"), (10 << 20, "10 MiB"), (1 << 40, "1 TiB")],
+    [(0, "0 bytes"), (1, "1 byte"), (1023, "1,023 bytes"), (1024, "1 KiB"), (10 << 20, "10 MiB"), (1 << 40, "1 TiB")],
 )
 def test_sizes_are_said_as_people_say_them(amount: int, words: str) -> None:
     assert size(amount) == words
