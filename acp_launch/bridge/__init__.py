@@ -7,7 +7,7 @@ for the processes, or `exchange` for the protocol.
 - `offer`: the `mcpServers` that the agent gets.
 - `shim`, `copying`: the program that the agent starts in place of a server, and its copy loop.
 - `seat`: the socket that shims connect to.
-- `front`: the same servers over HTTP, for agents that take only that.
+- `http`: the same servers over HTTP, for agents that take only that.
 - `servers`: the servers of a launch, with a relay for each conversation.
 - `relay`: one conversation at work: its two links, its exchange and the server's processes.
 - `link`: one side of a conversation at work: lines in and out.

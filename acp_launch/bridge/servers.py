@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import KeysView
 
     from acp_launch.bridge.elevation import Elevations
-    from acp_launch.bridge.front.server import Front
+    from acp_launch.bridge.http.server import HttpServer
     from acp_launch.bridge.presentation import Presentations
     from acp_launch.bridge.upstream import Sessions
     from acp_launch.mcp.http.wire import Credentials
@@ -337,11 +337,11 @@ def _presentations(plan: ServerPlan, cache: Path | None) -> "Presentations":
 
 
 class RunningServers(Struct, frozen=True):
-    """The running servers, the socket for shims, and the HTTP front, which is started when it is first asked for."""
+    """The running servers, the socket for shims, and their HTTP server, which is started when it is first asked for."""
 
     servers: Servers
     seat: Seat
-    front: "Callable[[], Awaitable[Front]]"
+    http: "Callable[[], Awaitable[HttpServer]]"
 
 
 async def _forever(tell: Callable[[], Awaitable[None]]) -> None:
@@ -350,23 +350,23 @@ async def _forever(tell: Callable[[], Awaitable[None]]) -> None:
 
 
 def _starter(
-    servers: Servers, needs: ServerNeeds, observer: ServerObserver, fronts: AsyncExitStack
-) -> "Callable[[], Awaitable[Front]]":
-    """Return the function that starts the HTTP front, or returns it if it is running; `fronts` closes it."""
-    started: list[Front] = []
+    servers: Servers, needs: ServerNeeds, observer: ServerObserver, ending: AsyncExitStack
+) -> "Callable[[], Awaitable[HttpServer]]":
+    """Return the function that starts the HTTP server, or returns it if it is running; `ending` closes it."""
+    started: list[HttpServer] = []
 
-    async def start() -> "Front":
-        from acp_launch.bridge.front.server import front, make_keys  # few agents need it
+    async def start() -> "HttpServer":
+        from acp_launch.bridge.http.server import http_server, make_keys  # few agents need it
 
         if not started:
-            opening = front(
+            opening = http_server(
                 make_keys(servers.names),
                 servers.seated,
                 observer.note,
                 max_line=needs.max_line,
                 elevated=servers.elevated,
             )
-            started.append(await fronts.enter_async_context(opening))
+            started.append(await ending.enter_async_context(opening))
         started[0].add(servers.names, servers.elevated)
         return started[0]
 
@@ -384,8 +384,8 @@ async def running(
             refused = lambda why: observer.note(f"a connection to the launch's MCP socket was refused: {why}")  # noqa: E731
             beside = [tasks.create_task(servers.tick()), tasks.create_task(_forever(observer.tell))]
             try:
-                async with seat(servers.names, servers.seated, refused) as address, AsyncExitStack() as fronts:
-                    yield RunningServers(servers, address, _starter(servers, needs, observer, fronts))
+                async with seat(servers.names, servers.seated, refused) as address, AsyncExitStack() as ending:
+                    yield RunningServers(servers, address, _starter(servers, needs, observer, ending))
             finally:
                 for task in beside:
                     task.cancel()

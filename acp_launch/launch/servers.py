@@ -119,7 +119,7 @@ class LaunchServers:
         """Return how the agent reaches the launcher; None without bridged servers.
 
         Raises:
-            StateError: there is no port for the HTTP front.
+            StateError: there is no port for the HTTP server.
         """
         if self._inner is None:
             return None
@@ -133,7 +133,7 @@ class LaunchServers:
 
     async def _addresses(self, inner: "RunningServers") -> "Way":
         try:
-            front = await inner.front()
+            http = await inner.http()
         except OSError as error:
             what = f"there is no address on 127.0.0.1 for the agent to reach MCP servers: {error.strerror}"
             raise StateError(what, fix="with agent.mcp: stdio it reaches them without one") from None
@@ -141,8 +141,8 @@ class LaunchServers:
         from acp_launch.secret.redact import redactor
 
         names = [server.name for server in filter(is_bridged, self._plan.servers)]
-        redactor.register(*(Secret(front.token(name)) for name in names))  # every user of this machine reaches the port
-        return {name: HttpAddress(front.address(name), front.token(name)) for name in names}
+        redactor.register(*(Secret(http.token(name)) for name in names))  # every user of this machine reaches the port
+        return {name: HttpAddress(http.address(name), http.token(name)) for name in names}
 
     def asking(self, asked: "Sequence[RemoteCheck]") -> None:
         """Take the running checks of remote servers."""

@@ -1,4 +1,4 @@
-"""The HTTP front with a scripted server behind it, and a client that writes bytes."""
+"""Our HTTP server with a scripted server behind it, and a client that writes bytes."""
 
 import asyncio
 import json
@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager, suppress
 from functools import wraps
 from typing import Any, ParamSpec
 
-from acp_launch.bridge.front.gate import Key
-from acp_launch.bridge.front.server import Front, Limits, front
+from acp_launch.bridge.http.gate import Key
+from acp_launch.bridge.http.server import HttpServer, Limits, http_server
 from acp_launch.bridge.seat import ShimConnection
 from tests.patience import PATIENCE
 
@@ -79,8 +79,8 @@ def echoing(server: Behind, message: Json) -> None:
 
 
 class Fronted:
-    def __init__(self, running: Front, notes: list[str], behind: "asyncio.Queue[Behind]") -> None:
-        self.front, self.notes, self._behind = running, notes, behind
+    def __init__(self, running: HttpServer, notes: list[str], behind: "asyncio.Queue[Behind]") -> None:
+        self.http, self.notes, self._behind = running, notes, behind
         self.wires: list[Wire] = []
 
     async def server(self) -> Behind:
@@ -88,8 +88,8 @@ class Fronted:
         return await asyncio.wait_for(self._behind.get(), PATIENCE)
 
     async def connect(self) -> "Wire":
-        opened = await asyncio.open_connection("127.0.0.1", self.front.port, limit=1 << 26)
-        self.wires.append(Wire(*opened, self.front.port))
+        opened = await asyncio.open_connection("127.0.0.1", self.http.port, limit=1 << 26)
+        self.wires.append(Wire(*opened, self.http.port))
         return self.wires[-1]
 
     async def session(self) -> str:
@@ -118,7 +118,9 @@ async def fronted(
         behind.put_nowait(begun[-1])
 
     async with asyncio.timeout(60):
-        opening = front({"server": KEY}, seated, notes.append, max_line=max_line, limits=limits, elevated=elevated)
+        opening = http_server(
+            {"server": KEY}, seated, notes.append, max_line=max_line, limits=limits, elevated=elevated
+        )
         async with opening as running:
             found = Fronted(running, notes, behind)
             yield found

@@ -1,4 +1,4 @@
-"""An HTTP request without HTTP, and a server's side without a server, for the sans-IO halves of the front."""
+"""An HTTP request without HTTP, and a server's side without a server, for the sans-IO half of our HTTP server."""
 
 import json
 from typing import Any
@@ -11,8 +11,7 @@ Json = dict[str, Any]
 class Said:
     """The answer to one request, as it was given."""
 
-    def __init__(self, *, takes_json: bool = True, takes_events: bool = True) -> None:
-        self.takes_json, self.takes_events = takes_json, takes_events
+    def __init__(self) -> None:
         self.is_open = self.is_gone = self.is_full = self.is_over = False
         self.status, self.session, self.text = 0, "", b""
 
@@ -32,10 +31,6 @@ class Said:
     def end(self) -> None:
         assert self.is_open
         self.is_over = True
-
-    @property
-    def ids(self) -> list[str]:
-        return [event["id"] for event in events(self.text) if "id" in event]
 
     @property
     def messages(self) -> list[Json]:

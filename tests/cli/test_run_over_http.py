@@ -75,4 +75,4 @@ def test_without_http_neither_the_front_nor_its_library_is_imported(launch: Laun
     assert done.code == 0
     assert "import 'acp_launch.bridge.servers'" in done.err
     assert "h11" not in done.err
-    assert "acp_launch.bridge.front.server" not in done.err
+    assert "acp_launch.bridge.http.server" not in done.err

@@ -1,5 +1,5 @@
 """
-A process that runs one server as a launch does, and serves it to this machine over our HTTP front.
+A process that runs one server as a launch does, and serves it to this machine over HTTP, as to an agent.
 
     python -m tests.conformance.host '{"argv": [...]}'
     python -m tests.conformance.host '{"url": "http://..."}'
@@ -13,8 +13,8 @@ import json
 import sys
 from typing import Any
 
-from acp_launch.bridge.front.gate import Gate, Head, Key, Refused
-from acp_launch.bridge.front.server import front
+from acp_launch.bridge.http.gate import Gate, Head, Key, Refused
+from acp_launch.bridge.http.server import http_server
 from acp_launch.bridge.servers import ServerNeeds, running
 from tests.bridge.observing import Silent
 from tests.cli.launcher import ROOT
@@ -41,7 +41,7 @@ async def main(server: dict[str, Any]) -> None:
     plans = [plan(NAME, {"env": {}, "cwd": str(ROOT), **server})]
     async with (
         running(plans, needs, observer) as ours,
-        front({NAME: Key(PATH, "")}, ours.servers.seated, observer.note, max_line=1 << 26, gate=OpenGate) as http,
+        http_server({NAME: Key(PATH, "")}, ours.servers.seated, observer.note, max_line=1 << 26, gate=OpenGate) as http,
     ):
         print(http.port, flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)

@@ -92,8 +92,8 @@ async def main(directories: list[Path], servers: dict[str, Any]) -> None:
     )
     async with running(plans, needs, Saying()) as ours:
         way = ShimCommand(Path(sys.executable), Path(shim.__file__), ours.seat.path, ours.seat.token)
-        front = await ours.front()
-        addresses = {name: {"url": front.address(name), "token": front.token(name)} for name in servers}
+        http = await ours.http()
+        addresses = {name: {"url": http.address(name), "token": http.token(name)} for name in servers}
         say(type="entries", entries=entries(plans, {}, way), front=addresses)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
 

@@ -217,7 +217,7 @@ def test_without_a_remote_server_nothing_of_http_is_imported(launch: Launcher, k
         "h11",
         "acp_launch.mcp.remote",
         "acp_launch.mcp.http.connection",
-        "acp_launch.bridge.front.server",
+        "acp_launch.bridge.http.server",
     }
     assert imported & heavy == set()
 

@@ -1,12 +1,12 @@
 """
-Which HTTP requests the front admits: those of this launch's agent, to the path of one of its servers. Pure.
+Which HTTP requests are admitted: those of this launch's agent, to the path of one of its servers. Pure.
 
 Each server has a path that cannot be guessed, and a token for the header `Authorization`, because agents write
-addresses to their logs. Host and Origin are checked too, so that no web page can reach the front by a name of its own
+addresses to their logs. Host and Origin are checked too, so that no web page can get in by a name of its own
 (MCP "streamable HTTP", security warning).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -52,7 +52,7 @@ class Refused(Exception):  # noqa: N818 - not an error of ours
 
 
 class Gate:
-    """Admits requests; `keys` are the servers' keys by name, `port` is where the front listens."""
+    """Admits requests; `keys` are the servers' keys by name, `port` is where we listen."""
 
     def __init__(self, keys: Mapping[str, Key], port: int) -> None:
         self._keys = keys
@@ -106,18 +106,10 @@ def check_type(head: Head) -> None:
         raise Refused(415, f"its Content-Encoding is {shown(coding)}")
 
 
-def accepted(head: Head) -> tuple[bool, bool]:
-    """Return whether the client takes JSON, and whether it takes a stream of events; without a header only JSON."""
-    kinds = list(_kinds(head))
-    wild = not kinds or "*/*" in kinds
-    return wild or JSON in kinds or "application/*" in kinds, EVENTS in kinds or "text/*" in kinds
-
-
-def _kinds(head: Head) -> Iterator[str]:
-    for header in head.all("accept"):
-        for part in header.split(","):
-            if kind := part.partition(";")[0].strip().lower():
-                yield kind
+def takes_events(head: Head) -> bool:
+    """Return whether the client takes a stream of events, as those of MCP must."""
+    kinds = [part.partition(";")[0].strip().lower() for header in head.all("accept") for part in header.split(",")]
+    return not kinds or any(kind in (EVENTS, "text/*", "*/*") for kind in kinds)
 
 
 def shown(said: str) -> str:

@@ -1,4 +1,4 @@
-"""The client of PyPI `mcp` over our HTTP front: it gets what it gets from the stdio server itself."""
+"""The client of PyPI `mcp` over the HTTP address of an agent: it gets what it gets from the stdio server itself."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping

@@ -1,4 +1,4 @@
-"""Ring 2. The HTTP front against clients and servers that say anything: no bug shows, and a good client is served."""
+"""Ring 2. Our HTTP server against clients and servers that say anything: no bug shows, and a good client is served."""
 
 import asyncio
 import json

@@ -1,11 +1,11 @@
 """
-The HTTP front: the servers of a launch as streamable HTTP on 127.0.0.1, for agents that take MCP servers only that way.
+The servers of a launch as streamable HTTP on 127.0.0.1, for agents that take MCP servers only that way.
 
 Each server has its own address and token (gate.py). A session is a conversation of its own (session.py): a pair of
 sockets, whose other end takes the place of a shim's connection. MCP 2026-07-28, which has no sessions, is not served:
 an agent that asks for it gets an error, and begins with a handshake.
 
-The front is for one agent, which may still be broken or attacked: everything it can make us hold is bounded, and a
+It is for one agent, which may still be broken or attacked: everything it can make us hold is bounded, and a
 connection that fails ends alone.
 """
 
@@ -21,15 +21,14 @@ from typing import Any
 import h11
 from msgspec import UNSET
 
-from acp_launch.bridge.front.gate import EVENTS, JSON, Gate, Head, Key, Refused, accepted, check_type
-from acp_launch.bridge.front.replies import INVALID_REQUEST, NULL, Reply, refuse
-from acp_launch.bridge.front.session import HttpSession
-from acp_launch.bridge.link import Link, LinkEnd
+from acp_launch.bridge.http.gate import EVENTS, JSON, Gate, Head, Key, Refused, check_type, takes_events
+from acp_launch.bridge.http.session import HttpSession, Reply, refuse
+from acp_launch.bridge.link import Link
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.mcp.era import DISCOVER, HANDSHAKE, INITIALIZE, STATELESS, UNSUPPORTED, is_stateless
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping
-from acp_launch.protocol.jsonrpc import METHOD_NOT_FOUND, Envelope
+from acp_launch.protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, NULL, Envelope
 from acp_launch.protocol.mishap import Mishaps
 
 BACKLOG = 256  # connections that wait in the kernel
@@ -45,14 +44,13 @@ RESUME, END = "session/resume", "session/end"
 
 
 class Limits:
-    """How long the front waits, in seconds."""
+    """How long it waits, in seconds."""
 
     head = 10.0  # for the headers of a request, once its connection is open or its first byte has come
     body = 60.0  # for the body
     rest = 300.0  # for the next request on a connection
     beat = 15.0  # between two signs of life on a stream
     stall = 60.0  # for a client to read; then its connection is closed
-    idle = 1800.0  # for a session without a connection
     left = 120.0  # for a session whose client has closed the stream on which it listened
 
 
@@ -60,8 +58,8 @@ def make_keys(names: Iterable[str]) -> dict[str, Key]:
     return {name: Key(f"/{os.urandom(16).hex()}", os.urandom(24).hex()) for name in names}
 
 
-class Front:
-    """The listening front. Made by `front` only."""
+class HttpServer:
+    """Listens for the agent. Made by `http_server` only."""
 
     def __init__(
         self,
@@ -151,7 +149,7 @@ class Front:
 
 
 @asynccontextmanager
-async def front(
+async def http_server(
     keys: dict[str, Key],
     seated: Callable[[ShimConnection], None],
     note: Callable[[str], None],
@@ -161,7 +159,7 @@ async def front(
     gate: Callable[[Mapping[str, Key], int], Gate] = Gate,
     limits: Limits | None = None,
     elevated: Collection[str] = (),
-) -> AsyncIterator[Front]:
+) -> AsyncIterator[HttpServer]:
     """Serve the servers that `keys` name; `note` gets what the user should know. `max_line` also limits a body.
 
     `elevated` are the servers of which the agent may resume a conversation (elevation.py).
@@ -172,7 +170,7 @@ async def front(
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", port))
         listener.setblocking(False)
-        made = Front(
+        made = HttpServer(
             listener,
             keys,
             seated,
@@ -193,31 +191,28 @@ async def front(
 
 
 class Conversation:
-    """One conversation with a server, and the requests that wait until the server reads again."""
+    """A session at work: a conversation with a server, and the requests that wait until the server reads again.
 
-    def __init__(
-        self,
-        name: str,
-        seated: Callable[[ShimConnection], None],
-        said: Callable[[bytes], None],
-        over: Callable[[], None],
-        mishaps: Mishaps,
-    ) -> None:
-        self._said, self._over, self._mishaps = said, over, mishaps
+    `over` is called with the reason of its end. `since` is the time at which it became idle.
+    """
+
+    def __init__(self, id: str, name: str, mishaps: Mishaps, over: "Callable[[Conversation, str], None]") -> None:
+        self.talk = HttpSession(id, self)
+        self.since = asyncio.get_running_loop().time()
+        self._over, self._mishaps = over, mishaps
         self._waiting: deque[Callable[[], None]] = deque()
         self._line, its = socket.socketpair()
         for end in (self._line, its):
             end.setblocking(False)
         self._link: Link | None = None
-        self._seated, self._shim = seated, ShimConnection(name, None, its)
-        self.replies: Callable[[], list[Reply]] = list
+        self._shim = ShimConnection(name, None, its)
 
-    def start(self, max_line: int) -> None:
+    def start(self, seated: Callable[[ShimConnection], None], max_line: int) -> None:
         self._link = Link(
             self._line.fileno(),
             self._line.fileno(),
             self._says,
-            self._ended,
+            lambda end: self._over(self, GONE),
             self._has_room,
             lambda is_on: None,
             lambda error: self._mishaps.add("the server", error),
@@ -225,7 +220,7 @@ class Conversation:
             lambda lines: None,
             max_line=max_line,
         )
-        self._seated(self._shim)
+        seated(self._shim)
 
     def send(self, line: bytes) -> None:
         if self._link is not None:
@@ -240,10 +235,10 @@ class Conversation:
 
     def drained(self) -> None:
         """Note that a slow client has read what was held for it."""
-        if self._link is not None and not any(reply.is_full for reply in self.replies()):
+        if self._link is not None and not any(reply.is_full for reply in self.talk.replies):
             self._link.resume()
 
-    def close(self) -> None:
+    def close(self, why: str) -> None:
         link, self._link = self._link, None
         if link is not None:
             link.close()
@@ -251,25 +246,18 @@ class Conversation:
         waiting, self._waiting = self._waiting, deque()
         for then in waiting:
             then()
+        self.talk.end(why)
 
     def _says(self, line: bytes) -> None:
-        self._said(line)
-        if self._link is not None and any(reply.is_full for reply in self.replies()):
+        self.talk.says(line)
+        if self.talk.is_refused:
+            self._over(self, "the server has refused the handshake")
+        elif self._link is not None and any(reply.is_full for reply in self.talk.replies):
             self._link.pause()
-
-    def _ended(self, end: LinkEnd) -> None:
-        self._over()
 
     def _has_room(self) -> None:
         while self._waiting and self._link is not None and not self._link.is_full:
             self._waiting.popleft()()
-
-
-class Seated:
-    """A conversation, and what it is for; `since` is the time at which it became idle."""
-
-    def __init__(self, talk: HttpSession, line: Conversation, since: float) -> None:
-        self.talk, self.line, self.since = talk, line, since
 
 
 class Endpoint:
@@ -288,7 +276,7 @@ class Endpoint:
         self._is_elevated = is_elevated
         self._name, self._seated, self._max_line, self._limits = name, seated, max_line + SLACK, limits
         self._mishaps = mishaps
-        self._sessions: dict[str, Seated] = {}
+        self._sessions: dict[str, Conversation] = {}
         self._time = asyncio.get_running_loop().time
 
     def takes(self, head: Head, body: bytes, reply: "HttpReply") -> None:
@@ -305,27 +293,25 @@ class Endpoint:
         if head.method == "DELETE":
             self._end(session, "the client has ended the session")
             reply.answer(200)
-        elif not reply.takes_events:
-            refuse(reply, 406, INVALID_REQUEST, f"the client does not accept {EVENTS}")
         else:
             reply.owner, session.since = session, self._time()
-            session.talk.listens(reply, head.get("last-event-id") or "")
+            session.talk.listens(reply)
 
     def _posted(self, head: Head, body: bytes, reply: "HttpReply") -> None:
         message = jsonrpc.decode(body)
         if _is_newer(message, head):
             _refuse_newer(message, reply)
             return
-        if self._is_elevated and self._is_refused(head, body, reply):
+        if self._is_elevated and self._is_refused(body, reply):
             return
         session = self._open(reply) if _is_opening(message, head) else self._session(head, reply, status=400)
         if session is not None:
             reply.owner, session.since, talk = session, self._time(), session.talk
             if self._is_elevated and message is not None and message.method in (RESUME, END):
                 talk.forget_unheard()
-            session.line.when_room(lambda: None if reply.is_gone else talk.posts(body, reply))
+            session.when_room(lambda: None if reply.is_gone else talk.posts(body, reply))
 
-    def _is_refused(self, head: Head, body: bytes, reply: "HttpReply") -> bool:
+    def _is_refused(self, body: bytes, reply: "HttpReply") -> bool:
         """Refuse to mix an elevated session with one of HTTP's own: each has one way to be resumed."""
         from acp_launch.bridge.elevation import METHODS  # few servers need it
 
@@ -333,18 +319,17 @@ class Endpoint:
             message = jsonrpc.decode(part)
             if message is None or message.id is UNSET or message.method not in METHODS:
                 continue
-            is_resumed = head.get("last-event-id") is not None and message.method == RESUME
             named = mapping(decoded(message.params)).get("sessionId")
-            if is_resumed or (isinstance(named, str) and named in self._sessions):
-                why = "it names a session of HTTP, or an event of its streams; session/resume takes neither"
+            if isinstance(named, str) and named in self._sessions:
+                why = f"it names a session of HTTP; {message.method} takes one of session/start"
                 refuse(reply, 400, INVALID_REQUEST, why, id=message.id, data={"reason": "mode_conflict"})
                 return True
         return False
 
-    def gone(self, reply: "HttpReply", session: Seated) -> None:
+    def gone(self, reply: "HttpReply", session: Conversation) -> None:
         session.talk.gone(reply)
         session.since = self._time()
-        session.line.drained()
+        session.drained()
 
     def beat(self) -> None:
         """Show the clients that their connections are alive, and end what is idle."""
@@ -353,17 +338,14 @@ class Endpoint:
             if session.talk.replies or session.talk.is_waiting:
                 session.since = now
                 session.talk.beat()
-            elif now - session.since >= self._patience(session.talk):
-                self._end(session, "the session was idle for too long")
+            elif session.talk.has_listened and now - session.since >= self._limits.left:
+                self._end(session, "the client has left the session")
 
     def close(self, why: str) -> None:
         for session in list(self._sessions.values()):
             self._end(session, why)
 
-    def _patience(self, talk: HttpSession) -> float:
-        return self._limits.left if talk.has_listened else self._limits.idle
-
-    def _session(self, head: Head, reply: Reply, *, status: int) -> Seated | None:
+    def _session(self, head: Head, reply: Reply, *, status: int) -> Conversation | None:
         """Return the session of a request; None if it was refused. Without a session it gets `status`."""
         id = head.get(SESSION)
         if id is None:
@@ -375,7 +357,7 @@ class Endpoint:
             return self._sessions[id]
         return None
 
-    def _open(self, reply: Reply) -> Seated | None:
+    def _open(self, reply: Reply) -> Conversation | None:
         if len(self._sessions) >= SESSIONS:
             idle = [session for session in self._sessions.values() if not session.talk.replies]
             if not idle:
@@ -383,23 +365,13 @@ class Endpoint:
                 return None
             self._end(min(idle, key=lambda session: session.since), "another session needs its place")
         id = os.urandom(16).hex()
-
-        def said(line: bytes) -> None:
-            talk.says(line)
-            if talk.is_refused:
-                self._end(session, "the server has refused the handshake")
-
-        line = Conversation(self._name, self._seated, said, lambda: self._end(session, GONE), self._mishaps)
-        talk = HttpSession(id, line)
-        line.replies = lambda: talk.replies
-        line.start(self._max_line)
-        session = self._sessions[id] = Seated(talk, line, self._time())
+        session = self._sessions[id] = Conversation(id, self._name, self._mishaps, self._end)
+        session.start(self._seated, self._max_line)
         return session
 
-    def _end(self, session: Seated, why: str) -> None:
+    def _end(self, session: Conversation, why: str) -> None:
         self._sessions = {id: other for id, other in self._sessions.items() if other is not session}
-        session.line.close()
-        session.talk.end(why)
+        session.close(why)
 
 
 def _is_newer(message: Envelope | None, head: Head) -> bool:
@@ -427,11 +399,10 @@ def _is_opening(message: Envelope | None, head: Head) -> bool:
 class HttpReply:
     """The answer to one request of a connection."""
 
-    def __init__(self, connection: "HttpConnection", head: Head) -> None:
+    def __init__(self, connection: "HttpConnection") -> None:
         self._connection: HttpConnection | None = connection
-        self.takes_json, self.takes_events = accepted(head)
         self.is_open = self.is_gone = False
-        self.owner: Seated | None = None
+        self.owner: Conversation | None = None
 
     @property
     def is_full(self) -> bool:
@@ -470,15 +441,15 @@ def _session_header(id: str) -> list[tuple[str, str]]:
 class HttpConnection(asyncio.Protocol):
     """One connection of the agent: request after request, each answered before the next one is looked at."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, server: HttpServer) -> None:
         self.is_full = False
-        self._front = front
+        self._server = server
         self._wire = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._head: Head | None = None
-        self._server = ""
+        self._name = ""  # of the MCP server that the request is for
         self._body: list[bytes] = []
         self._length = 0
         self._reply: HttpReply | None = None
@@ -491,8 +462,8 @@ class HttpConnection(asyncio.Protocol):
         self._transport = transport
         connection = transport.get_extra_info("socket")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._front.joined(self):
-            self._wait(self._front.limits.head)
+        if self._server.joined(self):
+            self._wait(self._server.limits.head)
         else:
             self._turn_away(503, "too many connections")
 
@@ -515,12 +486,12 @@ class HttpConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
         self._wait(None)
-        self._front.left(self)
+        self._server.left(self)
         reply, self._reply = self._reply, None
         if reply is not None:
             reply.lost()
             if reply.owner is not None:
-                self._front.endpoints[self._server].gone(reply, reply.owner)
+                self._server.endpoints[self._name].gone(reply, reply.owner)
 
     def pause_writing(self) -> None:
         self.is_full, self._full_since = True, self._loop.time()
@@ -528,11 +499,11 @@ class HttpConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.is_full = False
         if self._reply is not None and self._reply.owner is not None:
-            self._reply.owner.line.drained()
+            self._reply.owner.drained()
 
     def check(self) -> None:
         """Close the connection if its client has not read for too long; called now and then."""
-        if self.is_full and self._loop.time() - self._full_since >= self._front.limits.stall:
+        if self.is_full and self._loop.time() - self._full_since >= self._server.limits.stall:
             self.abort()
 
     def abort(self) -> None:
@@ -566,7 +537,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.close()
             return
         self._wire.start_next_cycle()
-        self._wait(self._front.limits.rest)
+        self._wait(self._server.limits.rest)
         self._loop.call_soon(self._advance)
 
     def _write(self, event: h11.Event) -> None:
@@ -593,7 +564,7 @@ class HttpConnection(asyncio.Protocol):
         except Refused as why:
             self._turn_away(why.status, str(why), *why.headers)
         except Exception as error:  # the other connections go on
-            self._front.mishaps.add("an HTTP request of the agent", error)
+            self._server.mishaps.add("an HTTP request of the agent", error)
             self.abort()
 
     def _take(self, event: Any) -> None:
@@ -601,8 +572,8 @@ class HttpConnection(asyncio.Protocol):
             self._begins(event)
         elif isinstance(event, h11.Data):
             self._length += len(event.data)
-            if self._length > self._front.max_line:
-                raise Refused(413, f"its body has more than {self._front.max_line:,} bytes")
+            if self._length > self._server.max_line:
+                raise Refused(413, f"its body has more than {self._server.max_line:,} bytes")
             self._body.append(bytes(event.data))
         elif isinstance(event, h11.EndOfMessage):
             self._answer()
@@ -612,30 +583,30 @@ class HttpConnection(asyncio.Protocol):
     def _begins(self, request: h11.Request) -> None:
         headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers)
         head = Head(request.method.decode("latin-1"), request.target.decode("latin-1"), headers)
-        self._server = self._front.gate.admit(head)
+        self._name = self._server.gate.admit(head)
         if head.method == "POST":
             check_type(head)
         length = head.get("content-length")
-        if length is not None and int(length) > self._front.max_line:
-            raise Refused(413, f"its body has more than {self._front.max_line:,} bytes")
-        self._front.known(self)
+        if length is not None and int(length) > self._server.max_line:
+            raise Refused(413, f"its body has more than {self._server.max_line:,} bytes")
+        self._server.known(self)
         self._head, self._body, self._length = head, [], 0
-        self._wait(self._front.limits.body)
+        self._wait(self._server.limits.body)
 
     def _answer(self) -> None:
         head, body = self._head, b"".join(self._body)
         assert head is not None
         self._head, self._body = None, []
         self._wait(None)
-        self._reply = reply = HttpReply(self, head)
-        if not (reply.takes_json or reply.takes_events):
-            refuse(reply, 406, INVALID_REQUEST, f"the client accepts neither {JSON} nor {EVENTS}")
+        self._reply = reply = HttpReply(self)
+        if head.method != "DELETE" and not takes_events(head):
+            refuse(reply, 406, INVALID_REQUEST, f"the client does not accept {EVENTS}")
             return
-        self._front.endpoints[self._server].takes(head, body, reply)
+        self._server.endpoints[self._name].takes(head, body, reply)
 
     def _turn_away(self, status: int, why: str, *headers: tuple[str, str]) -> None:
         """Answer with an error and close the connection, as the rest of the request is not read."""
-        self._front.refused(status, why)
+        self._server.refused(status, why)
         if self._transport is None:
             return
         if self._wire.our_state in (h11.IDLE, h11.SEND_RESPONSE):

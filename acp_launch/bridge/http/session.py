@@ -1,0 +1,259 @@
+"""
+One MCP session of an agent that speaks HTTP (2025-03-26 to 2025-11-25). Sans-IO.
+
+A conversation has one line in each direction; HTTP has many streams. So each message of the server gets a stream: an
+answer goes to the stream of its request, progress to that of the request that owns the token, the server's own requests
+and its log messages to that of the newest call, and everything else to the stream that the client opens with GET, or
+waits for one within bounds. No message goes to two streams.
+
+A stream cannot be resumed, because connections within one machine do not break. What it would have carried after its
+end is dropped, but its request is not cancelled.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import UNSET, Raw, Struct, field
+
+from acp_launch.mcp.era import CALL, CANCELLED, INITIALIZE, LOG, PROGRESS
+from acp_launch.mcp.message import cancelled_id, reported_token, wanted_token
+from acp_launch.protocol import jsonrpc
+from acp_launch.protocol.ids import key
+from acp_launch.protocol.jsonrpc import NULL, Envelope
+
+CALLS = frozenset({CALL, "prompts/get", "resources/read", "completion/complete"})
+KEPT, KEPT_BYTES = 1000, 4 * 1024 * 1024  # messages that wait for a stream opened with GET
+LISTENING = 4  # streams opened with GET at once; the newest gets the messages
+ENDED = -32010  # as of a lost server: bridge/messages.py
+ALIVE = b": keep-alive\n\n"  # a comment, for clients and proxies that give up a silent connection
+UNHEARD = "the agent does not listen for requests of the server"
+NO_MESSAGE = "the body is not a JSON-RPC message"
+
+
+class Reply(Protocol):
+    """The answer to one HTTP request. When the client is gone, nothing is sent any more."""
+
+    is_open: bool  # the stream of events has begun
+    is_gone: bool  # the client has closed the connection
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client is too slow for what it is sent."""
+
+    def answer(self, status: int, body: bytes = b"", *, session: str = "") -> None:
+        """Send a whole answer; the body is JSON."""
+
+    def open(self, *, session: str = "") -> None:
+        """Begin a stream of events."""
+
+    def write(self, event: bytes) -> None: ...
+
+    def end(self) -> None:
+        """End the stream of events."""
+
+
+def refuse(reply: Reply, status: int, code: int, why: str, *, id: Raw = NULL, data: object = None) -> None:
+    """Answer a request with an error."""
+    reply.answer(status, jsonrpc.error(id, code, why, data))
+
+
+def event(message: bytes) -> bytes:
+    """Write a message as an event. A carriage return would end its line; in JSON it can only be a blank."""
+    return b"event: message\ndata: %b\n\n" % message.replace(b"\r", b" ").replace(b"\n", b" ")
+
+
+class Ports(Protocol):
+    """The server's side of a session."""
+
+    def send(self, line: bytes) -> None: ...
+
+
+class Post(Struct, eq=False):
+    """The requests in the body of one POST; `reply` is None if the client is gone."""
+
+    reply: Reply | None
+    waiting: set[bytes] = field(default_factory=set)  # requests without an answer
+    tokens: set[bytes] = field(default_factory=set)  # their progress tokens
+    is_call: bool = False
+
+
+class HttpSession:
+    """A session and its streams; `id` is for the client's header."""
+
+    def __init__(self, id: str, ports: Ports) -> None:
+        self.id = id
+        self.is_refused = False  # the server has refused the handshake
+        self.has_listened = False  # the client has opened a stream with GET
+        self._ports = ports
+        self._listening: list[Reply] = []
+        self._posts: list[Post] = []  # those with an open request, the oldest first
+        self._owners: dict[bytes, Post] = {}  # by the keys of open requests
+        self._questions: dict[bytes, Post | None] = {}  # by the keys of the server's open requests: where each went
+        self._kept: list[tuple[bool, bytes]] = []  # for a stream opened with GET: is it a question, line
+        self._kept_bytes = 0
+        self._opening = b""  # the key of `initialize`, until it is answered
+
+    @property
+    def replies(self) -> list[Reply]:
+        """The HTTP requests that are being answered."""
+        return [*(post.reply for post in self._posts if post.reply is not None), *self._listening]
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request of the client has no answer yet."""
+        return bool(self._owners)
+
+    # The client.
+
+    def posts(self, line: bytes, reply: Reply) -> None:
+        """Take the body of a POST."""
+        parts = jsonrpc.batch(line)
+        lines = [line] if parts is None else parts
+        messages = [message for part in lines if (message := jsonrpc.decode(part)) is not None]
+        is_whole = all(message.method is not UNSET or message.id is not UNSET for message in messages)
+        if not messages or len(messages) < len(lines) or not is_whole:
+            refuse(reply, 400, jsonrpc.PARSE_ERROR, NO_MESSAGE)
+            return
+        asked = [message for message in messages if message.method is not UNSET and message.id is not UNSET]
+        if asked:
+            self._ask(asked, reply)
+        for message, part in zip(messages, lines, strict=True):
+            if message.method is UNSET and message.id is not UNSET:
+                self._questions.pop(key(message.id), None)
+            self._ports.send(part)
+        if not asked:
+            reply.answer(202)
+
+    def _ask(self, asked: Sequence[Envelope], reply: Reply) -> None:
+        post = Post(reply)
+        self._posts.append(post)
+        for message in asked:
+            assert message.id is not UNSET
+            id = key(message.id)
+            if (older := self._owners.get(id)) is not None:  # an answer could not tell them apart
+                older.waiting.discard(id)
+                self._finish(older)
+            self._owners[id] = post
+            post.waiting.add(id)
+            post.is_call = post.is_call or message.method in CALLS
+            if (token := wanted_token(message.params)) is not None:
+                post.tokens.add(key(token))
+            if message.method == INITIALIZE:
+                self._opening = id
+
+    def listens(self, reply: Reply) -> None:
+        """Take a GET."""
+        if len(self._listening) >= LISTENING:
+            self._listening.pop(0).end()
+        self._listening.append(reply)
+        self.has_listened = True
+        reply.open(session=self.id)
+        for _, line in self._kept:
+            reply.write(event(line))
+        self._kept, self._kept_bytes = [], 0
+
+    def gone(self, reply: Reply) -> None:
+        """Note that the client has closed the connection. Its request goes on."""
+        if reply in self._listening:
+            self._listening.remove(reply)
+        for post in self._posts:
+            if post.reply is reply:
+                post.reply = None
+
+    def beat(self) -> None:
+        """Show every client that its connection is alive; called now and then."""
+        for reply in self.replies:
+            if not reply.is_full:
+                self._write(reply, ALIVE)
+
+    def forget_unheard(self) -> None:
+        """Drop the notifications that wait for a GET stream: an elevated session replays, or ends, what they are of."""
+        self._kept = [(is_question, line) for is_question, line in self._kept if is_question]
+        self._kept_bytes = sum(len(line) for _, line in self._kept)
+
+    # The server.
+
+    def says(self, line: bytes) -> None:
+        """Take a line of the server."""
+        parts = jsonrpc.batch(line)
+        for part in [line] if parts is None else parts:
+            if (message := jsonrpc.decode(part)) is None:
+                continue
+            if message.method is UNSET:
+                self._answer(message, part)
+            else:
+                self._pass_on(message, part)
+
+    def _answer(self, message: Envelope, line: bytes) -> None:
+        if message.id is UNSET:
+            return
+        id = key(message.id)
+        if id == self._opening:
+            self._opening, self.is_refused = b"", message.result is UNSET
+        post = self._owners.pop(id, None)
+        if post is None:
+            return
+        post.waiting.discard(id)
+        if post.reply is not None and (post.reply.is_open or post.waiting):
+            self._write(post.reply, event(line))
+        elif post.reply is not None:
+            reply, post.reply = post.reply, None
+            reply.answer(200, line, session="" if self.is_refused else self.id)
+        self._finish(post)
+
+    def _finish(self, post: Post) -> None:
+        """Forget a POST whose requests are all answered."""
+        if post.waiting:
+            return
+        self._posts.remove(post)
+        if post.reply is not None and post.reply.is_open:
+            post.reply.end()
+        elif post.reply is not None:
+            refuse(post.reply, 200, jsonrpc.INVALID_REQUEST, "another request has its id")
+
+    def _pass_on(self, message: Envelope, line: bytes) -> None:
+        post = self._stream_for(message)
+        if message.id is not UNSET:
+            self._questions[key(message.id)] = post
+        reply = post.reply if post is not None else None
+        if reply is None and self._listening:
+            reply = self._listening[-1]
+        if reply is not None:
+            self._write(reply, event(line))
+        else:
+            self._keep(message, line)
+
+    def _stream_for(self, message: Envelope) -> Post | None:
+        """Return the POST whose stream gets a message; None if it is for the stream opened with GET."""
+        if message.method == PROGRESS:
+            token = reported_token(message.params)
+            return next((post for post in self._posts if token is not None and key(token) in post.tokens), None)
+        if message.method == CANCELLED:
+            about = cancelled_id(message.params)
+            return None if about is None else self._questions.pop(key(about), None)
+        if message.id is UNSET and message.method != LOG:
+            return None
+        able = [post for post in self._posts if post.reply is not None]
+        return next((post for post in reversed(able) if post.is_call), able[-1] if able else None)
+
+    def _keep(self, message: Envelope, line: bytes) -> None:
+        """Keep a message for a client that does not listen yet."""
+        if len(self._kept) < KEPT and self._kept_bytes + len(line) <= KEPT_BYTES:
+            self._kept.append((message.id is not UNSET, line))
+            self._kept_bytes += len(line)
+        elif message.id is not UNSET:
+            del self._questions[key(message.id)]
+            self._ports.send(jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, UNHEARD))
+
+    def _write(self, reply: Reply, text: bytes) -> None:
+        if not reply.is_open:
+            reply.open(session=self.id)
+        reply.write(text)
+
+    def end(self, why: str) -> None:
+        """End the session: every open request is answered with an error, and every stream is closed."""
+        for id in list(self._owners):
+            self._answer(Envelope(id=Raw(id)), jsonrpc.error(Raw(id), ENDED, why))
+        for reply in self._listening:
+            reply.end()
+        self._listening.clear()
