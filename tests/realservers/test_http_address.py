@@ -104,44 +104,6 @@ def test_clients_are_served_at_once(tmp_path: Path) -> None:
     assert [answers[1:] for answers in found] == [[{"result": 2 * n} for n in range(20)]] * 4
 
 
-class Cutting(httpx2.AsyncBaseTransport):
-    """Loses the first stream that a call is answered with, after its first event."""
-
-    def __init__(self) -> None:
-        self._inner, self.resumed = httpx2.AsyncHTTPTransport(), 0
-        self._is_cut = False
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        self.resumed += "last-event-id" in request.headers
-        response = await self._inner.handle_async_request(request)
-        if not self._is_cut and request.headers.get("mcp-session-id") and b'"tools/call"' in request.content:
-            self._is_cut = True
-            stream = aiter(response.stream)  # type: ignore[arg-type]
-            first = await anext(stream)
-            await response.aclose()
-            return httpx2.Response(response.status_code, headers=response.headers, content=first)
-        return response
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-def test_a_client_that_loses_its_stream_resumes_it(tmp_path: Path) -> None:
-    """M-27: the call is made once, and its answer comes on the second connection."""
-
-    async def lost(where: Mapping[str, str]) -> tuple[Any, int]:
-        cutting, headers = Cutting(), {"Authorization": f"Bearer {where['token']}"}
-        async with (
-            asyncio.timeout(PATIENCE),
-            httpx2.AsyncClient(headers=headers, timeout=PATIENCE, transport=cutting) as http,
-            mcp.Client(streamable_http_client(where["url"], http_client=http), mode="legacy", cache=None) as client,
-        ):
-            return (await client.call_tool("count", {"steps": 2})).structured_content, cutting.resumed
-
-    with seated(server=sdk.server(tmp_path)) as seats:
-        assert asyncio.run(lost(seats.front["server"])) == ({"result": "counted to 2"}, 1)
-
-
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_a_server_killed_in_mid_call_answers_it_with_an_error_and_is_back_for_the_next(
     mode: str, tmp_path: Path
