@@ -4,7 +4,7 @@ Plans, problems, survey results, session updates and errors come in. Lines on st
 (everything else) go out; answers that the user types go back to the caller. Open `stderr` first: `harmless` and
 the mark that every other module relies on are there.
 
-columns, sessions, width   text in columns, terminal cells, ages
+columns, sessions          text in columns, terminal cells, ages
 stdout, stderr             the two streams, and what makes foreign text safe on a terminal
 failure, problems          errors and their fixes
 profiles, plans, trust     `validate` and `list`, `plan`, `trust`

@@ -4,6 +4,8 @@ Rows of text in columns that line up, and the room that a text takes on a termin
 Texts may come from agents and files, so control and direction characters in them are replaced.
 """
 
+import shutil
+import sys
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 
@@ -80,3 +82,8 @@ def _cells(character: str) -> int:
     if unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal on stdout; None if stdout is not a terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

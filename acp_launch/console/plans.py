@@ -14,7 +14,6 @@ from msgspec.structs import asdict
 
 from acp_launch.bridge.offer import is_bridged, wanted_transport
 from acp_launch.console import problems, stdout
-from acp_launch.console.secretstates import state_lines, states
 from acp_launch.console.stderr import harmless
 from acp_launch.plan.model import (
     INHERITED,
@@ -55,6 +54,8 @@ def show(
     plan = resolved.draft or resolved.plan
     assert plan is not None
     said = _states(logins or {})
+    if secrets is not None:
+        from acp_launch.console.secrets import state_lines, states
     if as_json:
         found = [problem.as_json() for problem in resolved.problems]
         looked_up = {} if secrets is None else {"secret_states": states(secrets)}
@@ -62,8 +63,10 @@ def show(
         return
     problems.show(resolved.problems, as_json=False, outcome="a run would not start")
     stdout.line(as_text(plan, verbose=verbose, logins=said))
-    for index, line in enumerate(state_lines(secrets or {})):
+    for index, line in enumerate(state_lines(secrets) if secrets else ()):
         stdout.line(f"{'' if index else 'secrets':12} {line}")
+
+
 
 
 def as_text(plan: LaunchPlan, *, verbose: bool = False, logins: Mapping[str, str] | None = None) -> str:

@@ -8,10 +8,9 @@ from typing import NamedTuple
 from msgspec.structs import asdict
 
 from acp_launch.console import stdout
-from acp_launch.console.columns import columns
+from acp_launch.console.columns import columns, terminal_width
 from acp_launch.console.sessions import called, tilde
 from acp_launch.console.stderr import say
-from acp_launch.console.width import terminal_width
 from acp_launch.process.leftovers import Ended, LaunchTree, LeftProcess, TreeProcess
 
 HEADINGS = ("NAME", "PID", "AGE", "MEMORY", "RESTARTS", "SESSION", "DIRECTORY", "")

@@ -5,7 +5,6 @@ from typing import Any
 
 from acp_launch.console import problems as problem_lines
 from acp_launch.console import stdout
-from acp_launch.console.secretstates import state_lines, states
 from acp_launch.console.stderr import harmless, say
 from acp_launch.document.nodes import Plain, scalar
 from acp_launch.problem import KeyPath, Problem, count, errors, ours
@@ -34,6 +33,8 @@ def show_reports(
     """
     everything = list(dict.fromkeys(problem for *_, problems in reports for problem in problems))
     bad = [report for report in reports if _stopping(report, strict=strict)]
+    if secrets:
+        from acp_launch.console.secrets import state_lines, states
     if as_json:
         verdicts = [_verdict(report, ok=report not in bad) for report in reports]
         looked_up = {"secret_states": states(secrets)} if secrets else {}
@@ -42,7 +43,7 @@ def show_reports(
     for report in reports:
         if report not in bad:
             stdout.line(harmless(f"{shown(report[0].file)}: ok", keep=""))
-    for line in state_lines(secrets):
+    for line in state_lines(secrets) if secrets else ():
         stdout.line(harmless(f"secret {line}", keep=""))
     outcome = _outcome(bad, len(reports))
     problem_lines.show(everything, as_json=False, outcome=outcome)

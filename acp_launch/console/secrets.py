@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -92,3 +92,17 @@ def _print_table(rows: Sequence[Sequence[str]]) -> None:
 
 def _print_json(answer: Mapping[str, object]) -> None:
     stdout.put_json(json.dumps(answer))
+
+
+# The states of a plan's or a profile's secrets, on request.
+
+
+def state_lines(outcomes: Mapping[str, Outcome]) -> Iterable[str]:
+    """Return a line per secret: `github  found  keyring (Secret Service)`."""
+    rows = [(name, outcome.state, outcome.source) for name, outcome in outcomes.items()]
+    return columns(rows)
+
+
+def states(outcomes: Mapping[str, Outcome]) -> dict[str, dict[str, str]]:
+    """Return the same as data."""
+    return {name: {"state": outcome.state, "source": outcome.source} for name, outcome in outcomes.items()}

@@ -12,10 +12,10 @@ from acp_launch.console.draw.markdown import MessageView
 from acp_launch.console.draw.outside import one_line, prose
 from acp_launch.waits import seconds
 
-STYLE = "dim italic"
-DRAWN = 3  # lines
-FIRST = 200  # characters of the first words
-LAST = 2_000  # characters that three lines of a wide terminal may hold
+THINKING = "dim italic"
+SHOWN = 3  # lines of a thought
+FIRST_WORDS = 200  # characters of a thought
+LAST_WORDS = 2_000  # characters that three lines of a wide terminal may hold
 
 
 class Folded:
@@ -34,11 +34,11 @@ class Folded:
     def add(self, text: str) -> None:
         if self._began is None:
             self._began = self._clock()
-        if len(self._first) < FIRST:
-            self._first = (self._first + text[: 4 * FIRST]).lstrip()
-        self._last.append(text[-LAST:])
+        if len(self._first) < FIRST_WORDS:
+            self._first = (self._first + text[: 4 * FIRST_WORDS]).lstrip()
+        self._last.append(text[-LAST_WORDS:])
         self._length += len(self._last[-1])
-        while self._length - len(self._last[0]) >= LAST:
+        while self._length - len(self._last[0]) >= LAST_WORDS:
             self._length -= len(self._last.popleft())
 
     def take(self) -> list[RenderableType]:
@@ -52,15 +52,15 @@ class Folded:
         if not words:
             return []
         verb = f"thought for {seconds(round(took))}" if took >= 1 else "thought"
-        return [Deed(THOUGHT, verb, after=[Text(f" · {words}", STYLE)], style=STYLE, is_one_row=True)]
+        return [Deed(THOUGHT, verb, after=[Text(f" · {words}", THINKING)], style=THINKING, is_one_row=True)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         last = prose("".join(self._last)).strip()
         if last:
-            rows = Text(last, STYLE).wrap(console, max(1, options.max_width - 2))[-DRAWN:]
+            rows = Text(last, THINKING).wrap(console, max(1, options.max_width - 2))[-SHOWN:]
             yield from map(indented, rows)
 
 
 def whole() -> MessageView:
     """Return a message that shows thoughts whole, without Markdown."""
-    return MessageView(lambda text, coloured: indented(Text(prose(text).strip("\n"), STYLE)))
+    return MessageView(lambda text, coloured: indented(Text(prose(text).strip("\n"), THINKING)))
