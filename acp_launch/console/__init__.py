@@ -10,7 +10,7 @@ failure, problems          errors and their fixes
 profiles, plans, trust     `validate` and `list`, `plan`, `trust`
 secrets, servers, doctor   `secret`, `mcp`, `doctor`
 permissions, processes     `permission`; `ps` and `reap`
-sequence, trace            `trace`: the steps of a trace, and their lines
+trace                      `trace`: the steps of a trace
 logs, init, interop        `logs`; the questions of `init`; `import` and `export`
 stillclock                 the clock that does not count the user's time
 ask                        questions at the terminal: permissions, forms, links, logins

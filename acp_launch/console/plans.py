@@ -67,8 +67,6 @@ def show(
         stdout.line(f"{'' if index else 'secrets':12} {line}")
 
 
-
-
 def as_text(plan: LaunchPlan, *, verbose: bool = False, logins: Mapping[str, str] | None = None) -> str:
     """Return the plan as text. `verbose` lists the inherited variables instead of counting them; `logins` are the
     states of logins, in words."""

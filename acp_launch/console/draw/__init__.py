@@ -3,9 +3,8 @@
 Session updates come in, rows of a terminal go out. Open `live` first: it receives every update and notice, and draws
 with the other modules.
 
-live        the output itself, plans, and news about the session
+live        the output itself, thoughts, plans, and news about the session
 markdown    messages of the agent as they grow
-thoughts    thoughts of the agent
 tools       tool calls, commands and changes of files
 region      the redrawn rows at the end of a bare terminal, and the frame rate
 look        symbols, indents, and the space between the parts of a turn

@@ -7,6 +7,7 @@ So the cost of a long answer depends on its length, not on the number of updates
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-from acp_launch.console.draw import thoughts
 from acp_launch.console.draw.files import ProjectFiles
-from acp_launch.console.draw.look import Gap, Kind, Marked, Part, Parts, Prompt, indented, is_apart
+from acp_launch.console.draw.look import THOUGHT as THOUGHT_SIGN
+from acp_launch.console.draw.look import Deed, Gap, Kind, Marked, Part, Parts, Prompt, indented, is_apart
 from acp_launch.console.draw.markdown import Block, MessageView
 from acp_launch.console.draw.outside import Halves, cut, one_line, prose, said
 from acp_launch.console.draw.region import Canvas, Pace, Region
@@ -421,8 +422,8 @@ def _apart(text: str, kind: str) -> str:
     return f"\n{text}" if kind == PROMPT and text else text
 
 
-def _thinking(whole: bool, clock: Callable[[], float]) -> MessageView | thoughts.Folded:
-    return thoughts.whole() if whole else thoughts.Folded(clock)
+def _thinking(whole: bool, clock: Callable[[], float]) -> "MessageView | FoldedThought":
+    return whole_thoughts() if whole else FoldedThought(clock)
 
 
 class PromptView:
@@ -463,3 +464,60 @@ def _body(update: Updated) -> dict[str, Any]:
 
 def _content(update: Updated) -> dict[str, Any]:
     return acp.mapping(_body(update).get("content"))
+
+
+# Thoughts of the agent: the last lines while it thinks, then one line; or shown whole.
+
+
+THINKING = "dim italic"
+SHOWN = 3  # lines of a thought
+FIRST_WORDS = 200  # characters of a thought
+LAST_WORDS = 2_000  # characters that three lines of a wide terminal may hold
+
+
+class FoldedThought:
+    """A thought that is folded into one line when it ends."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._forget()
+
+    def _forget(self) -> None:
+        self._began: float | None = None
+        self._first = ""
+        self._last: deque[str] = deque()
+        self._length = 0  # of the last chunks
+
+    def add(self, text: str) -> None:
+        if self._began is None:
+            self._began = self._clock()
+        if len(self._first) < FIRST_WORDS:
+            self._first = (self._first + text[: 4 * FIRST_WORDS]).lstrip()
+        self._last.append(text[-LAST_WORDS:])
+        self._length += len(self._last[-1])
+        while self._length - len(self._last[0]) >= LAST_WORDS:
+            self._length -= len(self._last.popleft())
+
+    def take(self) -> list[RenderableType]:
+        return []
+
+    def rest(self) -> list[RenderableType]:
+        """Return one line for the whole thought; the next text begins a new one."""
+        took = self._clock() - self._began if self._began is not None else 0
+        words = one_line(self._first)
+        self._forget()
+        if not words:
+            return []
+        verb = f"thought for {seconds(round(took))}" if took >= 1 else "thought"
+        return [Deed(THOUGHT_SIGN, verb, after=[Text(f" · {words}", THINKING)], style=THINKING, is_one_row=True)]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        last = prose("".join(self._last)).strip()
+        if last:
+            rows = Text(last, THINKING).wrap(console, max(1, options.max_width - 2))[-SHOWN:]
+            yield from map(indented, rows)
+
+
+def whole_thoughts() -> MessageView:
+    """Return a message that shows thoughts whole, without Markdown."""
+    return MessageView(lambda text, coloured: indented(Text(prose(text).strip("\n"), THINKING)))
