@@ -12,9 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from acp_launch.session.client import GRACE
-from acp_launch.waits import seconds
 from tests.interactive.screen import DRIVERS, Terminal, on_screen
+from tests.patience import AS_USERS_WAIT
 
 CTRL_C, CTRL_D, ENTER = "\x03", "\x04", "\r"
 DEAF = Path(__file__).parents[1] / "agents" / "deaf_to.py"
@@ -170,13 +169,13 @@ def test_ctrl_c_twice_leaves_whether_or_not_a_turn_runs(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_turn_that_cannot_be_cancelled_is_given_up_as_announced(tmp_path: Path) -> None:
     """The agent counts as hung; whoever leaves meanwhile is not asked about it."""
-    with sitting(cwd=tmp_path) as terminal:
+    with sitting(cwd=tmp_path, env=AS_USERS_WAIT) as terminal:
         terminal.until("ready ·")
         terminal.types(f"hang{ENTER}")
         terminal.until("End me with a signal.")
         terminal.types(CTRL_C)
-        terminal.until(f"cancelling the turn (timeout {seconds(GRACE)}); Ctrl-C stops at once")
-        terminal.until(f"the agent went on for {seconds(GRACE)} after its turn was cancelled")
+        terminal.until("cancelling the turn (timeout 3 s); Ctrl-C stops at once")
+        terminal.until("the agent went on for 3 s after its turn was cancelled")
         terminal.until("[y] Restart it")
         terminal.types("y")
         terminal.until("the unanswered prompt is back in the input; edit or send it again")
@@ -454,13 +453,14 @@ def test_a_poor_terminal_will_do(tmp_path: Path, poor: dict[str, str]) -> None:
 @pytest.mark.slow
 def test_ctrl_c_is_never_in_vain(tmp_path: Path) -> None:
     """While a session is opened, and while an option is set, nothing but the keyboard may end the wait."""
-    with sitting("--agent", f"{sys.executable} -I -S {DEAF} session/new", cwd=tmp_path) as terminal:
+    deaf = f"{sys.executable} -I -S {DEAF}"
+    with sitting("--agent", f"{deaf} session/new", cwd=tmp_path, env=AS_USERS_WAIT) as terminal:
         terminal.until("starting")
         terminal.until("still waiting for the answer about a new session from the agent")
         terminal.types(CTRL_C)
         assert terminal.ends() == 130
         assert terminal.is_cooked()
-    with sitting("--agent", f"{sys.executable} -I -S {DEAF} session/set_config_option", cwd=tmp_path) as terminal:
+    with sitting("--agent", f"{deaf} session/set_config_option", cwd=tmp_path, env=AS_USERS_WAIT) as terminal:
         terminal.until("ready ·")
         terminal.types(f":set model large{ENTER}")
         terminal.until("still waiting for")
@@ -483,7 +483,7 @@ def test_an_agent_that_dies_between_turns_is_noticed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_waited_for_an_agent_that_died_is_not_sent_by_itself(tmp_path: Path) -> None:
-    with sitting(cwd=tmp_path) as terminal:
+    with sitting(cwd=tmp_path, env=AS_USERS_WAIT) as terminal:
         terminal.until("ready ·")
         terminal.types(f"count 10000{ENTER}")
         terminal.until("1 2 3")
