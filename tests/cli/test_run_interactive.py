@@ -483,7 +483,7 @@ def test_an_agent_that_dies_between_turns_is_noticed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_waited_for_an_agent_that_died_is_not_sent_by_itself(tmp_path: Path) -> None:
-    with sitting(cwd=tmp_path, env=AS_USERS_WAIT) as terminal:
+    with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
         terminal.types(f"count 10000{ENTER}")
         terminal.until("1 2 3")
