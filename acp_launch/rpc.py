@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from acp_launch.errors import LaunchError, LocalProtocolError, RemoteProtocolError, first
 from acp_launch.protocol.conversation import Reply
-from acp_launch.protocol.jsonrpc import Answered, Call, Fault, Junk, LineFramer, LineTooLong
-from acp_launch.protocol.mishap import Mishaps
+from acp_launch.protocol.jsonrpc import Answered, Call, Fault, Junk, LineFramer, LineTooLong, Mishaps
 from acp_launch.protocol.written import written
 from acp_launch.secret.redact import excerpt
 from acp_launch.waits import stretch

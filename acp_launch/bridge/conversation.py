@@ -28,8 +28,7 @@ from acp_launch.mcp.era import (
 )
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import jsonrpc
-from acp_launch.protocol.jsonrpc import Envelope
-from acp_launch.protocol.mishap import Mishaps
+from acp_launch.protocol.jsonrpc import Envelope, Mishaps
 
 if TYPE_CHECKING:
     from acp_launch.bridge.presentation import Presentations

@@ -26,10 +26,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from acp_launch.bridge.messages import BROKEN, SERVER_LOST, each
 from acp_launch.mcp.era import CANCELLED, INITIALIZE, INITIALIZED, PROGRESS, UPDATED, is_stateless
 from acp_launch.mcp.message import cancelled_id, reported_token, wanted_token
-from acp_launch.protocol import edits, jsonrpc
-from acp_launch.protocol.ids import key
-from acp_launch.protocol.jsonrpc import Envelope
-from acp_launch.protocol.mishap import Mishaps
+from acp_launch.protocol import jsonrpc, splice
+from acp_launch.protocol.jsonrpc import Envelope, Mishaps, key
 from acp_launch.protocol.window import Window
 
 START, RESUME, END = "session/start", "session/resume", "session/end"
@@ -190,12 +188,12 @@ class Elevation:
         if number in self._lost:
             asked.id = id.copy()
             self._renamed[number] = number = self._fresh()
-            line = edits.with_id(line, Raw(number))
+            line = splice.with_id(line, Raw(number))
         if (token := wanted_token(message.params)) is not None:
             asked.sent_token = key(token)
             if any(lost.sent_token == asked.sent_token for lost in self._lost.values()):
                 asked.token, asked.sent_token = token.copy(), self._fresh()
-                line = edits.replaced(line, ("params", "_meta", "progressToken"), asked.sent_token)
+                line = splice.replaced(line, ("params", "_meta", "progressToken"), asked.sent_token)
         self._open[number] = asked
         return line
 
@@ -209,7 +207,7 @@ class Elevation:
         if len(self._cancelled) > FORGOTTEN:
             del self._cancelled[oldest := next(iter(self._cancelled))]
             self._open.pop(oldest, None)
-        return line if number == key(about) else edits.replaced(line, ("params", "requestId"), number)
+        return line if number == key(about) else splice.replaced(line, ("params", "requestId"), number)
 
     def _agent_answers(self, id: Raw, line: bytes) -> bytes | None:
         number = key(id)
@@ -217,7 +215,7 @@ class Elevation:
         if own is None and number in self._again.values():
             return None  # of a connection that was lost; the question was asked again
         self._settle(own or number)
-        return line if own is None else edits.with_id(line, Raw(own))
+        return line if own is None else splice.with_id(line, Raw(own))
 
     def _settle(self, number: bytes) -> None:
         self._held -= len(self._questions.pop(number, b""))
@@ -253,13 +251,13 @@ class Elevation:
             return line
         if asked.method in ADVERTISED and message.result is not UNSET and bytes(message.result)[:1] == b"{":
             path, name = ADVERTISED[asked.method]
-            line = edits.with_members(
-                edits.without(line, path, (name,)), path, b'"%s":{"catchup":true}' % name.encode()
+            line = splice.with_members(
+                splice.without(line, path, (name,)), path, b'"%s":{"catchup":true}' % name.encode()
             )
         if asked.id is None:
             return line
         self._renamed.pop(key(asked.id), None)
-        return edits.with_id(line, asked.id)
+        return splice.with_id(line, asked.id)
 
     def _questioned(self, id: Raw, line: bytes) -> bytes:
         kept = line if self._held + len(line) <= HELD else b""
@@ -278,7 +276,7 @@ class Elevation:
         for again, number in self._again.items():
             if number == own:
                 del self._again[again]
-                return edits.replaced(line, ("params", "requestId"), again)
+                return splice.replaced(line, ("params", "requestId"), again)
         return line
 
     def _notifies(self, method: str, params: Raw, line: bytes) -> bytes | None:
@@ -290,15 +288,15 @@ class Elevation:
             return line
         number = self._window.newest + 1
         if EVENT_ID.encode() in line:  # of a session between us and the server
-            line = edits.without(line, ("params",), (EVENT_ID,))
-        line = edits.with_params(line, b'"%s":"%s"' % (EVENT_ID.encode(), self._event(number)))
+            line = splice.without(line, ("params",), (EVENT_ID,))
+        line = splice.with_params(line, b'"%s":"%s"' % (EVENT_ID.encode(), self._event(number)))
         self._window.append(line, key=superseding(method, params), now=self.conversation.now())
         return line
 
     def _progressed(self, token: bytes, line: bytes) -> bytes:
         for asked in self._open.values():
             if asked.token is not None and asked.sent_token == token:
-                return edits.replaced(line, ("params", "progressToken"), bytes(asked.token))
+                return splice.replaced(line, ("params", "progressToken"), bytes(asked.token))
         return line
 
     def _event(self, number: int) -> bytes:
@@ -397,7 +395,7 @@ class Elevation:
         for number, line in self._questions.items():
             again = self._fresh()
             self._again[again] = number
-            self.conversation.deliver(edits.with_id(line, Raw(again)))
+            self.conversation.deliver(splice.with_id(line, Raw(again)))
 
     # Private.
 

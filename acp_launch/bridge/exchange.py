@@ -45,9 +45,7 @@ from acp_launch.mcp.era import (
 )
 from acp_launch.mcp.message import cancelled_id, listing, reported_token, wanted_token
 from acp_launch.protocol import jsonrpc
-from acp_launch.protocol.ids import key
-from acp_launch.protocol.jsonrpc import Envelope
-from acp_launch.protocol.mishap import Mishaps
+from acp_launch.protocol.jsonrpc import Envelope, Mishaps, key
 from acp_launch.secret.redact import excerpt
 from acp_launch.waits import next_word
 
@@ -65,7 +63,7 @@ NOTHING = Raw(b"")
 
 
 def _rename(line: bytes, id: Raw) -> bytes:
-    from acp_launch.protocol.edits import with_id  # rarely needed, and takes time to import
+    from acp_launch.protocol.splice import with_id  # rarely needed, and takes time to import
 
     return with_id(line, id)
 

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator, Sequence
 
 from msgspec import Raw, Struct
 
-from acp_launch.protocol.ids import key
+from acp_launch.protocol.jsonrpc import key
 from acp_launch.waits import FIRST_WORD
 
 OURS = "acp-launch:"  # prefix of the ids of our own requests to a server or an agent

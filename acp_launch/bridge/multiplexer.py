@@ -41,9 +41,8 @@ from acp_launch.mcp.era import (
 from acp_launch.mcp.message import answer_to, cancelled_id, renumbered, reported_token
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping
-from acp_launch.protocol.edits import replaced
-from acp_launch.protocol.ids import key
-from acp_launch.protocol.jsonrpc import METHOD_NOT_FOUND, NULL, Envelope
+from acp_launch.protocol.jsonrpc import METHOD_NOT_FOUND, NULL, Envelope, key
+from acp_launch.protocol.splice import replaced
 from acp_launch.protocol.written import written
 
 CALLS = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})

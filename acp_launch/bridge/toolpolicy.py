@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import translate
 
 from acp_launch.profile.model import Tools
-from acp_launch.protocol.splice import Malformed, Member, elements, is_text, members, text, without
+from acp_launch.protocol.splice import Malformed, Member, elements, is_text, members, text, without_spans
 
 CALL = "tools/call"
 LONGEST_NAME = 60  # characters of a tool's name that a message repeats
@@ -61,7 +61,7 @@ class ToolPolicy:
         except Malformed:
             return line, 0
         denied = [span for span, names in tools if not all(map(self.allows, names))]
-        return without(line, denied) if denied else line, len(tools) - len(denied)
+        return without_spans(line, denied) if denied else line, len(tools) - len(denied)
 
     def _why(self, name: str) -> str:
         """Name the part of the profile that forbids the tool; empty if it is allowed."""

@@ -16,9 +16,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from acp_launch.mcp import era
 from acp_launch.mcp.era import Discovered, Knowledge
 from acp_launch.mcp.message import CLIENT_INFO, cancelled_id
-from acp_launch.protocol import edits, jsonrpc
-from acp_launch.protocol.ids import key
-from acp_launch.protocol.jsonrpc import Envelope
+from acp_launch.protocol import jsonrpc, splice
+from acp_launch.protocol.jsonrpc import Envelope, key
 from acp_launch.protocol.written import written
 
 OURS = "acp-launch/"  # prefix of the ids of the adapter's own requests; the exchange has another
@@ -212,7 +211,7 @@ class EraAdapter:
         cancelled = cancelled_id(params)
         current = None if cancelled is None or not self._is_open else self._inputs.cancel(cancelled)
         if current is not None:
-            self.down(edits.replaced(line, ("params", "requestId"), bytes(current)))
+            self.down(splice.replaced(line, ("params", "requestId"), bytes(current)))
 
     def _asks(self, message: Envelope, id: Raw, line: bytes) -> None:
         if message.method == era.INITIALIZE:
@@ -229,7 +228,7 @@ class EraAdapter:
             self.up(jsonrpc.error(id, jsonrpc.METHOD_NOT_FOUND, said))
         else:
             self._inputs.asked(message, line)
-            self.down(edits.with_meta(line, self.meta()))
+            self.down(splice.with_meta(line, self.meta()))
 
     def _check(self, id: Raw) -> None:
         """Answer a ping after any answer of the server, which knows no ping."""
@@ -265,7 +264,7 @@ class EraAdapter:
         if found is not None and any(version in era.STATELESS for version in found.versions):
             self._open(found)
         elif self._refusal:
-            self._give_up(edits.with_id(self._refusal, self._id))
+            self._give_up(splice.with_id(self._refusal, self._id))
         elif (versions := _foreign(message, found)) is not None:
             self._give_up(self._too_new(versions))
         elif self._knowledge.is_pinned:
@@ -331,7 +330,7 @@ class EraAdapter:
             self._inputs.fail(message, f'a result of the type "{found.type}", which this agent does not know')
         else:
             if any(f'"{name}"'.encode() in line for name in NEWER):
-                line = edits.without(line, ("result",), NEWER)
+                line = splice.without(line, ("result",), NEWER)
             self._inputs.complete(message, line)
 
     def _originals(self, lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -342,7 +341,7 @@ class EraAdapter:
             if original := self._inputs.original(message.id):
                 yield original
             elif not bytes(message.id).startswith(f'"{OURS}'.encode()):
-                yield edits.without(line, ("params", "_meta"), era.OF_REQUESTS)
+                yield splice.without(line, ("params", "_meta"), era.OF_REQUESTS)
 
 
 def _object(raw: Raw | UnsetType, default: Raw) -> Raw:
@@ -416,7 +415,7 @@ class Inputs:
             self._adapter.up(line)
             return
         self._drop(call, "")
-        self._adapter.up(line if key(call.id) == key(message.id) else edits.with_id(line, call.id))
+        self._adapter.up(line if key(call.id) == key(message.id) else splice.with_id(line, call.id))
 
     def fail(self, message: Envelope, what: str) -> None:
         """Answer a request with an error, because the server wants what cannot be given."""
@@ -497,18 +496,18 @@ class Inputs:
         self._questions[bytes(id)] = call
         line = jsonrpc.request(id, wanted.method, wanted.params)
         if wanted.method == era.ELICITATION and (jsonrpc.read(_mode, wanted.params) or _Mode()).mode == "url":
-            line = edits.with_params(line, b'"elicitationId":' + bytes(id))  # required until 2025-11-25, gone since
+            line = splice.with_params(line, b'"elicitationId":' + bytes(id))  # required until 2025-11-25, gone since
         self._adapter.up(line)
 
     def _try(self, call: Call) -> None:
         """Send a request again, with the input and the exact state of the server (M-13)."""
         call.timer, call.server_id = 0, self._adapter.fresh()
         self._tries[bytes(call.server_id)] = call
-        line = edits.with_meta(edits.with_id(call.line, call.server_id), self._adapter.meta())
+        line = splice.with_meta(splice.with_id(call.line, call.server_id), self._adapter.meta())
         if call.answers:
-            line = edits.with_params(line, written({"inputResponses": call.answers})[1:-1])
+            line = splice.with_params(line, written({"inputResponses": call.answers})[1:-1])
         if call.state is not UNSET:
-            line = edits.with_params(line, b'"requestState":' + bytes(call.state))
+            line = splice.with_params(line, b'"requestState":' + bytes(call.state))
         self._adapter.down(line)
 
     def _drop(self, call: Call, why: str) -> None:

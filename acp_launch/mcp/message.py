@@ -197,7 +197,7 @@ _BEGINNING = regex(rb'\s*+\{\s*+(?:"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+)?"id"\s*+:\
 
 def renumbered(line: bytes, number: int) -> tuple[bytes, Raw | None]:
     """Give a request an id and a progress token of ours; return the token of its own, if it has one."""
-    from acp_launch.protocol.edits import at, replaced, with_id
+    from acp_launch.protocol.splice import at, replaced, with_id
 
     found = at(line, TOKEN)
     token = None if found is None else Raw(line[found[0] : found[1]])
@@ -207,7 +207,7 @@ def renumbered(line: bytes, number: int) -> tuple[bytes, Raw | None]:
 
 def answer_to(line: bytes, id: Raw, number: int) -> bytes:
     """Give an answer the id of its request, also where it names a subscription."""
-    from acp_launch.protocol.edits import replaced, with_id
+    from acp_launch.protocol.splice import replaced, with_id
 
     if SUBSCRIPTION[-1].encode() in line:
         line = replaced(line, SUBSCRIPTION, bytes(id))

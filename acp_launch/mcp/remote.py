@@ -25,7 +25,7 @@ from acp_launch.mcp.http.wire import DELETE, Credentials, Era, Failure, Headers,
 from acp_launch.process.child import Tail
 from acp_launch.process.lifecycle import Ended
 from acp_launch.process.tree import Exit, Outcome
-from acp_launch.protocol.mishap import Mishaps
+from acp_launch.protocol.jsonrpc import Mishaps
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret
 from acp_launch.waits import stretch

@@ -12,8 +12,7 @@ from msgspec import UNSET
 
 from acp_launch.mcp.era import INITIALIZE, pinned, suggests_stateless
 from acp_launch.protocol import jsonrpc
-from acp_launch.protocol.jsonrpc import LineFramer
-from acp_launch.protocol.mishap import Mishaps
+from acp_launch.protocol.jsonrpc import LineFramer, Mishaps
 from acp_launch.rpc import Transport
 
 if TYPE_CHECKING:

@@ -6,13 +6,15 @@ was received (C-6: `1`, `"1"`, `0` and `null` are four different ids), and param
 that knows their type.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from acp_launch.errors import LocalProtocolError
+from acp_launch.protocol.acp import decoded
 from acp_launch.protocol.written import written
 
 PARSE_ERROR = -32700
@@ -317,13 +319,13 @@ class Peer:
 
     def pass_on(self, method: str, line: bytes) -> Call:
         """Return another side's request as one of ours: its id is a number of ours, all other bytes stay."""
-        from acp_launch.protocol import edits  # for an editor alone
+        from acp_launch.protocol import splice  # for an editor alone
 
         number = self._next
         self._next += 1
         written = str(number).encode()
         self._asked[written] = (number, method)
-        return Call(number, method, as_line(edits.with_id(line, Raw(written))))
+        return Call(number, method, as_line(splice.with_id(line, Raw(written))))
 
     def receive(self, line: bytes) -> Incoming:
         self._settled = b""
@@ -352,10 +354,10 @@ class Peer:
 
     def settle(self, id: Raw, line: bytes) -> bytes:
         """Return the answer to the other side's request `id`: another side's answer, whose other bytes stay."""
-        from acp_launch.protocol import edits
+        from acp_launch.protocol import splice
 
         self._settle(id)
-        return as_line(edits.with_id(line, id))
+        return as_line(splice.with_id(line, id))
 
     def spoilt(self, line: bytes) -> tuple[int | None, bytes]:
         """Settle a message whose handling failed. Return the number of our request that it answers, and the line that
@@ -401,3 +403,69 @@ class Peer:
         if open > 1:
             self._owed[bytes(id)] = open - 1
         self._settled = bytes(id)
+
+
+# Ids as dictionary keys (MCP "base protocol"). An id is compared as the bytes it came in: `1`, `"1"` and `1.0` are
+# three. Only strings are compared decoded, because an answer may write them differently (`"\u0061"` for `"a"`).
+
+
+_BACKSLASH, _QUOTE = ord("\\"), ord('"')  # comparing and searching for numbers is faster than for bytes
+
+
+def key(id: Raw) -> bytes:
+    """Return the same key for all spellings of an id. It never fails, even if the id holds half a surrogate pair."""
+    text = bytes(id)
+    if text[0] != _QUOTE or (_BACKSLASH not in text and text.isascii()):
+        return text
+    try:
+        return msgspec.json.encode(msgspec.json.decode(text))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        said = decoded(text)  # as `decode` lets it pass
+        return text if said is None else written(said)
+
+
+# Reports of messages that we failed to handle because of a bug of ours: each failure loses that message only. The
+# report names the place in our code, for a bug report. It never quotes the message, which may contain a secret.
+
+
+PACKAGE = __name__.partition(".")[0]
+REPORTED = (1, 100, 10_000)  # the failures at one place that are reported: an agent may send many such messages
+
+
+class Mishaps:
+    """Counts failures and reports some of them."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        """`note` takes a sentence for the user."""
+        self._note = note
+        self._counts: Counter[str] = Counter()
+
+    def add(self, whose: str, error: Exception) -> None:
+        """Report a message of `whose` ("the agent") that was not handled because of `error`."""
+        kind = f"{type(error).__name__} in {_place_of(error)}"
+        if count := self._count(kind):
+            so_far = f"; {count:,} so far" if count > 1 else ""
+            self._note(
+                f"a message of {whose} was skipped because of a bug in acp-launch; please report it ({kind}{so_far})"
+            )
+
+    def add_junk(self, whose: str, reason: str) -> None:
+        """Report a line in `whose` ("the stdout of the agent") that is not a message."""
+        if count := self._count(""):
+            self._note(f"{whose} holds {reason}; ignored ({count} so far)")
+
+    def _count(self, kind: str) -> int:
+        """Count a failure; return how many of its kind there are, 0 if that is not to be reported."""
+        self._counts[kind] += 1
+        return self._counts[kind] if self._counts[kind] in REPORTED else 0
+
+
+def _place_of(error: Exception) -> str:
+    """Return the innermost line of our code: `bridge.link:24`."""
+    place, step = "another package", error.__traceback__
+    while step is not None:
+        module = str(step.tb_frame.f_globals.get("__name__"))
+        if module.startswith(f"{PACKAGE}."):
+            place = f"{module.removeprefix(f'{PACKAGE}.')}:{step.tb_lineno}"
+        step = step.tb_next
+    return place

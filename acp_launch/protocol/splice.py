@@ -1,14 +1,14 @@
 """
-Positions in a JSON text, in bytes, so that a part can be changed and the rest stays unchanged. Pure.
+Positions in a JSON text, in bytes, and edits of messages in place: the rest stays unchanged. Pure.
 
 The text must be accepted by a JSON parser. The visited parts are checked as JSON; of the values in them only the end is
 found, by strings and matching brackets. Takes linear time, and does not recurse.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from acp_launch.regex import regex
 
@@ -102,7 +102,7 @@ def put(data: bytes, start: int, written: bytes) -> bytes:
     return data[:at] + written + comma + data[at:]
 
 
-def without(data: bytes, spans: Iterable[Span]) -> bytes:
+def without_spans(data: bytes, spans: Iterable[Span]) -> bytes:
     """Return the text without these elements of its arrays or members of its objects, and without their commas."""
     pieces, done = [], 0
     for start, end in _cuts(data, spans):
@@ -199,3 +199,79 @@ def _blank(data: bytes, at: int) -> int:
 def _byte(data: bytes, at: int) -> int:
     """Return the byte at `at`; -1 outside the text."""
     return data[at] if 0 <= at < len(data) else -1
+
+
+# Edits of JSON-RPC messages in place: the id, members of `params`, `_meta` and `result`. All other bytes stay.
+# `written` are members of an object as JSON, without the brackets around them: `"key":value,…`.
+
+
+def with_id(line: bytes, id: Raw) -> bytes:
+    """Replace the id of a message."""
+    member = find(line, 0, "id")
+    return line if member is None else line[: member.start] + bytes(id) + line[member.end :]
+
+
+def with_params(line: bytes, written: bytes) -> bytes:
+    """Add members to the `params` of a message, which are made if they are missing."""
+    return _within(line, 0, ("params",), written)
+
+
+def with_meta(line: bytes, written: bytes) -> bytes:
+    """Add members to the `_meta` of the `params` of a message."""
+    return _within(line, 0, ("params", "_meta"), written)
+
+
+def with_members(line: bytes, path: tuple[str, ...], written: bytes) -> bytes:
+    """Add members to the object at `path` of a message, which is made if it is missing."""
+    return _within(line, 0, path, written)
+
+
+def with_result(line: bytes, written: bytes) -> bytes:
+    """Add members to the result of an answer; return it unchanged if it is not an object."""
+    result = find(line, 0, "result")
+    return line if result is None or not is_object(line, result.start) else put(line, result.start, written)
+
+
+def without(line: bytes, path: Collection[str], keys: Collection[str]) -> bytes:
+    """Remove members of the object at `path` (`("params", "_meta")`), if there is one."""
+    start = 0
+    for key in path:
+        member = find(line, start, key)
+        if member is None or not is_object(line, member.start):
+            return line
+        start = member.start
+    found = members(line, start)
+    return without_spans(line, [(each.key_start, each.end) for each in found if each.key in keys])
+
+
+def replaced(line: bytes, path: Collection[str], written: bytes) -> bytes:
+    """Replace the value at `path`, if there is one."""
+    found = at(line, path)
+    return line if found is None else line[: found[0]] + written + line[found[1] :]
+
+
+def at(line: bytes, path: Collection[str]) -> Span | None:
+    """Return start and end of the value at `path`; None if there is none."""
+    start, end = 0, len(line)
+    try:
+        for key in path:
+            member = find(line, start, key)
+            if member is None:
+                return None
+            start, end = member.start, member.end
+    except Malformed:  # a value on the way is not an object
+        return None
+    return start, end
+
+
+def _within(line: bytes, start: int, path: tuple[str, ...], written: bytes) -> bytes:
+    if not path:
+        return put(line, start, written)
+    member = find(line, start, path[0])
+    if member is not None and is_object(line, member.start):
+        return _within(line, member.start, path[1:], written)
+    for key in reversed(path):
+        written = b'"' + key.encode() + b'":{' + written + b"}"
+    if member is not None:  # null, or no object at all
+        line = without_spans(line, [(member.key_start, member.end)])
+    return put(line, start, written)

@@ -25,7 +25,7 @@ from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, Wait
 from acp_launch.launch.run import Launch
 from acp_launch.process.child import first_of
 from acp_launch.process.flow import HIGH, LOW, Lent
-from acp_launch.protocol import acp, edits, jsonrpc, splice
+from acp_launch.protocol import acp, jsonrpc, splice
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import (
     ELICITATION,
@@ -332,7 +332,7 @@ class EditorFace(Lines):
         number = b"%d" % self._next
         self._next += 1
         self._asked[number] = _Asked(id, answered)
-        self.say(edits.with_id(line, Raw(number)), is_masked=method not in ACTS)
+        self.say(splice.with_id(line, Raw(number)), is_masked=method not in ACTS)
 
     def refuse_agent(self, id: Raw, code: int, message: str) -> None:
         if self._connection is not None:
@@ -378,7 +378,7 @@ class EditorFace(Lines):
         self._connection.send(jsonrpc.as_line(line))
 
     def withdraw(self, request: Request, line: bytes) -> None:
-        number, place = self._number_of(request), edits.at(line, ("params", "requestId"))
+        number, place = self._number_of(request), splice.at(line, ("params", "requestId"))
         if number is None or place is None or self._connection is None:
             super().withdraw(request, line)
         else:
@@ -473,7 +473,7 @@ class EditorFace(Lines):
         try:
             return self._by_id.get(_about.decode(line).params.sessionId)
         except (msgspec.DecodeError, RecursionError):
-            place = edits.at(line, ("params", "sessionId"))
+            place = splice.at(line, ("params", "sessionId"))
             return self._by_id.get(acp.text(acp.decoded(line[slice(*place)]))) if place else None
 
     # What the agent says (`session.connection.Listener`).
@@ -550,13 +550,13 @@ class EditorFace(Lines):
 
     def _with_request(self, line: bytes) -> bytes:
         """Edit a question of the agent that belongs to a request of the editor: it names it by its id there."""
-        place = edits.at(line, ("params", "requestId"))
+        place = splice.at(line, ("params", "requestId"))
         number = line[slice(*place)] if place else b""
         request = self._passed.get(int(number)) if number.isdigit() and len(number) <= jsonrpc.DIGITS else None
         return line if place is None or request is None else line[: place[0]] + request.id + line[place[1] :]
 
     def withdrawn(self, withdrawn: Withdrawn) -> None:
-        place = edits.at(withdrawn.line, ("params", "requestId"))
+        place = splice.at(withdrawn.line, ("params", "requestId"))
         for number, asked in self._asked.items():
             if place is not None and asked.id is not None and bytes(asked.id) == bytes(withdrawn.id):
                 self.say(withdrawn.line[: place[0]] + number + withdrawn.line[place[1] :])

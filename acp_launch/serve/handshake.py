@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from acp_launch import __version__
 from acp_launch.plan.model import LaunchPlan
-from acp_launch.protocol import acp, edits
+from acp_launch.protocol import acp, splice
 from acp_launch.protocol.written import written
 
 META = "acp-launch"  # our member of `_meta`
@@ -36,7 +36,7 @@ def asked(line: bytes, kept: frozenset[str]) -> bytes:
     }
     for method, path in places.items():
         if method in kept:
-            line = edits.replaced(line, path, b"false")
+            line = splice.replaced(line, path, b"false")
     return line
 
 
@@ -45,7 +45,7 @@ def answered(line: bytes, profile: str) -> bytes:
 
     An editor appends the `args` of such a login to the arguments it starts us with (C-26).
     """
-    result = edits.at(line, ("result",))
+    result = splice.at(line, ("result",))
     if result is None or not isinstance(said := acp.decoded(line[result[0] : result[1]]), dict):
         return line
     line = _with_methods(line, acp.sequence(said.get("authMethods")))
@@ -56,24 +56,22 @@ def answered(line: bytes, profile: str) -> bytes:
 
 def _with_methods(line: bytes, methods: Sequence[object]) -> bytes:
     """Rewrite the logins on a terminal; the others stay, byte for byte."""
-    from acp_launch.protocol import splice
-
-    place = edits.at(line, ("result", "authMethods"))
+    place = splice.at(line, ("result", "authMethods"))
     if place is None or not any(acp.mapping(method).get("type") == "terminal" for method in methods):
         return line
     rest = line[place[0] :]
     for (start, end), method in reversed(list(zip(splice.elements(rest), methods, strict=True))):
         said = acp.mapping(method)
         if said.get("type") == "terminal" and isinstance(said.get("id"), str):
-            here = edits.without(rest[start:end], (), ("args", "env"))
+            here = splice.without(rest[start:end], (), ("args", "env"))
             rest = (
-                rest[:start] + edits.with_members(here, (), b'"args":' + written(["--login", said["id"]])) + rest[end:]
+                rest[:start] + splice.with_members(here, (), b'"args":' + written(["--login", said["id"]])) + rest[end:]
             )
     return line[: place[0]] + rest
 
 
 def _with(line: bytes, path: tuple[str, ...], key: str, value: object) -> bytes:
     """Set a member of the object at `path`, which is made if it is missing."""
-    if edits.at(line, (*path, key)) is not None:
-        return edits.replaced(line, (*path, key), written(value))
-    return edits.with_members(line, path, written({key: value})[1:-1])
+    if splice.at(line, (*path, key)) is not None:
+        return splice.replaced(line, (*path, key), written(value))
+    return splice.with_members(line, path, written({key: value})[1:-1])

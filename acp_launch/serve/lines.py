@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw
 
 from acp_launch.errors import LaunchError
 from acp_launch.process.flow import Inflow, Lent, Outflow
-from acp_launch.protocol import acp, edits, ids, jsonrpc
+from acp_launch.protocol import acp, jsonrpc, splice
 from acp_launch.protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -22,8 +22,8 @@ from acp_launch.protocol.jsonrpc import (
     Envelope,
     LineFramer,
     LineTooLong,
+    Mishaps,
 )
-from acp_launch.protocol.mishap import Mishaps
 from acp_launch.secret.redact import redactor
 
 CANCEL = "$/cancel_request"
@@ -120,7 +120,7 @@ class Lines(ABC):
             self._take_answer(message, line)
         elif message.id is not UNSET:
             request = Request(bytes(message.id), str(message.method), line)
-            self._open[ids.key(message.id)] = request
+            self._open[jsonrpc.key(message.id)] = request
             self.called(request)
         elif message.method == CANCEL:
             self._take_cancel(line)
@@ -129,8 +129,8 @@ class Lines(ABC):
 
     def _take_cancel(self, line: bytes) -> None:
         """Withdraw a request of the editor (C-65)."""
-        place = edits.at(line, ("params", "requestId"))
-        request = self._open.get(ids.key(Raw(line[slice(*place)]))) if place else None
+        place = splice.at(line, ("params", "requestId"))
+        request = self._open.get(jsonrpc.key(Raw(line[slice(*place)]))) if place else None
         if request is not None:
             self.withdraw(request, line)
 
@@ -151,7 +151,7 @@ class Lines(ABC):
     def finish(self, request: Request, line: bytes) -> None:
         """Answer a request with a line of the agent."""
         if self.settle(request):
-            self.write(edits.with_id(line, Raw(request.id)))
+            self.write(splice.with_id(line, Raw(request.id)))
 
     def answer(self, request: Request, result: object) -> None:
         if self.settle(request):
@@ -166,7 +166,7 @@ class Lines(ABC):
         if request.is_settled:
             return False
         request.is_settled = True
-        key = ids.key(Raw(request.id))
+        key = jsonrpc.key(Raw(request.id))
         if self._open.get(key) is request:
             del self._open[key]
         return True

@@ -26,7 +26,7 @@ from acp_launch.launch.servers import LaunchServers, launch_servers
 from acp_launch.launch.services import ServicePolicy
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.child import first_of
-from acp_launch.protocol import acp, edits, jsonrpc
+from acp_launch.protocol import acp, jsonrpc, splice
 from acp_launch.protocol.acp import Capabilities, Negotiated, Offers
 from acp_launch.protocol.conversation import How, Opened, Passing, PermissionAsked
 from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, NULL, Answered
@@ -351,13 +351,13 @@ class EditorSession:
         self.note_setting(made.call.method, params)
         match made.call.method:
             case "session/set_mode":
-                return edits.replaced(line, ("result", "modes", "currentModeId"), written(params["modeId"]))
+                return splice.replaced(line, ("result", "modes", "currentModeId"), written(params["modeId"]))
             case "session/set_model":
-                return edits.replaced(line, ("result", "models", "currentModelId"), written(params["modelId"]))
+                return splice.replaced(line, ("result", "models", "currentModelId"), written(params["modelId"]))
         listed = acp.mapping(acp.decoded(made.result)).get("configOptions")
         if not isinstance(listed, list):
             return line
-        return _with_older(edits.replaced(line, ("result", "configOptions"), written(listed)), listed)
+        return _with_older(splice.replaced(line, ("result", "configOptions"), written(listed)), listed)
 
     def release(self) -> None:
         """Let the updates go that were held back."""
@@ -398,7 +398,7 @@ class EditorSession:
         )
 
     def _created(self, line: bytes) -> None:
-        if terminal := edits.at(line, ("result", "terminalId")):
+        if terminal := splice.at(line, ("result", "terminalId")):
             self._terminals.add(acp.text(acp.decoded(line[terminal[0] : terminal[1]])))
 
     def cancel(self) -> None:
@@ -410,17 +410,15 @@ class EditorSession:
 
     def replayed(self, line: bytes) -> bytes:
         """Edit an update of a history: it names terminals of before, which the editor does not have."""
-        place = edits.at(line, ("params", "update", "content"))
-        if place is None or edits.at(line, ("params", "update", "_meta", "terminal_info")) is not None:
+        place = splice.at(line, ("params", "update", "content"))
+        if place is None or splice.at(line, ("params", "update", "_meta", "terminal_info")) is not None:
             return line
         items = acp.decoded(line[place[0] : place[1]])
         if not isinstance(items, list):
             return line
-        from acp_launch.protocol import splice
-
         spans = zip(splice.elements(line, place[0]), map(acp.mapping, items), strict=True)
         gone = [span for span, item in spans if item.get("type") == "terminal" and self._is_gone(item)]
-        return splice.without(line, gone)
+        return splice.without_spans(line, gone)
 
     def _is_gone(self, item: Mapping[str, Any]) -> bool:
         return item.get("terminalId") not in self._terminals
@@ -495,7 +493,7 @@ def _with_older(line: bytes, options: list[Any]) -> bytes:
             acp.text(option.get("category"))
         )
         if older is not None and isinstance(option.get("currentValue"), str):
-            line = edits.replaced(line, ("result", *older), written(option["currentValue"]))
+            line = splice.replaced(line, ("result", *older), written(option["currentValue"]))
     return line
 
 

@@ -35,8 +35,7 @@ from acp_launch.protocol.conversation import (
     Updated,
     Withdrawn,
 )
-from acp_launch.protocol.jsonrpc import Answered, Call
-from acp_launch.protocol.mishap import Mishaps
+from acp_launch.protocol.jsonrpc import Answered, Call, Mishaps
 from acp_launch.rpc import Pump, Transport, details
 from acp_launch.session.observer import Observer
 from acp_launch.waits import awaited

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.protocol.splice import Malformed, elements, is_text, members, without
+from acp_launch.protocol.splice import Malformed, elements, is_text, members, without_spans
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -39,7 +39,7 @@ def test_cut_elements_are_gone_and_every_other_byte_stays(items: list[Any], layo
     spans = elements(line, tools.start)
     assert [json.loads(line[start:end]) for start, end in spans] == items
     removed = data.draw(st.sets(st.integers(0, len(items) - 1))) if items else set()
-    left = without(line, [spans[index] for index in removed])
+    left = without_spans(line, [spans[index] for index in removed])
     kept = [item for index, item in enumerate(items) if index not in removed]
     assert json.loads(left) == {"before": [1, 2], "tools": kept, "after": "a, b]"}
     for index, (start, end) in enumerate(spans):
@@ -63,7 +63,7 @@ def test_cut_elements_are_gone_and_every_other_byte_stays(items: list[Any], layo
 )
 def test_an_element_goes_with_one_comma(array: str, removed: list[int], left: str) -> None:
     spans = elements(array.encode())
-    assert without(array.encode(), [spans[index] for index in removed]).decode() == left
+    assert without_spans(array.encode(), [spans[index] for index in removed]).decode() == left
 
 
 def no_number(name: str) -> None:

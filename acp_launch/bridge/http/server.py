@@ -28,8 +28,7 @@ from acp_launch.bridge.seat import ShimConnection
 from acp_launch.mcp.era import DISCOVER, HANDSHAKE, INITIALIZE, STATELESS, UNSUPPORTED, is_stateless
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping
-from acp_launch.protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, NULL, Envelope
-from acp_launch.protocol.mishap import Mishaps
+from acp_launch.protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, NULL, Envelope, Mishaps
 
 BACKLOG = 256  # connections that wait in the kernel
 STRANGERS = 64  # connections that have not shown the token; the oldest is closed for a further one

@@ -18,8 +18,7 @@ from msgspec import UNSET, Raw, Struct, field
 from acp_launch.mcp.era import CALL, CANCELLED, INITIALIZE, LOG, PROGRESS
 from acp_launch.mcp.message import cancelled_id, reported_token, wanted_token
 from acp_launch.protocol import jsonrpc
-from acp_launch.protocol.ids import key
-from acp_launch.protocol.jsonrpc import NULL, Envelope
+from acp_launch.protocol.jsonrpc import NULL, Envelope, key
 
 CALLS = frozenset({CALL, "prompts/get", "resources/read", "completion/complete"})
 KEPT, KEPT_BYTES = 1000, 4 * 1024 * 1024  # messages that wait for a stream opened with GET

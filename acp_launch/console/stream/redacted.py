@@ -20,7 +20,7 @@ from acp_launch.console.stream.text import SAME_MESSAGE
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.problem import Problem
 from acp_launch.process.lifecycle import Change, Standing
-from acp_launch.protocol import acp, edits
+from acp_launch.protocol import acp, splice
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import WORDS, Updated
 from acp_launch.secret.redact import Redactor, Span, Tables, joined, redactor
@@ -254,7 +254,7 @@ class RedactedOutput:
         if update.line:  # an editor gets the whole message
             line = update.line
             if text is not None:
-                line = edits.replaced(line, ("params", "update"), with_text(bytes(update.update), text))
+                line = splice.replaced(line, ("params", "update"), with_text(bytes(update.update), text))
             line = self._redactor.raw_json(line)
             self._output.update(update if line is update.line else replace(update, line=line))
             return

@@ -74,8 +74,7 @@ from acp_launch.mcp.http.wire import (
 from acp_launch.mcp.message import CLIENT_INFO, VERSIONS, cancelled_id
 from acp_launch.process.lifecycle import Ended
 from acp_launch.protocol import jsonrpc
-from acp_launch.protocol.ids import key
-from acp_launch.protocol.jsonrpc import Envelope, LineTooLong
+from acp_launch.protocol.jsonrpc import Envelope, LineTooLong, key
 
 Phase = Literal["fresh", "opening", "open", "parting", "over"]
 Event = Literal["introduce", "speak", "settle", "part", "end"]

@@ -192,7 +192,7 @@ class ToolHeaders:
             if (why := self._learn(line[start:end])) is not None:
                 wrong.append((start, end))
                 reasons.append(why)
-        return (splice.without(line, wrong) if wrong else line), reasons
+        return (splice.without_spans(line, wrong) if wrong else line), reasons
 
     def _learn(self, written: bytes) -> str | None:
         try:
