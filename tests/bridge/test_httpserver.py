@@ -28,7 +28,7 @@ async def test_a_session_begins_goes_on_and_ends() -> None:
         accepted = await wire.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, mcp_session_id=session)
         assert (accepted.status, accepted.body) == (202, b"")
         answer = await wire.post(CALL, mcp_session_id=session, mcp_protocol_version="2025-11-25")
-        assert answer.headers["content-type"] == "application/json"
+        assert answer.headers["content-type"] == "text/event-stream"
         assert answer.messages == [{"jsonrpc": "2.0", "id": 1, "result": {"echo": {"name": "a"}}}]
         missing = await wire.post(CALL)
         assert (missing.status, missing.json["error"]["code"]) == (400, -32600)

@@ -129,7 +129,8 @@ class HttpSession:
         for message in asked:
             assert message.id is not UNSET
             id = key(message.id)
-            if (older := self._owners.get(id)) is not None:  # an answer could not tell them apart
+            older = self._owners.get(id)
+            if older is not None and older is not post:  # an answer could not tell them apart
                 older.waiting.discard(id)
                 self._finish(older)
             self._owners[id] = post
@@ -139,6 +140,8 @@ class HttpSession:
                 post.tokens.add(key(token))
             if message.method == INITIALIZE:
                 self._opening = id
+        if not self._opening:
+            reply.open(session=self.id)
 
     def listens(self, reply: Reply) -> None:
         """Take a GET."""
@@ -193,10 +196,11 @@ class HttpSession:
         if post is None:
             return
         post.waiting.discard(id)
-        if post.reply is not None and (post.reply.is_open or post.waiting):
-            self._write(post.reply, event(line))
-        elif post.reply is not None:
-            reply, post.reply = post.reply, None
+        reply = post.reply
+        if reply is not None and (reply.is_open or post.waiting):
+            self._write(reply, event(line))
+        elif reply is not None:
+            post.reply = None
             reply.answer(200, line, session="" if self.is_refused else self.id)
         self._finish(post)
 
