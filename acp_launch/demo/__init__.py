@@ -9,8 +9,7 @@ login      its optional login
 session    open sessions and their journals on disk
 turn       one prompt turn; offered capabilities and session options
 replies    the table of replies, chosen by the first word of a prompt
-talk, state, look, asking, forms, files, commands, tools, trouble   the replies
-tooluse    a tool call, with its permission question
+talk, asking, files, tools   the replies; `tools` also has a tool call with its permission question
 toolbox    the session's MCP servers over stdio
 remote     its MCP servers over HTTP and SSE
 params     validation of the client's parameters

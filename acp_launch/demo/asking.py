@@ -1,84 +1,68 @@
-"""Replies that ask for permission in unusual ways, and one that does not ask at all."""
+"""Replies that ask the user for something other than a permission (ACP v1 "elicitation"), or do not ask at all."""
 
-from acp_launch.demo.tooluse import OPTIONS, ToolCall
-from acp_launch.demo.turn import Turn, TurnCancelled, chosen
-from acp_launch.demo.wire import Call, RpcError
+from acp_launch.demo.tools import ToolCall
+from acp_launch.demo.turn import Turn
+from acp_launch.demo.wire import Message, RpcError
 
-PATIENCE = 1.0  # seconds until `withdraw` takes its question back
 PRETENCE = 0.3  # seconds that `unasked` pretends to work
-ANSWER = 10.0  # seconds for the client to answer a withdrawn question
-LEAVE = [
-    {"optionId": "yes", "name": "Yes, and make changes without asking", "kind": "allow_always"},
-    {"optionId": "yes-ask", "name": "Yes, and ask before each change", "kind": "allow_once"},
-    {"optionId": "no", "name": "No, keep planning", "kind": "reject_once"},
-]
+NO_FORMS = "Your client offers no forms (clientCapabilities.elicitation.form), so I cannot show one."
+
+PROPERTIES: Message = {
+    "name": {"type": "string", "title": "Name", "description": "Of the release", "minLength": 1, "maxLength": 40},
+    "ticket": {"type": "string", "title": "Ticket", "pattern": "^[A-Z]+-[0-9]+$", "default": "DEMO-1"},
+    "email": {"type": "string", "title": "Notify", "format": "email"},
+    "page": {"type": "string", "title": "Its page", "format": "uri"},
+    "day": {"type": "string", "title": "On which day", "format": "date"},
+    "moment": {"type": "string", "title": "At which moment", "format": "date-time"},
+    "channel": {"type": "string", "title": "Channel", "enum": ["stable", "beta", "nightly"], "default": "beta"},
+    "size": {
+        "type": "string",
+        "title": "Size",
+        "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}],
+    },
+    "copies": {"type": "integer", "title": "Copies", "minimum": 1, "maximum": 9, "default": 1},
+    "share": {"type": "number", "title": "Share of users", "minimum": 0, "maximum": 1, "default": 0.5},
+    "urgent": {"type": "boolean", "title": "Urgent", "default": False},
+    "platforms": {
+        "type": "array",
+        "title": "Platforms",
+        "minItems": 1,
+        "items": {"type": "string", "enum": ["linux", "macos", "windows"]},
+        "default": ["linux"],
+    },
+    "reviewers": {
+        "type": "array",
+        "title": "Reviewers",
+        "maxItems": 2,
+        "items": {"anyOf": [{"const": "a", "title": "Ada"}, {"const": "g", "title": "Grace"}]},
+    },
+}
+FORM: Message = {
+    "mode": "form",
+    "message": "What should the next release be like?",
+    "requestedSchema": {
+        "type": "object",
+        "title": "Release",
+        "properties": PROPERTIES,
+        "required": ["name", "channel", "copies", "platforms"],
+    },
+}
 
 
-def several(turn: Turn, rest: str) -> None:
-    calls = [
-        ToolCall(turn, "Read secrets.txt", "read", {"path": "secrets.txt"}),
-        ToolCall(turn, "Delete build/", "delete", {"path": "build/"}),
-        ToolCall(turn, "Fetch https://example.com/", "fetch", {"url": "https://example.com/"}),
-    ]
-    try:
-        answers = turn.ask_permissions([call.announced for call in calls], OPTIONS)
-        words = [_pretend(call, answer) for call, answer in zip(calls, answers, strict=True)]
-    except (TurnCancelled, RpcError) as error:
-        for call in calls:
-            call.end("failed", str(error) or "cancelled")
-        if isinstance(error, TurnCancelled):
-            raise
-        turn.say(f"I could not ask: {error}")
+def form(turn: Turn, rest: str) -> None:
+    if not turn.session.offered.forms:
+        turn.say(NO_FORMS)
         return
-    turn.say("\n".join(f"- {call.announced['title']}: {word}" for call, word in zip(calls, words, strict=True)))
-
-
-def _pretend(call: ToolCall, answer: str | None) -> str:
-    """Report the answer without doing anything, so that the user sees which question it belongs to."""
-    if answer in {"allow-once", "allow-always"}:
-        call.begin()
-        call.end("completed", "pretended")
-        return f"allowed ({answer}); I only pretended to do it"
-    call.end("failed", "rejected")
-    return f"not allowed ({answer or 'cancelled'})"
-
-
-def withdraw(turn: Turn, rest: str) -> None:
-    with ToolCall(turn, "Launch the rocket", "execute", {"command": "launch"}) as call:
-        question = turn.open_question(call.announced, OPTIONS)
-        with turn.pending([question]):
-            words = _answered(turn, question)
-        call.end("failed", words)
-    turn.say(words)
-
-
-def _answered(turn: Turn, question: Call) -> str:
-    """Return how the question ended, in words."""
     try:
-        return f"You answered before I withdrew the question: {chosen(turn.wait(question, PATIENCE)) or 'cancelled'}."
-    except TimeoutError:
-        turn.take_back(question)
-    try:
-        late = chosen(turn.wait(question, ANSWER))
+        answer = turn.ask("elicitation/create", FORM)
     except RpcError as error:
-        return f"I withdrew the question, and the client answered it with the error {error.code}."
-    except TimeoutError:
-        return f"I withdrew the question, and the client did not answer it within {ANSWER:.0f} s, as it must."
-    return f"I withdrew the question, and the client answered it with {late or 'cancelled'}."
-
-
-def switch(turn: Turn, rest: str) -> None:
-    with ToolCall(turn, "Leave the plan mode and start to work", "switch_mode", {"plan": "1. work\n2. rest"}) as call:
-        answer = turn.ask_permission(call.announced, LEAVE)
-        if answer is None:
-            raise TurnCancelled
-        call.end("completed" if answer != "no" else "failed", answer)
-    modes = {"yes": "code", "yes-ask": "ask"}
-    if answer not in modes:
-        turn.say("I go on planning.")
+        turn.say(f"The client could not show the form: {error}")
         return
-    turn.session.choose_mode(modes[answer])
-    turn.say(f"I am in the mode `{modes[answer]}` now.")
+    content = answer.get("content")
+    if answer.get("action") != "accept" or not isinstance(content, dict):
+        turn.say(f"The form was not filled in ({answer.get('action')}).")
+        return
+    turn.say("You said:\n\n" + "".join(f"- {name}: {value!r}\n" for name, value in content.items()))
 
 
 def unasked(turn: Turn, rest: str) -> None:

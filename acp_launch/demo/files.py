@@ -1,18 +1,25 @@
 """
 The replies `read` and `edit`: through the client if it serves files, otherwise directly, and then only inside the
-session's directories (ACP v1 "file system").
+session's directories (ACP v1 "file system"). The reply `shell`: a command in a terminal of the client (ACP v1
+"terminals").
 """
 
 import os
 import stat
 from pathlib import Path
 
-from acp_launch.demo.tooluse import ToolCall
+from acp_launch.demo.tools import ToolCall
 from acp_launch.demo.turn import Turn
-from acp_launch.demo.wire import INVALID_PARAMS, NOT_FOUND, RpcError
+from acp_launch.demo.wire import INVALID_PARAMS, NOT_FOUND, Message, RpcError
 
 LIMIT = 1 << 20  # bytes read directly
 LINE = "Edited by the demo agent."
+OUTPUT = 100_000  # bytes of output to keep
+TITLE = 200  # characters
+NO_TERMINALS = (
+    "Your client offers no terminals (clientCapabilities.terminal), so I cannot run anything."
+    " In a profile, `client: {terminal: true}` offers them."
+)
 
 
 def read(turn: Turn, rest: str) -> None:
@@ -134,3 +141,53 @@ def _check_inside(turn: Turn, path: Path) -> None:
     roots = [turn.session.cwd, *turn.session.directories]
     if not any(path.resolve().is_relative_to(Path(root).resolve()) for root in roots):
         raise RpcError(INVALID_PARAMS, "it is outside the directories of this session")
+
+
+# A command in a terminal of the client.
+
+
+def shell(turn: Turn, rest: str) -> None:
+    if not rest:
+        turn.say("Say which command: `shell ls -l`.")
+        return
+    if not turn.session.offered.terminal:
+        turn.say(NO_TERMINALS)
+        return
+    with ToolCall(turn, rest[:TITLE], "execute", {"command": rest, "cwd": turn.session.cwd}) as call:
+        refusal = call.refusal(("demo", "shell"))
+        turn.say(refusal or _run(turn, rest, call))
+
+
+def _run(turn: Turn, command: str, call: ToolCall) -> str:
+    """Run the command and return the result in words."""
+    asked = {"command": "sh", "args": ["-c", command], "cwd": turn.session.cwd, "outputByteLimit": OUTPUT}
+    try:
+        terminal = {"terminalId": str(turn.ask("terminal/create", asked).get("terminalId"))}
+    except RpcError as error:
+        call.end("failed", str(error))
+        return f"The client did not run it: {error}"
+    shown: Message = {"type": "terminal", **terminal}
+    call.begin(content=[shown])
+    try:
+        ended = turn.ask("terminal/wait_for_exit", terminal)
+        said = turn.ask("terminal/output", terminal)
+    except RpcError as error:
+        call.end("failed", str(error), keep=[shown])
+        return f"The terminal failed: {error}"
+    finally:  # a cancelled turn ends its command too
+        turn.dismiss("terminal/release", terminal)
+    outcome = _outcome(ended)
+    call.end("completed" if ended.get("exitCode") == 0 else "failed", outcome, keep=[shown])
+    return f"It ended with {outcome} and said {_size(said)}."
+
+
+def _outcome(ended: Message) -> str:
+    signal = ended.get("signal")
+    return f"signal {signal}" if signal else f"exit status {ended.get('exitCode')}"
+
+
+def _size(said: Message) -> str:
+    output = said.get("output")
+    lines = len(output.splitlines()) if isinstance(output, str) else 0
+    rest = ", without its beginning" if said.get("truncated") is True else ""
+    return f"{lines} line{'' if lines == 1 else 's'}{rest}"

@@ -2,13 +2,14 @@
 The replies of the demo agent. There is no model: the first word of the prompt chooses one of the replies below.
 
 A reply streams into its turn, and reports its errors as text. Its module is imported at the first use, so that the
-agent starts fast.
+agent starts fast. The agent of the tests has more of them (tests/agents/demo.py).
 """
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import NamedTuple
 
-from acp_launch.demo import tooluse
+from acp_launch.demo import tools
 from acp_launch.demo.turn import Turn
 from acp_launch.demo.wire import Message
 
@@ -18,9 +19,9 @@ INTRODUCTION = "I am a scripted demo agent: a real ACP agent without a model beh
 
 
 class Reply(NamedTuple):
-    """A reply. `where` is its module and function, which takes the turn and the rest of the prompt."""
+    """A reply. `play` takes the turn and the rest of the prompt; it is named by its module here, or is a function."""
 
-    where: str
+    play: str | Callable[[Turn, str], None]
     hint: str
     description: str
 
@@ -35,7 +36,7 @@ GROUPS: dict[str, dict[str, Reply]] = {
         "slowly": Reply("talk.slowly", "TEXT", "say it word by word"),
         "history": Reply("talk.history", "", "how many turns this session has had: shows that it was loaded"),
         "where": Reply("talk.where", "", "the directories this session works in"),
-        "look": Reply("look.look", "", "describe what is attached to the prompt"),
+        "look": Reply("talk.look", "", "describe what is attached to the prompt"),
     },
     "MCP servers": {
         "tools": Reply("tools.tools", "", "the MCP servers of this session and their tools"),
@@ -50,26 +51,17 @@ GROUPS: dict[str, dict[str, Reply]] = {
     "Files and commands": {
         "read": Reply("files.read", "FILE [LINE [COUNT]]", "read a file, through the client if it serves files"),
         "edit": Reply("files.edit", "FILE [TEXT]", "add a line to a file; asks first, and shows the diff"),
-        "shell": Reply("commands.shell", "COMMAND", "run a command in a terminal of the client; asks first"),
+        "shell": Reply("files.shell", "COMMAND", "run a command in a terminal of the client; asks first"),
     },
     "Asking you": {
-        "several": Reply("asking.several", "", "three permission questions at once"),
-        "withdraw": Reply("asking.withdraw", "", "a permission question that I withdraw after a second"),
-        "switch": Reply("asking.switch", "", "a permission question that would change the mode"),
         "unasked": Reply("asking.unasked", "", "a command I pretend to run without asking"),
-        "form": Reply("forms.form", "", "a form with a field of each kind"),
-        "link": Reply("forms.link", "", "a page to open in the browser"),
+        "form": Reply("asking.form", "", "a form with a field of each kind"),
     },
     "The session": {
-        "mode": Reply("state.mode", "[MODE]", "show the session options, or change the mode"),
-        "cost": Reply("state.cost", "", "report what this session has cost, from now on"),
-        "compact": Reply("state.compact", "", "a notice, and the compaction of the conversation"),
+        "mode": Reply("talk.mode", "[MODE]", "show the session options, or change the mode"),
     },
     "Trouble": {
-        "flood": Reply("trouble.flood", "N", "N small updates as fast as possible"),
-        "hostile": Reply("trouble.hostile", "", "escape sequences that would take over a terminal"),
-        "crash": Reply("trouble.crash", "", "end in the middle of the turn, with exit status 3"),
-        "hang": Reply("trouble.hang", "", "never answer, not even when cancelled"),
+        "crash": Reply("talk.crash", "", "end in the middle of the turn, with exit status 3"),
     },
 }
 REPLIES = {name: each for group in GROUPS.values() for name, each in group.items()}
@@ -79,7 +71,7 @@ ALIASES = {"remember": "note", "slow": "count"}
 def reply(turn: Turn, text: str, *, is_first: bool) -> None:
     """Play the reply chosen by `text`. The first one waits for the servers, since a session may have only one turn."""
     if is_first:
-        tooluse.ready_servers(turn, FIRST)
+        tools.ready_servers(turn, FIRST)
     word, _, rest = text.removeprefix("/").partition(" ")
     name = word.strip().lower() if text else "help"
     chosen = REPLIES.get(ALIASES.get(name, name))
@@ -102,8 +94,11 @@ def introduce(turn: Turn, rest: str) -> None:
 
 
 def _play(chosen: Reply, turn: Turn, rest: str) -> None:
-    module, _, function = chosen.where.partition(".")
-    getattr(import_module(f"acp_launch.demo.{module}"), function)(turn, rest)
+    play = chosen.play
+    if isinstance(play, str):
+        module, _, function = play.partition(".")
+        play = getattr(import_module(f"acp_launch.demo.{module}"), function)
+    play(turn, rest)
 
 
 def _echo(turn: Turn, text: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.demo.client import FULL
 from tests.interactive.screen import DRIVERS, Terminal, on_screen
 from tests.patience import AS_USERS_WAIT
 
@@ -27,6 +28,14 @@ def sitting(*arguments: str, cwd: Path, columns: int = 100, env: Mapping[str, st
     argv = [sys.executable, "-m", "acp_launch", "run", *(arguments or ("demo",))]
     with on_screen(*argv, cwd=cwd, columns=columns, rows=30, env=env) as terminal:
         yield terminal
+
+
+def full() -> str:
+    """Write a profile of the user's own, like `demo`, whose agent has the replies for tests; return its name."""
+    file = Path(os.environ["ACP_LAUNCH_CONFIG_DIR"]) / "profiles" / "full.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"extends: demo\nagent:\n  command: {FULL[0]}\n  args: {json.dumps(FULL[1:])}\n")
+    return file.stem
 
 
 def children(pid: int, name: str) -> list[int]:
@@ -155,7 +164,7 @@ def test_ctrl_c_twice_leaves_whether_or_not_a_turn_runs(tmp_path: Path) -> None:
         terminal.types(CTRL_C)
         assert terminal.ends() == 130
         assert terminal.is_cooked()
-    with sitting(cwd=tmp_path) as terminal:
+    with sitting(full(), cwd=tmp_path) as terminal:
         terminal.until("ready ·")
         terminal.types(f"hang{ENTER}")
         terminal.until("End me with a signal.")
@@ -169,7 +178,7 @@ def test_ctrl_c_twice_leaves_whether_or_not_a_turn_runs(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_turn_that_cannot_be_cancelled_is_given_up_as_announced(tmp_path: Path) -> None:
     """The agent counts as hung; whoever leaves meanwhile is not asked about it."""
-    with sitting(cwd=tmp_path, env=AS_USERS_WAIT) as terminal:
+    with sitting(full(), cwd=tmp_path, env=AS_USERS_WAIT) as terminal:
         terminal.until("ready ·")
         terminal.types(f"hang{ENTER}")
         terminal.until("End me with a signal.")
@@ -326,7 +335,7 @@ def test_an_agent_that_cannot_load_its_session_begins_a_new_one(tmp_path: Path) 
 def test_an_agent_that_hangs_is_given_up_and_started_again(tmp_path: Path) -> None:
     profile = tmp_path / "impatient.yaml"
     profile.write_text(
-        "version: 1\nagent:\n  command: ${python}\n  args: [-I, -m, acp_launch.demo.agent]\n  timeouts: {silence: 1s}\n"
+        f"version: 1\nagent:\n  command: ${{python}}\n  args: [-I, {FULL[-1]}]\n  timeouts: {{silence: 1s}}\n"
     )
     with sitting("--trust", str(profile), cwd=tmp_path) as terminal:
         terminal.until("ready ·")

@@ -15,10 +15,10 @@ from typing import Any
 import psutil
 import pytest
 
-from acp_launch.demo.trouble import ATTACKS
 from acp_launch.process.records import read_all
+from tests.agents.demo import ATTACKS
 from tests.cli.launcher import MARK, Launcher, alive, kill_all
-from tests.cli.test_run_interactive import CTRL_C, CTRL_D, ENTER, USED, after, asks, leaves, said, sitting
+from tests.cli.test_run_interactive import CTRL_C, CTRL_D, ENTER, USED, after, asks, full, leaves, said, sitting
 from tests.interactive.screen import Terminal, on_screen
 from tests.patience import PATIENCE
 from tests.seat.roll import Watched
@@ -208,7 +208,7 @@ def test_a_question_about_a_change_shows_the_change(tmp_path: Path) -> None:
 
 def test_no_detail_of_a_question_looks_like_a_line_of_ours(tmp_path: Path) -> None:
     """The demo's plan has two lines; both stand further in than what we say."""
-    with sitting(cwd=tmp_path) as terminal:
+    with sitting(full(), cwd=tmp_path) as terminal:
         sends(terminal, "switch")
         is_asked(terminal, "Leave the plan mode and start to work")
         rows = told(terminal, "switch")
@@ -221,7 +221,7 @@ def test_no_detail_of_a_question_looks_like_a_line_of_ours(tmp_path: Path) -> No
 @pytest.mark.slow
 def test_leaving_the_plan_mode_is_asked_about_even_where_reading_is_allowed(tmp_path: Path) -> None:
     """C-34 and facts of harmless-looking kinds: nobody allows a switch of the mode by allowing reads."""
-    with sitting("demo", "--approve", "reads", cwd=tmp_path) as terminal:
+    with sitting(full(), "--approve", "reads", cwd=tmp_path) as terminal:
         sends(terminal, "switch")
         is_asked(terminal, "Leave the plan mode and start to work")
         terminal.types("y")
@@ -231,7 +231,7 @@ def test_leaving_the_plan_mode_is_asked_about_even_where_reading_is_allowed(tmp_
 
 @pytest.mark.slow
 def test_several_questions_at_once_come_one_after_the_other(tmp_path: Path) -> None:
-    with sitting(cwd=tmp_path) as terminal:
+    with sitting(full(), cwd=tmp_path) as terminal:
         sends(terminal, "several")
         for title, key in (("Read secrets.txt", "y"), ("Delete build/", "n"), ("Fetch https://example.com/", "n")):
             is_asked(terminal, title)
@@ -248,7 +248,7 @@ def test_several_questions_at_once_come_one_after_the_other(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_a_question_that_is_taken_back_closes(tmp_path: Path) -> None:
-    with sitting(cwd=tmp_path) as terminal:
+    with sitting(full(), cwd=tmp_path) as terminal:
         sends(terminal, "withdraw")
         is_asked(terminal, "Launch the rocket")
         rows = finishes(terminal, "withdraw")
@@ -319,7 +319,7 @@ def test_an_answer_that_was_begun_stays_when_the_agent_dies(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_a_notice_and_a_compaction_are_told(tmp_path: Path) -> None:
-    with sitting(cwd=tmp_path) as terminal:
+    with sitting(full(), cwd=tmp_path) as terminal:
         sends(terminal, "compact")
         rows = finishes(terminal, "compact")
         assert rows[:2] == ["  warning: The context is nearly full", "    I will make it shorter."]
@@ -330,7 +330,7 @@ def test_a_notice_and_a_compaction_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_cost_stands_in_the_status_line(tmp_path: Path) -> None:
-    with sitting(cwd=tmp_path, columns=160) as terminal:
+    with sitting(full(), cwd=tmp_path, columns=160) as terminal:
         asks(terminal, "cost")
         terminal.until_it(lambda: "0.01 USD" in terminal.shown.splitlines()[-1], "the cost at the bottom")
         leaves(terminal)
@@ -429,7 +429,7 @@ def test_a_link_is_opened_in_the_browser_only_with_consent(tmp_path: Path) -> No
     browser.chmod(0o700)
     with (
         hearing(tmp_path / "visited") as visited,
-        sitting(cwd=tmp_path, env={"BROWSER": str(browser)}) as terminal,
+        sitting(full(), cwd=tmp_path, env={"BROWSER": str(browser)}) as terminal,
     ):
         sends(terminal, "link")
         is_asked(terminal, "on the host example.com", "o")
@@ -451,7 +451,7 @@ def test_a_link_is_opened_in_the_browser_only_with_consent(tmp_path: Path) -> No
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("colours", [{"NO_COLOR": "1"}, PLAIN])
 def test_escape_sequences_of_an_agent_never_reach_the_terminal(tmp_path: Path, colours: dict[str, str]) -> None:
-    with sitting(cwd=tmp_path, env=colours) as terminal:
+    with sitting(full(), cwd=tmp_path, env=colours) as terminal:
         asks(terminal, "hostile")
         shown = "\n".join(terminal.all)
         assert "If you can read this list and your terminal is as it was, the client is careful." in shown
@@ -517,7 +517,7 @@ def test_names_from_agents_and_servers_cannot_drive_the_terminal(launch: Launche
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_flood_is_kept_up_with_while_the_user_types(tmp_path: Path) -> None:
-    with sitting(cwd=tmp_path) as terminal:
+    with sitting(full(), cwd=tmp_path) as terminal:
         sends(terminal, "flood 100000")
         terminal.until("esc interrupts")
         terminal.types("my next")
@@ -533,7 +533,7 @@ def test_a_flood_is_kept_up_with_while_the_user_types(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_ctrl_c_is_heard_in_a_flood(tmp_path: Path) -> None:
-    with sitting(cwd=tmp_path) as terminal:
+    with sitting(full(), cwd=tmp_path) as terminal:
         sends(terminal, "flood 10000000")
         terminal.until_it(lambda: latest(terminal) > 1000, "a thousand numbers")
         terminal.types(CTRL_C)

@@ -27,6 +27,10 @@ def command(module: str) -> list[str]:
     return [sys.executable, "-I", "-c", start]
 
 
+# The agent with the replies that only tests want.
+FULL = [sys.executable, "-I", str(ROOT / "tests" / "agents" / "demo.py")]
+
+
 def server_entry(name: str = "notes", module: str = "acp_launch.demo.server") -> Message:
     program, *args = command(module)
     return {"name": name, "command": program, "args": args, "env": []}

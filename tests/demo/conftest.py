@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.demo.client import Client, command
+from tests.demo.client import FULL, Client, command
 
 Start = Callable[[], Client]
 
@@ -13,7 +13,7 @@ Start = Callable[[], Client]
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
     """Starts an agent; all of a test's agents share a home."""
-    return lambda: Client(command("acp_launch.demo.agent"), home=tmp_path / "home")
+    return lambda: Client(FULL, home=tmp_path / "home")
 
 
 @pytest.fixture

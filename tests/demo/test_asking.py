@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.demo import asking
+from tests.agents import demo
 from tests.demo.client import Chooser, Client, Refused, choose
 
 FILES: dict[str, Any] = {"fs": {"readTextFile": True, "writeTextFile": True}}
@@ -289,7 +289,7 @@ def test_a_question_is_withdrawn_and_its_late_answer_is_told(
 
 
 def test_a_client_that_answers_before_the_withdrawal_was_quicker(agent: Client, tmp_path: Path) -> None:
-    assert asking.PATIENCE > 0.5
+    assert demo.PATIENCE > 0.5
     session = agent.open(tmp_path)
     agent.prompt(session, "withdraw")
     assert agent.said() == "You answered before I withdrew the question: allow-once."

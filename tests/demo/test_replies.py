@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from acp_launch.demo import replies
-from tests.demo.client import ROOT, Client, command
+from tests.demo.client import FULL, ROOT, Client
 from tests.patience import PATIENCE
 
 
 def test_every_reply_in_the_table_is_there() -> None:
     for name, reply in replies.REPLIES.items():
-        module, _, function = reply.where.partition(".")
+        module, _, function = str(reply.play).partition(".")
         assert callable(getattr(import_module(f"acp_launch.demo.{module}"), function)), name
 
 
@@ -41,7 +41,7 @@ def test_starting_loads_no_reply() -> None:
     ours = {
         name.removeprefix("acp_launch.demo.") for name in ended.stdout.split() if name.startswith("acp_launch.demo.")
     }
-    late = {reply.where.partition(".")[0] for reply in replies.REPLIES.values()} - {"replies"}
+    late = {str(reply.play).partition(".")[0] for reply in replies.REPLIES.values()} - {"replies", "tools"}
     assert not ours & (late | {"login"})
     assert not {"subprocess", "asyncio", "tempfile", "http"} & set(ended.stdout.split())
 
@@ -122,7 +122,7 @@ def test_what_is_hostile_comes_everywhere_a_terminal_could_show_it(agent: Client
 
 
 def test_a_crash_comes_in_the_middle_of_a_turn(tmp_path: Path) -> None:
-    with Client(command("acp_launch.demo.agent"), home=tmp_path / "home") as agent:
+    with Client(FULL, home=tmp_path / "home") as agent:
         session = agent.open(tmp_path)
         agent.begin_prompt(session, "crash")
         agent.until(lambda message: "about to" in str(message))
@@ -132,7 +132,7 @@ def test_a_crash_comes_in_the_middle_of_a_turn(tmp_path: Path) -> None:
 
 
 def test_a_turn_that_hangs_is_deaf_and_the_agent_still_ends_with_its_input(tmp_path: Path) -> None:
-    with Client(command("acp_launch.demo.agent"), home=tmp_path / "home") as agent:
+    with Client(FULL, home=tmp_path / "home") as agent:
         session = agent.open(tmp_path)
         request = agent.begin_prompt(session, "hang")
         agent.until(lambda message: "a signal" in agent.said())

@@ -300,10 +300,10 @@ def test_the_directories_of_a_launch_that_was_killed_are_removed_by_the_next(
     clone: Clone, sitter: Path, cleaner: str
 ) -> None:
     process = subprocess.Popen(
-        clone.argv("run", "mine", "flood 10000000"),
+        clone.argv("run", "mine", "count 10000"),
         cwd=clone.root,
         env=clone.environment(),
-        stdout=subprocess.PIPE,  # which nobody reads: it goes on until it is killed
+        stdout=subprocess.PIPE,  # it goes on until it is killed
         stderr=subprocess.DEVNULL,
     )
     (clone.own / "good.yaml").write_text(profile(GOOD, mcp_servers={"s": server(["cat"], required=False)}))
