@@ -6,7 +6,7 @@ supervised server, and at the end an `Outcome` with the survivors, if any. Open 
 that stops a child), then `supervisor`.
 
     spawn        starts every process, and reaps it
-    prepare      what this process must be before its first child: subreaper, descriptor limit
+    prepare      what this process must be before its first child: subreaper, descriptor limit; the mark of its children
     table        the processes of this machine, as values
     tree         everything that descends from one spawned process; signals, and the final kill
     pidfd        descriptors for processes, and waiting without an event loop
@@ -18,7 +18,6 @@ that stops a child), then `supervisor`.
     guard        the launcher's side of its two guards
     guardian     the guards: they end everything if the launcher dies
     wire         the messages between launcher and guards
-    marker       the mark in the environment of everything we start
     cgroup       a control group for the launch
     records      the launch records that `ps`, `doctor` and `reap` read
     leftovers    processes left behind by launches that crashed; the tree that `ps` shows

@@ -14,7 +14,7 @@ from typing import Any
 
 from acp_launch.errors import MachineError
 from acp_launch.problem import Problem
-from acp_launch.process import marker, prepare, spawn
+from acp_launch.process import prepare, spawn
 from acp_launch.process.child import GRACE, reaped
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.program import LocalProgram
@@ -196,7 +196,7 @@ class _Tree(Tree):
         return [child for child in children if child in self._mine and child.pid != self.spawned.pid]
 
     def _shows(self, child: Process) -> bool:
-        return child.group == self.spawned.pid or marker.mark_of(child.pid) == self.spawned.mark
+        return child.group == self.spawned.pid or prepare.mark_of(child.pid) == self.spawned.mark
 
 
 def _no_terminal() -> Problem:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from acp_launch import leave
-from acp_launch.process import marker, prepare, spawn
+from acp_launch.process import prepare, spawn
 from acp_launch.process.cgroup import Cgroup, of_launch
 from acp_launch.process.guardian import ENDING, Launcher, become
 from acp_launch.process.pidfd import NO_PIDFD, block_until_gone, open_pid
@@ -308,9 +308,9 @@ def _fork(mask: Iterable[int]) -> Guards:
     """
     about = Launcher(
         pidfd=NO_PIDFD if (pidfd := open_pid(os.getpid())) is None else pidfd,
-        launch=marker.launch_id(),
+        launch=prepare.launch_id(),
         since=launcher().started,
-        cgroup=of_launch(marker.launch_id()),
+        cgroup=of_launch(prepare.launch_id()),
     )
     with suppress(ImportError):
         import ctypes  # noqa: F401 - all three of us need it: loaded once

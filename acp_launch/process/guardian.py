@@ -44,7 +44,7 @@ from typing import Any, NoReturn
 
 from msgspec import Struct
 
-from acp_launch.process import marker, prepare
+from acp_launch.process import prepare
 from acp_launch.process.cgroup import Cgroup
 from acp_launch.process.pidfd import NO_PIDFD, block_until_gone
 from acp_launch.process.spawn import hide, rename
@@ -142,7 +142,7 @@ class LaunchProcesses:
         return bool(self._mark) and seen.started >= self._since and self._carries_mark(seen.pid)
 
     def _carries_mark(self, pid: int) -> bool:
-        return (marker.mark_of(pid) or "").startswith(self._mark)
+        return (prepare.mark_of(pid) or "").startswith(self._mark)
 
     def _session_mates(self, listing: dict[int, Process]) -> set[int]:
         """Return the members of each session that a known process leads now, so that its number cannot be reused."""

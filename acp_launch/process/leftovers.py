@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.private import take_lock
-from acp_launch.process import cgroup, marker, prepare
+from acp_launch.process import cgroup, prepare
 from acp_launch.process.guardian import LaunchProcesses, end
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.records import Known, Launch, files, is_stillborn, read
@@ -81,7 +81,7 @@ def clear(state: Path) -> list[Ended]:
     Five seconds if a guard was stopped. Launches that left nothing are not in the result. Costs one listing of a
     directory if there is no record.
     """
-    return [ended for path in files(state) if path.name != marker.launch_id() and (ended := _clear(path))]
+    return [ended for path in files(state) if path.name != prepare.launch_id() and (ended := _clear(path))]
 
 
 def names(launch: Launch, processes: list[Process]) -> tuple[LeftProcess, ...]:

@@ -8,10 +8,12 @@ What this process must be before its first child: set once, here, and undone onl
   us as well, are not signalled either (tree.py).
 """
 
+import itertools
 import os
 import signal
 import sys
 import threading
+from functools import cache
 
 from acp_launch.errors import Exhausted
 from acp_launch.process.table import Process, Table
@@ -129,3 +131,48 @@ def become_subreaper(*, on: bool = True) -> bool:
         return False
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     return prctl is not None and prctl(_SET_CHILD_SUBREAPER, int(on), 0, 0, 0) == 0
+
+
+# The mark in the environment of everything we start, which most of its descendants inherit. It says to which launch a
+# process belongs, and from which of our processes it descends, even after all its parents are gone and it has left
+# every group and session. A program that cleans the environment of its children removes it. Linux shows it (to the same
+# user), macOS does not.
+
+
+MARK_VARIABLE = "ACP_LAUNCH_ID"  # ID.SERIAL
+
+_serials = itertools.count(1)
+
+
+@cache
+def launch_id() -> str:
+    """Return the id of this process's launch, unique and created once."""
+    return os.urandom(8).hex()
+
+
+def fresh_mark() -> str:
+    """Return the mark for one more process."""
+    return f"{launch_id()}.{next(_serials)}"
+
+
+def mark_of(pid: int) -> str | None:
+    """Return the mark of a living process; None if it has none or it cannot be read."""
+    if not IS_LINUX:
+        return None
+    beginning = f"\0{MARK_VARIABLE}=".encode()
+    _, found, rest = (b"\0" + environment_of(pid)).partition(beginning)
+    return rest.partition(b"\0")[0].decode(errors="replace") if found else None
+
+
+def has_our_mark(pid: int) -> bool:
+    """Whether a living process shows the mark of this very launch."""
+    return (mark_of(pid) or "").startswith(f"{launch_id()}.")
+
+
+def environment_of(pid: int) -> bytes:
+    """Return the environment, NUL-separated; empty if it cannot be read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123 - called for every process
+            return file.readall()
+    except OSError:
+        return b""

@@ -26,7 +26,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from acp_launch.private import make_private
-from acp_launch.process import marker, prepare
+from acp_launch.process import prepare
 from acp_launch.process.spawn import Spawned
 from acp_launch.process.table import Process, boot_id, pid_namespace
 from acp_launch.regex import regex
@@ -37,7 +37,7 @@ FOLDER = "launches"  # in the state directory
 ROOM = 1024 * 1024
 LONGEST = 4 * 1024 * 1024  # bytes of a record that are read
 MOST = 2**31 - 1  # of a pid
-_NAME = regex(r"[0-9a-f]{16}")  # as in marker.launch_id
+_NAME = regex(r"[0-9a-f]{16}")  # as in prepare.launch_id
 _NUMBER = regex(r"[0-9]{1,20}(\.[0-9]{1,20})?")
 _ESCAPE = regex(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U000[0-9a-f]{5}|U0010[0-9a-f]{4}|[tnr\\])")
 
@@ -54,7 +54,7 @@ class LaunchRecord:
         self.path: Path | None = None
 
     def begin(self, verb: str, profile: str) -> None:
-        path = self._directory / marker.launch_id()
+        path = self._directory / prepare.launch_id()
         try:
             make_private(self._directory)
             self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
@@ -63,7 +63,7 @@ class LaunchRecord:
             return
         self.path = path
         ours = launcher()
-        self._add("launch", marker.launch_id(), ours.pid, ours.started, boot_id(), pid_namespace(), verb, profile)
+        self._add("launch", prepare.launch_id(), ours.pid, ours.started, boot_id(), pid_namespace(), verb, profile)
 
     def works_in(self, directory: Path) -> None:
         self._add("cwd", directory)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Self
 
-from acp_launch.process import marker, prepare
+from acp_launch.process import prepare
 from acp_launch.process.table import Table
 from acp_launch.regex import regex
 
@@ -111,7 +111,9 @@ def _fetches(line: tuple[int, ...]) -> bool:
 
 def _is_script(pid: int) -> bool:
     """Whether npm runs this program to install a package."""
-    values = [each.removeprefix(_SCRIPT) for each in marker.environment(pid).split(b"\0") if each.startswith(_SCRIPT)]
+    values = [
+        each.removeprefix(_SCRIPT) for each in prepare.environment_of(pid).split(b"\0") if each.startswith(_SCRIPT)
+    ]
     return bool(values) and values[0] not in _RUN
 
 

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from acp_launch.errors import AgentError, Exhausted, MachineError
 from acp_launch.problem import Problem
-from acp_launch.process import marker, prepare
+from acp_launch.process import prepare
 from acp_launch.process.table import Process
 
 # Why a process could not be started, as a sentence that names the place to look at.
@@ -128,7 +128,7 @@ class Spawned(Struct, eq=False):
     is_ended: bool = False  # its whole tree has ended, or could not be killed
     name: str = ""  # its name in `ps`
     restarts: int = 0
-    mark: str = ""  # in its environment and that of most of its descendants; see marker.py
+    mark: str = ""  # in its environment and that of most of its descendants; see `prepare`
     heard: list[Callable[[], None]] = field(default_factory=list)  # called once: `status` is set, or we are its parent
     is_missing: bool = False  # it was gone at the last look, and its guard has not reported a status
 
@@ -289,11 +289,11 @@ def spawn(
     """
     require_platform()
     prepare.prepare()
-    mark = marker.fresh()
+    mark = prepare.fresh_mark()
     with ExitStack() as undo:
         try:
             theirs, ours = _output_pipe(undo) if is_output_only else _pipes(undo)
-            spawned = _started(argv, {**env, marker.VARIABLE: mark}, cwd, theirs, leads=True)
+            spawned = _started(argv, {**env, prepare.MARK_VARIABLE: mark}, cwd, theirs, leads=True)
         except (OSError, ValueError) as error:
             raise explain(error, argv, cwd) from error
         for descriptor in set(theirs):
@@ -313,9 +313,9 @@ def spawn_in_our_session(
     """
     require_platform()
     prepare.prepare()
-    mark = marker.fresh()
+    mark = prepare.fresh_mark()
     try:
-        spawned = _started(argv, {**env, marker.VARIABLE: mark}, cwd, streams, leads=False)
+        spawned = _started(argv, {**env, prepare.MARK_VARIABLE: mark}, cwd, streams, leads=False)
     except (OSError, ValueError) as error:
         raise explain(error, argv, cwd) from error
     return _introduced(spawned, name, mark)

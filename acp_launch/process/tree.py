@@ -7,7 +7,7 @@ that is gone; and, on Linux, the orphans that came to their subreapers: our guar
 is signalled unless pid *and* start time match the listing, and, except for children of the guards, never anything in
 our own session.
 
-An orphan belongs to the tree whose mark it carries (marker.py). If the mark cannot be read or was removed, it belongs
+An orphan belongs to the tree whose mark it carries (`prepare`). If the mark cannot be read or was removed, it belongs
 to the tree whose session it is still in. An orphan that left its session too, and whose parents died before we looked,
 may belong to any tree: it is left alone while other trees live, and the last tree to end takes it along.
 
@@ -28,7 +28,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from acp_launch.process import marker, pidfd, prepare, spawn
+from acp_launch.process import pidfd, prepare, spawn
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.spawn import STATUS_LOST, Spawned, is_unreaped, live
 from acp_launch.process.table import Process, Table
@@ -84,7 +84,7 @@ class Tree:
         if orphan in self._seen:
             return True
         others = [spawned for spawned in live() if spawned is not self.spawned]
-        mark = marker.mark_of(orphan.pid)
+        mark = prepare.mark_of(orphan.pid)
         if mark == self.spawned.mark or any(mark == other.mark for other in others):
             return mark == self.spawned.mark
         return orphan.session in self._sessions or (not others and not _may_be_unrelated(orphan))
@@ -129,7 +129,7 @@ def _may_be_unrelated(child: Process) -> bool:
     if child.parent != os.getpid() or is_unreaped(child) or not _may_adopt_unrelated():
         return False
     sessions = {met.session for met in _seen_below} | {spawned.pid for spawned in live()}
-    return child not in _seen_below and child.session not in sessions and not marker.is_ours(child.pid)
+    return child not in _seen_below and child.session not in sessions and not prepare.has_our_mark(child.pid)
 
 
 def _may_adopt_unrelated() -> bool:

@@ -142,12 +142,12 @@ def children() -> set[str]:
 def test_what_our_modules_remember_is_forgotten(launch: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
     from acp_launch import leave
     from acp_launch.console import stderr
-    from acp_launch.process import marker
+    from acp_launch.process import prepare
 
     seen: list[str] = []
 
     def run(arguments: list[str]) -> int:
-        seen.append(marker.launch_id())
+        seen.append(prepare.launch_id())
         stderr.share(at_once=True)
         leave.at_exit(list)
         return 0

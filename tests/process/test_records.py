@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.process import marker, records, table
+from acp_launch.process import prepare, records, table
 from acp_launch.process.records import LaunchRecord, files, launcher, read, read_all
 from acp_launch.process.spawn import Spawned
 from acp_launch.process.table import Process
@@ -44,8 +44,8 @@ def test_a_record_tells_who_launched_what_and_what_lives(record: LaunchRecord, t
     record.works_in(Path("/home/ada/some\tproject"))
     (launch,) = read_all(tmp_path)
     ours = launcher()
-    assert launch.path == record.path == tmp_path / "launches" / marker.launch_id()
-    assert (launch.id, launch.launcher.identity) == (marker.launch_id(), (ours.pid, ours.started))
+    assert launch.path == record.path == tmp_path / "launches" / prepare.launch_id()
+    assert (launch.id, launch.launcher.identity) == (prepare.launch_id(), (ours.pid, ours.started))
     assert (launch.boot, launch.namespace) == (table.boot_id(), table.pid_namespace())
     assert (launch.verb, launch.profile) == ("run", "my profile\t\u00e9\n")
     assert [known.pid for known in launch.guards] == [2, 6]
