@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from acp_launch.launch.run import AgentNeeds
     from acp_launch.mcp.http.wire import Credentials, RemoteFacts
     from acp_launch.mcp.transport import TranslatedTransport
-    from acp_launch.process.program import Program, Running
-    from acp_launch.process.runner import Download
+    from acp_launch.process.program import Download, Program, Running
     from acp_launch.protocol.acp import Offers
     from acp_launch.session.connection import Connection
     from acp_launch.session.store import Record, Registry
@@ -269,7 +268,7 @@ class StartedProgram(NamedTuple):
 
     def download(self, server: ServerPlan, tell: Callable[[], None]) -> "Download":
         """Watch its download by a package runner, if there is one."""
-        from acp_launch.process.runner import Download
+        from acp_launch.process.program import Download
 
         limit = server.timeouts.download if isinstance(server, StdioPlan) else 0.0
         return Download(self.running.pid if self.program.may_fetch else None, limit, tell)

@@ -12,7 +12,7 @@ that stops a child), then `supervisor`.
     pidfd        descriptors for processes, and waiting without an event loop
     watch        the same in the event loop
     child        a running child: its streams, its exit, and how it is stopped
-    program      what a supervisor starts: a program of this machine, or a remote server
+    program      what a supervisor starts: a program of this machine, or a remote server; package runners
     supervisor   one MCP server over many processes, driven by `lifecycle`
     lifecycle    the states of a supervised server, as a table
     guard        the launcher's side of its two guards

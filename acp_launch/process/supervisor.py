@@ -34,8 +34,7 @@ from acp_launch.errors import AgentError
 from acp_launch.process import lifecycle
 from acp_launch.process.child import GRACE, first_of
 from acp_launch.process.lifecycle import DOWNLOAD, OVERDUE, Change, Life, State
-from acp_launch.process.program import Program, Running
-from acp_launch.process.runner import AT_HAND, LOOK_EVERY, is_fetching
+from acp_launch.process.program import AT_HAND, LOOK_EVERY, Program, Running, is_fetching
 from acp_launch.process.spawn import observers
 from acp_launch.process.table import Process
 from acp_launch.process.tree import Outcome

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.process.runner import is_fetching, may_fetch
+from acp_launch.process.program import is_fetching, may_fetch
 from tests.patience import PATIENCE
 
 FETCHER = Path(__file__).parents[1] / "servers" / "fetcher.py"
