@@ -289,8 +289,7 @@ REVEALED = {
     "bridge/offer",
     "mcp/remote",
     "process/program",
-    "plan/model",  # a client's secret, which becomes a secret again
-    "plan/needs",  # only to look at
+    "plan/model",  # a client's secret, which becomes a secret again; else only to look at
     "plan/resolve",  # only to look at
     "serve/entries",  # the PATH of a server
 }

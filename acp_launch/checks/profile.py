@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from acp_launch.checks.check import MACHINE, Check, of_error, of_problem, ok, problem, warning
 from acp_launch.errors import LaunchError, NotTrusted, ProfileError
 from acp_launch.plan.executable import CannotRun, find
-from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan
-from acp_launch.plan.needs import Need, next_command, unfit
+from acp_launch.plan.model import LaunchPlan, Need, RemotePlan, ServerPlan, StdioPlan, next_command, unfit
 from acp_launch.plan.resolve import Resolved, process, resolve
 from acp_launch.problem import Problem, count, errors, ours
 from acp_launch.profile.discover import Found

@@ -104,7 +104,7 @@ def _examined(found: "Found", settings: "Settings") -> Profile:
 
 def _missing(profiles: Sequence[Profile], settings: "Settings") -> list[tuple[str, str]]:
     """Return the secrets without a value; none if the store is a command, which alone knows what it has."""
-    from acp_launch.plan.needs import needs
+    from acp_launch.plan.model import needs
     from acp_launch.private import Unfit
     from acp_launch.secret.lookup import stored_names
     from acp_launch.secret.value import variable

@@ -103,7 +103,7 @@ def _looked_up(
 
     from acp_launch.cli import supply
     from acp_launch.cli.stores import open_store, outcomes
-    from acp_launch.plan.needs import unfit, unmet
+    from acp_launch.plan.model import unfit, unmet
     from acp_launch.process.guard import start_guards
     from acp_launch.secret.lookup import secrets
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from acp_launch.console.logins import State
     from acp_launch.console.profiles import Entry
-    from acp_launch.plan.needs import Need
+    from acp_launch.plan.model import Need
     from acp_launch.plan.resolve import Resolved
     from acp_launch.problem import Problem
     from acp_launch.profile.discover import Found
@@ -208,14 +208,14 @@ def _looked_up(needs: "Sequence[Need]", settings: "Settings") -> "tuple[dict[str
     if not needs:
         return {}, ()
     from acp_launch.cli.stores import outcomes
-    from acp_launch.plan.needs import unmet
+    from acp_launch.plan.model import unmet
 
     found = outcomes((need.name for need in needs), settings)
     return found, unmet(needs, found)
 
 
 def _needs(loaded: "Loaded") -> "tuple[Need, ...]":
-    from acp_launch.plan.needs import needs
+    from acp_launch.plan.model import needs
 
     return needs(loaded)
 

@@ -211,7 +211,7 @@ class Reloading:
         """
         from acp_launch.cli.stores import open_store, outcomes
         from acp_launch.errors import MachineError
-        from acp_launch.plan.needs import unfit, unmet
+        from acp_launch.plan.model import unfit, unmet
         from acp_launch.secret.lookup import secrets
 
         settings = self._kept.settings

@@ -171,7 +171,7 @@ def copy_to_env(
     from acp_launch.cli import execute
     from acp_launch.cli.secretvalue import VARIABLE, checked
     from acp_launch.cli.stores import outcomes
-    from acp_launch.plan.needs import next_command
+    from acp_launch.plan.model import next_command
     from acp_launch.secret import value
     from acp_launch.settings.load import load
 

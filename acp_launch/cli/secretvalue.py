@@ -17,7 +17,7 @@ from msgspec import Struct
 from acp_launch.console.stderr import YELLOW, harmless, say
 from acp_launch.errors import UsageError
 from acp_launch.mark import COLUMNS
-from acp_launch.plan.needs import Need, needs
+from acp_launch.plan.model import Need, needs
 from acp_launch.problem import ours
 from acp_launch.secret.forms import SHORTEST, is_maskable
 from acp_launch.secret.redact import redactor

@@ -14,7 +14,7 @@ from acp_launch.errors import MachineError, Stopped, UsageError
 from acp_launch.problem import Problem, dotted, errors
 
 if TYPE_CHECKING:
-    from acp_launch.plan.needs import Need
+    from acp_launch.plan.model import Need
     from acp_launch.plan.resolve import Resolved
     from acp_launch.process.tree import Exit
     from acp_launch.secret.value import Outcome, Store

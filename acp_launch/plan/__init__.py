@@ -4,9 +4,8 @@ The plan of a launch: everything is decided, nothing is started.
 In: a checked profile, the environment and this machine, or a command line (`--agent`). Out: a `LaunchPlan` in which
 only secrets are unresolved, or every Problem at once. Open `model` first, then `resolve`.
 
-    model        `LaunchPlan` and its parts; a `Value` knows where it came from
+    model        `LaunchPlan` and its parts; a `Value` knows where it came from; the secrets that a profile refers to
     resolve      a profile and this machine to a plan
-    needs        the secrets that a profile refers to, and those that were not found
     registered   an agent of the registry, as it is installed
     adhoc        a command line to a plan
     executable   the program of a command on PATH; directories; programs that a project could replace

@@ -24,6 +24,7 @@ from acp_launch.plan.model import (
     Inherited,
     LaunchPlan,
     LoginPlan,
+    Need,
     Origin,
     ProcessPlan,
     RemotePlan,
@@ -31,8 +32,8 @@ from acp_launch.plan.model import (
     ServerPlan,
     StdioPlan,
     Value,
+    needs,
 )
-from acp_launch.plan.needs import Need, needs
 from acp_launch.plan.reach import is_of_session, kept_out, names_project, speaks_for, words
 from acp_launch.problem import KeyPath, Problem, dotted, errors
 from acp_launch.profile.layers import ordered

@@ -9,8 +9,7 @@ import pytest
 
 from acp_launch.cli.secretvalue import typed
 from acp_launch.mark import marked
-from acp_launch.plan.model import Origin
-from acp_launch.plan.needs import Need
+from acp_launch.plan.model import Need, Origin
 from tests.cli.launcher import AGENTS, Launcher
 from tests.cli.terminal import on_terminal, yes_or_no
 from tests.cli.test_secrets import (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.plan.needs import needs, unmet
+from acp_launch.plan.model import needs, unmet
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, load
 from acp_launch.secret.value import Outcome, Secret, State
