@@ -8,7 +8,6 @@ only secrets are unresolved, or every Problem at once. Open `model` first, then 
     resolve      a profile and this machine to a plan
     registered   an agent of the registry, as it is installed
     adhoc        a command line to a plan
-    executable   the program of a command on PATH; directories; programs that a project could replace
+    executable   the program of a command on PATH; directories; what of a project could replace it, or run in it
     environment  the variables that a child inherits
-    reach        which programs run in the project, and what keeps the project's files from running in them
 """

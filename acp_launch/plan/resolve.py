@@ -19,7 +19,17 @@ from msgspec.structs import replace
 
 from acp_launch.document.nodes import Plain
 from acp_launch.plan.environment import environment, search_path
-from acp_launch.plan.executable import CannotRun, distinct, find, usable
+from acp_launch.plan.executable import (
+    CannotRun,
+    distinct,
+    find,
+    is_of_session,
+    kept_out,
+    names_project,
+    speaks_for,
+    usable,
+    words,
+)
 from acp_launch.plan.model import (
     Inherited,
     LaunchPlan,
@@ -34,7 +44,6 @@ from acp_launch.plan.model import (
     Value,
     needs,
 )
-from acp_launch.plan.reach import is_of_session, kept_out, names_project, speaks_for, words
 from acp_launch.problem import KeyPath, Problem, dotted, errors
 from acp_launch.profile.layers import ordered
 from acp_launch.profile.load import Loaded

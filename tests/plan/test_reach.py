@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.plan.executable import imports_from_here, taken_over
+from acp_launch.plan.executable import imports_from_here, is_of_session, names_project, speaks_for, taken_over
 from acp_launch.plan.model import StdioPlan
-from acp_launch.plan.reach import is_of_session, names_project, speaks_for
 from acp_launch.plan.resolve import Resolved, resolve
 from acp_launch.profile.discover import Found, Origin
 from acp_launch.profile.load import load
