@@ -2,8 +2,8 @@
 A remote MCP server behind the interface of a process: messages on one side, HTTP on the other.
 
 `RemoteProgram.begin` gives a `Remote`, which a supervisor uses like a child, and a relay like the link to one. The
-machine in `http` decides; this module makes its requests with httpx2, which is imported when the first remote server is
-used. All servers of an event loop share their connections' pools and the TLS context.
+connection in `http` decides; this module makes its requests with httpx2, which is imported when the first remote server
+is used. All servers of an event loop share their connections' pools and the TLS context.
 """
 
 import asyncio
@@ -293,7 +293,7 @@ class Remote:
             self.receive(line)
 
     def _step(self, step: "Callable[..., None]", *arguments: Any) -> None:
-        """Let the machine take a step. A failure of ours costs that step only."""
+        """Let the connection take a step. A failure of ours costs that step only."""
         try:
             step(*arguments)
         except Exception as error:
@@ -302,7 +302,7 @@ class Remote:
         if was_full and not self._was_full:
             self._room()
 
-    # Ports of the machine.
+    # Ports of the connection.
 
     def receive(self, line: bytes) -> None:
         if self._later is not None:

@@ -1,4 +1,4 @@
-"""The machine of a remote connection without any I/O: what it asks for, and what it makes of the answers."""
+"""A remote connection without any I/O: what it asks for, and what it makes of the answers."""
 
 import json
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.mcp.http.connection import Connection
+from acp_launch.mcp.http.connection import STATE, Connection
 from acp_launch.mcp.http.site import Site
 from acp_launch.mcp.http.stream import Request
 from acp_launch.mcp.http.wire import Era, Failure, Limits
@@ -21,7 +21,7 @@ BROKEN = Failure("lost the connection")
 
 
 class Wire:
-    """Records what the machine wants, and plays the server."""
+    """Records what the connection wants, and plays the server."""
 
     def __init__(self, **settings: Any) -> None:
         self.delivered: list[Json] = []
@@ -703,3 +703,20 @@ def test_an_endpoint_elsewhere_that_holds_our_credentials_is_not_told() -> None:
     wire.connection.begin_answer(wire.last.stream, 200, STREAM)
     wire.connection.take(wire.last.stream, b"event: endpoint\ndata: https://tok-1234567890.example.com/\n\n")
     assert wire.ends[0].how == "wants its messages to be sent to https://***.example.com"
+
+
+def test_an_event_leads_from_each_phase_where_the_table_says_and_out_of_the_end_none() -> None:
+    assert {phase for phase, _ in STATE} == {"fresh", "opening", "open", "parting"}
+    assert {phase for (phase, event), after in STATE.items() if after == "over"} == {phase for phase, _ in STATE}
+    wire = Wire()
+    seen = [wire.connection.phase]
+    first = wire.say("initialize", 0, {})
+    seen.append(wire.connection.phase)
+    wire.result(first, 0, **{"mcp-session-id": "abc"})
+    seen.append(wire.connection.phase)
+    busy, lost = wire.say("tools/call", 1), wire.say("tools/call", 2)
+    wire.reply(lost, 404, {})
+    seen.append(wire.connection.phase)
+    wire.result(busy, 1)
+    seen.append(wire.connection.phase)
+    assert seen == ["fresh", "opening", "open", "parting", "over"]

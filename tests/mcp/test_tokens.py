@@ -1,4 +1,4 @@
-"""What the machine of a remote connection makes of requests for which there is no token, whatever they were for."""
+"""What a remote connection makes of requests for which there is no token, whatever they were for."""
 
 from typing import Any
 

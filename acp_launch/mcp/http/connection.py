@@ -19,7 +19,6 @@ certainly had no effect.
 from collections import deque
 from collections.abc import Mapping
 from typing import Literal
-from urllib.parse import urljoin
 
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.json import Decoder
@@ -44,29 +43,14 @@ from acp_launch.mcp.http.stream import (
 from acp_launch.mcp.http.wire import (
     DELETE,
     EXCERPT,
-    HELD,
     JITTER,
-    LINGER,
-    LOST,
     MODERN,
-    OURS,
-    PARTING,
-    QUICK,
-    REDIRECTS,
-    REFUSAL,
-    REPEATS,
-    RESUMES,
-    SHORT,
-    SIGNS,
-    STREAMS,
-    WRONG_VERSION,
     Era,
     Failure,
     Limits,
     Ports,
     ended_by,
     error_in,
-    origin,
     phrase,
     retry_after,
     shown_origin,
@@ -75,6 +59,22 @@ from acp_launch.mcp.message import CLIENT_INFO, VERSIONS, cancelled_id
 from acp_launch.process.lifecycle import Ended
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope, LineTooLong, key
+from acp_launch.waits import stretch
+
+LOST = -32010  # as the bridge calls a lost server
+WRONG_VERSION = -32022
+OURS = "acp-launch:"
+QUICK = 30.0  # seconds for the answer to what a server need not think about
+SIGNS = 2  # further attempts, if the connection for it breaks
+PARTING = stretch(0.5)  # seconds for other requests to learn that the session is gone, too
+RESUMES = 4  # attempts in a row to resume a stream that bring nothing
+REPEATS = 4  # times that a request which had no effect is sent again
+SHORT = 5.0  # seconds that a busy server may ask us to wait for that
+REDIRECTS = 5
+REFUSAL = 64 * 1024  # bytes that are read of a refusal
+HELD = 1024 * 1024  # bytes that wait for the session to open before the writer has to wait
+STREAMS = 512  # requests under way before the writer has to wait
+LINGER = 5.0  # seconds for a server to close a stream on which everything is answered
 
 Phase = Literal["fresh", "opening", "open", "parting", "over"]
 Event = Literal["introduce", "speak", "settle", "part", "end"]
@@ -286,6 +286,8 @@ class Connection:
 
     def _release(self) -> None:
         """Send what has waited, as far as nothing holds it back again."""
+        if self.phase != "opening":
+            return
         self._held.stream = 0
         self._step("settle")
         while self._held.lines and self.phase == "open":
@@ -455,7 +457,7 @@ class Connection:
         self._begin_sse()
 
     def _begin_sse(self) -> None:
-        if self.era != "sse":
+        if self.era != "sse" and not self._is_closed:
             self.era = "sse"
             self._open_endpoint()
 
@@ -466,14 +468,14 @@ class Connection:
 
     def _take_endpoint(self, data: bytes) -> None:
         """Take the address that messages are posted to; it must be of the same origin."""
-        found = self._joined(self._url, data.decode(errors="replace").strip())
-        if not found.is_near:
-            how = f"wants its messages to be sent to {self._site.name_of(found.url)}"
+        found, is_near = self._site.join(self._url, data.decode(errors="replace").strip())
+        if not is_near:
+            how = f"wants its messages to be sent to {self._site.name_of(found)}"
             why = "an MCP server must not send its client elsewhere"
             self._finish(Ended(how, reason=why, follows="never", fault="protocol"))
             return
         is_first = not self._endpoint
-        self._endpoint = found.url
+        self._endpoint = found
         if not is_first:
             return
         self._ports.remember_era("sse")
@@ -938,18 +940,18 @@ class Connection:
     def _redirect(self, stream: Stream, location: str) -> None:
         """Follow a redirect within the origin, with the same method: a call must not become a GET."""
         status, before = stream.answer.status, stream.request
-        found = self._joined(before.url, location)
+        found, is_near = self._site.join(before.url, location)
         stream.tries.redirects += 1
         self._ports.drop(stream.number)
-        is_near = found.is_near and bool(location)
+        is_near = is_near and bool(location)
         if is_near and stream.tries.redirects <= REDIRECTS and status != 303:
-            is_lasting = status in (301, 308) or found.url.rstrip("/") == self._url.rstrip("/")
+            is_lasting = status in (301, 308) or found.rstrip("/") == self._url.rstrip("/")
             if is_lasting and before.url == self._url:
-                self._url = found.url
-            stream.answer, stream.request = Answer(), replace(before, url=found.url)
+                self._url = found
+            stream.answer, stream.request = Answer(), replace(before, url=found)
             self._ports.request(stream.request)
             return
-        how = "redirects in circles" if is_near else f"redirects to {self._site.name_of(found.url)}"
+        how = "redirects in circles" if is_near else f"redirects to {self._site.name_of(found)}"
         how = how if location else f"answered {phrase(status)} without saying where to"
         fix = f"if that is right, write that address into its `url`; its headers are for {shown_origin(self._url)} only"
         if stream.role == "delete":
@@ -958,14 +960,6 @@ class Connection:
             self._refuse_or_fail(stream, how)
         else:
             self._finish(Ended(how, reason=fix, follows="never"), also=stream)
-
-    def _joined(self, base: str, address: str) -> "_Place":
-        """Return an address that the server names."""
-        try:
-            found = urljoin(base, address)
-            return _Place(found, origin(found) == self._site.origin)
-        except ValueError:
-            return _Place("", False)
 
     # The session that the server has forgotten, and servers that cannot be reached.
 
@@ -1062,7 +1056,7 @@ class Connection:
             self._part_if_all_know()
 
     def _unblock(self, stream: Stream) -> None:
-        if self._held.stream == stream.number and self.phase == "opening":
+        if self._held.stream == stream.number:
             self._release()
 
     # The end of the connection.
@@ -1136,13 +1130,6 @@ class Connection:
         if text not in self._has_noted and len(self._has_noted) < 100:
             self._has_noted.add(text)
             self._note(text)
-
-
-class _Place(Struct, frozen=True):
-    """An address that the server names. `is_near`: it is of the server's own origin."""
-
-    url: str
-    is_near: bool
 
 
 def _with_id(id: Raw, error: Raw | UnsetType) -> bytes:

@@ -1,14 +1,16 @@
 """A remote server as its user knows it: its address and headers, and how it may be named in texts. Pure."""
 
 from collections.abc import Mapping
+from urllib.parse import urljoin
 
 from acp_launch.mcp.http.stream import Answer
-from acp_launch.mcp.http.wire import EXCERPT, LONG_SECRET, MODERN, origin, phrase, printable, shown_origin
+from acp_launch.mcp.http.wire import EXCERPT, MODERN, origin, phrase, printable, shown_origin
 from acp_launch.mcp.message import CLIENT_INFO
 from acp_launch.secret.redact import redactor
 
 SCHEMES = {"Basic", "Bearer", "Digest", "Token"}  # of authorization: no secrets
 AGENT = f"{CLIENT_INFO['name']}/{CLIENT_INFO['version']}"
+LONG_SECRET = 8  # characters of a header's word that is hidden in the name of another host
 CHECK = "check the address in its `url`"
 WEB_PAGES = ("text/html", "application/xhtml+xml")
 
@@ -57,6 +59,14 @@ class Site:
         """Quote what a refusal said, for the end of a sentence."""
         said = self.show(body.decode(errors="replace"))
         return "" if not said or said.startswith("<") else f": {said[:EXCERPT]}"
+
+    def join(self, base: str, address: str) -> tuple[str, bool]:
+        """Return an address that the server names, and whether it is of the server's own origin."""
+        try:
+            found = urljoin(base, address)
+            return found, origin(found) == self.origin
+        except ValueError:
+            return "", False
 
     def name_of(self, url: str) -> str:
         """Name another server by its address."""

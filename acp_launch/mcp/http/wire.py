@@ -1,5 +1,5 @@
 """
-What the machine of a remote connection and its driver say to each other, and the words and readings both need. Pure.
+What the connection to a remote server and its driver say to each other, and the words and readings both need. Pure.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,26 +18,10 @@ from acp_launch.waits import stretch
 
 Era = Literal["", "modern", "legacy", "sse"]
 
-LOST = -32010  # as the bridge calls a lost server
-WRONG_VERSION = -32022
 MODERN = "2026-07-28"
-OURS = "acp-launch:"
 
-QUICK = 30.0  # seconds for the answer to what a server need not think about
-SIGN = stretch(10.0)  # seconds for a sign of life
-SIGNS = 2  # further attempts, if the connection for it breaks
-PARTING = stretch(0.5)  # seconds for other requests to learn that the session is gone, too
 DELETE = stretch(2.0)  # seconds for the end of a session
-RESUMES = 4  # attempts in a row to resume a stream that bring nothing
-REPEATS = 4  # times that a request which had no effect is sent again
-SHORT = 5.0  # seconds that a busy server may ask us to wait for that
-REDIRECTS = 5
-REFUSAL = 64 * 1024  # bytes that are read of a refusal
-HELD = 1024 * 1024  # bytes that wait for the session to open before the writer has to wait
-STREAMS = 512  # requests under way before the writer has to wait
-LINGER = 5.0  # seconds for a server to close a stream on which everything is answered
 EXCERPT = 160  # characters that are quoted of a refusal
-LONG_SECRET = 8  # characters of a header's word that is hidden in the name of another host
 JITTER = 0.25
 
 
@@ -47,7 +31,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     connect: float = 10.0  # name, connection and TLS
     idle: float = 30.0  # silence in the middle of a body that is not an event stream
     silence: float = 30.0  # silence while a request is open, before a sign of life is asked for
-    sign: float = SIGN
+    sign: float = stretch(10.0)  # for a sign of life
     max_line: int = 64 * 1024 * 1024
 
 
@@ -130,7 +114,7 @@ class Credentials(Protocol):
 
 
 class Ports(Protocol):
-    """What a machine wants done. They must not call the machine."""
+    """What a connection wants done. They must not call it."""
 
     def receive(self, line: bytes) -> None:
         """Pass a message of the server on."""
@@ -138,10 +122,10 @@ class Ports(Protocol):
     def request(self, request: Request) -> None: ...
 
     def drop(self, stream: int) -> None:
-        """Drop the connection of a stream, and its timer; nothing more of it is told to the machine."""
+        """Drop the connection of a stream, and its timer; nothing more of it is told to the connection."""
 
     def timer(self, stream: int, after: float) -> None:
-        """Call `woke` after so many seconds. A second timer of a stream replaces the first."""
+        """Call `ring` after so many seconds. A second timer of a stream replaces the first."""
 
     def ended(self, ended: Ended) -> None:
         """Note that the connection has ended. Called once."""
