@@ -153,11 +153,6 @@ async def test_missing_capability(context: Context, params: types.CallToolReques
     return "sampling is there"
 
 
-@tool(type="object", properties={"region": {"type": "string", "x-mcp-header": "Region"}}, required=["region"])
-async def test_header_region(context: Context, params: types.CallToolRequestParams) -> str:
-    return str((params.arguments or {})["region"])
-
-
 ADDRESS = {"$anchor": "addressDef", "type": "object", "properties": {"street": {"type": "string"}}}
 schemas["json_schema_2020_12_tool"] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -232,7 +232,7 @@ class Connection:
             return
         first = messages[0]
         is_alone = parts is None and first.method is not UNSET and MARK in line
-        version = version_of(line, first.params) if is_alone else ""
+        version = version_of(first.params) if is_alone else ""
         if version:
             self._post_alone(line, first, version)
         elif self.phase == "opening":
@@ -268,7 +268,7 @@ class Connection:
         self._modern = version
         self._step("speak")
         headers = {**self._site.posting, "MCP-Protocol-Version": written(version)}
-        headers |= request_headers(str(message.method), message.params, {})
+        headers |= request_headers(str(message.method), message.params)
         self._ask(self._stream("line", line, headers, [message], is_modern=True))
 
     def _post(self, line: bytes, messages: list[Envelope]) -> None:
@@ -286,10 +286,12 @@ class Connection:
 
     def _release(self) -> None:
         """Send what has waited, as far as nothing holds it back again."""
-        if self.phase != "opening":
-            return
-        self._held.stream = 0
-        self._step("settle")
+        if self.phase == "opening":
+            self._held.stream = 0
+            self._step("settle")
+            self._send_held()
+
+    def _send_held(self) -> None:
         while self._held.lines and self.phase == "open":
             self.send(self._held.take())
 
