@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from acp_launch.errors import LaunchError, LocalProtocolError, RemoteProtocolError, first
 from acp_launch.protocol.conversation import Reply
-from acp_launch.protocol.jsonrpc import Answered, Call, Fault, Junk, LineFramer, LineTooLong, Mishaps
+from acp_launch.protocol.jsonrpc import Answered, Call, Envelope, Fault, Junk, LineFramer, LineTooLong, Mishaps
 from acp_launch.protocol.written import written
 from acp_launch.secret.redact import excerpt
 from acp_launch.waits import stretch
@@ -99,7 +99,7 @@ class RemoteTransport:
         self._is_closed = False
         lines.listen(self._hear, self._room.set)
 
-    def _hear(self, line: bytes) -> None:
+    def _hear(self, line: bytes, message: Envelope | None) -> None:
         self._heard.append(line)
         self._news.set()
 

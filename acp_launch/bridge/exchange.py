@@ -83,20 +83,20 @@ class AgentSide:
         if (rest := each(line, self._message, self._broke)) is not None:
             self._state.ports.to_server(rest)
 
-    def passes(self, line: bytes) -> bool:
+    def passes(self, line: bytes) -> Envelope | None:
         """Note an ordinary request, which the caller must then send on as it is; most are, and this is quick.
 
-        Ordinary is what follows the list of tools, or the first call of one.
-        Otherwise returns False, and has done nothing: the line must be handled in full.
+        Ordinary is what follows the list of tools, or the first call of one. Returns what it says.
+        Otherwise returns None, and has done nothing: the line must be handled in full.
         """
         state = self._state
         if state.phase != "open" or state.is_careful or not state.knows_tools:
-            return False
+            return None
         message = jsonrpc.decode(line)
         if message is None or message.method is UNSET or message.id is UNSET or message.method in LOOKED_AT:
-            return False
+            return None
         state.ledger.ask(OpenRequest(message.id.copy(), message.method, NOTHING, state.ports.now()))
-        return True
+        return message
 
     def _broke(self, line: bytes, error: Exception) -> None:
         """A message that we failed to handle gets no further; the side that waits for its result is told."""
@@ -250,25 +250,28 @@ class ServerSide:
         if (rest := each(line, self._message, self._broke)) is not None:
             self._state.ports.to_agent(rest)
 
-    def passes(self, line: bytes) -> bool:
-        """Note the answer to an ordinary request, as `AgentSide.passes` does with the request."""
+    def passes(self, line: bytes, message: Envelope | None = None) -> Envelope | None:
+        """Note the answer to an ordinary request, as `AgentSide.passes` does with the request.
+
+        `message` is what it says, if that was read.
+        """
         state = self._state
         if state.phase != "open" or state.is_careful or not state.knows_tools:
-            return False
+            return None
         if state.opening is not None or self._restorer.is_waiting:
-            return False
-        message = jsonrpc.decode(line)
+            return None
+        message = message or jsonrpc.decode(line)
         if message is None or message.method is not UNSET or message.id is UNSET or message.result is UNSET:
-            return False
+            return None
         number = key(message.id)
         asked = state.ledger.open.get(number)
         if asked is None or asked.method in LOOKED_AT or not state.memory.initialize:
-            return False
+            return None
         state.ledger.settle_key(number)
         self._junk_bytes = 0
         state.health.heard(state.ports.now())
         state.ports.alive()
-        return True
+        return message
 
     def _broke(self, line: bytes, error: Exception) -> None:
         """A message that we failed to handle gets no further; the side that waits for its result is told."""

@@ -1,12 +1,12 @@
 """One side of a conversation at work: lines in and out of a pipe or a socket."""
 
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
 from acp_launch.process.flow import CHUNK, Inflow, Lent, Outflow
-from acp_launch.protocol.jsonrpc import LineFramer, LineTooLong
+from acp_launch.protocol.jsonrpc import Envelope, LineFramer, LineTooLong
 
 
 class LinkEnd(Struct, frozen=True):
@@ -22,8 +22,8 @@ Hears = tuple[
     Callable[[], None],
     Callable[[bool], None],
     Callable[[Exception], None],
-    Callable[[bytes], bool],
-    Callable[[bytes], None],
+    Callable[[bytes], Envelope | None],
+    Callable[[bytes, Sequence[Envelope]], None],
 ]  # what a `Link` calls, in the order of its parameters
 
 
@@ -35,7 +35,8 @@ class Link:
     slow reader has taken the held bytes. `burst` is called with True before several lines that came in one chunk, and
     with False after them. If `line` raises, `broke` gets the error, and the other lines still come.
 
-    `passes` sees each line first. Those that it lets pass are not given to `line`, but joined, as they came, to `on`.
+    `passes` sees each line first. Those that it lets pass, as it returns what they say, are not given to `line`, but
+    joined, as they came, to `on`.
     """
 
     def __init__(
@@ -47,8 +48,8 @@ class Link:
         room: Callable[[], None],
         burst: Callable[[bool], None],
         broke: Callable[[Exception], None],
-        passes: Callable[[bytes], bool],
-        on: Callable[[bytes], None],
+        passes: Callable[[bytes], Envelope | None],
+        on: Callable[[bytes, Sequence[Envelope]], None],
         *,
         max_line: int,
     ) -> None:
@@ -67,8 +68,8 @@ class Link:
         room: Callable[[], None],
         burst: Callable[[bool], None],
         broke: Callable[[Exception], None],
-        passes: Callable[[bytes], bool],
-        on: Callable[[bytes], None],
+        passes: Callable[[bytes], Envelope | None],
+        on: Callable[[bytes, Sequence[Envelope]], None],
     ) -> None:
         """Give what comes from now on, also what has come in the same chunk, to others."""
         self._line, self._over, self._room, self._burst, self._broke = line, over, room, burst, broke
@@ -95,7 +96,8 @@ class Link:
         poll.register(self._source, 0)
         return bool(poll.poll(0))
 
-    def send(self, line: bytes) -> None:
+    def send(self, line: bytes, messages: Sequence[Envelope] = ()) -> None:
+        """Send a line; what it says is for links that read it."""
         if len(line) < CHUNK:
             self._out.send(line + b"\n")
             return
@@ -137,26 +139,28 @@ class Link:
             self._burst(False)
 
     def _cut(self, chunk: bytes) -> None:
-        passing: list[bytes] = []
+        passing, messages = list[bytes](), list[Envelope]()
         try:
             for line in self._framer.feed(chunk):
                 if self._is_closed:
                     return
-                if self._passes(line):
+                if (message := self._passes(line)) is not None:
                     passing.append(line)
+                    messages.append(message)
                     continue
-                self._send_on(passing)
+                self._send_on(passing, messages)
                 self._handle(line)
-            self._send_on(passing)
+            self._send_on(passing, messages)
         except LineTooLong:
-            self._send_on(passing)
+            self._send_on(passing, messages)
             self._in.close()  # the rest of that line may look like a message
             self._end(LinkEnd(f"has sent a line of more than {self._max_line:,} bytes", is_fault=True))
 
-    def _send_on(self, passing: list[bytes]) -> None:
+    def _send_on(self, passing: list[bytes], messages: list[Envelope]) -> None:
         if passing:
-            self._on(b"\n".join(passing))
+            self._on(b"\n".join(passing), messages)
             passing.clear()
+            messages.clear()
 
     def _handle(self, line: bytes) -> None:
         try:

@@ -30,6 +30,7 @@ from acp_launch.process.program import Lines, Program, Running
 from acp_launch.process.supervisor import Supervisor
 from acp_launch.profile.model import ServerTimeouts, Tools
 from acp_launch.protocol import jsonrpc
+from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
@@ -270,8 +271,15 @@ class Relay:
             return lines
         assert isinstance(child, Child)
         hears = (self._server_says, self._server_over, self._server_has_room, self._burst, self._server_broke)
-        passing = self.exchange.from_server.passes, self.to_agent
-        return Link(child.source, child.sink, *hears, *passing, max_line=self._max_line)
+        passes = self.exchange.from_server.passes
+        return Link(
+            child.source,
+            child.sink,
+            *hears,
+            passes,
+            lambda lines, messages: self.to_agent(lines),
+            max_line=self._max_line,
+        )
 
     def ending(self) -> None:
         if self._server is not None:
@@ -361,17 +369,17 @@ class Relay:
         if self._agent.is_full and self._server is not None:
             self._server.pause()
 
-    def to_server(self, line: bytes) -> None:
+    def to_server(self, line: bytes, messages: Sequence[Envelope] = ()) -> None:
         if self._adapter is None:
-            self._write(line)
+            self._write(line, messages)
         else:
             self._adapter.from_agent(line)
             self._look_after_adapter()
 
-    def _write(self, line: bytes) -> None:
+    def _write(self, line: bytes, messages: Sequence[Envelope] = ()) -> None:
         if self._server is None:
             return
-        self._server.send(line)
+        self._server.send(line, messages)
         if self._server.is_full and self._agent is not None:
             self._agent.pause()
 
@@ -462,8 +470,8 @@ class Relay:
     def _session_says(self, line: bytes) -> None:
         if self._agent is None:  # the relay is closed
             return
-        if self.exchange.from_agent.passes(line):
-            self.to_server(line)
+        if (message := self.exchange.from_agent.passes(line)) is not None:
+            self.to_server(line, (message,))
         else:
             self._agent_says(line)
 
@@ -502,9 +510,9 @@ class Relay:
         if server.held > held and server.is_full:
             server.pause()
 
-    def _remote_says(self, line: bytes) -> None:
+    def _remote_says(self, line: bytes, message: Envelope | None) -> None:
         try:
-            if self.exchange.from_server.passes(line):
+            if self.exchange.from_server.passes(line, message) is not None:
                 self.to_agent(line)
             else:
                 self._server_says(line)
@@ -668,10 +676,10 @@ class TracedRelay(Relay):
             self._passes("server", "agent", line)
         super().deliver(line)
 
-    def _write(self, line: bytes) -> None:
+    def _write(self, line: bytes, messages: Sequence[Envelope] = ()) -> None:
         if self._server is not None:
             self._passes("agent", "server", line)
-        super()._write(line)
+        super()._write(line, messages)
 
     def _agent_says(self, line: bytes) -> None:
         self._crossing = "agent", line

@@ -64,8 +64,8 @@ class SharedLink:
             partial(self._has_room, number),
             self._hooks.burst,
             self._hooks.broke,
-            lambda line: False,
-            lambda lines: None,
+            lambda line: None,
+            lambda lines, messages: None,
             max_line=self._max_line,
         )
         if self._is_paused:

@@ -11,6 +11,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache, partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -25,7 +26,7 @@ from acp_launch.mcp.http.wire import DELETE, Credentials, Era, Failure, Headers,
 from acp_launch.process.child import Tail
 from acp_launch.process.lifecycle import Ended
 from acp_launch.process.tree import Exit, Outcome
-from acp_launch.protocol.jsonrpc import Mishaps
+from acp_launch.protocol.jsonrpc import Envelope, Mishaps
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret
 from acp_launch.waits import stretch
@@ -135,11 +136,11 @@ class Remote:
         self._ticking: asyncio.TimerHandle | None = None
         self._ended = asyncio.Event()
         self._end: Ended | None = None
-        self._line: Callable[[bytes], None] | None = None  # gets the server's messages
+        self._line: Callable[[bytes, Envelope | None], None] | None = None  # gets the server's messages
         self._room: Callable[[], None] = _do_nothing
         self._burst: Callable[[bool], None] = _do_nothing
         self._may_read = asyncio.Event()  # set: whoever listens takes more
-        self._later: list[bytes] | None = None  # while a message is sent: what it brings at once
+        self._later: list[tuple[bytes, Envelope | None]] | None = None  # while one is sent: what that brings
         self._was_full = False
         self._stopping: asyncio.Task[Outcome] | None = None
         self._clients = Clients.of(self._loop)
@@ -241,7 +242,7 @@ class Remote:
 
     def listen(
         self,
-        line: Callable[[bytes], None],
+        line: Callable[[bytes, Envelope | None], None],
         room: Callable[[], None] = _do_nothing,
         burst: Callable[[bool], None] = _do_nothing,
     ) -> None:
@@ -260,11 +261,11 @@ class Remote:
     def is_paused(self) -> bool:
         return not self._may_read.is_set()
 
-    def send(self, line: bytes) -> None:
+    def send(self, line: bytes, messages: Sequence[Envelope] = ()) -> None:
         self._later = []
-        for each in line.split(b"\n"):
+        for each, message in zip_longest(line.split(b"\n"), messages):
             if each:
-                self._step(self._connection.send, each)
+                self._step(self._connection.send, each, message)
         later, self._later = self._later, None
         if later:
             self._loop.call_soon(self._receive_later, later)
@@ -288,9 +289,9 @@ class Remote:
         self._line = None
         self._may_read.set()
 
-    def _receive_later(self, lines: list[bytes]) -> None:
-        for line in lines:
-            self.receive(line)
+    def _receive_later(self, later: list[tuple[bytes, Envelope | None]]) -> None:
+        for line, message in later:
+            self.receive(line, message)
 
     def _step(self, step: "Callable[..., None]", *arguments: Any) -> None:
         """Let the connection take a step. A failure of ours costs that step only."""
@@ -304,11 +305,11 @@ class Remote:
 
     # Ports of the connection.
 
-    def receive(self, line: bytes) -> None:
+    def receive(self, line: bytes, message: Envelope | None = None) -> None:
         if self._later is not None:
-            self._later.append(line)
+            self._later.append((line, message))
         elif self._line is not None:
-            self._line(line)
+            self._line(line, message)
 
     def request(self, request: Request) -> None:
         task = self._loop.create_task(self._ask(request))

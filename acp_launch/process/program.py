@@ -21,6 +21,7 @@ from acp_launch.process.lifecycle import Ended
 from acp_launch.process.spawn import spawn
 from acp_launch.process.table import Table
 from acp_launch.process.tree import Outcome
+from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.regex import regex
 from acp_launch.secret.value import Secret
 
@@ -36,11 +37,12 @@ class Lines(Protocol):
 
     def listen(
         self,
-        line: Callable[[bytes], None],
+        line: Callable[[bytes, Envelope | None], None],
         room: Callable[[], None] = lambda: None,
         burst: Callable[[bool], None] = lambda is_on: None,
     ) -> None:
-        """Give the server's messages to `line`, which must not raise; none is lost before this is called.
+        """Give the server's messages to `line`, with what they say if that was read; it must not raise, and none is
+        lost before this is called.
 
         `room` is called when it is not full any more, `burst` with True before messages that came in one piece, and
         with False after them.
@@ -57,8 +59,11 @@ class Lines(Protocol):
     @property
     def is_paused(self) -> bool: ...
 
-    def send(self, line: bytes) -> None:
-        """Send a message, or several with newlines between them. Never waits."""
+    def send(self, line: bytes, messages: Sequence[Envelope] = ()) -> None:
+        """Send a message, or several with newlines between them. Never waits.
+
+        `messages` are what they say, if that was read.
+        """
 
     def gather(self) -> None: ...
 

@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+from collections.abc import Sequence
 
 from acp_launch.bridge.link import Link, LinkEnd
+from acp_launch.protocol.jsonrpc import Envelope
 from tests.patience import PATIENCE
 
 
@@ -12,7 +14,7 @@ def test_a_line_that_breaks_its_receiver_costs_no_other_line() -> None:
     heard: list[bytes] = []
     broke: list[Exception] = []
     bursts: list[bool] = []
-    joined: list[bytes] = []
+    joined: list[tuple[bytes, list[object]]] = []
 
     def take(line: bytes) -> None:
         if line == b"one":
@@ -31,8 +33,15 @@ def test_a_line_that_breaks_its_receiver_costs_no_other_line() -> None:
         os.write(theirs, b"none\none\ntwo\nthree\nfo")
         os.write(theirs, b"ur\n")
         os.close(theirs)
-        passing = (lambda line: line.startswith(b"t")), joined.append
-        link = Link(source, ours, take, over, lambda: None, bursts.append, broke.append, *passing, max_line=100)
+
+        def passes(line: bytes) -> Envelope | None:
+            return Envelope(method=line.decode()) if line.startswith(b"t") else None
+
+        def send_on(lines: bytes, messages: Sequence[Envelope]) -> None:
+            joined.append((lines, [message.method for message in messages]))
+
+        hears = take, over, lambda: None, bursts.append, broke.append, passes, send_on
+        link = Link(source, ours, *hears, max_line=100)
         async with asyncio.timeout(PATIENCE):
             await ended.wait()
         link.close()
@@ -41,6 +50,6 @@ def test_a_line_that_breaks_its_receiver_costs_no_other_line() -> None:
 
     asyncio.run(story())
     assert heard == [b"none", b"four"]
-    assert joined == [b"two\nthree"], "what may pass as it came, goes on at once"
+    assert joined == [(b"two\nthree", ["two", "three"])], "what may pass as it came, goes on at once"
     assert [type(error) for error in broke] == [LookupError]
     assert bursts in ([True, False], [True, False, True, False])

@@ -11,6 +11,7 @@ from acp_launch.mcp.http.site import Site
 from acp_launch.mcp.http.stream import Request
 from acp_launch.mcp.http.wire import Era, Failure, Limits
 from acp_launch.process.lifecycle import Ended
+from acp_launch.protocol.jsonrpc import Envelope, decode
 from acp_launch.waits import stretch
 
 Json = dict[str, Any]
@@ -39,8 +40,9 @@ class Wire:
         self.connection.refusal = refusal
         self.connection.begin()
 
-    def receive(self, line: bytes) -> None:
+    def receive(self, line: bytes, message: Envelope | None = None) -> None:
         assert b"\n" not in line
+        assert message is None or message == decode(line), "what it says is what was read of it"
         self.delivered.append(json.loads(line))
 
     def request(self, request: Request) -> None:
@@ -143,7 +145,7 @@ def test_a_result_of_any_shape_and_unknown_members_pass_unchanged() -> None:
     """M-1, M-3, M-5."""
     wire = opened()
     passed: list[bytes] = []
-    wire.receive = passed.append  # type: ignore[assignment, method-assign]
+    wire.receive = lambda line, message=None: passed.append(line)  # type: ignore[method-assign]
     for id, result in enumerate((b"null", b"[1.0,1e400]", b"7", b'{"b":1,"a":123456789012345678901234567890}')):
         line = b'{"x":{"y":1},"jsonrpc":"2.0","id":%d,"result":%b}' % (id, result)
         wire.reply(wire.say("tools/call", id), 200, JSON, line)

@@ -9,6 +9,7 @@ from typing import Any
 from acp_launch.mcp.http.wire import Limits
 from acp_launch.mcp.remote import Remote, RemoteProgram
 from acp_launch.process.lifecycle import Ended
+from acp_launch.protocol.jsonrpc import Envelope
 from tests.patience import PATIENCE
 
 from .children import Tempered
@@ -94,7 +95,7 @@ class Peer:
     def close(self) -> None:
         self.remote.close()
 
-    def _hear(self, line: bytes) -> None:
+    def _hear(self, line: bytes, message: Envelope | None) -> None:
         self.heard.append(json.loads(line))
         self._news.set()
 

@@ -215,8 +215,8 @@ class Conversation:
             self._has_room,
             lambda is_on: None,
             lambda error: self._mishaps.add("the server", error),
-            lambda line: False,
-            lambda lines: None,
+            lambda line: None,
+            lambda lines, messages: None,
             max_line=max_line,
         )
         seated(self._shim)

@@ -221,13 +221,14 @@ class Connection:
         if self.era == "sse":
             self._open_endpoint()
 
-    def send(self, line: bytes) -> None:
-        """Take one message for the server, without its newline."""
+    def send(self, line: bytes, message: Envelope | None = None) -> None:
+        """Take one message for the server, without its newline; `message` is what it says, if that was read."""
         if self._is_closed:
             self._parting.unsent.append(line)
             return
-        parts = jsonrpc.batch(line)
-        messages = [found for part in parts or (line,) if (found := jsonrpc.decode(part)) is not None]
+        parts = None if message is not None else jsonrpc.batch(line)
+        found = [message or jsonrpc.decode(part) for part in parts or (line,)]
+        messages = [each for each in found if each is not None]
         if not messages or (parts is None and self._keep(messages[0])):
             return
         first = messages[0]
@@ -695,7 +696,7 @@ class Connection:
         if message is None or message.method is not UNSET or message.id is UNSET:
             if not is_direct or (message is not None and message.method is not UNSET):
                 self.is_met |= message is not None
-                self._ports.receive(line)
+                self._ports.receive(line, message)
         elif stream.role in ("probe", "sign"):
             self._take_sign(stream, message)
         else:
@@ -711,6 +712,7 @@ class Connection:
                 return  # late, or an answer to nothing, or to our own sign of life
             known, owner = next(iter(stream.open)), stream
             line = _with_id(stream.open[known].id, message.error)
+            message = Envelope(id=stream.open[known].id, error=message.error)
         del self._owners[known]
         asked = owner.open.pop(known)
         self.is_met = True
@@ -718,7 +720,7 @@ class Connection:
             self._introduce(message)
         elif asked.method == DISCOVER and owner.is_modern and message.result is not UNSET:
             self._discovered(message)
-        self._ports.receive(line)
+        self._ports.receive(line, message)
         if not owner.open:
             owner.finished = self._ports.now()
             self._unblock(owner)

@@ -13,6 +13,7 @@ from acp_launch.mcp.http.challenge import Challenge
 from acp_launch.mcp.http.stream import LONGEST_PAUSE, Request, one_line
 from acp_launch.process.lifecycle import Ended
 from acp_launch.protocol import jsonrpc
+from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.secret.value import Secret
 from acp_launch.waits import stretch
 
@@ -116,8 +117,8 @@ class Credentials(Protocol):
 class Ports(Protocol):
     """What a connection wants done. They must not call it."""
 
-    def receive(self, line: bytes) -> None:
-        """Pass a message of the server on."""
+    def receive(self, line: bytes, message: Envelope | None = None) -> None:
+        """Pass a message of the server on, with what it says if that was read."""
 
     def request(self, request: Request) -> None: ...
 
