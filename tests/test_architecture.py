@@ -84,7 +84,6 @@ PURE = [
     "bridge/elevation",
     "bridge/exchange",
     "bridge/http/gate",
-    "bridge/health",
     "bridge/http/session",
     "bridge/ledger",
     "bridge/messages",

@@ -16,9 +16,8 @@ for the processes, or `exchange` for the protocol.
 - `conversation`: the state of an exchange, its ports, and its restoration after a restart.
 - `elevation`: sessions that outlive the agent's connection.
 - `upstream`: the same towards a server that has such sessions.
-- `ledger`: open requests, ids and queued messages.
+- `ledger`: open requests, ids and queued messages, and the health of a silent server.
 - `messages`: the messages that the bridge makes or changes.
-- `health`: the health of a silent server.
 - `presentation`: the answers of a lazy server while it is asleep.
 - `multiplexer`: several sessions in one conversation with a shared server.
 - `toolpolicy`: the tools that the agent may see and call.

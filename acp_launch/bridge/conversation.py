@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from acp_launch.bridge.health import Health
-from acp_launch.bridge.ledger import Ledger, Numbers, OpenRequest, Questions, Queue, Waiting
+from acp_launch.bridge.ledger import Health, Ledger, Numbers, OpenRequest, Questions, Queue, Waiting
 from acp_launch.bridge.messages import PRESENTING, Lost, offers_tools
 from acp_launch.mcp.era import (
     CALL,

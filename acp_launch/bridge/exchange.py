@@ -25,8 +25,7 @@ from msgspec import UNSET, Raw
 
 from acp_launch.bridge import messages
 from acp_launch.bridge.conversation import REMEMBERED, ConversationState, Phase, Ports, Restorer, ServerObserver
-from acp_launch.bridge.health import Health
-from acp_launch.bridge.ledger import NULL, QUESTIONS, Numbers, OpenRequest, Waiting
+from acp_launch.bridge.ledger import NULL, QUESTIONS, Health, Numbers, OpenRequest, Waiting
 from acp_launch.bridge.messages import TIMED_OUT, Lost, each, with_roots
 from acp_launch.mcp.era import (
     CANCELLED,

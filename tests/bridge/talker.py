@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from acp_launch.bridge.exchange import AgentSide, Exchange, ServerSide
-from acp_launch.bridge.health import Health
+from acp_launch.bridge.ledger import Health
 from acp_launch.bridge.messages import Lost
 from acp_launch.bridge.presentation import Presentations
 from acp_launch.bridge.toolpolicy import ToolPolicy
