@@ -211,7 +211,7 @@ class LoginCredentials:
             token = await self._tokens.token()
         return {AUTHORIZATION: Secret(BEARER + token.expose())}
 
-    async def challenged(self, challenge: Challenge) -> str:
+    async def note_challenge(self, challenge: Challenge) -> str:
         """Keep the scopes that the server wants, so that the next login asks for them."""
         self._is_refused = True
         if self._record is None or not challenge.wants_more:

@@ -103,7 +103,7 @@ class PrintedHeaders:
                 raise NoToken(self._error.how, self._error.fix, is_final=self._error.is_final)
             return self._headers or {}
 
-    async def challenged(self, challenge: Challenge) -> str:
+    async def note_challenge(self, challenge: Challenge) -> str:
         """Know nothing better than the machine."""
         return ""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from acp_launch.mcp.http.challenge import challenged
+from acp_launch.mcp.http.challenge import read_challenges
 from acp_launch.mcp.http.clients import TOGETHER, Clients, Cookies, Pool, SetUp
 from acp_launch.mcp.http.connection import Connection
 from acp_launch.mcp.http.failure import failure, too_late
@@ -215,7 +215,7 @@ class Remote:
             self._timers.pop(number).cancel()
         tasks = [*self._tasks.values(), *self._closed]
         if self._stopping is not None and not self._stopping.done():
-            tasks.append(asyncio.create_task(_ignore(self._stopping)))
+            tasks.append(asyncio.create_task(_await_end(self._stopping)))
             self._stopping.cancel()
         for task in tasks:
             task.cancel()
@@ -366,7 +366,7 @@ class Remote:
     async def _ask_by(self, client: "httpx2.AsyncClient", request: Request) -> None:
         connection, stream = self._connection, request.stream
         try:
-            response = await self._allowed(client, request)
+            response = await self._send_authorized(client, request)
         except TimeoutError:
             self._step(connection.fail, stream, too_late(request.patience or 0.0))
             return
@@ -378,27 +378,27 @@ class Remote:
         finally:
             await response.aclose()
 
-    async def _allowed(self, client: "httpx2.AsyncClient", request: Request) -> "httpx2.Response":
+    async def _send_authorized(self, client: "httpx2.AsyncClient", request: Request) -> "httpx2.Response":
         """Send a request with its credentials, if there are any; once more with others if they are refused."""
         credentials = self._program.credentials
         url = self._program.url
         if credentials is None or (request.url != url and origin(request.url) != origin(url)):
-            return await self._head(client, request, {})
+            return await self._send(client, request, {})
         headers = await credentials.headers()
-        response = await self._head(client, request, headers)
+        response = await self._send(client, request, headers)
         if response.status_code == 401 and (headers or credentials.has_news):
             await response.aclose()
             headers = await credentials.headers(headers)
-            response = await self._head(client, request, headers)
+            response = await self._send(client, request, headers)
         self._connection.refusal = credentials.refusal
         if response.status_code == 403 or (response.status_code == 401 and not headers):
-            said = challenged([response.headers.get("www-authenticate", "")])
-            self._connection.advise(request.stream, await credentials.challenged(said))
+            said = read_challenges([response.headers.get("www-authenticate", "")])
+            self._connection.advise(request.stream, await credentials.note_challenge(said))
         return response
 
-    async def _head(self, client: "httpx2.AsyncClient", request: Request, headers: Headers) -> "httpx2.Response":
+    async def _send(self, client: "httpx2.AsyncClient", request: Request, headers: Headers) -> "httpx2.Response":
         """Send a request; return its answer as soon as it begins."""
-        made = _made(request, self._program.limits.connect)
+        made = _build(request, self._program.limits.connect)
         for name, value in headers.items():
             made.headers[name] = value.expose()
         if self._cookies is not None:
@@ -489,7 +489,7 @@ def warm_up() -> None:
     httpx2.AsyncClient(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
 
-def _made(request: Request, connect: float) -> "httpx2.Request":
+def _build(request: Request, connect: float) -> "httpx2.Request":
     """Make a request of the HTTP library. Values that are not ASCII go out as UTF-8."""
     import httpx2
 
@@ -517,5 +517,5 @@ def _keep_alive(response: "httpx2.Response") -> None:
             plug.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-async def _ignore(task: "asyncio.Task[Outcome]") -> None:
+async def _await_end(task: "asyncio.Task[Outcome]") -> None:
     await asyncio.wait({task})

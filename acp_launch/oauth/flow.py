@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from acp_launch.mcp.http.challenge import NONE, Challenge, bounded, challenged
+from acp_launch.mcp.http.challenge import NONE, Challenge, first_scopes, read_challenges
 from acp_launch.mcp.http.wire import origin, phrase, shown_origin
 from acp_launch.mcp.message import CLIENT_INFO, VERSIONS
 from acp_launch.oauth import metadata
@@ -92,7 +92,7 @@ async def log_in(
     async with flow.explained():
         challenge = challenge or await flow.challenge()
         resource, server = await flow.servers(challenge)
-        scopes = bounded((*more, *metadata.wanted_scopes(wanted.scopes, challenge or NONE, resource, server)))
+        scopes = first_scopes((*more, *metadata.wanted_scopes(wanted.scopes, challenge or NONE, resource, server)))
         name = resource.resource if resource else metadata.canonical(wanted.url)
         ours = await flow.client(server, scopes, registered)
         tokens = await flow.tokens(server, ours, name, scopes)
@@ -142,7 +142,7 @@ class _Flow:
             headers |= {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
         work = fetch(method, url, limit=LIMIT, headers=headers, content=body, server=self._server, wants_body=False)
         answer = await self._wait(work, f"answer of {shown_origin(url)}")
-        return challenged([answer.headers.get("www-authenticate", "")]) if answer.status == 401 else None
+        return read_challenges([answer.headers.get("www-authenticate", "")]) if answer.status == 401 else None
 
     async def servers(self, challenge: Challenge | None) -> tuple[Resource | None, AuthorizationServer]:
         """Find the metadata of the server and of its authorization server."""

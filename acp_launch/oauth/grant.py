@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.errors import StateError
-from acp_launch.mcp.http.challenge import bounded
+from acp_launch.mcp.http.challenge import first_scopes
 from acp_launch.private import Unfit, locked, make_private, read_bounded
 from acp_launch.private import replace as replace_file
 from acp_launch.secret.value import LOGINS, Secret
@@ -147,7 +147,7 @@ class Login(Struct, frozen=True, kw_only=True):
 
     def lacking(self, scopes: Iterable[str]) -> "Login":
         """Return the record after a request that was refused for want of these scopes."""
-        demanded = bounded((*self.demanded, *scopes))
+        demanded = first_scopes((*self.demanded, *scopes))
         step_ups = self.step_ups if demanded == self.demanded else 0
         return replace(self, demanded=demanded, is_lacking=True, step_ups=step_ups)
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 from msgspec import Struct, field
 
-from acp_launch.mcp.http.challenge import Challenge, bounded
+from acp_launch.mcp.http.challenge import Challenge, first_scopes
 from acp_launch.mcp.http.wire import origin, printable, shown_origin
 from acp_launch.oauth.grant import Method
 from acp_launch.profile.values import is_local
@@ -170,9 +170,9 @@ def wanted_scopes(
     A refresh token is asked for where the server knows the scope for it, but never alone: that would replace the
     scopes that it gives to a request without any.
     """
-    found = bounded(tuple(configured) or challenge.scopes or (resource.scopes if resource else ()))
+    found = first_scopes(tuple(configured) or challenge.scopes or (resource.scopes if resource else ()))
     can_refresh = OFFLINE in (server.scopes or ()) and (server.grants is None or "refresh_token" in server.grants)
-    return bounded((*found, OFFLINE)) if found and can_refresh else found
+    return first_scopes((*found, OFFLINE)) if found and can_refresh else found
 
 
 def check_address(address: str, what: str, *, near: bool) -> str:

@@ -112,7 +112,7 @@ def test_it_is_read_for_each_request_after_a_scope_was_refused_until_there_is_a_
     clock: Clock, records: Records
 ) -> None:
     credentials = made(records)
-    assert asyncio.run(credentials.challenged(Challenge(scopes=("write",), error="insufficient_scope"))) == "log in"
+    assert asyncio.run(credentials.note_challenge(Challenge(scopes=("write",), error="insufficient_scope"))) == "log in"
     assert sent(credentials) == "one"
     records.put(SECOND)
     assert sent(credentials) == "two"

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 
-from acp_launch.mcp.http.challenge import challenged
+from acp_launch.mcp.http.challenge import read_challenges
 from acp_launch.oauth.flow import Wanted, log_in
 from acp_launch.oauth.grant import Grant
 from acp_launch.secret.value import Secret
@@ -56,7 +56,7 @@ class Session:
         """Send a message; log in as often as the server wants, within bounds, and send it again."""
         for _ in range(LOGINS):
             answer = await self._posted(message)
-            challenge = challenged(answer.headers.get_list("www-authenticate"))
+            challenge = read_challenges(answer.headers.get_list("www-authenticate"))
             if answer.status_code != 401 and not (answer.status_code == 403 and challenge.wants_more):
                 answer.raise_for_status()
                 self._session = answer.headers.get("mcp-session-id", self._session)

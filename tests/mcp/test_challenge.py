@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.mcp.http.challenge import LONGEST, SCOPES, Challenge, challenged, scopes_in
+from acp_launch.mcp.http.challenge import LONGEST, SCOPES, Challenge, read_challenges, scopes_in
 
 WHERE = "https://mcp.example/.well-known/oauth-protected-resource"
 bearer = partial(Challenge, is_bearer=True)
@@ -48,28 +48,28 @@ bearer = partial(Challenge, is_bearer=True)
     ],
 )
 def test_a_challenge_is_read_leniently(header: str, found: Challenge) -> None:
-    assert challenged([header]) == found
+    assert read_challenges([header]) == found
 
 
 def test_challenges_in_several_headers_are_one() -> None:
-    assert challenged(['Basic realm="x"', 'Bearer scope="a"']).scopes == ("a",)
+    assert read_challenges(['Basic realm="x"', 'Bearer scope="a"']).scopes == ("a",)
 
 
 def test_only_a_lack_of_scopes_wants_more() -> None:
-    assert challenged(['Bearer error="insufficient_scope"']).wants_more
-    assert not challenged(['Bearer error="invalid_token"']).wants_more
+    assert read_challenges(['Bearer error="insufficient_scope"']).wants_more
+    assert not read_challenges(['Bearer error="invalid_token"']).wants_more
 
 
 @given(st.text(max_size=300) | st.text(alphabet='Bearer scope="\\=, ', max_size=300))
 def test_any_challenge_can_be_read(text: str) -> None:
-    found = challenged([text])
+    found = read_challenges([text])
     assert all(" " not in scope and scope.isascii() for scope in found.scopes)
 
 
 @pytest.mark.parametrize("flood", ['Bearer scope="', "a=" * 50_000, '"\\' * 50_000, "Bearer " * 50_000, "," * 100_000])
 def test_a_challenge_is_read_up_to_its_bound(flood: str) -> None:
     beyond = f'{flood:,<{LONGEST}}, Bearer resource_metadata="{WHERE}"'
-    assert challenged([beyond]).resource_metadata == ""
+    assert read_challenges([beyond]).resource_metadata == ""
 
 
 def test_scopes_are_bounded() -> None:

@@ -40,7 +40,7 @@ class Hand:
         self.fix = ""
         self.challenges: list[Challenge] = []
 
-    async def challenged(self, challenge: Challenge) -> str:
+    async def note_challenge(self, challenge: Challenge) -> str:
         self.challenges.append(challenge)
         return self.fix
 

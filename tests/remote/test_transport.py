@@ -329,7 +329,7 @@ def test_many_requests_at_once_use_several_pools_and_one_at_a_time_the_first() -
                 busy.enter_context(pools[-1])
             assert [pools.index(pool) for pool in pools] == [0] * 4 + [4] * 4 + [8] * 2
             assert pools[0] is first
-            clients.woke_up()
+            clients.renew()
             later = [await clients.pool(url)]
             closed = [first.client.is_closed]  # requests use it
         later.append(await clients.pool(url))

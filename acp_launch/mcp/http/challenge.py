@@ -39,7 +39,7 @@ class Challenge(Struct, frozen=True, kw_only=True):
 NONE = Challenge()
 
 
-def challenged(headers: Iterable[str]) -> Challenge:
+def read_challenges(headers: Iterable[str]) -> Challenge:
     """Read the `WWW-Authenticate` headers of an answer. What cannot be read is left out."""
     bearer: dict[str, str] = {}
     other: dict[str, str] = {}
@@ -66,10 +66,10 @@ def challenged(headers: Iterable[str]) -> Challenge:
 
 def scopes_in(text: str) -> tuple[str, ...]:
     """Return the scopes of a list that is separated by spaces, each once."""
-    return bounded(text.split())
+    return first_scopes(text.split())
 
 
-def bounded(scopes: Iterable[Any] | None) -> tuple[str, ...]:
+def first_scopes(scopes: Iterable[Any] | None) -> tuple[str, ...]:
     """Return the first scopes of a list, each once, without what cannot be one."""
     fitting = (each for each in scopes or () if _SCOPE.fullmatch(each))
     return tuple(dict.fromkeys(fitting))[:SCOPES]

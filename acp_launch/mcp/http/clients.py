@@ -85,7 +85,7 @@ class Clients:
         self._pools: dict[tuple[bool, bool], list[Pool]] = {}
         self._old: list[Pool] = []
         self._watching: asyncio.TimerHandle | None = None
-        self._asleep = asleep()
+        self._asleep = seconds_asleep()
 
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop) -> "Clients":
@@ -100,7 +100,7 @@ class Clients:
         """
         self._users.add(slept)
         if self._watching is None:
-            self._asleep = asleep()
+            self._asleep = seconds_asleep()
             self._watching = self._loop.call_later(WATCH, self._watch)
 
     async def leave(self, slept: Callable[[], None]) -> None:
@@ -143,7 +143,7 @@ class Clients:
     def _current(self) -> Iterator[Pool]:
         return (pool for pools in self._pools.values() for pool in pools)
 
-    def woke_up(self) -> None:
+    def renew(self) -> None:
         """Use new connections from now on, after the machine has slept; the present ones until their requests end."""
         self._give_up(self._current())
         self._pools = {}
@@ -151,9 +151,9 @@ class Clients:
             slept()
 
     def _watch(self) -> None:
-        before, self._asleep = self._asleep, asleep()
+        before, self._asleep = self._asleep, seconds_asleep()
         if self._asleep - before >= SLEPT:
-            self.woke_up()
+            self.renew()
         self._retire()
         self._watching = self._loop.call_later(WATCH, self._watch)
 
@@ -165,7 +165,7 @@ class Clients:
             pools[:] = [pool for pool in pools if pool not in idle]
 
 
-def asleep() -> float:
+def seconds_asleep() -> float:
     """Return how many seconds the machine has slept since it was started; 0 where that is unknown."""
     if not hasattr(time, "CLOCK_BOOTTIME"):
         return 0.0

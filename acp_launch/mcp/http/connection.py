@@ -24,7 +24,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from acp_launch.mcp.http.challenge import Challenge, challenged
+from acp_launch.mcp.http.challenge import Challenge, read_challenges
 from acp_launch.mcp.http.headers import VERSION, request_headers, version_of, written
 from acp_launch.mcp.http.site import Site
 from acp_launch.mcp.http.stream import (
@@ -413,7 +413,9 @@ class Connection:
 
     def _judge_discovery(self, message: Envelope) -> None:
         if message.result is not UNSET:
-            self._discovered(message)
+            read = jsonrpc.read(_discovered, message.result)
+            versions = read.versions if read and read.versions is not UNSET else []
+            self._judge("modern" if MODERN in versions or not versions else "legacy")
         elif message.error is not UNSET:
             self._judge("modern" if jsonrpc.fault(message.error).code == WRONG_VERSION else "legacy")
 
@@ -535,7 +537,7 @@ class Connection:
         elif status in (429, 503):
             stream.tries.retry = retry_after(headers)
         elif status in (401, 403):
-            stream.answer.challenge = challenged([headers.get("www-authenticate", "")])
+            stream.answer.challenge = read_challenges([headers.get("www-authenticate", "")])
 
     def take(self, number: int, chunk: bytes) -> None:
         """Take a part of an answer's body, decompressed."""
@@ -719,7 +721,7 @@ class Connection:
         if asked.method == INITIALIZE and not owner.is_modern:
             self._introduce(message)
         elif asked.method == DISCOVER and owner.is_modern and message.result is not UNSET:
-            self._discovered(message)
+            self._judge_discovery(message)
         self._ports.receive(line, message)
         if not owner.open:
             owner.finished = self._ports.now()
@@ -737,11 +739,6 @@ class Connection:
         self._session.version = version if version.isascii() and is_fit(version) else VERSIONS[0]
         if self.era not in ("sse", "modern"):
             self._judge("legacy")
-
-    def _discovered(self, message: Envelope) -> None:
-        read = jsonrpc.read(_discovered, message.result) if message.result is not UNSET else None
-        versions = read.versions if read and read.versions is not UNSET else []
-        self._judge("modern" if MODERN in versions or not versions else "legacy")
 
     def _judge(self, era: Era) -> None:
         if era != self.era:

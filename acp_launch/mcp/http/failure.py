@@ -28,11 +28,11 @@ def failure(error: BaseException, url: str, *, connect: float) -> Failure:
         if isinstance(below, ssl.SSLError):
             return _tls(below, where)
     if isinstance(error, httpx2.ProxyError):
-        return _unreached(f"could not be reached through the proxy: {_said(error)}", PROXY)
+        return _fail_unsent(f"could not be reached through the proxy: {_quote_status(error)}", PROXY)
     if isinstance(error, httpx2.ConnectTimeout):
-        return _unreached(f"could not be reached: no connection within {connect:g} s", _fix(where))
+        return _fail_unsent(f"could not be reached: no connection within {connect:g} s", _fix(where))
     if isinstance(error, httpx2.ConnectError):
-        return _unconnected(chain, where)
+        return _describe_connecting(chain, where)
     if isinstance(error, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError | httpx2.InvalidURL):
         return Failure(
             "could not be asked: its address or its headers cannot be sent",
@@ -42,7 +42,7 @@ def failure(error: BaseException, url: str, *, connect: float) -> Failure:
         )
     if isinstance(error, httpx2.DecodingError):
         return Failure("sent an answer that cannot be decompressed")
-    return _broken(error, chain)
+    return _describe_break(error, chain)
 
 
 def too_late(seconds: float) -> Failure:
@@ -65,16 +65,16 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         seen = seen.__cause__ or seen.__context__
 
 
-def _unconnected(chain: list[BaseException], where: str) -> Failure:
+def _describe_connecting(chain: list[BaseException], where: str) -> Failure:
     via = f"; it is reached through a proxy: {PROXY}" if _has_proxy(where) else ""
     for below in chain:
         if isinstance(below, socket.gaierror):
             said = below.strerror or "its name is unknown"
-            return _unreached(f"could not be reached: its name cannot be looked up ({said})", _fix(where) + via)
+            return _fail_unsent(f"could not be reached: its name cannot be looked up ({said})", _fix(where) + via)
     for below in chain:
         if isinstance(below, OSError) and isinstance(below.errno, int):
-            return _unreached(f"could not be reached: {_errno(below.errno)}", _fix(where) + via)
-    return _unreached("could not be reached", _fix(where) + via)
+            return _fail_unsent(f"could not be reached: {_errno(below.errno)}", _fix(where) + via)
+    return _fail_unsent("could not be reached", _fix(where) + via)
 
 
 def _has_proxy(where: str) -> bool:
@@ -94,7 +94,7 @@ def _fix(where: str) -> str:
     return f"check that it runs, and its `url` ({where})"
 
 
-def _unreached(how: str, fix: str) -> Failure:
+def _fail_unsent(how: str, fix: str) -> Failure:
     return Failure(how, fix, was_sent=False)
 
 
@@ -105,7 +105,7 @@ def _tls(error: ssl.SSLError, where: str) -> Failure:
             fix = f"the port may be one for http:// ({where})"
             return Failure("does not speak TLS at this address", fix, was_sent=False, is_final=True)
         said = (reason or "the connection was cut").replace("_", " ").lower()
-        return _unreached(f"could not be reached: TLS failed ({said})", _fix(where))
+        return _fail_unsent(f"could not be reached: TLS failed ({said})", _fix(where))
     code = error.verify_code
     if code == EXPIRED:
         how, fix = "has an expired TLS certificate", "ask its operator to renew it; and check this machine's clock"
@@ -120,7 +120,7 @@ def _tls(error: ssl.SSLError, where: str) -> Failure:
     return Failure(how, fix, was_sent=False, is_final=True)
 
 
-def _broken(error: BaseException, chain: list[BaseException]) -> Failure:
+def _describe_break(error: BaseException, chain: list[BaseException]) -> Failure:
     import httpx2
 
     for below in chain:
@@ -134,7 +134,7 @@ def _broken(error: BaseException, chain: list[BaseException]) -> Failure:
     return Failure("lost the connection")
 
 
-def _said(error: BaseException) -> str:
+def _quote_status(error: BaseException) -> str:
     """Return the status with which a proxy refused; its other texts may hold its address."""
     said = str(error)
     return said[:60] if said[:3].isdigit() else "it does not let us through"

@@ -104,7 +104,7 @@ class Credentials(Protocol):
             NoToken: there are none, or they cannot be renewed now.
         """
 
-    async def challenged(self, challenge: Challenge) -> str:
+    async def note_challenge(self, challenge: Challenge) -> str:
         """Note what the server wants that refused a request; return what the user can do then, empty if unknown.
 
         It takes a bounded time.
