@@ -152,6 +152,19 @@ def test_a_result_of_any_shape_and_unknown_members_pass_unchanged() -> None:
         assert passed[-1] == line
 
 
+def test_the_schemas_of_tools_pass_unchanged_and_nothing_that_they_refer_to_is_fetched() -> None:
+    """M-7."""
+    wire = opened()
+    passed: list[bytes] = []
+    wire.receive = lambda line, message=None: passed.append(line)  # type: ignore[method-assign]
+    schema = b'{"$ref":"https://docs.example.com/s",  "x-mcp-header":1,"properties":{"a":{"x-mcp-header":"two words"}}}'
+    line = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t","inputSchema":%b}]}}' % schema
+    before = len(wire.sent)
+    wire.reply(wire.say("tools/list", 1), 200, JSON, line)
+    assert passed == [line]
+    assert len(wire.sent) == before + 1
+
+
 def test_a_stream_with_an_event_id_is_resumed_and_given_up_after_some_attempts_without_news() -> None:
     """M-27."""
     wire = opened()

@@ -11,7 +11,6 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import pytest
-from acp_launch.oauth.records import Logins
 
 import acp_launch
 from acp_launch.bridge import shim
