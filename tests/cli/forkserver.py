@@ -90,6 +90,15 @@ def run(
     return subprocess.CompletedProcess([*arguments], code, *texts)
 
 
+def completed(
+    arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path, timeout: float
+) -> "subprocess.CompletedProcess[str]":
+    """The same for those who want text."""
+    done = run(arguments, env=env, cwd=cwd, stdin=None, out=subprocess.PIPE, timeout=timeout)
+    out, err = (text.decode(errors="surrogateescape") for text in (done.stdout, done.stderr))
+    return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+
+
 def start(
     arguments: Sequence[str],
     *,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli import forkserver
 from tests.cli.inprocess import completed
 from tests.cli.launcher import needs_a_process
 from tests.cli.terminal import on_terminal, yes_or_no
@@ -30,13 +31,10 @@ def project(tmp_path: Path) -> Path:
 @pytest.fixture
 def run(project: Path) -> Run:
     def run(*arguments: str, cwd: Path = project, **env: str) -> "subprocess.CompletedProcess[str]":
-        argv = [sys.executable, "-m", "acp_launch", *arguments]
         environment = {**os.environ, **env}
-        if not needs_a_process(arguments):
-            return completed(arguments, env=environment, cwd=cwd)
-        return subprocess.run(
-            argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
-        )
+        if needs_a_process(arguments):
+            return forkserver.completed(arguments, env=environment, cwd=cwd, timeout=PATIENCE)
+        return completed(arguments, env=environment, cwd=cwd)
 
     return run
 

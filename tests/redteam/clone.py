@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.cli import forkserver
 from tests.cli.inprocess import completed
 from tests.patience import PATIENCE
 
@@ -71,9 +72,12 @@ class Clone:
 
     def acp_launch(self, *arguments: str, cwd: "Path | None" = None, **env: str) -> Ended:
         """As the console script runs it: the directory it runs in is not on Python's path."""
+        place = cwd or self.root
+        if forkserver.suits({**os.environ, **env}):
+            return forkserver.completed(arguments, env={**os.environ, **env}, cwd=place, timeout=PATIENCE)
         return subprocess.run(
             self.argv(*arguments),
-            cwd=cwd or self.root,
+            cwd=place,
             env={**self.environment(), **env},
             stdin=subprocess.DEVNULL,
             capture_output=True,
