@@ -29,17 +29,18 @@ import termios
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from acp_launch.__main__ import main
 from tests.cli import inprocess
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SET_CHILD_SUBREAPER = 36  # prctl(2)
 GUARD = "acp_launch-guard"[:15]  # as Linux keeps a name
-LEAVING = 2.0  # seconds
+LEAVING = 2.0  # seconds for a guard
 READ_AT_START = ("PYTHON", "LANG", "LC_", "ACP_LAUNCH_TEST_PATIENCE")
 READ_LATER = ("PYTHON_KEYRING_BACKEND",)
 
@@ -73,28 +74,22 @@ def run(
     Raises:
         AssertionError: a process of its was left when it ended.
     """
-    written, said = _Reader(), _Reader()
-    end = written.end if out == subprocess.PIPE else out if isinstance(out, int) else out.fileno()
-    deadline = time.monotonic() + timeout
+    end = out if isinstance(out, int) else out.fileno()
     with (
         inprocess.readable(stdin) as given,
-        start(arguments, env=env, cwd=cwd, descriptors=(given, end, said.end)) as process,
+        start(arguments, env=env, cwd=cwd, stdin=given, stdout=end) as process,
     ):
         try:
-            written.begin()
-            said.begin()
-            code = process.wait(timeout)
-            texts = [each.text(deadline - time.monotonic()) for each in (written, said)]
+            texts = process.communicate(timeout)
         except TimeoutError:
             raise subprocess.TimeoutExpired(["acp-launch", *arguments], timeout) from None
-    return subprocess.CompletedProcess([*arguments], code, *texts)
+        assert process.returncode is not None
+        return subprocess.CompletedProcess([*arguments], process.returncode, *texts)
 
 
-def completed(
-    arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path, timeout: float
-) -> "subprocess.CompletedProcess[str]":
+def completed(arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> "subprocess.CompletedProcess[str]":
     """The same for those who want text."""
-    done = run(arguments, env=env, cwd=cwd, stdin=None, out=subprocess.PIPE, timeout=timeout)
+    done = run(arguments, env=env, cwd=cwd, stdin=None, out=subprocess.PIPE, timeout=PATIENCE)
     out, err = (text.decode(errors="surrogateescape") for text in (done.stdout, done.stderr))
     return subprocess.CompletedProcess(done.args, done.returncode, out, err)
 
@@ -104,30 +99,51 @@ def start(
     *,
     env: Mapping[str, str],
     cwd: Path,
-    descriptors: Sequence[int],
+    stdin: int,
+    stdout: int = subprocess.PIPE,
+    stderr: int = subprocess.PIPE,
     has_terminal: bool = False,
 ) -> "Process":
-    """Start a command line with these as its descriptors 0, 1 and 2; `has_terminal`: 0 is its controlling terminal."""
+    """Start a command line; `has_terminal`: what it has as stdin becomes its controlling terminal."""
     request = {"arguments": [*arguments], "env": dict(env), "cwd": str(cwd), "has_terminal": has_terminal}
-    return Process(_server().ask(request, descriptors))
+    with ExitStack() as theirs:
+        ours, ends = zip(*(_pipe(each, theirs) for each in (stdout, stderr)), strict=True)
+        return Process(_server().ask(request, (stdin, *ends)), *ours)
+
+
+def _pipe(end: int, theirs: ExitStack) -> tuple[IO[bytes] | None, int]:
+    """Return our end and the other, which is closed with `theirs`, for PIPE."""
+    if end != subprocess.PIPE:
+        return None, end
+    reading, writing = os.pipe()
+    theirs.callback(os.close, writing)
+    return open(reading, "rb", buffering=0), writing  # noqa: PTH123
 
 
 class Process:
     """A forked command line, with as much of the face of `subprocess.Popen` as tests use."""
 
-    def __init__(self, answer: socket.socket) -> None:
+    def __init__(self, answer: socket.socket, stdout: IO[bytes] | None, stderr: IO[bytes] | None) -> None:
         """`answer` gives the pid, and later the exit code and what is left."""
         self._socket = answer
         self._answer = answer.makefile("rb", buffering=0)
+        self.stdout, self.stderr = stdout, stderr
         self.pid = int(self._answer.readline())
         self.returncode: int | None = None
+
+    def communicate(self, timeout: float) -> tuple[bytes, bytes]:
+        """Read what it writes to its pipes, and wait for its end."""
+        deadline = time.monotonic() + timeout
+        written, said = _Reader(self.stdout), _Reader(self.stderr)
+        self.wait(timeout)
+        return written.text(deadline - time.monotonic()), said.text(deadline - time.monotonic())
 
     def poll(self) -> int | None:
         with suppress(TimeoutError):
             return self.wait(0)
         return None
 
-    def wait(self, timeout: float) -> int:
+    def wait(self, timeout: float = PATIENCE) -> int:
         """Return the exit code.
 
         Raises:
@@ -143,7 +159,8 @@ class Process:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # the server looks at what it has left
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
@@ -158,21 +175,19 @@ class Process:
         """Kill it if it still runs; what it leaves then is no fault."""
         with suppress(AssertionError):
             self.kill()
-            self.wait(LEAVING)
-        self._answer.close()
-        self._socket.close()
+            self.wait()
+        for each in (self._answer, self._socket, self.stdout, self.stderr):
+            if each:
+                each.close()
 
 
 class _Reader:
     """A pipe, read to its end in a thread."""
 
-    def __init__(self) -> None:
-        self._ours, self.end = os.pipe()
+    def __init__(self, pipe: IO[bytes] | None) -> None:
+        self._pipe = pipe
         self._text = b""
         self._thread = threading.Thread(target=self._read, daemon=True)
-
-    def begin(self) -> None:
-        os.close(self.end)
         self._thread.start()
 
     def text(self, patience: float) -> bytes:
@@ -182,8 +197,8 @@ class _Reader:
         return self._text
 
     def _read(self) -> None:
-        with os.fdopen(self._ours, "rb") as pipe:
-            self._text = pipe.read()
+        if self._pipe and not self._pipe.closed:
+            self._text = self._pipe.read()
 
 
 class _Server:

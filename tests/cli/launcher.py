@@ -74,7 +74,7 @@ class Ended:
 class Running:
     """acp-launch while it runs; the agent's ear is a fifo, so that a test can wait for what it hears."""
 
-    process: "subprocess.Popen[bytes]"
+    process: "subprocess.Popen[bytes] | forkserver.Process"
     mark: str
     transcript: Path
     ear: int
@@ -122,6 +122,7 @@ class Running:
     def end(self) -> Ended:
         """Wait for its end; the promises hold."""
         out, err = self.process.communicate(timeout=PATIENCE)
+        assert self.process.returncode is not None
         left = alive(self.mark)
         self._drain()
         self.transcript.unlink()
@@ -131,12 +132,9 @@ class Running:
 
     def close(self) -> None:
         """Whatever the test left running."""
-        self.process.kill()
-        kill_all(self.mark)
-        self.process.wait(PATIENCE)
-        for stream in (self.process.stdout, self.process.stderr):
-            assert stream is not None
-            stream.close()
+        with self.process:
+            self.process.kill()
+            kill_all(self.mark)
         os.close(self.ear)
 
     def _lines(self) -> list[bytes]:
@@ -227,21 +225,35 @@ class Launcher:
 
     @contextmanager
     def start(
-        self, *arguments: str, prefix: Sequence[str] = (), stdin: int = subprocess.DEVNULL, **env: str
+        self,
+        *arguments: str,
+        prefix: Sequence[str] = (),
+        stdin: int = subprocess.DEVNULL,
+        apart: bool = False,
+        **env: str,
     ) -> Iterator[Running]:
-        """Start acp-launch and meddle; `prefix` is a command that becomes it."""
+        """Start acp-launch and meddle; `prefix` is a command that becomes it.
+
+        It comes from the fork server, unless it is to be `apart`: where it is killed, or looked at from outside.
+        """
         environment, mark, transcript = self._place(env)
         os.mkfifo(transcript)
         ear = os.open(transcript, os.O_RDWR | os.O_NONBLOCK)  # our own writer: no end of file between two lines
-        process = subprocess.Popen(
-            [*prefix, *command(*arguments)],
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=self.project,
-            env=environment,
-            bufsize=0,
-        )
+        process: subprocess.Popen[bytes] | forkserver.Process
+        if apart or prefix or not forkserver.suits(environment):
+            process = subprocess.Popen(
+                [*prefix, *command(*arguments)],
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=self.project,
+                env=environment,
+                bufsize=0,
+            )
+        else:
+            with open(os.devnull, "rb") as nothing:  # noqa: PTH123
+                given = nothing.fileno() if stdin == subprocess.DEVNULL else stdin
+                process = forkserver.start(trusting(arguments), env=environment, cwd=self.project, stdin=given)
         running = Running(process, mark, transcript, ear, self)
         try:
             yield running

@@ -86,7 +86,9 @@ def begun(argv: Sequence[str], terminal: int, *, cwd: Path, env: Mapping[str, st
     Acp-launch comes from the fork server, unless a mark in its environment is to be seen in `/proc`.
     """
     if [*argv[:3]] == ACP_LAUNCH and MARK not in env and forkserver.suits(env):
-        process: Process = forkserver.start(argv[3:], env=env, cwd=cwd, descriptors=[terminal] * 3, has_terminal=True)
+        process: Process = forkserver.start(
+            argv[3:], env=env, cwd=cwd, stdin=terminal, stdout=terminal, stderr=terminal, has_terminal=True
+        )
     else:
         command = [sys.executable, "-I", "-S", "-c", BECOME, *argv]
         process = subprocess.Popen(

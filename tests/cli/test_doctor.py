@@ -635,7 +635,7 @@ def left(launch: Launcher) -> Iterator[None]:
     """A run was killed together with its guards; its agent ended by itself, and left a daemon."""
     launch.profile("wrapper", "cancellable")
     launch("trust", "p", "--yes")
-    with launch.start("run", "p", "hi", "--output", "json") as running:
+    with launch.start("run", "p", "hi", "--output", "json", apart=True) as running:
         running.hears("session/prompt")
         (found,) = json.loads(launch("ps", "--json").out)["launches"]
         guards = [each["pid"] for each in found["processes"] if each["name"] == "guard"]

@@ -22,7 +22,7 @@ from tests.patience import PATIENCE
 def running(launch: Launcher) -> Iterator[Running]:
     """An agent behind a wrapper, in its turn, with a double-forked daemon."""
     launch.profile("wrapper", "cancellable")
-    with launch.start("run", "p", "hi", "--output", "json") as running:
+    with launch.start("run", "p", "hi", "--output", "json", apart=True) as running:
         running.hears("session/prompt")
         yield running
 

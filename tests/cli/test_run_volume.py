@@ -152,7 +152,7 @@ def read_slowly(running: Running) -> list[Any]:
 
 def test_an_agent_is_not_read_while_our_output_is_not_read(launch: Launcher) -> None:
     launch.profile("flood", "200000", "1000")  # 200 MB
-    with launch.start("run", "p", "hi", "--output", "json") as running:
+    with launch.start("run", "p", "hi", "--output", "json", apart=True) as running:
         running.hears("session/prompt")
         running.shows("initialized")
         running.gets_stuck()

@@ -263,7 +263,7 @@ def test_a_torn_trace_is_shown_as_far_as_it_goes(launch: Launcher) -> None:
 
 def test_a_run_that_is_killed_leaves_whole_lines(launch: Launcher) -> None:
     launch.profile("cancellable")
-    with launch.start("run", "p", "hello", "--trace", "t") as running:
+    with launch.start("run", "p", "hello", "--trace", "t", apart=True) as running:
         running.hears("session/prompt")
         running.kill(signal.SIGKILL)
         running.process.wait()

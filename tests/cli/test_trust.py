@@ -15,7 +15,6 @@ from tests.cli.inprocess import completed
 from tests.cli.launcher import needs_a_process
 from tests.cli.terminal import on_terminal, yes_or_no
 from tests.interactive.screen import on_screen
-from tests.patience import PATIENCE
 
 DEMO = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.agent"]}
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -33,7 +32,7 @@ def run(project: Path) -> Run:
     def run(*arguments: str, cwd: Path = project, **env: str) -> "subprocess.CompletedProcess[str]":
         environment = {**os.environ, **env}
         if needs_a_process(arguments):
-            return forkserver.completed(arguments, env=environment, cwd=cwd, timeout=PATIENCE)
+            return forkserver.completed(arguments, env=environment, cwd=cwd)
         return completed(arguments, env=environment, cwd=cwd)
 
     return run

@@ -147,7 +147,7 @@ def test_a_front_that_is_killed_while_it_enters_leaves_the_host_to_others(launch
 @pytest.mark.parametrize("victim", ["host", "agent"])
 def test_what_is_killed_while_it_comes_up_ends_up(launch: Launcher, victim: str) -> None:
     launch.scripted("script.expect('initialize')\nscript.hang()\n")
-    with launch.start("up", "p") as running:
+    with launch.start("up", "p", apart=True) as running:
         running.hears("initialize")
         (host,) = psutil.Process(running.process.pid).children()
         every = host.children(recursive=True)
@@ -164,7 +164,7 @@ def test_what_is_killed_while_it_comes_up_ends_up(launch: Launcher, victim: str)
 def test_up_that_is_killed_leaves_no_host(launch: Launcher) -> None:
     """The host comes up only where a command hears of it."""
     launch.scripted("script.expect('initialize')\nscript.hang()\n")
-    with launch.start("up", "p") as running:
+    with launch.start("up", "p", apart=True) as running:
         running.hears("initialize")
         running.kill(signal.SIGKILL)
         running.process.wait(PATIENCE)
@@ -173,7 +173,7 @@ def test_up_that_is_killed_leaves_no_host(launch: Launcher) -> None:
 
 def test_ctrl_c_ends_up_and_what_it_has_started(launch: Launcher) -> None:
     launch.scripted("script.expect('initialize')\nscript.hang()\n")
-    with launch.start("up", "p") as running:
+    with launch.start("up", "p", apart=True) as running:
         running.hears("initialize")
         running.kill(signal.SIGINT)
         assert running.end().code == 130

@@ -74,7 +74,7 @@ class Clone:
         """As the console script runs it: the directory it runs in is not on Python's path."""
         place = cwd or self.root
         if forkserver.suits({**os.environ, **env}):
-            return forkserver.completed(arguments, env={**os.environ, **env}, cwd=place, timeout=PATIENCE)
+            return forkserver.completed(arguments, env={**os.environ, **env}, cwd=place)
         return subprocess.run(
             self.argv(*arguments),
             cwd=place,
