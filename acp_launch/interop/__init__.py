@@ -10,7 +10,6 @@ has no counterpart. Open `tools` first.
     merge     drafts into a profile's text
     write     a profile to a tool's entries, and those into the tool's file
     editors   the command by which an editor starts a profile
-    formats   JSON with comments: parse it, change one value
-    toml      TOML: put one table
+    formats   JSON with comments: parse it, change one value; TOML: put one table
     files     replace a user's file, unless it changed meanwhile
 """

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from acp_launch.interop import editors, formats, toml
+from acp_launch.interop import editors, formats
 from acp_launch.interop.formats import Misfit
 from acp_launch.interop.read import Untranslatable
 from acp_launch.interop.tools import Dialect, Tool
@@ -528,7 +528,7 @@ def standalone_text(found: Exported, tool: Tool) -> str:
     everything = {tool.agents: found.agents, tool.servers: found.servers}
     shown: dict[str, Any] = {key: value for key, value in everything.items() if key and value}
     if tool.syntax == "toml":
-        tables = (toml.put("", tool.servers, name, value) for name, value in found.servers.items())
+        tables = (formats.put_table("", tool.servers, name, value) for name, value in found.servers.items())
         return "\n".join(tables)
     if tool.syntax == "yaml":
         return "".join(f"{line}\n" for key, value in shown.items() for line in lines(key, value, column=0, level=1))
@@ -552,7 +552,7 @@ def _difference(root: Any, holder: str, name: str, value: Mapping[str, Any]) -> 
 def _put(text: str, tool: Tool, piece: ExportEntry) -> str:
     """Put one entry. Each format's module checks that nothing else changes; for JSON this function does."""
     if tool.syntax == "toml":
-        return toml.put(text, piece.holder, piece.name, piece.value)
+        return formats.put_table(text, piece.holder, piece.name, piece.value)
     if tool.syntax == "yaml":
         try:
             return put_yaml(text, (piece.holder, piece.name), piece.value)

@@ -28,8 +28,7 @@ from acp_launch.protocol.conversation import (
 from acp_launch.protocol.jsonrpc import BROKEN
 from acp_launch.session.connection import AGENT, Connection
 from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd
-from acp_launch.session.permission.checks import Checks
-from acp_launch.session.permission.gate import Decision, Gate
+from acp_launch.session.permission.gate import Checks, Decision, Gate
 from acp_launch.session.service import Refusal, Services
 from acp_launch.session.state import KINDS, SessionState, ToolCalls, title
 from acp_launch.waits import stretch

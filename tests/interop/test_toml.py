@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.interop.formats import Misfit
-from acp_launch.interop.toml import put
+from acp_launch.interop.formats import Misfit, put_table
 
 CONFIG = """\
 model = "gpt-5"  # mine
@@ -29,7 +28,7 @@ text = \"\"\"
 
 
 def test_a_table_is_added_at_the_end() -> None:
-    made = put(CONFIG, "mcp_servers", "b b", {"command": 'say "hi"\n', "args": ["\x7f"], "env": {"A.B": "1"}})
+    made = put_table(CONFIG, "mcp_servers", "b b", {"command": 'say "hi"\n', "args": ["\x7f"], "env": {"A.B": "1"}})
     assert made == CONFIG + (
         '\n[mcp_servers."b b"]\ncommand = "say \\"hi\\"\\n"\nargs = ["\\u007f"]\n'
         '\n[mcp_servers."b b".env]\n"A.B" = "1"\n'
@@ -37,7 +36,7 @@ def test_a_table_is_added_at_the_end() -> None:
 
 
 def test_a_table_and_those_within_it_are_replaced_and_the_comments_around_them_stay() -> None:
-    made = put(CONFIG, "mcp_servers", "a", {"url": "https://x"})
+    made = put_table(CONFIG, "mcp_servers", "a", {"url": "https://x"})
     old = '[mcp_servers.a]\ncommand = "x"\n\n[mcp_servers.a.env]\nK = "v"\n'
     assert made == CONFIG.replace(old, '[mcp_servers.a]\nurl = "https://x"\n')
 
@@ -54,7 +53,7 @@ def test_a_table_and_those_within_it_are_replaced_and_the_comments_around_them_s
 )
 def test_what_cannot_be_changed_alone_is_left_alone(text: str) -> None:
     with pytest.raises(Misfit):
-        put(text, "mcp_servers", "a", {"command": "y"})
+        put_table(text, "mcp_servers", "a", {"command": "y"})
 
 
 @pytest.mark.parametrize(
@@ -76,11 +75,11 @@ def test_what_cannot_be_changed_alone_is_left_alone(text: str) -> None:
     ids=["inline", "added inline", "inline below", "dotted", "out of order", "only a table below"],
 )
 def test_a_table_is_replaced_in_the_way_it_is_written(text: str, written: str) -> None:
-    assert put(text, "mcp_servers", "a", {"command": "y"}) == written
+    assert put_table(text, "mcp_servers", "a", {"command": "y"}) == written
 
 
 def test_the_line_ends_of_the_text_are_kept() -> None:
-    made = put("a = 1\r\n", "mcp_servers", "b", {"command": "x"})
+    made = put_table("a = 1\r\n", "mcp_servers", "b", {"command": "x"})
     assert made == 'a = 1\r\n\r\n[mcp_servers.b]\r\ncommand = "x"\r\n'
 
 
@@ -103,7 +102,7 @@ BEFORE = [
     st.dictionaries(TEXT, TEXT | st.lists(TEXT, max_size=3) | st.booleans() | st.integers(0, 9), max_size=4),
 )
 def test_whatever_is_put_is_read_again_beside_everything_else(text: str, name: str, value: dict[str, Any]) -> None:
-    made = put(text, "mcp_servers", name, value)
+    made = put_table(text, "mcp_servers", name, value)
     before = tomllib.loads(text)
     before["mcp_servers"][name] = value
     assert tomllib.loads(made) == before

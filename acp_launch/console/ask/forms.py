@@ -6,8 +6,18 @@ from acp_launch.console.draw.outside import LONGEST, cut_telling, quote, shown
 from acp_launch.console.stderr import harmless
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
-from acp_launch.session.elicitation.answer import EMPTY, LEAVE_OUT, Field, Filled, Form, Value, check, typed, whole
-from acp_launch.session.elicitation.pattern import is_readable
+from acp_launch.session.elicitation.answer import (
+    EMPTY,
+    LEAVE_OUT,
+    Field,
+    Filled,
+    Form,
+    Value,
+    check,
+    is_readable,
+    typed,
+    whole,
+)
 from acp_launch.session.person import Choice, Person
 
 # A field of a form as text: its prompt, the valid answers, and the spelling of a value.

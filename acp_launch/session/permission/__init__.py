@@ -4,8 +4,7 @@ What the agent may do: rules, remembered answers, the record of decisions, and a
 In comes a tool call, from the agent or from our own services; out comes a `Decision`. Open `policy` first, then `gate`.
 
     policy       decides from rules and remembered answers: allow, deny or ask
-    gate         asks the policy, then the user, and records the answer
-    checks       tells calls that ran although they should not have
+    gate         asks the policy, then the user, and records the answer; tells calls that ran although they should not
     subject      what a tool call is about: files, commands, addresses
     globs        how the globs of a rule match
     links        the directories of a launch that are reached through links

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_launch.session.elicitation.pattern import LONGEST, TooSlow, is_readable, matches
+from acp_launch.session.elicitation.answer import LONGEST_PATTERN, TooSlow, is_readable, matches
 from tests.patience import PATIENCE
 
 
@@ -75,8 +75,8 @@ def test_a_pattern_that_would_take_gigabytes_is_not_readable(pattern: str) -> No
 
 
 def test_an_absurdly_long_pattern_is_not_readable() -> None:
-    assert is_readable("a" * LONGEST)
-    assert not is_readable("a" * (LONGEST + 1))
+    assert is_readable("a" * LONGEST_PATTERN)
+    assert not is_readable("a" * (LONGEST_PATTERN + 1))
 
 
 def test_counts_one_after_another_do_not_multiply() -> None:
@@ -86,7 +86,7 @@ def test_counts_one_after_another_do_not_multiply() -> None:
 
 LIMITED = """
 import json, resource, sys, time
-from acp_launch.session.elicitation.pattern import TooSlow, matches
+from acp_launch.session.elicitation.answer import TooSlow, matches
 resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))
 matches("a", "a")
 began = time.monotonic()
