@@ -71,7 +71,7 @@ def _unlisted(loaded: "Loaded | None") -> "Sequence[Problem]":
     """Warn about an agent that the copy of the registry's index does not list."""
     if loaded is None or loaded.profile.agent.registry is None:
         return ()
-    from acp_launch.plan.registered import unlisted
+    from acp_launch.plan.locked import unlisted
 
     return unlisted(loaded)
 

@@ -6,7 +6,7 @@ only secrets are unresolved, or every Problem at once. Open `model` first, then 
 
     model        `LaunchPlan` and its parts; a `Value` knows where it came from; the secrets that a profile refers to
     resolve      a profile and this machine to a plan
-    registered   an agent of the registry, as it is installed
+    locked       an agent of the registry as it is installed; the packages of a plan, and how they differ from the lock
     adhoc        a command line to a plan
     executable   the program of a command on PATH; directories; what of a project could replace it, or run in it
     environment  the variables that a child inherits

@@ -641,7 +641,7 @@ class _Walk(Struct):
         self, written: str, cwd: Path, own: Mapping[str, Value], *, is_accepted: bool
     ) -> ProcessPlan | None:
         """Plan an agent of the registry, as it is installed here. If it is not, a draft has its name as the command."""
-        from acp_launch.plan.registered import registered
+        from acp_launch.plan.locked import registered
 
         agent, path = self.substitution.loaded.profile.agent, ("agent", "registry")
         args = self.substitution.sequence(("agent", "args"), agent.args)
