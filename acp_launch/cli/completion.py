@@ -132,7 +132,7 @@ def _sessions(context: Any, settings: "Settings") -> Candidates:
 def _servers(context: Any, settings: "Settings") -> Candidates:
     """List the servers of the profile on the line and of all it extends, those of its parents first."""
     from acp_launch.profile.discover import find
-    from acp_launch.profile.gather import gather
+    from acp_launch.profile.load import gather
 
     profile = find(_on_line(context), start=Path.cwd(), settings=settings)
     servers: dict[str, object] = {}

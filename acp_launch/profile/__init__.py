@@ -7,11 +7,10 @@ the format, then `load` for the way from file to profile.
     model      the format as frozen values; its docstrings are the descriptions in schema.json
     values     templates, numbers, addresses, headers: what one value may be
     discover   a name to a file; the text of a file
-    gather     one file to all files that it is made of
     layers     those files, what `extends` may say, and how they merge
     parse      each file as YAML, and all of them merged and checked
     check      a document to a `Profile`; `rules` has what types cannot express
-    load       all of this, with a cache of profiles without problems
+    load       all files that a profile is made of, and all of this, with a cache of profiles without problems
     leaks      credentials written in a profile
     trust      which profiles of projects the user accepted, and what a variable can do
     edit       set or remove one value; `yamledit` changes the text

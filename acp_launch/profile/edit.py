@@ -152,7 +152,7 @@ def judged(found: Found, before: str | None, after: str) -> Revision:
 
 def problems(found: Found, text: str) -> tuple[Problem, ...]:
     """Return the problems of the profile if its file held `text`, including credentials written in it."""
-    from acp_launch.profile.gather import gather
+    from acp_launch.profile.load import gather
     from acp_launch.profile.parse import parse_layer
 
     def pretended(layer: Layer) -> ParsedLayer:
