@@ -104,6 +104,10 @@ class Trace:
     def tap(self, source: Side, target: Side, server: str = "") -> "Tap":
         return Tap(self, source, target, server)
 
+    def conversation(self, server: str) -> "MessageTrace":
+        """Return what traces the messages of a conversation with a server."""
+        return MessageTrace(self, server)
+
     def _content(self, line: bytes) -> bytes:
         """Return a message as the last member of an entry: as JSON if it is, else as text."""
         redacted = self._redactor.raw_json(line)
@@ -308,3 +312,37 @@ def _is_ours(descriptor: int) -> bool:
 
 def _unfit(file: Path, reason: str) -> UsageError:
     return UsageError(f"cannot write the trace to {file}: {reason}", fix="name a new file: --trace FILE")
+
+
+class MessageTrace:
+    """Writes each message of a conversation to a trace, once: from its sender to the side that gets it unchanged.
+
+    A message that we keep, answer or change goes to acp-launch, and what is sent instead comes from it.
+    """
+
+    def __init__(self, trace: Trace, server: str) -> None:
+        self._trace, self._server = trace, server
+        self._in_hand: tuple[Side, bytes] | None = None  # the message and its sender, until it is written
+
+    def follow(self, sender: Side, line: bytes, handle: Callable[[bytes], None]) -> None:
+        """Have a message handled, which may write it to the other side."""
+        self._in_hand = sender, line
+        try:
+            handle(line)
+        finally:
+            self._keep()
+
+    def write(self, sender: Side, receiver: Side, line: bytes) -> None:
+        """Trace what is written to a side; it comes from the sender if that is the message in hand."""
+        if self._in_hand == (sender, line):
+            self._in_hand = None
+            self._trace.message(line, sender, receiver, self._server)
+            return
+        self._keep()
+        self._trace.message(line, "acp-launch", receiver, self._server)
+
+    def _keep(self) -> None:
+        """Trace the message in hand, which was not passed on."""
+        if self._in_hand is not None:
+            (sender, line), self._in_hand = self._in_hand, None
+            self._trace.message(line, sender, "acp-launch", self._server)

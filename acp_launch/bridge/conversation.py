@@ -238,6 +238,23 @@ class Resumption(Protocol):
     def lost(self) -> None: ...
 
 
+class Introduction(Struct):
+    """How the agent has begun: with a handshake, or with a first request that needs none.
+
+    `handshake` is the key of its `initialize`. `client` is its name among the presentations of a lazy server, once it
+    has begun the handshake. `opening` is the first request of a stateless agent, until it is answered; no ping of ours
+    may precede it, and `was_pinged` tells whether one has, in the present process.
+    """
+
+    handshake: bytes = b""
+    client: str = ""
+    has_roots: bool = False  # it answers `roots/list` itself
+    has_asked: bool = False  # it has sent a request
+    is_stateless: bool = False
+    opening: Waiting | None = None
+    was_pinged: bool = False
+
+
 class ConversationState:
     """The state of one conversation.
 
@@ -263,7 +280,6 @@ class ConversationState:
     ) -> None:
         self.presentations = presentations
         self.knowledge = knowledge
-        self.client = ""  # the agent's name among them, once it has begun its handshake
         self.server, self.process, self.policy, self.directories = server, process or server, policy, directories
         self.ports, self.observer = ports, observer
         self.call, self.health, self.gives_roots = call, health, gives_roots
@@ -272,22 +288,17 @@ class ConversationState:
         self.memory = Memory()
         self.ledger, self.questions, self.queue = Ledger(), Questions(), Queue()
         self.mishaps = Mishaps(observer.note)
+        self.introduction = Introduction()
         self.lost = Lost(server=server, why="has not been started yet")
-        self.agent_has_roots = False
-        self.handshake = b""  # the key of the agent's `initialize`
         self.is_ready = False
         self.offers_tools = True  # unless its handshake said otherwise
         self.knows_tools = False  # the agent has read the list, or called one
-        self.has_asked = False  # the agent has sent a request
-        self.is_stateless = False  # the agent does no handshake, so no ping of ours may precede its first request
-        self.was_pinged = False  # we pinged the present process before the agent's first request
-        self.opening: Waiting | None = None  # the first request of a stateless agent, until it is answered
         self.upstream: Resumption | None = None  # if the server is asked for sessions
 
     @property
     def is_introducing(self) -> bool:
         """Whether the agent's handshake has no answer yet."""
-        asked = self.ledger.open.get(self.handshake)
+        asked = self.ledger.open.get(self.introduction.handshake)
         return asked is not None and asked.method == INITIALIZE
 
     @property
@@ -304,25 +315,26 @@ class ConversationState:
         """Serve the agent of another conversation, which has done its handshake there."""
         if other.memory.initialize and self.phase != "replaying":
             self.memory.initialize, self.memory.initialized = other.memory.initialize, other.memory.initialized
-            self.handshake, self.agent_has_roots = other.handshake, other.agent_has_roots
+            mine, its = self.introduction, other.introduction
+            mine.handshake, mine.has_roots = its.handshake, its.has_roots
 
     def introduce(self, params: Raw) -> None:
         """Note whose conversation this is, from the agent's `initialize`."""
         if self.presentations is not None:
             from acp_launch.bridge.presentation import client
 
-            self.client = client(params)
+            self.introduction.client = client(params)
 
     def recalls(self, asked: OpenRequest) -> bool:
         """Answer a request in place of a server that is asleep; False if that is not possible."""
         if self.phase != "asleep" or self.presentations is None or not self.memory.initialize:
             return False
         if asked.method == SET_LEVEL:
-            found = Raw(b"{}") if self.presentations.takes_level(self.client) else None
+            found = Raw(b"{}") if self.presentations.takes_level(self.introduction.client) else None
         elif asked.method == INITIALIZE:
-            found = self.presentations.find(self.client, INITIALIZE)
+            found = self.presentations.find(self.introduction.client, INITIALIZE)
         elif asked.method in LISTS:
-            found = self.presentations.find(self.client, asked.method, _page(asked.params))
+            found = self.presentations.find(self.introduction.client, asked.method, _page(asked.params))
         else:
             return False
         if found is None:
@@ -359,13 +371,13 @@ class ConversationState:
         if self.presentations is None or self.phase == "asleep" or not self.memory.initialize:
             return
         if method == INITIALIZE or method in LISTS:
-            self.presentations.learn(self.client, method, result, cursor)
+            self.presentations.learn(self.introduction.client, method, result, cursor)
 
     def unlearn(self, notification: str) -> None:
         """Drop the lists that the server says have changed."""
         if self.presentations is not None:
             changed = (method for method, (_, told) in LISTS.items() if told == notification)
-            self.presentations.forget(self.client, *changed)
+            self.presentations.forget(self.introduction.client, *changed)
 
     def forward(self, asked: OpenRequest, line: bytes) -> bytes | None:
         """Take a request for the server; return the line to send now, or None if it must wait or is refused."""

@@ -173,7 +173,7 @@ class AgentSide:
 
     def _asks(self, message: Envelope, line: bytes) -> bytes | None:
         asked, state = self._asked(message), self._state
-        if not state.has_asked:
+        if not state.introduction.has_asked:
             self._opens(asked, message.params, line)
         if asked.method == DISCOVER and (state.knowledge.server == "handshake" or state.is_presented):
             state.ports.to_agent(no_discovery(asked.id, state.server))  # also to let a server sleep
@@ -189,9 +189,9 @@ class AgentSide:
 
     def _opens(self, asked: OpenRequest, params: Raw, line: bytes) -> None:
         state = self._state
-        state.has_asked, state.is_stateless = True, is_stateless(params)
-        if state.is_stateless:
-            state.opening = Waiting(line, asked, state.ports.now())
+        state.introduction.has_asked, state.introduction.is_stateless = True, is_stateless(params)
+        if state.introduction.is_stateless:
+            state.introduction.opening = Waiting(line, asked, state.ports.now())
 
     def _asked(self, message: Envelope) -> OpenRequest:
         """Copy the parts of a request that are needed later; the line itself is not stored."""
@@ -218,9 +218,9 @@ class AgentSide:
         state = self._state
         if state.gives_roots:
             line = with_roots(line)
-        state.memory.initialize, state.memory.initialized, state.handshake = line, b"", key(asked.id)
-        state.is_stateless, state.opening, state.knows_tools = False, None, False
-        state.agent_has_roots = not state.gives_roots and messages.are_declared(message.params)
+        state.memory.initialize, state.memory.initialized, state.introduction.handshake = line, b"", key(asked.id)
+        state.introduction.is_stateless, state.introduction.opening, state.knows_tools = False, None, False
+        state.introduction.has_roots = not state.gives_roots and messages.are_declared(message.params)
         state.introduce(message.params)
         if state.recalls(asked):
             return None
@@ -257,7 +257,7 @@ class ServerSide:
         state = self._state
         if state.phase != "open" or state.is_careful or not state.knows_tools:
             return None
-        if state.opening is not None or self._restorer.is_waiting:
+        if state.introduction.opening is not None or self._restorer.is_waiting:
             return None
         message = message or jsonrpc.decode(line)
         if message is None or message.method is not UNSET or message.id is UNSET or message.result is UNSET:
@@ -332,9 +332,9 @@ class ServerSide:
         if message.error is not UNSET and self._is_translated(message, line):
             return None
         asked = self._settled = state.ledger.settle(message.id)
-        if state.phase == "replaying" and key(message.id) == state.handshake:
+        if state.phase == "replaying" and key(message.id) == state.introduction.handshake:
             return self._replayed(message, line, is_owed=asked is not None)
-        opening, state.opening = state.opening, None
+        opening, state.introduction.opening = state.introduction.opening, None
         if opening is not None and self._is_wronged(opening, asked, message):
             return None
         if asked is None:  # no open request; only an error about an unreadable line has the id null
@@ -349,7 +349,7 @@ class ServerSide:
         state = self._state
         if opening.asked is not asked or asked is None or asked.is_cancelled:
             return False
-        if not state.was_pinged or message.error is UNSET:
+        if not state.introduction.was_pinged or message.error is UNSET:
             return False
         again = Waiting(opening.line, asked, state.ports.now())
         if jsonrpc.fault(message.error).code != jsonrpc.INVALID_REQUEST or not state.queue.put(again):
@@ -368,7 +368,7 @@ class ServerSide:
         """Tell whether a refused handshake gets another answer later, as the server may be of the other era."""
         state = self._state
         assert message.id is not UNSET
-        if key(message.id) != state.handshake or not (state.phase == "replaying" or state.is_introducing):
+        if key(message.id) != state.introduction.handshake or not (state.phase == "replaying" or state.is_introducing):
             return False
         return state.ports.refused(state.memory.initialize, line)
 
@@ -438,7 +438,7 @@ class ServerSide:
         state = self._state
         if method == PING and not state.memory.initialized:
             return jsonrpc.result(id, {})
-        if method == ROOTS and not state.agent_has_roots:
+        if method == ROOTS and not state.introduction.has_roots:
             return jsonrpc.result(id, listing(state.directories))
         if not state.memory.initialize:
             return jsonrpc.error(id, jsonrpc.INVALID_REQUEST, "no client has introduced itself yet")
@@ -557,8 +557,8 @@ class Exchange:
             state.phase = "replaying"
             state.ports.to_server(state.memory.initialize)
             return
-        state.was_pinged = probe and not state.is_stateless
-        if state.was_pinged:
+        state.introduction.was_pinged = probe and not state.introduction.is_stateless
+        if state.introduction.was_pinged:
             self._restorer.ping()
         state.open()
 
@@ -600,7 +600,7 @@ class Exchange:
         """Tell the server of new roots, unless the agent declares its own."""
         state = self._state
         state.directories = directories
-        if state.phase == "open" and state.memory.initialized and not state.agent_has_roots:
+        if state.phase == "open" and state.memory.initialized and not state.introduction.has_roots:
             state.ports.to_server(jsonrpc.notification(ROOTS_CHANGED))
 
     def seek(self, sessions: "Sessions") -> "Upstream":

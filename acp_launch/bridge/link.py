@@ -1,7 +1,9 @@
 """One side of a conversation at work: lines in and out of a pipe or a socket."""
 
 import select
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -16,64 +18,60 @@ class LinkEnd(Struct, frozen=True):
     is_fault: bool = False  # the peer broke the protocol, and is not read any further
 
 
-Hears = tuple[
-    Callable[[bytes], None],
-    Callable[[LinkEnd], None],
-    Callable[[], None],
-    Callable[[bool], None],
-    Callable[[Exception], None],
-    Callable[[bytes], Envelope | None],
-    Callable[[bytes, Sequence[Envelope]], None],
-]  # what a `Link` calls, in the order of its parameters
+class LinkUser(ABC):
+    """What a link calls."""
+
+    @abstractmethod
+    def receive(self, line: bytes) -> None:
+        """Take a line, without its end. If it raises, `fail` gets the error, and the other lines still come."""
+
+    @abstractmethod
+    def over(self, end: LinkEnd) -> None:
+        """Note that nothing more can come or go. Called once."""
+
+    @abstractmethod
+    def room(self) -> None:
+        """Note that a slow reader has taken the held bytes."""
+
+    @abstractmethod
+    def fail(self, error: Exception) -> None:
+        """Note a failure of ours to handle a line."""
+
+    @abstractmethod
+    def burst(self, is_on: bool) -> None:
+        """Called with True before several lines that came in one chunk, and with False after them."""
+
+
+class QuickWay(NamedTuple):
+    """A way past `receive`. Lines that `passes` lets pass, as it returns what they say, go to `forward`, joined."""
+
+    passes: Callable[[bytes], Envelope | None]
+    forward: Callable[[bytes, Sequence[Envelope]], None]
+
+
+NO_WAY = QuickWay(lambda line: None, lambda lines, messages: None)
 
 
 class Link:
     """Both directions of one side of a conversation: lines in, lines out, without blocking.
 
-    It reads `source` and writes `sink`, which may be one descriptor; both stay open when the link is closed. `line`
-    gets each line without its end. `over` is called once, when nothing more can come or go. `room` is called when a
-    slow reader has taken the held bytes. `burst` is called with True before several lines that came in one chunk, and
-    with False after them. If `line` raises, `broke` gets the error, and the other lines still come.
-
-    `passes` sees each line first. Those that it lets pass, as it returns what they say, are not given to `line`, but
-    joined, as they came, to `on`.
+    It reads `source` and writes `sink`, which may be one descriptor; both stay open when the link is closed.
     """
 
     def __init__(
-        self,
-        source: int | Lent,
-        sink: int | Lent,
-        line: Callable[[bytes], None],
-        over: Callable[[LinkEnd], None],
-        room: Callable[[], None],
-        burst: Callable[[bool], None],
-        broke: Callable[[Exception], None],
-        passes: Callable[[bytes], Envelope | None],
-        on: Callable[[bytes, Sequence[Envelope]], None],
-        *,
-        max_line: int,
+        self, source: int | Lent, sink: int | Lent, user: LinkUser, way: QuickWay = NO_WAY, *, max_line: int
     ) -> None:
         self._source = source
-        self.hear(line, over, room, burst, broke, passes, on)
+        self.serve(user, way)
         self._framer = LineFramer(limit=max_line)
         self._max_line = max_line
         self._is_closed = self._is_told = self._is_paused = False
-        self._out = Outflow(sink, lambda: self._room(), lambda: self._end(LinkEnd("does not read any more")))
+        self._out = Outflow(sink, lambda: self._user.room(), lambda: self._end(LinkEnd("does not read any more")))
         self._in = Inflow(source, self._took, lambda: self._end(LinkEnd("has closed its output")))
 
-    def hear(
-        self,
-        line: Callable[[bytes], None],
-        over: Callable[[LinkEnd], None],
-        room: Callable[[], None],
-        burst: Callable[[bool], None],
-        broke: Callable[[Exception], None],
-        passes: Callable[[bytes], Envelope | None],
-        on: Callable[[bytes, Sequence[Envelope]], None],
-    ) -> None:
-        """Give what comes from now on, also what has come in the same chunk, to others."""
-        self._line, self._over, self._room, self._burst, self._broke = line, over, room, burst, broke
-        self._passes, self._on = passes, on
+    def serve(self, user: LinkUser, way: QuickWay = NO_WAY) -> None:
+        """Give what comes from now on, also what has come in the same chunk, to this user."""
+        self._user, (self._passes, self._forward) = user, way
 
     @property
     def is_full(self) -> bool:
@@ -132,11 +130,11 @@ class Link:
         if chunk.count(b"\n") < 2:
             self._cut(chunk)
             return
-        self._burst(True)
+        self._user.burst(True)
         try:
             self._cut(chunk)
         finally:
-            self._burst(False)
+            self._user.burst(False)
 
     def _cut(self, chunk: bytes) -> None:
         passing, messages = list[bytes](), list[Envelope]()
@@ -158,17 +156,17 @@ class Link:
 
     def _send_on(self, passing: list[bytes], messages: list[Envelope]) -> None:
         if passing:
-            self._on(b"\n".join(passing), messages)
+            self._forward(b"\n".join(passing), messages)
             passing.clear()
             messages.clear()
 
     def _handle(self, line: bytes) -> None:
         try:
-            self._line(line)
+            self._user.receive(line)
         except Exception as error:
-            self._broke(error)
+            self._user.fail(error)
 
     def _end(self, over: LinkEnd) -> None:
         if not (self._is_told or self._is_closed):
             self._is_told = True
-            self._over(over)
+            self._user.over(over)

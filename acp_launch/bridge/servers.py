@@ -21,7 +21,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_launch.bridge.conversation import ServerObserver
-from acp_launch.bridge.relay import Relay, TracedRelay, is_carried
+from acp_launch.bridge.relay import Relay, is_carried
 from acp_launch.bridge.seat import Seat, ShimConnection, seat
 from acp_launch.errors import first
 from acp_launch.mcp.era import Knowledge
@@ -112,25 +112,25 @@ class Servers:
 
     def up(self, plan: ServerPlan) -> "asyncio.Task[bool]":
         """Wait for the server's first process: True once it has answered, False if it never will."""
-        return self._tasks.create_task(self._first(plan).supervisor.up())
+        return self._tasks.create_task(self._first(plan).process.supervisor.up())
 
     def has_answered(self, plan: ServerPlan) -> bool:
         """Tell whether any process of this server has ever sent a valid message, or none was needed."""
-        is_fine = (each.supervisor.has_answered or each.supervisor.state == "asleep" for each in self._of(plan))
-        return plan.name in self._proven or any(is_fine)
+        supervisors = (each.process.supervisor for each in self._of(plan))
+        return plan.name in self._proven or any(each.has_answered or each.state == "asleep" for each in supervisors)
 
     def patience(self, plan: ServerPlan) -> float:
         """Return the seconds that its process still has for its first answer."""
         relay = self._latest(plan) or self._first(plan)
-        return relay.supervisor.patience
+        return relay.process.supervisor.patience
 
     def is_fetching(self, plan: ServerPlan) -> bool:
         """Tell whether the package runner of this server is downloading."""
-        return self._first(plan).supervisor.is_fetching
+        return self._first(plan).process.supervisor.is_fetching
 
     def last(self, plan: ServerPlan) -> Change | None:
         """Return the last state change of its process."""
-        return self._first(plan).standing
+        return self._first(plan).process.standing
 
     def standings(self) -> list[Standing]:
         """Return the state of each server, in the profile's order."""
@@ -150,7 +150,7 @@ class Servers:
         plan = self._plans[name]
         for relay in [] if self._is_stopping else self._of(plan):
             if not relay.left.is_set():
-                relay.supervisor.renew()
+                relay.process.supervisor.renew()
 
     @property
     def names(self) -> "KeysView[str]":
@@ -184,15 +184,15 @@ class Servers:
         if not (relay.is_claimed or relay.is_connected):
             relay.left.set()
             await asyncio.wait([self._lives[relay]])
-        elif relay.retired:
+        elif relay.process.retired:
             return
         elif plan is not None and is_carried(relay.plan, plan):
-            relay.credentials = self._needs.credentials.get(plan.name)
-            relay.renew_as(plan, self._program(plan, relay.name))
+            relay.process.credentials = self._needs.credentials.get(plan.name)
+            relay.process.renew_as(plan, self._program(plan, relay.name))
             self._knowledge[plan.name] = relay.exchange.knowledge
         else:
             why = "is no longer in the profile" if plan is None else "has changed; a new session can use it"
-            await relay.retire(why, self._needs.hurry)
+            await relay.process.retire(why, self._needs.hurry)
 
     def stopping(self) -> None:
         """Note that the agent is about to be stopped: no further processes are started ahead."""
@@ -204,7 +204,7 @@ class Servers:
         """Begin to stop all servers with less patience, after an error or a signal."""
         self.stopping()
         for relay in self._relays:
-            relay.supervisor.grace = HASTY
+            relay.process.supervisor.grace = HASTY
             relay.left.set()
 
     async def close(self) -> None:
@@ -231,12 +231,9 @@ class Servers:
         if plan.start == "lazy" and plan.name not in self._presentations:
             self._presentations[plan.name] = _presentations(plan, needs.cache)
         known = self._presentations.get(plan.name)
-        relay: Relay
-        if needs.trace is None:
-            relay = Relay(*inputs, max_line=needs.max_line, presentations=known)
-        else:
-            relay = TracedRelay(*inputs, max_line=needs.max_line, trace=needs.trace, presentations=known)
-        relay.credentials = needs.credentials.get(plan.name)
+        trace = None if needs.trace is None else needs.trace.conversation(name)
+        relay = Relay(*inputs, max_line=needs.max_line, presentations=known, trace=trace)
+        relay.process.credentials = needs.credentials.get(plan.name)
         relay.exchange.knowledge = self._knowledge.setdefault(plan.name, relay.exchange.knowledge)
         if plan.session_elevation != "off":
             self._elevate(relay, plan.session_elevation)
@@ -271,17 +268,17 @@ class Servers:
     async def _life(self, relay: Relay) -> None:
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(relay.supervisor.run())
+                both.create_task(relay.process.supervisor.run())
                 await relay.left.wait()
                 if relay.upstream is not None:
                     relay.upstream.end()
-                await relay.supervisor.stop(self._needs.hurry)
+                await relay.process.supervisor.stop(self._needs.hurry)
         finally:
             relay.close()
             self._relays.remove(relay)
             if (known := self._presentations.get(relay.plan.name)) is not None:
                 known.save()
-            if relay.supervisor.has_answered:
+            if relay.process.supervisor.has_answered:
                 self._proven.add(relay.plan.name)
             if self._seated.get(relay.plan.name) is relay:
                 del self._seated[relay.plan.name]
@@ -314,19 +311,19 @@ class Servers:
     def _standing(self, plan: ServerPlan) -> Standing:
         seated = self._latest(plan)
         relay = seated or next(self._of(plan), None)
-        change = relay.standing if relay else None
+        change = relay.process.standing if relay else None
         return Standing(
             server=plan.name,
             state=change.state if change else "declared",
             required=plan.required,
-            after=relay.took if relay else None,
+            after=relay.process.took if relay else None,
             tools=relay.exchange.tools if relay else None,
             opened=plan.name in self._opened,
             closed=plan.name in self._opened and (seated is None or seated.is_left),
             unread=relay is not None and plan.name in self._opened and relay.exchange.is_unread,
             restarts=change.restarts if change else 0,
             reason="; ".join(filter(None, (change.exit, change.reason))) if change else "",
-            retry=relay.supervisor.retry if relay else None,
+            retry=relay.process.supervisor.retry if relay else None,
         )
 
 

@@ -8,11 +8,8 @@ held for it within bounds, and then it is closed.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 
-from msgspec import Struct
-
-from acp_launch.bridge.link import Link, LinkEnd
+from acp_launch.bridge.link import Link, LinkEnd, LinkUser, QuickWay
 from acp_launch.bridge.multiplexer import Multiplexer
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.waits import stretch
@@ -21,53 +18,60 @@ HELD = 16 * 1024 * 1024  # bytes for a session that does not read
 LINGER = stretch(0.5)  # seconds for answers to a session that has closed its side
 
 
-class Hooks(Struct, frozen=True):
-    """What the sessions tell their relay. `emptied` is called when the last one has ended."""
-
-    said: Callable[[bytes], None]  # a line for the server
-    emptied: Callable[[], None]
-    has_room: Callable[[], None]
-    burst: Callable[[bool], None]
-    broke: Callable[[Exception], None]
-    note: Callable[[str], None]
-
-
-class _Member:
+class _Member(LinkUser):
     """One session."""
 
-    def __init__(self, shim: ShimConnection) -> None:
-        self.shim = shim
+    def __init__(self, number: int, shim: ShimConnection, shared: "SharedLink") -> None:
+        self.number, self.shim = number, shim
         self.link: Link | None = None  # None once it is to be closed
         self.parting: asyncio.TimerHandle | None = None
+        self._shared = shared
+
+    def receive(self, line: bytes) -> None:
+        self._shared.say(self, line)
+
+    def over(self, end: LinkEnd) -> None:
+        self._shared.end(self, end)
+
+    def room(self) -> None:
+        self._shared.resume_member(self)
+
+    def fail(self, error: Exception) -> None:
+        self._shared.user.fail(error)
+
+    def burst(self, is_on: bool) -> None:
+        self._shared.user.burst(is_on)
 
 
 class SharedLink:
-    """The connections to the server `name`, with the face of a `Link`; the server's lines are given to `send`."""
+    """The connections to the server `name`, with the face of a `Link`; the server's lines are given to `send`.
 
-    def __init__(self, name: str, hooks: Hooks, *, max_line: int) -> None:
-        self._name, self._hooks, self._max_line = name, hooks, max_line
+    `emptied` is called when the last one has ended. `note` shows a line to the user.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        user: LinkUser,
+        way: QuickWay,
+        emptied: Callable[[], None],
+        note: Callable[[str], None],
+        *,
+        max_line: int,
+    ) -> None:
+        self.user, self._way = user, way
+        self._name, self._emptied, self._note, self._max_line = name, emptied, note, max_line
         self._multiplexer = Multiplexer(self)
         self._members: dict[int, _Member] = {}
         self._down: deque[bytes] = deque()  # for the server, which may answer before the multiplexer is done
-        self._is_paused = self._is_flushing = False
+        self._is_paused = self._is_flushing = self._is_closed = False
         self._loop = asyncio.get_running_loop()
 
     def join(self, shim: ShimConnection) -> None:
         """Begin another session; its descriptors are ours from now on."""
         number = self._multiplexer.joins()
-        member = self._members[number] = _Member(shim)
-        member.link = Link(
-            shim.source,
-            shim.sink,
-            partial(self._says, number),
-            partial(self._over, number),
-            partial(self._has_room, number),
-            self._hooks.burst,
-            self._hooks.broke,
-            lambda line: None,
-            lambda lines, messages: None,
-            max_line=self._max_line,
-        )
+        member = self._members[number] = _Member(number, shim, self)
+        member.link = Link(shim.source, shim.sink, member, max_line=self._max_line)
         if self._is_paused:
             member.link.pause()
         if shim.lent:
@@ -82,9 +86,9 @@ class SharedLink:
         self._multiplexer.leaves(number)
         self._flush()
         if not self._members:
-            self._hooks.emptied()
+            self._emptied()
         else:
-            self._hooks.has_room()  # it may have been the one that was waited for
+            self.user.room()  # it may have been the one that was waited for
 
     def tick(self) -> None:
         """End sessions that left while they were not read; called now and then."""
@@ -144,6 +148,7 @@ class SharedLink:
                 link.resume()
 
     def close(self) -> None:
+        self._is_closed = True
         members, self._members = self._members, {}
         for member in members.values():
             self._shut(member)
@@ -161,20 +166,36 @@ class SharedLink:
         if link.held > HELD:
             member.link = None
             link.close()
-            self._hooks.note(f"a session of {self._name} is closed: it does not read what the server sends")
+            self._note(f"a session of {self._name} is closed: it does not read what the server sends")
             self._loop.call_soon(self.leave, session)
             return
         link.send(line)
 
-    # Private.
+    # For a member.
 
-    def _says(self, number: int, line: bytes) -> None:
+    def say(self, member: _Member, line: bytes) -> None:
         """Handle a line of a session; one that sends requests but does not read our answers is not read either."""
-        self._multiplexer.says(number, line)
+        self._multiplexer.says(member.number, line)
         self._flush()
-        member = self._members.get(number)
-        if member is not None and member.link is not None and member.link.is_full:
+        if member.link is not None and member.link.is_full:
             member.link.pause()
+
+    def end(self, member: _Member, over: LinkEnd) -> None:
+        """End a session whose connection has ended, once it has what it is owed."""
+        if over.is_fault:
+            self._note(f"the agent's connection to {self._name} is closed: it {over.why}")
+        if over.is_fault or not self._multiplexer.owes(member.number):
+            self.leave(member.number)
+        else:
+            member.parting = self._loop.call_later(LINGER, self.leave, member.number)
+
+    def resume_member(self, member: _Member) -> None:
+        """Read a session again that has taken what was held for it."""
+        if member.link is not None and not self._is_paused:
+            member.link.resume()
+        self.user.room()
+
+    # Private.
 
     def _flush(self) -> None:
         if self._is_flushing:
@@ -182,23 +203,15 @@ class SharedLink:
         self._is_flushing = True
         try:
             while self._down:
-                self._hooks.said(self._down.popleft())
+                line = self._down.popleft()
+                if self._is_closed:
+                    continue
+                if (message := self._way.passes(line)) is not None:
+                    self._way.forward(line, (message,))
+                else:
+                    self.user.receive(line)
         finally:
             self._is_flushing = False
-
-    def _over(self, number: int, over: LinkEnd) -> None:
-        if over.is_fault:
-            self._hooks.note(f"the agent's connection to {self._name} is closed: it {over.why}")
-        if over.is_fault or not self._multiplexer.owes(number):
-            self.leave(number)
-        else:
-            self._members[number].parting = self._loop.call_later(LINGER, self.leave, number)
-
-    def _has_room(self, number: int) -> None:
-        member = self._members.get(number)
-        if member is not None and member.link is not None and not self._is_paused:
-            member.link.resume()
-        self._hooks.has_room()
 
     def _links(self) -> list[Link]:
         return [member.link for member in self._members.values() if member.link is not None]

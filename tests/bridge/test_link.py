@@ -4,52 +4,63 @@ import asyncio
 import os
 from collections.abc import Sequence
 
-from acp_launch.bridge.link import Link, LinkEnd
+from acp_launch.bridge.link import Link, LinkEnd, LinkUser, QuickWay
 from acp_launch.protocol.jsonrpc import Envelope
 from tests.patience import PATIENCE
 
 
-def test_a_line_that_breaks_its_receiver_costs_no_other_line() -> None:
-    """All in one chunk, as a fast writer's lines come."""
-    heard: list[bytes] = []
-    broke: list[Exception] = []
-    bursts: list[bool] = []
-    joined: list[tuple[bytes, list[object]]] = []
+class User(LinkUser):
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+        self.broke: list[Exception] = []
+        self.bursts: list[bool] = []
+        self.ended = asyncio.Event()
 
-    def take(line: bytes) -> None:
+    def receive(self, line: bytes) -> None:
         if line == b"one":
             raise LookupError("an id that is no id")
-        heard.append(line)
+        self.heard.append(line)
+
+    def over(self, end: LinkEnd) -> None:
+        self.ended.set()
+
+    def room(self) -> None:
+        """Nothing is written here."""
+
+    def burst(self, is_on: bool) -> None:
+        self.bursts.append(is_on)
+
+    def fail(self, error: Exception) -> None:
+        self.broke.append(error)
+
+
+def test_a_line_that_breaks_its_receiver_costs_no_other_line() -> None:
+    """All in one chunk, as a fast writer's lines come."""
+    user = User()
+    joined: list[tuple[bytes, list[object]]] = []
+
+    def passes(line: bytes) -> Envelope | None:
+        return Envelope(method=line.decode()) if line.startswith(b"t") else None
+
+    def forward(lines: bytes, messages: Sequence[Envelope]) -> None:
+        joined.append((lines, [message.method for message in messages]))
 
     async def story() -> None:
-        ended = asyncio.Event()
-
-        def over(over: LinkEnd) -> None:
-            ended.set()
-
         source, theirs = os.pipe()
         sink, ours = os.pipe()
         os.set_blocking(source, False)
         os.write(theirs, b"none\none\ntwo\nthree\nfo")
         os.write(theirs, b"ur\n")
         os.close(theirs)
-
-        def passes(line: bytes) -> Envelope | None:
-            return Envelope(method=line.decode()) if line.startswith(b"t") else None
-
-        def send_on(lines: bytes, messages: Sequence[Envelope]) -> None:
-            joined.append((lines, [message.method for message in messages]))
-
-        hears = take, over, lambda: None, bursts.append, broke.append, passes, send_on
-        link = Link(source, ours, *hears, max_line=100)
+        link = Link(source, ours, user, QuickWay(passes, forward), max_line=100)
         async with asyncio.timeout(PATIENCE):
-            await ended.wait()
+            await user.ended.wait()
         link.close()
         for descriptor in (source, sink, ours):
             os.close(descriptor)
 
     asyncio.run(story())
-    assert heard == [b"none", b"four"]
+    assert user.heard == [b"none", b"four"]
     assert joined == [(b"two\nthree", ["two", "three"])], "what may pass as it came, goes on at once"
-    assert [type(error) for error in broke] == [LookupError]
-    assert bursts in ([True, False], [True, False, True, False])
+    assert [type(error) for error in user.broke] == [LookupError]
+    assert user.bursts in ([True, False], [True, False, True, False])

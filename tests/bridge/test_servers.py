@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from acp_launch.bridge.relay import own_time
+from acp_launch.bridge.process import StartTimes
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.bridge.servers import ServerNeeds, Servers, running
 from acp_launch.plan.model import Origin, StdioPlan, Value
@@ -167,7 +167,8 @@ def test_when_the_agent_is_gone_the_process_that_waits_for_the_next_one_is_what_
 def test_the_time_of_a_start_leaves_out_what_the_server_waited_for_its_agent(
     begun: float, first: float | None, asked: float, now: float, own: float
 ) -> None:
-    assert own_time(begun, first, asked, now) == own
+    times = StartTimes(begun, first or 0.0, asked, messages=1 if first is None else 2)
+    assert times.own(now) == own
 
 
 def test_a_server_that_waited_for_its_agent_is_not_said_to_have_been_slow(monkeypatch: pytest.MonkeyPatch) -> None:

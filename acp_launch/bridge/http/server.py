@@ -23,7 +23,7 @@ from msgspec import UNSET
 
 from acp_launch.bridge.http.gate import EVENTS, JSON, Gate, Head, Key, Refused, check_type, takes_events
 from acp_launch.bridge.http.session import HttpSession, Reply, refuse
-from acp_launch.bridge.link import Link
+from acp_launch.bridge.link import Link, LinkEnd, LinkUser
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.mcp.era import DISCOVER, HANDSHAKE, INITIALIZE, STATELESS, UNSUPPORTED, is_stateless
 from acp_launch.protocol import jsonrpc
@@ -189,7 +189,7 @@ async def http_server(
             made.close()
 
 
-class Conversation:
+class Conversation(LinkUser):
     """A session at work: a conversation with a server, and the requests that wait until the server reads again.
 
     `over` is called with the reason of its end. `since` is the time at which it became idle.
@@ -207,18 +207,7 @@ class Conversation:
         self._shim = ShimConnection(name, None, its)
 
     def start(self, seated: Callable[[ShimConnection], None], max_line: int) -> None:
-        self._link = Link(
-            self._line.fileno(),
-            self._line.fileno(),
-            self._says,
-            lambda end: self._over(self, GONE),
-            self._has_room,
-            lambda is_on: None,
-            lambda error: self._mishaps.add("the server", error),
-            lambda line: None,
-            lambda lines, messages: None,
-            max_line=max_line,
-        )
+        self._link = Link(self._line.fileno(), self._line.fileno(), self, max_line=max_line)
         seated(self._shim)
 
     def send(self, line: bytes) -> None:
@@ -247,14 +236,25 @@ class Conversation:
             then()
         self.talk.end(why)
 
-    def _says(self, line: bytes) -> None:
+    # What the link calls.
+
+    def receive(self, line: bytes) -> None:
         self.talk.says(line)
         if self.talk.is_refused:
             self._over(self, "the server has refused the handshake")
         elif self._link is not None and any(reply.is_full for reply in self.talk.replies):
             self._link.pause()
 
-    def _has_room(self) -> None:
+    def over(self, end: LinkEnd) -> None:
+        self._over(self, GONE)
+
+    def fail(self, error: Exception) -> None:
+        self._mishaps.add("the server", error)
+
+    def burst(self, is_on: bool) -> None:
+        """Do nothing: each message is for another stream."""
+
+    def room(self) -> None:
         while self._waiting and self._link is not None and not self._link.is_full:
             self._waiting.popleft()()
 
