@@ -5,6 +5,7 @@ A server without a handshake has an adapter in front of its process.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import UNSET, Struct
@@ -70,7 +71,7 @@ class Conversation(Protocol):
     @property
     def upstream(self) -> "Upstream | None": ...
 
-    def to_agent(self, line: bytes) -> None: ...
+    def to_agent(self, line: bytes, messages: Sequence[Envelope] = ()) -> None: ...
 
     def write(self, line: bytes) -> None:
         """Write a line to the process."""
@@ -195,8 +196,7 @@ class ServerProcess(LinkUser):
             lines.listen(self._receive_message, self.room, self.burst)
             return lines
         assert isinstance(child, Child)
-        relay = self._relay
-        way = QuickWay(relay.exchange.from_server.passes, lambda lines, messages: relay.to_agent(lines))
+        way = QuickWay(self._relay.exchange.from_server.passes, self._relay.to_agent)
         return Link(child.source, child.sink, self, way, max_line=self._max_line)
 
     def ending(self) -> None:

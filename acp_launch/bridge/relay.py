@@ -215,7 +215,7 @@ class Relay(LinkUser):
 
     # Ports of the exchange.
 
-    def to_agent(self, line: bytes) -> None:
+    def to_agent(self, line: bytes, messages: Sequence[Envelope] = ()) -> None:
         self.process.is_used = True
         if self.elevation is None:
             self.deliver(line)
