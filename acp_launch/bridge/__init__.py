@@ -9,7 +9,8 @@ for the processes, or `exchange` for the protocol.
 - `seat`: the socket that shims connect to.
 - `http`: the same servers over HTTP, for agents that take only that.
 - `servers`: the servers of a launch, with a relay for each conversation.
-- `relay`: one conversation at work: its two links, its exchange and the server's processes.
+- `relay`: one conversation at work: the agent's link and the exchange.
+- `process`: the server's processes in a conversation, one after another, with their link.
 - `link`: one side of a conversation at work: lines in and out.
 - `sharedlink`: the connections of the agent to a shared server, as one link.
 - `exchange`: the protocol of one conversation. Sans-IO, like the modules below.

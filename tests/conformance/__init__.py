@@ -1,1 +1,1 @@
-"""The published conformance suite of MCP against our front, our HTTP client and the shim."""
+"""The published conformance suite of MCP against our HTTP server, our HTTP client and the shim."""

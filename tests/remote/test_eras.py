@@ -184,6 +184,18 @@ def test_a_server_of_the_older_transport_is_found_behind_type_http(status: int |
     asyncio.run(use())
 
 
+def test_a_request_of_the_newer_era_is_the_servers_to_refuse_over_the_older_transport() -> None:
+    async def use() -> None:
+        with tempered(era="sse") as server:
+            async with connected(remote(server.url, type="sse")) as peer:
+                refused = await peer.answer(peer.ask_modern("server/discover"))
+                assert refused["error"]["code"] == -32601
+                await peer.shake_hands("2024-11-05")
+                assert "result" in await peer.tool("echo", text="hi")
+
+    asyncio.run(use())
+
+
 def test_an_event_stream_of_the_older_transport_that_ends_is_the_end() -> None:
     async def use() -> None:
         with tempered(era="sse") as server:

@@ -233,7 +233,7 @@ class Connection:
             return
         first = messages[0]
         is_alone = parts is None and first.method is not UNSET and MARK in line
-        version = version_of(first.params) if is_alone else ""
+        version = version_of(first.params) if is_alone and self.era != "sse" else ""
         if version:
             self._post_alone(line, first, version)
         elif self.phase == "opening":
@@ -256,7 +256,7 @@ class Connection:
         owner = None if id is None else self._owners.get(key(id))
         if owner is None or id is None:
             return bool(self._modern) and not self._session.version
-        if owner.is_modern or (owner.is_waiting and len(owner.open) == 1):
+        if owner.is_stateless or (owner.is_waiting and len(owner.open) == 1):
             self._drop(owner)  # the end of the stream is the cancellation; or the server has never seen it
             return True
         if owner.is_introduction:
@@ -270,7 +270,7 @@ class Connection:
         self._step("speak")
         headers = {**self._site.posting, "MCP-Protocol-Version": written(version)}
         headers |= request_headers(str(message.method), message.params)
-        self._ask(self._stream("line", line, headers, [message], is_modern=True))
+        self._ask(self._stream("line", line, headers, [message], is_stateless=True))
 
     def _post(self, line: bytes, messages: list[Envelope]) -> None:
         stream = self._stream("line", line, self._site.posting, messages)
@@ -299,7 +299,13 @@ class Connection:
     # Requests.
 
     def _stream(
-        self, role: Role, line: bytes, headers: Mapping[str, str], messages: list[Envelope], *, is_modern: bool = False
+        self,
+        role: Role,
+        line: bytes,
+        headers: Mapping[str, str],
+        messages: list[Envelope],
+        *,
+        is_stateless: bool = False,
     ) -> Stream:
         asked = {
             key(message.id): Asked(message.id.copy(), message.method)
@@ -310,7 +316,7 @@ class Connection:
         url = self._endpoint if self.era == "sse" else self._url
         patience = None if asked and self.era != "sse" else QUICK
         request = Request(self._numbers, "POST", url, headers, line, patience)
-        return Stream(self._numbers, role, request, asked, is_modern, self._ports.now())
+        return Stream(self._numbers, role, request, asked, is_stateless, self._ports.now())
 
     def _get(self, role: Role, last_event: str = "") -> Stream:
         headers = {**self._site.listening, "Last-Event-ID": last_event} if last_event else self._site.listening
@@ -325,7 +331,7 @@ class Connection:
         line = jsonrpc.request(Raw(f'"{OURS}{self._numbers + 1}"'.encode()), method, PARAMS[method])
         if method == DISCOVER:
             headers = {**self._site.posting, "MCP-Protocol-Version": MODERN, "Mcp-Method": method}
-            return self._stream(role, line, headers, [], is_modern=True)
+            return self._stream(role, line, headers, [], is_stateless=True)
         stream = self._stream(role, line, self._site.posting, [])
         self._add_session(stream)
         return stream
@@ -435,7 +441,7 @@ class Connection:
         elif status in (404, 405) and not is_last:
             self._close(stream)
             self._ask_probe(INITIALIZE)
-        elif status in (400, 404, 405) and self._site.type == "http" and not self._site.is_pinned_modern:
+        elif status in (400, 404, 405) and self._site.type == "http" and not self._site.is_pinned_stateless:
             self._close(stream)
             self._begin_sse()
         else:
@@ -449,7 +455,7 @@ class Connection:
             and not self.is_met
             and self.era in ("", "legacy")
             and stream.answer.status in (400, 404, 405)
-            and not self._site.is_pinned_modern
+            and not self._site.is_pinned_stateless
         )
 
     def _fall_back(self, stream: Stream) -> None:
@@ -718,9 +724,9 @@ class Connection:
         del self._owners[known]
         asked = owner.open.pop(known)
         self.is_met = True
-        if asked.method == INITIALIZE and not owner.is_modern:
+        if asked.method == INITIALIZE and not owner.is_stateless:
             self._introduce(message)
-        elif asked.method == DISCOVER and owner.is_modern and message.result is not UNSET:
+        elif asked.method == DISCOVER and owner.is_stateless and message.result is not UNSET:
             self._judge_discovery(message)
         self._ports.receive(line, message)
         if not owner.open:
@@ -785,7 +791,7 @@ class Connection:
         elif not stream.open or stream.is_cancelled:
             self._fail(stream, how)
             self._close(stream)
-        elif stream.last_event and not stream.is_modern and stream.tries.resumed < RESUMES:
+        elif stream.last_event and not stream.is_stateless and stream.tries.resumed < RESUMES:
             stream.is_resuming = True
             stream.tries.resumed += 1
             self._rest(stream)
@@ -851,7 +857,7 @@ class Connection:
         """Whether a first request was refused because the server may speak the other era only."""
         if self.era == "sse" or stream.answer.status not in (400, 404, 405, 406, 415):
             return False
-        if stream.is_modern:
+        if stream.is_stateless:
             return not self.is_met or self.era == "legacy"
         return self.era == "modern" and not self._session.version
 
@@ -1047,7 +1053,7 @@ class Connection:
     def _close(self, stream: Stream) -> None:
         """Forget a stream that has ended, and go on after it."""
         self._forget(stream)
-        is_of_session = stream.role == "line" and not stream.is_modern and self.era != "sse"
+        is_of_session = stream.role == "line" and not stream.is_stateless and self.era != "sse"
         if is_of_session and not self._session.is_introduced and stream.answer.is_success:
             self._session.is_introduced = INITIALIZED.encode() in stream.request.body
             if self._session.is_introduced:

@@ -34,8 +34,8 @@ class Site:
     ) -> None:
         self.name, self.type, self.login, self.is_proven = name, type, login, is_proven
         self.origin = origin(url)
-        self.is_pinned_modern = pin in ("modern", MODERN)
-        self.is_pinned_legacy = pin != "auto" and not self.is_pinned_modern
+        self.is_pinned_stateless = pin in ("modern", MODERN)
+        self.is_pinned_legacy = pin != "auto" and not self.is_pinned_stateless
         words = {word for value in headers.values() for word in (value, *value.split()) if len(word) > 3} - SCHEMES
         self._secrets = sorted(words, key=len, reverse=True)
         names = {header.lower() for header in headers}

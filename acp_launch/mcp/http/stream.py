@@ -176,7 +176,7 @@ class Stream(Struct):
     role: Role
     request: Request
     open: dict[bytes, Asked]
-    is_modern: bool
+    is_stateless: bool
     heard: float
     answer: Answer = field(default_factory=Answer)
     tries: Attempts = field(default_factory=Attempts)
@@ -191,7 +191,7 @@ class Stream(Struct):
     @property
     def is_introduction(self) -> bool:
         """Whether it holds the handshake of a session."""
-        return not self.is_modern and any(asked.method == "initialize" for asked in self.open.values())
+        return not self.is_stateless and any(asked.method == "initialize" for asked in self.open.values())
 
     @property
     def was_effective(self) -> bool:
