@@ -1,6 +1,7 @@
 """A run whose host is up: the checks, the prompt and the user are here, everything else is the host's."""
 
 import os
+import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from acp_launch.problem import ours
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
+    from types import ModuleType
 
     from acp_launch.cli.reload import Content
     from acp_launch.cli.run_request import RunRequest
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from acp_launch.session.hold import Key
     from acp_launch.session.login import InFront
     from acp_launch.session.observer import TurnEnd
+    from acp_launch.session.permission.gate import Gate
     from acp_launch.session.person import Person
     from acp_launch.session.store import Record, Registry
     from acp_launch.settings.model import Settings
@@ -52,9 +55,15 @@ def hosted(request: "RunRequest", settings: "Settings", screen: "Screen") -> int
     found = find(request.words[0], start=here(), settings=settings)
     note = find_host(settings.state, str(found.project), found.name)
     checked_name(request.session)
-    if note is not None and (plan := _plan_of(note, found, request)) is not None:
+    if note is not None and not _is_interactive(request) and (plan := _plan_of(note, found, request)) is not None:
         return _run(request, plan, settings, screen, note)
     return _run_by_content(request, found, settings, screen)
+
+
+def _is_interactive(request: "RunRequest") -> bool:
+    from acp_launch.cli.run_request import is_left_open
+
+    return is_left_open(request.words[1:], request.file) and request.output == "text"
 
 
 def _plan_of(note: "HostNote", found: "Found", request: "RunRequest") -> "LaunchPlan | None":
@@ -219,24 +228,21 @@ def _tell_difference(note: "HostNote", plan: "LaunchPlan", content: "Content", *
 def _run(
     request: "RunRequest", plan: "LaunchPlan", settings: "Settings", screen: "Screen", note: "HostNote"
 ) -> int | None:
-    import asyncio
-
     from msgspec.structs import replace
+
+    share()
+    plan = replace(plan, timeouts=replace(plan.timeouts, **request.limits))
+    if _is_interactive(request):
+        return _interactive(request, plan, settings, note)
+    asyncio = _import_asyncio_without_tls()
 
     from acp_launch.cli import run_request as prompts
     from acp_launch.cli.session_needs import blocks, exit_code
     from acp_launch.host.door import connect
-    from acp_launch.session import store
 
-    words = request.words[1:]
-    share()
-    plan = replace(plan, timeouts=replace(plan.timeouts, **request.limits))
-    if prompts.is_left_open(words, request.file) and request.output == "text":
-        return _interactive(request, plan, settings, note)
-    text = prompts.read(words, request.file)
+    text = prompts.read(request.words[1:], request.file)
     prompts.examine(request.attach)
-    with store.open_registry(settings.state) as registry:
-        name, record = _session_of(request, plan, registry)
+    name, record = _session_of(request, plan, settings)
     screen.roots = (plan.cwd, *plan.additional_directories)
     person = screen.person()
     prompt = _Prompt(request, plan, name, record, blocks(request, plan, text))
@@ -248,20 +254,36 @@ def _run(
     return 0
 
 
-def _session_of(request: "RunRequest", plan: "LaunchPlan", registry: "Registry") -> "tuple[str, Record | None]":
+def _import_asyncio_without_tls() -> "ModuleType":
+    """Import asyncio, but not OpenSSL with it, which takes 5 ms and 4 MiB: the only line is that to the host."""
+    kept = sys.modules.get("ssl")
+    sys.modules["ssl"] = None  # type: ignore[assignment]
+    try:
+        import asyncio
+    finally:
+        del sys.modules["ssl"]
+        if kept is not None:
+            sys.modules["ssl"] = kept
+    return asyncio
+
+
+def _session_of(request: "RunRequest", plan: "LaunchPlan", settings: "Settings") -> "tuple[str, Record | None]":
     """Return the session's name, and its record if it is resumed. The host holds it, so it is not locked here.
 
     Raises:
         UsageError, SessionError: as `job.session_of`.
     """
     from acp_launch.cli import run_request as prompts
-    from acp_launch.session import store
+    from acp_launch.session.hold import fresh_name
 
     prompts.require_one_session(request)
-    name = store.latest_name(registry, plan) if request.latest else plan.session or store.fresh_name()
-    if request.new or not (request.latest or plan.session):
-        return name, None
-    return name, store.continued(registry, plan, name, latest=request.latest)
+    if not request.latest and (request.new or not plan.session):
+        return plan.session or fresh_name(), None
+    from acp_launch.session import store
+
+    with store.open_registry(settings.state) as registry:
+        name = store.latest_name(registry, plan) if request.latest else plan.session or ""
+        return name, store.continued(registry, plan, name, latest=request.latest)
 
 
 def _interactive(request: "RunRequest", plan: "LaunchPlan", settings: "Settings", note: "HostNote") -> int:
@@ -272,8 +294,8 @@ def _interactive(request: "RunRequest", plan: "LaunchPlan", settings: "Settings"
     from acp_launch.session import store
 
     prompts.require_nothing_one_shot(request)
+    name, record = _session_of(request, plan, settings)
     with store.open_registry(settings.state) as registry:
-        name, record = _session_of(request, plan, registry)
         return asyncio.run(_attached(request, plan, settings, note, registry, name, record))
 
 
@@ -302,6 +324,8 @@ async def _attached(
     from acp_launch.interactive.session import SessionSetup, run_session
     from acp_launch.interactive.state import HeldSessions, HostedSession
     from acp_launch.interactive.which import choose_front
+    from acp_launch.session.permission.gate import Gate
+    from acp_launch.session.permission.policy import policy
 
     shown = choose_front(settings.state / "history" / history_name(plan), settings.attention, profile=plan.profile)
     clock = StillClock()
@@ -315,7 +339,8 @@ async def _attached(
         afresh = bool(anew) and anew.pop() == session
         return Entrance(name=session, can_ask=True, approve=request.approve, afresh=afresh)
 
-    needs = front_needs(request, plan, settings, person, in_front)
+    gate = Gate(policy(plan, approve="all", remembered=(), home=os.environ.get("HOME", "")))
+    needs = front_needs(request, settings, person, gate, in_front)
     entry = Entry(connect=partial(connect, note), entrance=entrance, ask=asking(person, request, plan), stays=True)
     setup = SessionSetup(
         front=shown,
@@ -362,7 +387,7 @@ async def _prompted(
     from acp_launch.session.connection import Budget
 
     request, plan, observer = prompt.request, prompt.plan, screen.observer
-    needs = front_needs(request, plan, settings, person)
+    needs = front_needs(request, settings, person)
     # Without a driver, the questions of a turn wait for one.
     entrance = Entrance(
         name=prompt.name,
@@ -395,22 +420,20 @@ async def _prompted(
 
 def front_needs(
     request: "RunRequest",
-    plan: "LaunchPlan",
     settings: "Settings",
     person: "Person | None",
+    gate: "Gate | None" = None,
     in_front: "InFront | None" = None,
 ) -> "SessionNeeds":
-    """Return the needs of a front: it serves nothing but questions, and the host has judged them."""
+    """Return the needs of a front: it serves nothing but questions, and the host has judged them. `gate` has the policy
+    for a user who wants to see it."""
     from acp_launch.cli.session_needs import eliciting
     from acp_launch.launch.run import SessionNeeds
     from acp_launch.launch.services import ServicePolicy
     from acp_launch.protocol.acp import Offers
-    from acp_launch.session.permission.gate import Gate
-    from acp_launch.session.permission.policy import policy
 
     has_person = person is not None
     offered = Offers(forms=has_person, urls=has_person, terminal_login=has_person)
-    gate = Gate(policy(plan, approve="all", remembered=(), home=os.environ.get("HOME", "")))
     return SessionNeeds(
         guard=None,
         secrets={},

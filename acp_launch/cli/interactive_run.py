@@ -9,8 +9,7 @@ from acp_launch.cli.planning import checked_name, here
 from acp_launch.cli.start import Launched, RunContext, launched
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
-from acp_launch.session.hold import hold
-from acp_launch.session.store import is_fresh
+from acp_launch.session.hold import hold, is_fresh
 
 if TYPE_CHECKING:
     from acp_launch.cli.run_request import RunRequest

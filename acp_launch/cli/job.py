@@ -115,11 +115,11 @@ def session_of(
         SessionError: cannot open the store, another process is in the session, or it is of another directory.
     """
     from acp_launch.session import store as choice
-    from acp_launch.session.hold import hold
+    from acp_launch.session.hold import fresh_name, hold
     from acp_launch.session.store import open_registry
 
     registry = stack.enter_context(open_registry(settings.state))
-    name = choice.latest_name(registry, plan) if latest else plan.session or choice.fresh_name()
+    name = choice.latest_name(registry, plan) if latest else plan.session or fresh_name()
     held.enter_context(hold(settings.state, (str(plan.project), plan.profile, name)))
     if is_new or not (latest or plan.session):
         return registry, name, None

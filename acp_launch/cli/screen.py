@@ -59,6 +59,8 @@ class Screen:
 
     def person(self) -> "Person | None":
         """Return the user at the terminal; None if there is no terminal to ask on."""
+        if sys.stdin is None or not sys.stdin.isatty():
+            return None
         from acp_launch.console.ask.terminal import Questions, possible
 
         if not possible():

@@ -166,15 +166,11 @@ async def _show_turn(
     from acp_launch.launch.loop import Interrupts
     from acp_launch.session.client import Client
     from acp_launch.session.connection import Budget
-    from acp_launch.session.permission.gate import Gate
-    from acp_launch.session.permission.policy import Policy
 
     observer = screen.observer
 
     async def story(attached: "Attached") -> "TurnEnd":
-        # The host has judged every call, so there is nothing to report.
-        gate = Gate(Policy("allow", approve="all", cwd=note.cwd))
-        client = Client(attached.connection, name=record.name, title=record.title, gate=gate, observer=observer)
+        client = Client(attached.connection, name=record.name, title=record.title, gate=None, observer=observer)
         entrance = Entrance(name=record.name, can_ask=False, after=-1, watches=True)
         end = await joined(attached, client, record.session_id, entrance)
         await observer.drain()

@@ -51,7 +51,7 @@ def table(
 
 def called(name: str, title: str) -> str:
     """Return what users call a session: its name, or the title of a session that they did not name."""
-    from acp_launch.session.store import is_fresh
+    from acp_launch.session.hold import is_fresh
 
     return _flowing(title) or name if is_fresh(name) else name
 

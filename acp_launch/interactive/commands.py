@@ -20,10 +20,11 @@ from acp_launch.interactive.state import CurrentSession, InteractiveState, Leave
 from acp_launch.problem import count, likeliest, ours
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
+from acp_launch.session.hold import is_fresh
 from acp_launch.session.opening import Setting, fulfil
 from acp_launch.session.options import Option, match
 from acp_launch.session.permission.policy import Policy
-from acp_launch.session.store import Record, is_fresh
+from acp_launch.session.store import Record
 
 T = TypeVar("T")
 
@@ -358,7 +359,9 @@ async def _login(interactive: InteractiveState, current: CurrentSession, rest: s
 
 
 async def _permissions(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
-    for line in permissions(interactive.launch.needs.services.gate.policy):
+    gate = interactive.launch.needs.services.gate
+    assert gate is not None, "only a front of one prompt has none"
+    for line in permissions(gate.policy):
         interactive.say(line)
 
 

@@ -21,11 +21,12 @@ from acp_launch.process.lifecycle import Standing
 from acp_launch.secret.redact import redactor
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
+from acp_launch.session.hold import fresh_name, is_fresh
 from acp_launch.session.observer import SessionReady, TurnEnd
 from acp_launch.session.opening import Setting
 from acp_launch.session.options import Option
 from acp_launch.session.state import SessionState
-from acp_launch.session.store import Record, Registry, SessionKeeper, continued, fresh_name, is_fresh
+from acp_launch.session.store import Record, Registry, SessionKeeper, continued
 
 # The sessions of a project and profile that the user can switch to. Each is locked while it is in use.
 

@@ -26,7 +26,7 @@ class ServicePolicy(Struct, frozen=True, kw_only=True):
     """The needs of the services, and the services that are offered."""
 
     offers: Offers
-    gate: "Gate"
+    gate: "Gate | None"  # None for a front, as its host judges
     env: Mapping[str, str]  # of the commands that are run for the agent
     elicit: Elicit | None  # None if no user can be asked
 
@@ -55,19 +55,22 @@ async def client_services(
     plan: "LaunchPlan", connection: Connection, policy: ServicePolicy, hurry: asyncio.Event, observer: Observer
 ) -> AsyncIterator[ClientServices]:
     """Provide the offered services while the block runs; leaving ends running commands, at once if `hurry` is set."""
-    allowed, tell = policy.gate.serve, observer.served
+    tell = observer.served
     completed: Callable[[str], None] = lambda elicitation_id: None  # noqa: E731
 
     def files() -> Services:
         from acp_launch.session.files import Files
 
+        assert policy.gate is not None, "a front offers no files"
         roots = (plan.cwd, *plan.additional_directories)
-        return Files(roots, may_write=policy.offers.write_files, allowed=allowed, tell=tell).services()
+        may_write, allowed = policy.offers.write_files, policy.gate.serve
+        return Files(roots, may_write=may_write, allowed=allowed, tell=tell).services()
 
     def terminals() -> Services:
         from acp_launch.session.terminals import Terminals
 
-        made = Terminals(plan.cwd, policy.env, allowed=allowed, tell=tell)
+        assert policy.gate is not None, "a front offers no terminals"
+        made = Terminals(plan.cwd, policy.env, allowed=policy.gate.serve, tell=tell)
         ending.push_async_callback(made.close, hurry)
         return made.services()
 

@@ -36,11 +36,12 @@ from acp_launch.serve.entries import planned
 from acp_launch.serve.lines import Request
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
+from acp_launch.session.hold import fresh_name
 from acp_launch.session.observer import Observer, SessionReady
 from acp_launch.session.opening import Fulfilled, Setting
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.person import Answer, ToolQuestion, editor_answer
-from acp_launch.session.store import Record, Registry, SessionKeeper, fresh_name
+from acp_launch.session.store import Record, Registry, SessionKeeper
 
 if TYPE_CHECKING:
     from acp_launch.mcp.http.wire import Credentials

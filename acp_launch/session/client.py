@@ -8,7 +8,7 @@ may be open at the same time (C-11, C-60, C-61).
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
@@ -28,10 +28,12 @@ from acp_launch.protocol.conversation import (
 from acp_launch.protocol.jsonrpc import BROKEN
 from acp_launch.session.connection import AGENT, Connection
 from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd
-from acp_launch.session.permission.gate import Checks, Decision, Gate
 from acp_launch.session.service import Refusal, Services
 from acp_launch.session.state import KINDS, SessionState, ToolCalls, title
 from acp_launch.waits import stretch
+
+if TYPE_CHECKING:
+    from acp_launch.session.permission.gate import Decision, Gate
 
 # Requests of the agent are served beside the pump, so that a slow one does not hold up others (C-11).
 #
@@ -101,7 +103,7 @@ class Client:
         *,
         name: str,
         title: str = "",
-        gate: Gate,
+        gate: "Gate | None",
         services: Services | None = None,
         completed: Callable[[str], None] = lambda elicitation_id: None,
         changed: Callable[[], None] = lambda: None,
@@ -111,6 +113,7 @@ class Client:
     ) -> None:
         """Serve a session. `name` is our name for it, `title` the one that the store has.
 
+        `gate` is None if the agent is a host, which judges tool calls itself.
         `completed` is called at the end of an elicitation, `changed` when `state` has changed. `observer` is the
         connection's, unless it is given; `listen` takes this client where the connection has several. `asking` hears of
         a question, with its merged call, before the user is asked.
@@ -136,12 +139,13 @@ class Client:
         self._completed, self._changed, self._asking = completed, changed, asking
         self._answered = 0.0  # loop time of the user's last answer
         self._questions: dict[bytes, tuple[str, asyncio.Task[None]]] = {}
-        self._checks = Checks(gate)
+        self._checks = gate.checks() if gate is not None else None
         self.attend()
 
     def attend(self) -> None:
         """Take the agent's messages for this session from now on, also after another one was open."""
-        self._gate.enter(self.name)
+        if self._gate is not None:
+            self._gate.enter(self.name)
         self._listen(self)
 
     @property
@@ -189,7 +193,7 @@ class Client:
     def opened(self, opened: Opened) -> None:
         """Note the open session, right before its first update. A loaded one is ready when its history is complete."""
         self._session_id = opened.session_id
-        if opened.how in ("new", "fork"):
+        if opened.how in ("new", "fork") and self._gate is not None:
             self._gate.begin()
         self._session = SessionReady(
             opened.session_id, self.name, opened.how, 0, opened.result, title=self._stored_title
@@ -216,11 +220,9 @@ class Client:
         # replaced whole, so one level is enough; a deeper copy would fail on deep nesting.
         announced = self.calls.announced(question.tool_call)
         call = dict(self.calls.merge(question.tool_call))
-        self._checks.excuse([call])
-        if question.session_id != self._session_id and self._session is not None:
-            decision: Decision | None = Decision(False, None, "its session was left")
-        else:
-            decision = self._gate.decided(call, question.options)
+        if self._checks is not None:
+            self._checks.excuse([call])
+        decision = self._decide(question, call)
         if decision is None:
             self._asking(question, call)
             task = self._connection.beside(self._question(question, call, announced))
@@ -229,6 +231,16 @@ class Client:
         if decision.is_unasked:
             self.denied = title(call)
         self._answer(question, call, decision)
+
+    def _decide(self, question: PermissionAsked, call: dict[str, Any]) -> "Decision | None":
+        """Return the decision about a tool call; None if the user is to be asked."""
+        from acp_launch.session.permission.gate import Decision
+
+        if question.session_id != self._session_id and self._session is not None:
+            return Decision(False, None, "its session was left")
+        if self._gate is None:
+            return Decision(False, None, "the agent decides")
+        return self._gate.decided(call, question.options)
 
     def service(self, question: ServiceAsked) -> None:
         if question.session_id in ("", self._session_id):
@@ -255,12 +267,14 @@ class Client:
     def new_turn(self) -> None:
         """Prepare for the next prompt."""
         self.denied = ""
-        self._gate.new_turn()
+        if self._gate is not None:
+            self._gate.new_turn()
 
     def excuse(self) -> list[dict[str, Any]]:
         """Note that the turn is being cancelled, and return the tool calls that were unfinished (C-63)."""
         unfinished = self.calls.cancel()
-        self._checks.excuse(unfinished)
+        if self._checks is not None:
+            self._checks.excuse(unfinished)
         return unfinished
 
     def cancel(self, session_id: str, grace: float) -> None:
@@ -277,6 +291,9 @@ class Client:
         self.observer.cancelled(self.excuse(), grace)
 
     async def _question(self, question: PermissionAsked, call: dict[str, Any], announced: str) -> None:
+        from acp_launch.session.permission.gate import Decision
+
+        assert self._gate is not None, "it has left the decision to the user"
         try:
             decision = await self._gate.asked(call, question.options, announced=announced)
         except LaunchError:
@@ -290,10 +307,11 @@ class Client:
         self._answered = asyncio.get_running_loop().time()
         self._answer(question, call, decision)
 
-    def _answer(self, question: PermissionAsked, call: dict[str, Any], decision: Decision) -> None:
+    def _answer(self, question: PermissionAsked, call: dict[str, Any], decision: "Decision") -> None:
         permit = self._connection.conversation.permit
         self._connection.send(permit(question.session_id, question.id, decision.option_id))
-        self._checks.settle(call, allowed=decision.allowed)
+        if self._checks is not None:
+            self._checks.settle(call, allowed=decision.allowed)
         self.observer.permission(
             Permission(
                 title(call),
@@ -317,7 +335,7 @@ class Client:
     def _tool(self, call: dict[str, Any], *, is_replay: bool) -> None:
         if call.get("status") == "completed":
             self.denied = ""
-        if not is_replay and (by := self._checks.passed_over(call)):
+        if not is_replay and self._checks is not None and (by := self._checks.passed_over(call)):
             self.observer.unasked(call, by)
 
 

@@ -1,5 +1,5 @@
 """
-The lock of a named session: one holder at a time. The kernel releases it when the holder dies.
+The name of a session, and its lock: one holder at a time. The kernel releases it when the holder dies.
 
 The lock is an flock on a file for each session; the content of the file is only for the message to the second process.
 The holder deletes the file before it unlocks. A process that locked a deleted file holds a lock that others cannot see,
@@ -8,6 +8,7 @@ descriptor is not inherited by programs we start, so a child that outlives us ho
 """
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,16 @@ from acp_launch.private import make_private, take_lock
 Key = tuple[str, str, str]  # project, profile, name
 FOLDER = "locks"  # in the state directory
 NOTE_LIMIT = 4096  # bytes read of the holder's note
+
+
+def fresh_name() -> str:
+    """Return a name for an unnamed session: it sorts by time, and two runs in one second differ."""
+    return time.strftime("%Y%m%d-%H%M%S-") + os.urandom(2).hex()
+
+
+def is_fresh(name: str) -> bool:
+    """Whether it looks like a name from `fresh_name`."""
+    return re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", name) is not None
 
 
 @contextmanager

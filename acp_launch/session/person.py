@@ -11,6 +11,7 @@ from acp_launch.protocol import acp
 # The last four are for text from others: "added" and "removed" are lines of a change.
 Tone = Literal["plain", "dim", "heading", "warning", "quote", "faint", "added", "removed"]
 USER, EDITOR = "you", "the editor"  # what the record and the notices call the one that decided
+DENIED = "it was denied"  # instead, of a call that ran all the same
 Holds = Literal["once", "session", "always"]  # how long an answer holds; `always`: until the user forgets it
 
 

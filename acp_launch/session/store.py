@@ -9,7 +9,6 @@ starts a new session where the user meant to continue one. A call that returned 
 """
 
 import os
-import re
 import shlex
 import sqlite3
 import stat
@@ -25,12 +24,12 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from acp_launch.errors import SessionError
-from acp_launch.plan.model import LaunchPlan
 from acp_launch.private import make_private, sqlite_uri
 from acp_launch.secret.redact import redactor
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:  # the agent is started before these are imported
+    from acp_launch.plan.model import LaunchPlan
     from acp_launch.protocol.acp import Negotiated
     from acp_launch.session.observer import SessionReady
 
@@ -423,17 +422,7 @@ def _seal(values: Sequence[object]) -> int:
 # The session that a run opens: the named one, the latest, or a new one under its own name (docs/session.md).
 
 
-def fresh_name() -> str:
-    """Return a name for an unnamed session: it sorts by time, and two runs in one second differ."""
-    return time.strftime("%Y%m%d-%H%M%S-") + os.urandom(2).hex()
-
-
-def is_fresh(name: str) -> bool:
-    """Whether it looks like a name from `fresh_name`."""
-    return re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", name) is not None
-
-
-def latest_name(registry: Registry, plan: LaunchPlan) -> str:
+def latest_name(registry: Registry, plan: "LaunchPlan") -> str:
     """Return the name of the session of this project and profile that was used last.
 
     Raises:
@@ -448,7 +437,7 @@ def latest_name(registry: Registry, plan: LaunchPlan) -> str:
     return record.name
 
 
-def continued(registry: Registry, plan: LaunchPlan, name: str, *, latest: bool) -> Record | None:
+def continued(registry: Registry, plan: "LaunchPlan", name: str, *, latest: bool) -> Record | None:
     """Return the session of that name, or None if it does not exist yet. Call this while holding it.
 
     `latest` is whether `--continue` chose it, which excludes `--new`.
@@ -479,7 +468,7 @@ TITLE = 80  # characters of the first prompt that stand in for a title
 class SessionKeeper:
     """Keeps one session of `plan` in the store."""
 
-    def __init__(self, registry: Registry, plan: LaunchPlan, record: Record | None, prompt: str) -> None:
+    def __init__(self, registry: Registry, plan: "LaunchPlan", record: Record | None, prompt: str) -> None:
         """Keep a session. `record` is the session that is continued; `prompt` names a new one until the agent does."""
         self._registry = registry
         self._plan = plan

@@ -176,3 +176,13 @@ def test_servers_of_a_host_are_shown_as_they_are_now(demo: Launcher) -> None:
         terminal.until_it(lambda: any(row.startswith("▐   notes ready in") for row in terminal.all), "its state")
         terminal.types(":quit" + ENTER)
         assert terminal.ends() == 0
+
+
+def test_a_terminal_shows_the_rules_of_the_profile(launch: Launcher) -> None:
+    launch.write({"extends": "demo", "permissions": {"rules": [{"deny": {"path": "**/.env"}}]}})
+    with up(launch), at(launch, "run", "p") as terminal:
+        terminal.until("ready ·")
+        terminal.types(":permissions" + ENTER)
+        terminal.until("permissions.rules[0] (.acp-launch/p.yaml:")
+        terminal.types(":quit" + ENTER)
+        assert terminal.ends() == 0

@@ -17,7 +17,7 @@ from acp_launch.protocol import acp
 from acp_launch.session.permission.globs import Links, real
 from acp_launch.session.permission.policy import Policy, Remembered, Verdict, choose, covers_service, judge, remember
 from acp_launch.session.permission.subject import Subject, subject
-from acp_launch.session.person import USER, Ask, Holds, ToolQuestion
+from acp_launch.session.person import DENIED, USER, Ask, Holds, ToolQuestion
 from acp_launch.session.state import call_id
 
 # What was allowed in this turn, and whether a file or a command that we are asked to serve is exactly that. Pure.
@@ -257,6 +257,10 @@ class Gate:
         self._latest = (call, self.about(call))
         return judge(self.policy, *self._latest)
 
+    def checks(self) -> "Checks":
+        """Return checks of the calls of a session."""
+        return Checks(self)
+
     def about(self, call: Call) -> Subject:
         """Return the subject of a call in this session."""
         if self._latest is not None and self._latest[0] is call:
@@ -265,9 +269,6 @@ class Gate:
 
 
 # What was decided about the tool calls of a session, to tell those that ran although they should not have.
-
-
-DENIED = "it was denied"
 
 
 class Settled(Struct, frozen=True):
