@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from acp_launch.mcp.http.headers import request_headers, version_of, written
+from acp_launch.mcp.http.headers import encode_header, request_headers, version_of
 
 
 @pytest.mark.parametrize("plain", ["", "eu-1", "a b", "=?base64?x", "!~"])
 def test_a_safe_value_is_written_as_it_is(plain: str) -> None:
-    assert written(plain) == plain
+    assert encode_header(plain) == plain
 
 
 @pytest.mark.parametrize("value", ["größe", " a", "a ", "a\nb", "a\tb", "=?base64?YQ==?=", "\x7f", "😀"])
 def test_any_other_value_is_written_in_base64_between_marks(value: str) -> None:
-    encoded = written(value)
+    encoded = encode_header(value)
     assert encoded.startswith("=?base64?")
     assert encoded.endswith("?=")
     assert base64.b64decode(encoded[9:-2]).decode() == value
@@ -27,7 +27,7 @@ def test_any_other_value_is_written_in_base64_between_marks(value: str) -> None:
     ("method", "params", "name"),
     [
         ("tools/call", {"name": "add"}, "add"),
-        ("prompts/get", {"name": "größe"}, written("größe")),
+        ("prompts/get", {"name": "größe"}, encode_header("größe")),
         ("resources/read", {"uri": "test://one", "name": "x"}, "test://one"),
         ("tools/list", {"name": "add"}, None),
         ("tools/call", {"name": 3}, None),

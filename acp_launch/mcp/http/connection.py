@@ -25,7 +25,7 @@ from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from acp_launch.mcp.http.challenge import Challenge, read_challenges
-from acp_launch.mcp.http.headers import VERSION, request_headers, version_of, written
+from acp_launch.mcp.http.headers import VERSION, encode_header, request_headers, version_of
 from acp_launch.mcp.http.site import Site
 from acp_launch.mcp.http.stream import (
     AGAIN,
@@ -268,7 +268,7 @@ class Connection:
     def _post_alone(self, line: bytes, message: Envelope, version: str) -> None:
         self._modern = version
         self._step("speak")
-        headers = {**self._site.posting, "MCP-Protocol-Version": written(version)}
+        headers = {**self._site.posting, "MCP-Protocol-Version": encode_header(version)}
         headers |= request_headers(str(message.method), message.params)
         self._ask(self._stream("line", line, headers, [message], is_stateless=True))
 

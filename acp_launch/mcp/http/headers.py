@@ -40,7 +40,7 @@ def version_of(params: Raw) -> str:
     return read.meta.version if read else ""
 
 
-def written(value: str) -> str:
+def encode_header(value: str) -> str:
     """Write a value as a header: as it is where that is safe, else as Base64 of UTF-8 between marks."""
     if _PLAIN.fullmatch(value) and value == value.strip() and not _SENTINEL.fullmatch(value):
         return value
@@ -49,8 +49,8 @@ def written(value: str) -> str:
 
 
 def request_headers(method: str, params: Raw) -> dict[str, str]:
-    headers = {"Mcp-Method": written(method)}
+    headers = {"Mcp-Method": encode_header(method)}
     if method in NAMED and (read := jsonrpc.read(_params, params)) is not None:
         name = read.uri if NAMED[method] == "uri" else read.name
-        headers |= {"Mcp-Name": written(name)} if name else {}
+        headers |= {"Mcp-Name": encode_header(name)} if name else {}
     return headers
