@@ -8,11 +8,12 @@ is used. All servers of an event loop share their connections' pools and the TLS
 
 import asyncio
 import socket
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache, partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
@@ -140,7 +141,8 @@ class Remote:
         self._room: Callable[[], None] = _do_nothing
         self._burst: Callable[[bool], None] = _do_nothing
         self._may_read = asyncio.Event()  # set: whoever listens takes more
-        self._later: list[tuple[bytes, Envelope | None]] | None = None  # while one is sent: what that brings
+        self._queue: deque[tuple[bytes, Envelope | None]] = deque()  # messages that were sent during a step
+        self._turn: Literal["", "sends", "reads"] = ""  # the step under way
         self._was_full = False
         self._stopping: asyncio.Task[Outcome] | None = None
         self._clients = Clients.of(self._loop)
@@ -262,13 +264,9 @@ class Remote:
         return not self._may_read.is_set()
 
     def send(self, line: bytes, messages: Sequence[Envelope] = ()) -> None:
-        self._later = []
-        for each, message in zip_longest(line.split(b"\n"), messages):
-            if each:
-                self._step(self._connection.send, each, message)
-        later, self._later = self._later, None
-        if later:
-            self._loop.call_soon(self._receive_later, later)
+        self._queue += [pair for pair in zip_longest(line.split(b"\n"), messages) if pair[0]]
+        if not self._turn:
+            self._step(self._send_queued, turn="sends")
 
     def gather(self) -> None:
         """Do nothing: each message is a request of its own."""
@@ -289,25 +287,32 @@ class Remote:
         self._line = None
         self._may_read.set()
 
-    def _receive_later(self, later: list[tuple[bytes, Envelope | None]]) -> None:
-        for line, message in later:
-            self.receive(line, message)
+    def _send_queued(self) -> None:
+        while self._queue:
+            self._run(self._connection.send, *self._queue.popleft())
 
-    def _step(self, step: "Callable[..., None]", *arguments: Any) -> None:
-        """Let the connection take a step. A failure of ours costs that step only."""
-        try:
-            step(*arguments)
-        except Exception as error:
-            self._mishaps.add(f"the MCP server {self._program.name}", error)
+    def _step(self, step: "Callable[..., None]", *arguments: Any, turn: Literal["sends", "reads"] = "reads") -> None:
+        """Let the connection take a step, and send what was to be sent during it: it is never entered twice."""
+        self._turn = turn
+        self._run(step, *arguments)
+        self._send_queued()
+        self._turn = ""
         was_full, self._was_full = self._was_full, self._connection.is_full
         if was_full and not self._was_full:
             self._room()
 
+    def _run(self, step: "Callable[..., None]", *arguments: Any) -> None:
+        """Run a step. A failure of ours costs that step only."""
+        try:
+            step(*arguments)
+        except Exception as error:
+            self._mishaps.add(f"the MCP server {self._program.name}", error)
+
     # Ports of the connection.
 
     def receive(self, line: bytes, message: Envelope | None = None) -> None:
-        if self._later is not None:
-            self._later.append((line, message))
+        if self._turn == "sends":  # the sender is not ready for what it brings
+            self._loop.call_soon(self.receive, line, message)
         elif self._line is not None:
             self._line(line, message)
 

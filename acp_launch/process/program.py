@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class Lines(Protocol):
     """The messages of a remote server's connection: the face of a link, without descriptors.
 
-    It calls nobody from within `send`.
+    Nothing is called from within `send`.
     """
 
     def listen(

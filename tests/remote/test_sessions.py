@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from acp_launch.mcp.http.connection import Connection
+from acp_launch.protocol.jsonrpc import Envelope
+
 from .children import Tempered, tempered
 from .peer import asked as asked_of
 from .peer import connected, error, remote
@@ -242,5 +245,40 @@ def test_thirty_two_calls_in_flight_are_each_answered_once() -> None:
                     answer = await peer.answer(id)
                     assert answer["result"]["content"][0]["text"] == str(number)
                 assert all(len(peer.answers(id)) == 1 for id in asked)
+
+    asyncio.run(use())
+
+
+def test_what_is_sent_while_a_message_is_given_on_waits_for_the_step_that_gave_it() -> None:
+    """The connection is never entered twice, also by a user who answers at once."""
+    entered: list[str] = []
+
+    def watch(connection: Connection, name: str) -> None:
+        step = getattr(connection, name)
+
+        def watched(*arguments: Any) -> None:
+            assert not entered
+            entered.append(name)
+            step(*arguments)
+            entered.clear()
+
+        setattr(connection, name, watched)
+
+    async def use() -> None:
+        with tempered() as server:
+            async with connected(remote(server.url)) as peer:
+                await peer.shake_hands()
+                watch(peer.remote._connection, "send")
+                watch(peer.remote._connection, "take")
+
+                def answer(line: bytes, message: Envelope | None) -> None:
+                    peer._hear(line, message)
+                    if peer.heard[-1].get("method") == "roots/list":
+                        peer.write({"id": peer.heard[-1]["id"], "result": {"roots": []}})
+
+                peer.remote.listen(answer)
+                asked = peer.ask("tools/call", {"name": "ask", "arguments": {"method": "roots/list"}})
+                assert "result" in await peer.answer(asked)
+            assert peer.logged == b""
 
     asyncio.run(use())
