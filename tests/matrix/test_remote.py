@@ -122,7 +122,8 @@ def test_a_call_that_never_reached_a_dead_server_says_so_to_an_agent_that_has_fa
         seats.open() as recorder,
     ):
         found = recorder.request("server/discover", {"_meta": MODERN})
-        assert found["error"]["code"] == -32601 if kind != "modern" else "result" in found
+        own = {"json": -32600, "older": -32601}  # the first is the server's own; the second has no such request
+        assert found["error"]["code"] == own[kind] if kind in own else "result" in found
         recorder.initialize()
         assert is_added(done(recorder, "json", "add", a=1, b=2), 3)
         server.kill()
