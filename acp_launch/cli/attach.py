@@ -5,7 +5,7 @@ import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share
 from acp_launch.problem import ours
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from acp_launch.errors import AuthRequired
     from acp_launch.host.place import FrontPlan, HostNote
     from acp_launch.host.wire import SessionStatus
-    from acp_launch.launch.run import LogIn, SessionNeeds
+    from acp_launch.launch.context import LaunchContext, LogIn
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.profile.discover import Found
     from acp_launch.profile.load import Loaded
@@ -340,7 +340,7 @@ async def _attached(
         return Entrance(name=session, can_ask=True, approve=request.approve, afresh=afresh)
 
     gate = Gate(policy(plan, approve="all", remembered=(), home=os.environ.get("HOME", "")))
-    needs = front_needs(request, settings, person, gate, in_front)
+    context = front_context(request, plan, settings, person, gate, in_front)
     entry = Entry(connect=partial(connect, note), entrance=entrance, ask=asking(person, request, plan), stays=True)
     setup = SessionSetup(
         front=shown,
@@ -357,7 +357,7 @@ async def _attached(
         seen=settings.state / "interactive",
     )
     return await run_session(
-        lambda seen_by, interrupt: launching(plan, needs, entry, seen_by, on_interrupt=interrupt), setup
+        lambda seen_by, interrupt: launching(context, entry, seen_by, on_interrupt=interrupt), setup
     )
 
 
@@ -387,7 +387,7 @@ async def _prompted(
     from acp_launch.session.connection import Budget
 
     request, plan, observer = prompt.request, prompt.plan, screen.observer
-    needs = front_needs(request, settings, person)
+    context = front_context(request, plan, settings, person)
     # Without a driver, the questions of a turn wait for one.
     entrance = Entrance(
         name=prompt.name,
@@ -411,30 +411,32 @@ async def _prompted(
     )
     ask = asking(person, request, plan) if person else None
     entry = Entry(connect=connect, entrance=lambda name: entrance, ask=ask, stays=False)
-    async with launching(plan, needs, entry, observer, budget=Budget(request.timeout)) as launch:
+    async with launching(context, entry, observer, budget=Budget(request.timeout)) as launch:
         if request.detach:
             await run_once(launch, partial(handed_over, launch, wanted))
             return None
         return await run_once(launch, partial(prompted, launch, wanted))
 
 
-def front_needs(
+def front_context(
     request: "RunRequest",
+    plan: "LaunchPlan",
     settings: "Settings",
     person: "Person | None",
     gate: "Gate | None" = None,
     in_front: "InFront | None" = None,
-) -> "SessionNeeds":
-    """Return the needs of a front: it serves nothing but questions, and the host has judged them. `gate` has the policy
-    for a user who wants to see it."""
+) -> "LaunchContext":
+    """Return the context of a front: it serves nothing but questions, and the host has judged them. `gate` has the
+    policy for a user who wants to see it."""
     from acp_launch.cli.session_needs import eliciting
-    from acp_launch.launch.run import SessionNeeds
+    from acp_launch.launch.context import LaunchContext
     from acp_launch.launch.services import ServicePolicy
     from acp_launch.protocol.acp import Offers
 
     has_person = person is not None
     offered = Offers(forms=has_person, urls=has_person, terminal_login=has_person)
-    return SessionNeeds(
+    return LaunchContext(
+        plan=plan,
         guard=None,
         secrets={},
         max_line=settings.max_line,
@@ -442,8 +444,6 @@ def front_needs(
         offers=offered,
         services=ServicePolicy(offers=offered, gate=gate, env={}, elicit=eliciting(person) if person else None),
         log_in=_logging_in(request, settings, person, in_front),
-        respawn=_nothing_to_start,
-        server_logs=None,
     )
 
 
@@ -462,10 +462,6 @@ def _logging_in(
         await logging_in((plan, {}), person, None, in_front)(connection, wanted, is_second=is_second)
 
     return logged_in
-
-
-def _nothing_to_start() -> Any:
-    raise AssertionError("a front starts no agent")
 
 
 def hosted_sessions(state: "Path") -> "dict[Key, SessionStatus]":

@@ -29,7 +29,7 @@ def run_interactive(request: "RunRequest", plan: LaunchPlan, kept: RunContext, h
 
 async def _run(request: "RunRequest", kept: RunContext, held: ExitStack, started: Launched) -> int:
     guard, plan, spawned, trace = started
-    from acp_launch.cli.session_needs import session_needs, wished
+    from acp_launch.cli.session_needs import run_context, wished
     from acp_launch.console.stillclock import StillClock, UntimedPerson
     from acp_launch.console.stream.redacted import RedactedOutput
     from acp_launch.interactive.output import session_output
@@ -47,9 +47,9 @@ async def _run(request: "RunRequest", kept: RunContext, held: ExitStack, started
 
     in_front = partial(in_front_of, shown)
     observer = RedactedOutput(output)
-    with session_needs(
+    with run_context(
         request, plan, kept, guard, UntimedPerson(shown.person, clock), observer.note, in_front, trace=trace
-    ) as needs:
+    ) as context:
         setup = SessionSetup(
             front=shown,
             observer=observer,
@@ -65,7 +65,7 @@ async def _run(request: "RunRequest", kept: RunContext, held: ExitStack, started
             seen=kept.settings.state / "interactive",
         )
         return await run_session(
-            lambda seen_by, interrupt: conversation(plan, needs, seen_by, spawned, on_interrupt=interrupt), setup
+            lambda seen_by, interrupt: conversation(context, seen_by, spawned, on_interrupt=interrupt), setup
         )
 
 

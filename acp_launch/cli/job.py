@@ -134,7 +134,7 @@ def _turn(request: RunRequest, plan: "LaunchPlan", text: str, screen: Screen, ke
     with launched(kept.settings, plan, kept.secrets, request.trace) as (guard, plan, spawned, trace):
         import asyncio
 
-        from acp_launch.cli.session_needs import blocks, exit_code, session_needs, session_request
+        from acp_launch.cli.session_needs import blocks, exit_code, run_context, session_request
         from acp_launch.launch.run import Prompt, run_prompt
         from acp_launch.session.store import SessionKeeper
 
@@ -145,5 +145,5 @@ def _turn(request: RunRequest, plan: "LaunchPlan", text: str, screen: Screen, ke
             timeout=request.timeout,
             over=lambda end: keeper.ended(end.title),
         )
-        with session_needs(request, plan, kept, guard, screen.person(), screen.observer.note, trace=trace) as needs:
-            return exit_code(asyncio.run(run_prompt(plan, needs, prompt, spawned, screen.observer)))
+        with run_context(request, plan, kept, guard, screen.person(), screen.observer.note, trace=trace) as context:
+            return exit_code(asyncio.run(run_prompt(context, prompt, spawned, screen.observer)))

@@ -14,8 +14,8 @@ from acp_launch.problem import ours
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
     from acp_launch.console.ask.terminal import AgentStderr
+    from acp_launch.launch.context import LogIn
     from acp_launch.launch.loop import Interrupts
-    from acp_launch.launch.run import LogIn
     from acp_launch.process.program import LocalProgram
     from acp_launch.process.tree import Exit
     from acp_launch.session.connection import Connection
@@ -156,7 +156,7 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None, tra
     with verb_processes(settings, plan, "login", trace) as processes:
         spawned = processes.agent(plan, secrets)
         aloud = AgentStderr(processes.log, sys.stderr)
-        needs = processes.needs(secrets, Offers(terminal_login=available()), aloud)  # C-25
+        context = processes.context(planned, Offers(terminal_login=available()), aloud)  # C-25
         observer = RedactedOutput(Notices())
         person = Questions(observer.pause) if possible() else None
         place = _context(planned, person, aloud, None)
@@ -169,11 +169,11 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None, tra
             """Do nothing: a successful `initialize` is all that can be checked (C-27)."""
 
         async def logged_in(interrupts: "Interrupts") -> tuple[str, str]:
-            agent, begun = await with_agent(plan, needs, spawned, observer, story, interrupts)
+            agent, begun = await with_agent(context, spawned, observer, story, interrupts)
             interrupts.check()
             if begun.program is not None:
                 await interrupts.watch(run_on_terminal(begun.method, begun.program, place))
-                await with_agent(plan, needs, spawn_agent(plan, secrets), observer, initialised, interrupts)
+                await with_agent(context, spawn_agent(plan, secrets), observer, initialised, interrupts)
             return agent, begun.method.name
 
         return processes.run(logged_in)

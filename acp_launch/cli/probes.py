@@ -221,7 +221,7 @@ async def _session(one: _Begun, connection: Connection, child: Child, needs: Pro
         if needs.continued is not None:
             how_to_continue(able, replay=True, name=needs.continued.name)
         none = LaunchServers(plan, connection.observer, Budget(), server_logs(needs.settings, plan))
-        opened = await open_requested(plan, request, needs.secrets, connection, client, none, log_in)
+        opened = await open_requested(plan, needs.secrets, request, connection, client, none, log_in)
         await _give_back(connection, opened.ready.session_id, able, plan.timeouts.session)
     except LaunchError as error:
         _advise(error, child, needs)

@@ -9,21 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from acp_launch.cli.verb import TRACE, Argument, Option
-from acp_launch.errors import AgentError, AuthRequired, LaunchError, NotTrusted, ProfileError, SessionError, UsageError
+from acp_launch.errors import AgentError, LaunchError, NotTrusted, ProfileError, SessionError, UsageError
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     import socket
 
     from acp_launch.cli.planning import Ready
-    from acp_launch.launch.run import SessionNeeds
+    from acp_launch.launch.context import LaunchContext
     from acp_launch.plan.model import LaunchPlan, ProcessPlan
     from acp_launch.process.flow import Lent
     from acp_launch.process.spawn import Spawned
     from acp_launch.profile.load import Loaded
     from acp_launch.serve.face import EditorFeed
     from acp_launch.serve.session import SessionPlan
-    from acp_launch.session.connection import Connection
     from acp_launch.session.hold import Key
     from acp_launch.session.permission.gate import Gate
 
@@ -177,17 +176,15 @@ class _Served:
 
         feed = EditorFeed()
         self.observer = RedactedOutput(feed)
-        with self._needs() as needs:
-            asyncio.run(self._serve(needs, feed, *_lent(source, sink)))
+        with self._context() as context:
+            asyncio.run(self._serve(context, feed, *_lent(source, sink)))
         return 0
 
     @contextmanager
-    def _needs(self) -> "Iterator[SessionNeeds]":
+    def _context(self) -> "Iterator[LaunchContext]":
         from acp_launch.cli.start import agent_log, server_logs, spawn_agent
-        from acp_launch.launch.run import SessionNeeds
-        from acp_launch.launch.services import ServicePolicy
+        from acp_launch.launch.context import LaunchContext
         from acp_launch.process.child import HASTY
-        from acp_launch.protocol.acp import Offers
 
         settings, plan, trace, note = self.settings, self.plan, self.trace, self.observer.note
         if trace is not None:
@@ -196,21 +193,20 @@ class _Served:
             each.note = note
         with closing(agent_log(settings, plan)) as log, closing(server_logs(settings, plan)) as logs:
             log.begin()
-            yield SessionNeeds(
+            yield LaunchContext(
+                plan=plan,
                 guard=self.guard,
                 secrets={},
                 max_line=settings.max_line,
                 log=log,
                 grace=HASTY,
-                services=ServicePolicy(offers=Offers(), gate=_closed_gate(plan), env={}, elicit=None),
-                log_in=_leave_login,
                 respawn=lambda: spawn_agent(plan, self.ready.secrets),
                 server_logs=logs,
                 cache=settings.cache,
                 trace=trace,
             )
 
-    async def _serve(self, needs: "SessionNeeds", feed: "EditorFeed", source: "Lent", sink: "Lent | int") -> None:
+    async def _serve(self, context: "LaunchContext", feed: "EditorFeed", source: "Lent", sink: "Lent | int") -> None:
         from acp_launch.launch.loop import supervised
         from acp_launch.launch.run import Launch
         from acp_launch.launch.servers import LaunchServers
@@ -221,14 +217,14 @@ class _Served:
         serves = ServeNeeds(
             called=plan.called, withheld=withheld(plan), session_plan=self._session_plan, forget=self._forget
         )
-        async with supervised(needs.guard or self.guard) as interrupts:
-            servers = LaunchServers(plan, observer, interrupts.budget, needs.server_logs)  # none: sessions have them
+        async with supervised(self.guard) as interrupts:
+            servers = LaunchServers(plan, observer, interrupts.budget, context.server_logs)  # none: sessions have them
             if self.connect is None:
-                launch = Launch(plan, needs, observer, interrupts, servers, self.spawned)
+                launch = Launch(context, observer, interrupts, servers, self.spawned)
             else:
-                from acp_launch.serve.hosted import HostedLaunch
+                from acp_launch.serve.hosted import HostAsAgent
 
-                launch = HostedLaunch(plan, needs, observer, interrupts, servers, self._host_again)
+                launch = HostAsAgent(context, observer, interrupts, servers, self._host_again)
             await EditorFace(launch, serves, feed, source, sink, observer).run()
             interrupts.check()
 
@@ -378,8 +374,3 @@ def _closed_gate(plan: "LaunchPlan") -> "Gate":
     from acp_launch.session.permission.policy import policy
 
     return Gate(policy(plan, approve="all"))
-
-
-async def _leave_login(connection: "Connection", wanted: AuthRequired, *, is_second: bool) -> None:
-    """Leave a login to the editor."""
-    raise wanted

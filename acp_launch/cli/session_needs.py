@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from acp_launch.cli.start import RunContext
     from acp_launch.console.ask.terminal import AgentStderr
     from acp_launch.errors import AuthRequired
-    from acp_launch.launch.run import LogIn, SessionNeeds, SessionRequest
+    from acp_launch.launch.context import LaunchContext, LogIn
+    from acp_launch.launch.run import SessionRequest
     from acp_launch.launch.services import Elicit
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.problem import KeyPath
@@ -35,7 +36,7 @@ ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # docs/scripting.md
 
 
 @contextmanager
-def session_needs(
+def run_context(
     request: "RunRequest",
     plan: "LaunchPlan",
     kept: "RunContext",
@@ -45,8 +46,8 @@ def session_needs(
     in_front: "InFront | None" = None,
     *,
     trace: "Trace | None" = None,
-) -> "Iterator[SessionNeeds]":
-    """Provide the needs of a run's sessions; logs are open while the block runs. `note` shows a line to the user.
+) -> "Iterator[LaunchContext]":
+    """Provide the context of a run; logs are open while the block runs. `note` shows a line to the user.
 
     `in_front` runs a program on the terminal if the screen must be left first.
     """
@@ -55,7 +56,7 @@ def session_needs(
 
     with stderr_log(kept.settings, plan, echo=request.verbose) as log_file:
         aloud = AgentStderr(log_file, sys.stderr)
-        with needs_of(
+        with context_of(
             plan,
             kept,
             guard,
@@ -67,8 +68,8 @@ def session_needs(
             elicit=eliciting(person) if person else None,
             has_person=person is not None,
             trace=trace,
-        ) as (needs, _):
-            yield needs
+        ) as (context, _):
+            yield context
 
 
 @contextmanager
@@ -93,7 +94,7 @@ def gates(
 
 
 @contextmanager
-def needs_of(
+def context_of(
     plan: "LaunchPlan",
     kept: "RunContext",
     guard: "Guard",
@@ -106,10 +107,10 @@ def needs_of(
     elicit: "Elicit | None" = None,
     has_person: bool,
     trace: "Trace | None",
-) -> "Iterator[tuple[SessionNeeds, Callable[[], Gate]]]":
-    """Provide the needs of sessions, and what makes the gate of another session; `log` takes the agent's stderr."""
+) -> "Iterator[tuple[LaunchContext, Callable[[], Gate]]]":
+    """Provide the context of sessions, and what makes the gate of another session; `log` takes the agent's stderr."""
     from acp_launch.cli.start import open_env, server_logs, spawn_agent
-    from acp_launch.launch.run import SessionNeeds
+    from acp_launch.launch.context import LaunchContext
     from acp_launch.launch.services import ServicePolicy, offers
 
     if trace is not None:
@@ -121,7 +122,8 @@ def needs_of(
         gates(plan, kept.settings, note, approve=approve, ask=ask) as gate,
     ):
         offered = offers(plan, has_person=has_person)
-        needs = SessionNeeds(
+        context = LaunchContext(
+            plan=plan,
             guard=guard,
             secrets=kept.secrets,
             max_line=kept.settings.max_line,
@@ -135,7 +137,7 @@ def needs_of(
             credentials=kept.credentials,
             trace=trace,
         )
-        yield needs, gate
+        yield context, gate
 
 
 def _listing(request: "RunRequest", plan: "LaunchPlan") -> str:

@@ -41,8 +41,9 @@ from acp_launch.settings.model import Settings
 if TYPE_CHECKING:
     import asyncio
 
+    from acp_launch.cli.planning import Planned
+    from acp_launch.launch.context import LaunchContext
     from acp_launch.launch.loop import Interrupts
-    from acp_launch.launch.run import AgentNeeds
     from acp_launch.mcp.http.wire import Credentials, RemoteFacts
     from acp_launch.mcp.transport import TranslatedTransport
     from acp_launch.process.program import Download, Program, Running
@@ -391,15 +392,19 @@ class VerbProcesses:
                         end = running.end
                         self.server_logs.mark(name, f"stopped, {end.how}" if end else "could not be stopped")
 
-    def needs(self, secrets: Mapping[str, Secret], offers: "Offers", log: Callable[[bytes], None]) -> "AgentNeeds":
-        """Build what `launch.run.with_agent` needs besides the plan."""
-        from acp_launch.launch.run import AgentNeeds
+    def context(
+        self, planned: "Planned", offers: "Offers", log: Callable[[bytes], None] | None = None
+    ) -> "LaunchContext":
+        """Build the context of `launch.run.with_agent`; `log` takes the agent's stderr."""
+        from acp_launch.launch.context import LaunchContext
 
-        return AgentNeeds(
+        plan, secrets = planned
+        return LaunchContext(
+            plan=plan,
             guard=self._guard,
             secrets=secrets,
             max_line=self._settings.max_line,
-            log=log,
+            log=log or self.log,
             offers=offers,
             trace=self.trace,
         )
@@ -459,5 +464,5 @@ def with_agent(
     plan, secrets = planned
     with verb_processes(settings, plan, verb, trace) as processes:
         spawned = processes.agent(plan, secrets)
-        needs = processes.needs(secrets, offers or Offers(), processes.log)
-        return processes.run(partial(run.with_agent, plan, needs, spawned, RedactedOutput(Notices()), story))
+        context = processes.context(planned, offers or Offers())
+        return processes.run(partial(run.with_agent, context, spawned, RedactedOutput(Notices()), story))

@@ -18,7 +18,7 @@ from acp_launch.cli.run_request import seconds
 from acp_launch.cli.verb import TRACE, Argument, Option
 from acp_launch.console.stderr import DIM, harmless, say
 from acp_launch.document.scalars import Duration
-from acp_launch.errors import AuthRequired, LaunchError, SessionError, StateError, UsageError
+from acp_launch.errors import LaunchError, SessionError, StateError, UsageError
 from acp_launch.problem import ours
 from acp_launch.waits import stretch
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from acp_launch.cli.start import Launched, RunContext
     from acp_launch.host.notices import HostNotices
     from acp_launch.host.place import HostNote
-    from acp_launch.host.sessions import HostNeeds, Unattended
+    from acp_launch.host.sessions import HostPolicy, Unattended
+    from acp_launch.launch.context import LaunchContext
     from acp_launch.plan.model import LaunchPlan
-    from acp_launch.session.connection import Connection
     from acp_launch.settings.model import Settings
 
 ENDING = stretch(15.0)  # seconds for a host to end its agent and servers
@@ -322,7 +322,7 @@ async def _host(
     from acp_launch.host.notices import HostNotices
     from acp_launch.launch.run import conversation
 
-    plan, spawned = started.plan, started.spawned
+    spawned = started.spawned
     notices, loop = HostNotices(), asyncio.get_running_loop()
     sockets: list[Path] = []
 
@@ -335,9 +335,9 @@ async def _host(
         if asked_by is not None:
             os.close(asked_by)
 
-    with _needs(request, started, kept, notices, up, reloading) as host:
+    with _prepared(request, started, kept, notices, up, reloading) as (context, host):
         try:
-            running = conversation(plan, host.needs, notices, spawned, every=BEAT, may_change=True)
+            running = conversation(context, notices, spawned, every=BEAT, may_change=True)
             async with running as launch, asyncio.TaskGroup() as tasks:
                 hub = Hub(launch, host, tasks)
                 notices.of(hub)
@@ -354,31 +354,31 @@ async def _host(
 
 
 @contextmanager
-def _needs(
+def _prepared(
     request: UpRequest,
     started: "Launched",
     kept: "RunContext",
     notices: "HostNotices",
     up: Callable[[float], None],
     reload: "Reloading",
-) -> "Iterator[HostNeeds]":
-    from acp_launch.cli.session_needs import needs_of
+) -> "Iterator[tuple[LaunchContext, HostPolicy]]":
+    from acp_launch.cli.session_needs import context_of
     from acp_launch.cli.start import agent_log
     from acp_launch.console.stream.redacted import RedactedOutput
-    from acp_launch.host.sessions import HostNeeds
+    from acp_launch.host.sessions import HostPolicy
+    from acp_launch.launch.context import leave_login
     from acp_launch.session.hold import hold
 
     guard, plan, _, trace = started
     settings = kept.settings
     with (
         closing(agent_log(settings, plan)) as log,
-        needs_of(plan, kept, guard, notices.note, log=log, log_in=_refuse, has_person=True, trace=trace) as made,
+        context_of(plan, kept, guard, notices.note, log=log, log_in=leave_login, has_person=True, trace=trace) as made,
     ):
         log.begin()
         notices.log = log
-        needs, gate = made
-        yield HostNeeds(
-            needs=needs,
+        context, gate = made
+        host = HostPolicy(
             registry=kept.registry,
             gate=gate,
             hold=lambda name: hold(settings.state, (str(plan.project), plan.profile, name), verb="up"),
@@ -390,6 +390,7 @@ def _needs(
             keep=request.keep,
             outlives=request.outlives if settings.hangup is None else settings.hangup == "detach",
         )
+        yield context, host
 
 
 def _unattended(plan: "LaunchPlan") -> "Unattended":
@@ -473,11 +474,6 @@ def _watched(child: int, reading: int) -> Begun:
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     return Begun(code if code >= 0 else 128 - code, child)
-
-
-async def _refuse(connection: "Connection", wanted: AuthRequired, *, is_second: bool) -> None:
-    """Leave a login to the front: its user is asked, and the front tries again."""
-    raise wanted
 
 
 def leave_terminal() -> None:

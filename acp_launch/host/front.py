@@ -30,14 +30,13 @@ from acp_launch.host.wire import (
     Wish,
     understood,
 )
+from acp_launch.launch.context import LaunchContext, LogIn
 from acp_launch.launch.loop import Interrupts
 from acp_launch.launch.run import (
     Ending,
     Launch,
-    LogIn,
     Prompt,
     RestartAgent,
-    SessionNeeds,
     SessionRequest,
     Side,
     Story,
@@ -55,7 +54,7 @@ from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
-    from acp_launch.plan.model import LaunchPlan
+    pass
 
 T = TypeVar("T")
 ANSWERS = stretch(10.0)  # seconds for an answer of the host to what needs no agent
@@ -201,8 +200,7 @@ def entering(entrance: Entrance) -> dict[str, object]:
 
 
 async def with_host(
-    plan: "LaunchPlan",
-    needs: SessionNeeds,
+    context: LaunchContext,
     line: socket.socket,
     observer: Observer,
     story: Callable[[Attached], Awaitable[T]],
@@ -213,8 +211,8 @@ async def with_host(
     Raises:
         LaunchError: as `launch.run.with_agent`; the host's own errors as they are raised there.
     """
-    limit, offers = plan.timeouts.initialize, needs.offers
-    return await met(line, observer, story, interrupts, max_line=needs.max_line, limit=limit, offers=offers)
+    limit, offers = context.plan.timeouts.initialize, context.offers
+    return await met(line, observer, story, interrupts, max_line=context.max_line, limit=limit, offers=offers)
 
 
 async def met(
@@ -290,11 +288,9 @@ class HostedLaunch(Launch):
 
     servers: HostedServers
 
-    def __init__(
-        self, plan: "LaunchPlan", needs: SessionNeeds, observer: Observer, interrupts: Interrupts, entry: Entry
-    ) -> None:
-        servers = HostedServers(plan, observer, interrupts.budget, logs=None)
-        super().__init__(plan, needs, observer, interrupts, servers)
+    def __init__(self, context: LaunchContext, observer: Observer, interrupts: Interrupts, entry: Entry) -> None:
+        servers = HostedServers(context.plan, observer, interrupts.budget, logs=None)
+        super().__init__(context, observer, interrupts, servers)
         self.host = self
         self._entry = entry
         self._attached: Attached | None = None
@@ -314,8 +310,8 @@ class HostedLaunch(Launch):
                 await self._sent(RENEW)
                 raise
 
-        plan, needs, line = self.plan, self.needs, self._entry.connect()
-        return await with_host(plan, needs, line, self.observer, met, self.interrupts)
+        line = self._entry.connect()
+        return await with_host(self.context, line, self.observer, met, self.interrupts)
 
     def completed(self, request: SessionRequest) -> SessionRequest:
         """Return the request as a front of the host makes it: the host keeps the record, and asks the user here."""
@@ -350,8 +346,7 @@ class HostedLaunch(Launch):
 
 @asynccontextmanager
 async def hosted(
-    plan: "LaunchPlan",
-    needs: SessionNeeds,
+    context: LaunchContext,
     entry: Entry,
     observer: Observer,
     *,
@@ -360,5 +355,5 @@ async def hosted(
 ) -> AsyncIterator[HostedLaunch]:
     """Provide the launch of a host while the block runs, as `launch.run.conversation` provides one of one's own."""
     async with Interrupts(on_interrupt, budget=budget) as interrupts:
-        yield HostedLaunch(plan, needs, observer, interrupts, entry)
+        yield HostedLaunch(context, observer, interrupts, entry)
         interrupts.check()

@@ -24,7 +24,7 @@ from acp_launch.errors import (
 )
 from acp_launch.host.catchup import coalesced
 from acp_launch.host.fronts import FrontLine, UnknownMethod
-from acp_launch.host.sessions import HostNeeds, HostSession
+from acp_launch.host.sessions import HostPolicy, HostSession
 from acp_launch.host.wire import (
     DETACH,
     FOLLOW,
@@ -115,7 +115,7 @@ class Router:
 class Hub:
     """The sessions of a host. Made by `hosting`."""
 
-    def __init__(self, launch: Launch, host: HostNeeds, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, launch: Launch, host: HostPolicy, tasks: asyncio.TaskGroup) -> None:
         self.launch, self.host = launch, host
         self.sessions: dict[str, HostSession] = {}
         self.clients: list[Client] = []
@@ -124,7 +124,7 @@ class Hub:
         self.opening: HostSession | None = None
         self.turns = 0
         self.now = asyncio.get_running_loop().time
-        self.max_line = launch.needs.max_line
+        self.max_line = launch.context.max_line
         self._handlers: dict[str, Handler] = {
             "initialize": self._initialize,
             "session/new": partial(self._enter, "new"),

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
 from acp_launch.host.fronts import FrontGone, FrontLine
 from acp_launch.host.wire import ASK, Entrance, Reloaded, SessionStatus, Wish, event
-from acp_launch.launch.run import Launch, OpenSession, SessionNeeds, SessionRequest, Side
+from acp_launch.launch.run import Launch, OpenSession, SessionRequest, Side
 from acp_launch.launch.services import ServicePolicy
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
@@ -55,8 +55,8 @@ class Unattended(Struct, frozen=True):
     allows_reads: bool = False
 
 
-class HostNeeds(Struct, frozen=True, kw_only=True):
-    """The needs of a host besides those of its sessions.
+class HostPolicy(Struct, frozen=True, kw_only=True):
+    """How a host deals with its sessions and fronts.
 
     `gate` makes the gate of a session; `hold` locks a session by its name. `redacted` removes secrets
     from what an observer is told. `ready` is called once, with seconds, when the host can be attached to. `keep` is how
@@ -64,7 +64,6 @@ class HostNeeds(Struct, frozen=True, kw_only=True):
     that drives it ends. `reload` takes the servers of the profile if its content has this digest.
     """
 
-    needs: SessionNeeds
     registry: Registry
     gate: Callable[[], Gate]
     hold: Callable[[str], AbstractContextManager[None]]
@@ -81,7 +80,7 @@ class Holder(Protocol):
     """What holds the sessions."""
 
     launch: Launch
-    host: HostNeeds
+    host: HostPolicy
     sessions: dict[str, "HostSession"]
     clients: list[Client]
     turns: int  # so far, of all sessions
@@ -303,7 +302,7 @@ class HostSession:
         hub = self._hub
         try:
             with hub.host.hold(self.name):
-                async with hub.launch.session(connection, request, hub.launch.needs.log_in) as opened:
+                async with hub.launch.session(connection, request, hub.launch.context.log_in) as opened:
                     self._open = opened
                     self.opened.set_result(None)
                     await self._left.wait()
@@ -332,7 +331,8 @@ class HostSession:
     def policy(self, gate: Gate) -> ServicePolicy:
         self._gate = gate
         self._may_ask()
-        mine = self._hub.launch.needs.services
+        mine = self._hub.launch.context.services
+        assert mine is not None, "a host has services"
         return ServicePolicy(offers=mine.offers, gate=gate, env=mine.env, elicit=None)
 
     # Fronts.

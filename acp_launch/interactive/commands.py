@@ -341,7 +341,7 @@ async def _restart(interactive: InteractiveState, current: CurrentSession, rest:
 
 
 async def _login(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
-    known = [name for name, each in interactive.launch.needs.credentials.items() if each.is_login]
+    known = [name for name, each in interactive.launch.context.credentials.items() if each.is_login]
     if not rest:
         raise UsageError("which server?", fix=":login SERVER; :servers lists them")
     if rest not in known:
@@ -359,9 +359,9 @@ async def _login(interactive: InteractiveState, current: CurrentSession, rest: s
 
 
 async def _permissions(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
-    gate = interactive.launch.needs.services.gate
-    assert gate is not None, "only a front of one prompt has none"
-    for line in permissions(gate.policy):
+    services = interactive.launch.context.services
+    assert services is not None and services.gate is not None, "only a front of one prompt has none"
+    for line in permissions(services.gate.policy):
         interactive.say(line)
 
 

@@ -254,7 +254,7 @@ class InteractiveTurn:
             self._turn = interactive.launch.turn(current.session, is_first=current.turns == 0)
             return await self._turn.run(blocks)
 
-        current.last = await after_login(prompted, current.connection, interactive.launch.needs.log_in)
+        current.last = await after_login(prompted, current.connection, interactive.launch.context.log_in)
         current.turns += 1
         current.held_session.used(current.last.title, current.first_prompt)
         await interactive.observer.drain()
@@ -409,7 +409,7 @@ class _InteractiveSession:
         self._held_session = setup.held_session
         self._replay = setup.replay
         self._wishes = setup.wishes
-        self._log_in = interactive.launch.needs.log_in
+        self._log_in = interactive.launch.context.log_in
         interactive.launch.began = lambda text: self._inbox.put_nowait(Began(text))
         self._resume, self._seen = setup.resume, setup.seen
         self._can_resume = False
@@ -445,7 +445,7 @@ class _InteractiveSession:
         """Return whether the agent is to be restarted: for a login, or if the user wants it after its end."""
         interactive = self._interactive
         if isinstance(error, RestartAgent):
-            self._log_in = once(interactive.launch.needs.log_in)
+            self._log_in = once(interactive.launch.context.log_in)
             interactive.say("restarting the agent, so that it uses the login")
             self._replay = False
             return True
@@ -497,7 +497,7 @@ class _InteractiveSession:
         try:
             session = await leaving.enter_async_context(opening)
             held_session.opened()
-            self._log_in = interactive.launch.needs.log_in
+            self._log_in = interactive.launch.context.log_in
             interactive.held_sessions.records()  # for completion
         except BaseException:
             await leaving.aclose()

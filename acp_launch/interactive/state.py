@@ -319,7 +319,7 @@ class FrontUpdates:
         interactive, current = self._interactive, self._interactive.current
         state = current.client.state if current else SessionState()
         slash = (Word(f"/{each.name}", each.description, each.hint) for each in state.commands)
-        logins = [name for name, each in self._interactive.launch.needs.credentials.items() if each.is_login]
+        logins = [name for name, each in self._interactive.launch.context.credentials.items() if each.is_login]
         return Vocabulary(
             commands=self._commands,
             slash=tuple(slash),

@@ -21,10 +21,9 @@ The agent is started before this module is imported, so that its start and our i
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.errors import (
@@ -38,10 +37,11 @@ from acp_launch.errors import (
     Stopped,
     WaitExpired,
 )
+from acp_launch.launch.context import LaunchContext, LogIn
 from acp_launch.launch.loop import EVERY, Interrupts, supervised
 from acp_launch.launch.services import ServicePolicy, client_services
 from acp_launch.problem import Problem, errors
-from acp_launch.protocol.acp import Capabilities, Negotiated, Offers
+from acp_launch.protocol.acp import Capabilities, Negotiated
 from acp_launch.protocol.conversation import How, PermissionAsked
 from acp_launch.rpc import Transport, connected
 from acp_launch.session.client import LATE_GRACE, Client, Turn
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from acp_launch.launch.servers import LaunchServers
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.plan.model import LaunchPlan, ProcessPlan, RemotePlan, ServerPlan
-    from acp_launch.process.guard import Guard
-    from acp_launch.process.logs import ServerLogs
     from acp_launch.process.spawn import Spawned
     from acp_launch.profile.agents import Replay
     from acp_launch.secret.value import Secret
@@ -67,42 +65,8 @@ Story = Callable[[Connection], Awaitable[T]]
 Ending = Callable[[BaseException | None], None]  # takes the error of a story, or None after an orderly end
 
 
-class LogIn(Protocol):
-    async def __call__(self, connection: Connection, wanted: AuthRequired, *, is_second: bool) -> None:
-        """Log in, and return when the request may be tried again; or raise RestartAgent.
-
-        With `is_second` there was a login already: then raise `wanted` with advice on what else can be done.
-        """
-
-
 class RestartAgent(Exception):  # noqa: N818 - a request, not an error
     """Raised after a login that takes effect only when the agent is restarted (C-27)."""
-
-
-class AgentNeeds(Struct, frozen=True, kw_only=True):
-    """The needs of a connection to an agent, besides its plan."""
-
-    guard: "Guard | None"  # None for a front of a host, which starts nothing
-    secrets: "Mapping[str, Secret]"
-    max_line: int  # bytes
-    log: Callable[[bytes], None]  # takes the agent's stderr
-    offers: Offers = Offers()
-    greeting: bytes = b""  # the `initialize` of an editor, in place of the offers
-    grace: float | None = None  # seconds for the agent to end, once it is not needed any more; None for GRACE
-    trace: "Trace | None" = None
-
-
-class SessionNeeds(AgentNeeds, frozen=True, kw_only=True):
-    """The needs of sessions with an agent, of one prompt or interactive."""
-
-    services: ServicePolicy
-    log_in: LogIn
-    respawn: "Callable[[], Spawned]"  # starts the agent again
-    server_logs: "ServerLogs | None"  # None for a front of a host
-    cache: Path | None = None  # acp-launch's own, where it keeps what lazy servers offer
-    credentials: "Mapping[str, Credentials]" = field(
-        default_factory=dict
-    )  # of servers that need a login, by their names
 
 
 class SessionRequest(Struct, frozen=True, kw_only=True):
@@ -165,18 +129,21 @@ class Launch:
 
     def __init__(
         self,
-        plan: "LaunchPlan",
-        needs: SessionNeeds,
+        context: LaunchContext,
         observer: Observer,
         interrupts: Interrupts,
         servers: "LaunchServers",
         spawned: "Spawned | None" = None,
     ) -> None:
         """`spawned` is the first agent; without it the first is started when it is wanted."""
-        self.plan, self.needs, self.observer = plan, needs, observer
+        self.context, self.observer = context, observer
         self.interrupts, self.servers = interrupts, servers
         self.began: Callable[[str], None] = lambda prompt: None  # hears of a turn that another front begins
         self._spawned = spawned
+
+    @property
+    def plan(self) -> "LaunchPlan":
+        return self.context.plan
 
     async def run(
         self, story: Story[T], again: Callable[[Exception | None], Awaitable[bool]], ending: Ending = lambda error: None
@@ -201,8 +168,12 @@ class Launch:
 
     async def meet(self, story: Story[T], ending: Ending) -> T:
         """Run `story` with the agent, which each call after the first starts again. As `with_agent`."""
-        spawned, self._spawned = self._spawned or self.needs.respawn(), None
-        return await with_agent(self.plan, self.needs, spawned, self.observer, story, self.interrupts, ending)
+        spawned, self._spawned = self._spawned or self._respawned(), None
+        return await with_agent(self.context, spawned, self.observer, story, self.interrupts, ending)
+
+    def _respawned(self) -> "Spawned":
+        assert self.context.respawn is not None, "its agent may be restarted"
+        return self.context.respawn()
 
     def completed(self, request: SessionRequest) -> SessionRequest:
         """Return the request for a session with what its agent wants besides."""
@@ -216,7 +187,7 @@ class Launch:
         Raises:
             LaunchError: as `LaunchServers.up`; the other servers are as the plan says.
         """
-        self.plan, self.needs = plan, replace(self.needs, secrets=secrets, credentials=credentials)
+        self.context = replace(self.context, plan=plan, secrets=secrets, credentials=credentials)
         await self.servers.reload(plan, secrets, credentials)
         await self.servers.up()
 
@@ -234,9 +205,10 @@ class Launch:
         Raises:
             LaunchError: as `open_requested`.
         """
-        plan, needs, side = self.plan, self.needs, request.side
-        policy, observer = request.services or needs.services, side.observer if side else connection.observer
-        async with client_services(plan, connection, policy, self.interrupts.hurry, observer) as serving:
+        context, side = self.context, request.side
+        policy, observer = request.services or context.services, side.observer if side else connection.observer
+        assert policy is not None, "a session has services"
+        async with client_services(context.plan, connection, policy, self.interrupts.hurry, observer) as serving:
             client = Client(
                 connection,
                 name=request.name,
@@ -249,7 +221,8 @@ class Launch:
                 listen=side.listen if side else None,
                 asking=request.asked.asking if request.asked else lambda question, call: None,
             )
-            yield await open_requested(plan, request, needs.secrets, connection, client, self.servers, log_in)
+            plan, secrets = context.plan, context.secrets
+            yield await open_requested(plan, secrets, request, connection, client, self.servers, log_in)
 
     def turn(self, session: OpenSession, *, is_first: bool) -> Turn:
         """Make a turn of this session; the caller runs it."""
@@ -260,8 +233,7 @@ class Launch:
 
 @asynccontextmanager
 async def conversation(
-    plan: "LaunchPlan",
-    needs: SessionNeeds,
+    context: LaunchContext,
     observer: Observer,
     spawned: "Spawned",
     *,
@@ -270,7 +242,7 @@ async def conversation(
     every: float = EVERY,
     may_change: bool = False,
 ) -> AsyncIterator[Launch]:
-    """Run the surroundings of the agent of `plan`: guards, signals and servers. SIGINT calls `on_interrupt`, if given.
+    """Run the surroundings of an agent: guards, signals and servers. SIGINT calls `on_interrupt`, if given.
 
     `spawned` is the agent, which was started already.
 
@@ -281,25 +253,14 @@ async def conversation(
     """
     from acp_launch.launch.servers import launch_servers
 
-    assert needs.guard is not None, "servers are about to start"
+    assert context.guard is not None, "servers are about to start"
     async with (
-        supervised(needs.guard, on_interrupt, budget=budget, every=every) as interrupts,
-        launch_servers(
-            plan,
-            observer,
-            interrupts,
-            secrets=needs.secrets,
-            max_line=needs.max_line,
-            logs=needs.server_logs,
-            trace=needs.trace,
-            cache=needs.cache,
-            credentials=needs.credentials,
-            may_change=may_change,
-        ) as servers,
+        supervised(context.guard, on_interrupt, budget=budget, every=every) as interrupts,
+        launch_servers(context, observer, interrupts, may_change=may_change) as servers,
     ):
         is_orderly = False
         try:
-            yield Launch(plan, needs, observer, interrupts, servers, spawned)
+            yield Launch(context, observer, interrupts, servers, spawned)
             is_orderly = True
         finally:
             servers.stopping(is_orderly=is_orderly)
@@ -307,8 +268,7 @@ async def conversation(
 
 
 async def with_agent(
-    plan: "LaunchPlan",
-    needs: AgentNeeds,
+    context: LaunchContext,
     spawned: "Spawned",
     observer: Observer,
     story: Story[T],
@@ -325,11 +285,11 @@ async def with_agent(
     from acp_launch.process.child import GRACE, HASTY, attach, stop
 
     failure: BaseException | None = None
-    grace = orderly = GRACE if needs.grace is None else needs.grace
-    async with attach(spawned, log=needs.log) as child:
-        with connected(child, needs.trace) as transport:
+    grace = orderly = GRACE if context.grace is None else context.grace
+    async with attach(spawned, log=context.log) as child:
+        with connected(child, context.trace) as transport:
             try:
-                return await interrupts.watch(converse(plan, needs, transport, observer, story, interrupts))
+                return await interrupts.watch(converse(context, transport, observer, story, interrupts))
             except (WaitExpired, AgentRefused) as error:
                 failure = error
                 last_words = child.stderr_tail()
@@ -337,13 +297,13 @@ async def with_agent(
                 grace = HASTY if isinstance(error, WaitExpired) else orderly
                 from acp_launch.session.advice import referred
 
-                referred(error, plan.called, file_of(needs.trace), has_log=bool(last_words))
+                referred(error, context.plan.called, file_of(context.trace), has_log=bool(last_words))
                 raise
             except ProtocolError as error:
                 from acp_launch.session.advice import pointed
 
                 failure = error
-                pointed(error, file_of(needs.trace))
+                pointed(error, file_of(context.trace))
                 raise
             except BaseException as error:
                 failure = error
@@ -355,8 +315,7 @@ async def with_agent(
 
 
 async def converse(
-    plan: "LaunchPlan",
-    needs: AgentNeeds,
+    context: LaunchContext,
     transport: Transport,
     observer: Observer,
     story: Story[T],
@@ -367,17 +326,18 @@ async def converse(
     Raises:
         LaunchError: as `negotiate`, and as the story.
     """
+    plan = context.plan
     async with connect(
         transport,
         observer,
-        max_line=needs.max_line,
+        max_line=context.max_line,
         command=plan.agent.display,
         longer=in_profile if plan.file else on_command_line,
         budget=interrupts.budget,
     ) as connection:
-        connection.explain = partial(explained, plan, trace=file_of(needs.trace))
+        connection.explain = partial(explained, plan, trace=file_of(context.trace))
         limit = plan.timeouts.initialize
-        await negotiate(connection, limit=limit, offers=needs.offers, greeting=needs.greeting)
+        await negotiate(connection, limit=limit, offers=context.offers, greeting=context.greeting)
         return await story(connection)
 
 
@@ -390,16 +350,14 @@ class Prompt(Struct, frozen=True, kw_only=True):
     over: Callable[[TurnEnd], None]  # stores how the turn ended
 
 
-async def run_prompt(
-    plan: "LaunchPlan", needs: SessionNeeds, prompt: Prompt, spawned: "Spawned", observer: Observer
-) -> TurnEnd:
-    """Run one turn with the agent that was started for `plan`, and end the agent; its servers run meanwhile.
+async def run_prompt(context: LaunchContext, prompt: Prompt, spawned: "Spawned", observer: Observer) -> TurnEnd:
+    """Run one turn with the agent that was started, and end the agent; its servers run meanwhile.
 
     Raises:
         LaunchError: see the tree in `errors`; `Stopped` after a signal.
         ServerError: a required server has never answered, so the turn was done without it.
     """
-    async with conversation(plan, needs, observer, spawned, budget=Budget(prompt.timeout)) as launch:
+    async with conversation(context, observer, spawned, budget=Budget(prompt.timeout)) as launch:
         return await run_once(launch, partial(prompted, launch, prompt))
 
 
@@ -410,8 +368,8 @@ async def run_once(launch: Launch, story: Callable[[LogIn, Connection], Awaitabl
         LaunchError: see the tree in `errors`; `Stopped` after a signal.
     """
     interrupts = launch.interrupts
-    log_in = launch.needs.log_in
-    if launch.needs.services.elicit:
+    log_in = launch.context.log_in
+    if launch.context.services and launch.context.services.elicit:
         log_in = unhurried(log_in, interrupts.budget)
 
     def ending(error: BaseException | None) -> None:
@@ -491,8 +449,8 @@ def explained(plan: "LaunchPlan", error: AgentRefused, *, trace: str = "") -> No
 
 async def open_requested(
     plan: "LaunchPlan",
-    request: SessionRequest,
     secrets: "Mapping[str, Secret]",
+    request: SessionRequest,
     connection: Connection,
     client: Client,
     servers: "LaunchServers",
@@ -503,8 +461,7 @@ async def open_requested(
     Raises:
         LaunchError: as `open_session`, `configure` and `log_in`.
     """
-    agent = connection.agent
-    asked = request.asked
+    agent, asked = connection.agent, request.asked
     how: How = asked.how if asked else "new"
     if request.continued is not None:
         from acp_launch.session.store import drift

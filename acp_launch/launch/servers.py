@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from acp_launch.errors import AuthRequired, LaunchError, ServerError, StateError, WaitExpired
+from acp_launch.launch.context import LaunchContext
 from acp_launch.launch.loop import Interrupts
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan
 from acp_launch.problem import ours
@@ -305,23 +306,14 @@ class _Downloads:
 
 @asynccontextmanager
 async def launch_servers(
-    plan: LaunchPlan,
-    observer: Observer,
-    interrupts: Interrupts,
-    *,
-    secrets: Mapping[str, Secret],
-    max_line: int,
-    logs: "ServerLogs | None",
-    trace: "Trace | None" = None,
-    cache: Path | None = None,
-    credentials: "Mapping[str, Credentials] | None" = None,
-    may_change: bool = False,
+    context: LaunchContext, observer: Observer, interrupts: Interrupts, *, may_change: bool = False
 ) -> AsyncIterator[LaunchServers]:
-    """Start the servers of `plan`; leaving stops them, which must be after the agent, because its shims use them.
+    """Start the servers of the plan; leaving stops them, which must be after the agent, because its shims use them.
 
     Servers may be added later if they `may_change`.
     """
-    servers = LaunchServers(plan, observer, interrupts.budget, logs, trace)
+    plan = context.plan
+    servers = LaunchServers(plan, observer, interrupts.budget, context.server_logs, context.trace)
     ours = _ours(plan)
     async with _reaching(plan) as asked:
         servers.asking(asked)
@@ -332,13 +324,13 @@ async def launch_servers(
 
         directories = (plan.cwd, *plan.additional_directories)
         needs = ServerNeeds(
-            secrets=secrets,
+            secrets=context.secrets,
             directories=directories,
-            max_line=max_line,
+            max_line=context.max_line,
             hurry=interrupts.hurry,
-            trace=trace,
-            cache=cache,
-            credentials=credentials or {},
+            trace=context.trace,
+            cache=context.cache,
+            credentials=context.credentials,
             called=plan.called,
         )
         async with running(ours, needs, servers) as inner:

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, WaitExpired, first
+from acp_launch.launch.context import LaunchContext
 from acp_launch.launch.run import Launch
 from acp_launch.process.child import first_of
 from acp_launch.process.flow import HIGH, LOW, Lent
@@ -135,9 +136,9 @@ class EditorFace(Lines):
         observer: RedactedOutput,
     ) -> None:
         """`observer` is of the launch; it gives what it is told to `feed`."""
-        super().__init__(source, sink, max_line=launch.needs.max_line, note=observer.note)
+        super().__init__(source, sink, max_line=launch.context.max_line, note=observer.note)
         feed.of(self)
-        self.needs, self.interrupts, self.observer = launch.needs, launch.interrupts, observer
+        self.interrupts, self.observer = launch.interrupts, observer
         self._launch, self._serves = launch, serves
         self._greeting: Request | None = None  # the first `initialize`
         self._agent: Negotiated | None = None
@@ -297,6 +298,10 @@ class EditorFace(Lines):
     def plan_session(self, cwd: Path) -> AbstractContextManager[SessionPlan]:
         return self._serves.session_plan(cwd)
 
+    @property
+    def context(self) -> LaunchContext:
+        return self._launch.context
+
     async def connected(self, *, is_wanted: bool) -> tuple[Connection, asyncio.Event]:
         if is_wanted:
             self._wanted.set()
@@ -359,7 +364,7 @@ class EditorFace(Lines):
         except splice.Malformed:
             self.refuse(request, PARSE_ERROR, "Parse error")
             return
-        self._launch.needs = replace(self._launch.needs, greeting=greeting)
+        self._launch.context = replace(self._launch.context, greeting=greeting)
         self._wanted.set()
 
     def _go_on(self, request: Request) -> None:

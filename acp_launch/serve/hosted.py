@@ -8,10 +8,10 @@ import msgspec
 
 from acp_launch.host.front import ENDED, Told, show
 from acp_launch.host.wire import EVENT, META, Entrance, SocketTransport, understood
+from acp_launch.launch.context import LaunchContext
 from acp_launch.launch.loop import Interrupts
-from acp_launch.launch.run import Ending, Launch, SessionNeeds, Story, converse
+from acp_launch.launch.run import Ending, Launch, Story, converse
 from acp_launch.launch.servers import LaunchServers
-from acp_launch.plan.model import LaunchPlan
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Extension
 from acp_launch.session.connection import Connection
@@ -20,20 +20,19 @@ from acp_launch.session.observer import Observer
 T = TypeVar("T")
 
 
-class HostedLaunch(Launch):
+class HostAsAgent(Launch):
     """A launch whose agent is a host. The host starts its own agent again when it is wanted."""
 
     def __init__(
         self,
-        plan: LaunchPlan,
-        needs: SessionNeeds,
+        context: LaunchContext,
         observer: Observer,
         interrupts: Interrupts,
         servers: LaunchServers,
         find: Callable[[], Callable[[], socket.socket]],
     ) -> None:
         """Prepare it. `find` gives what connects to the host, or raises AgentError."""
-        super().__init__(plan, needs, observer, interrupts, servers)
+        super().__init__(context, observer, interrupts, servers)
         self._find = find
 
     async def meet(self, story: Story[T], ending: Ending) -> T:
@@ -45,7 +44,7 @@ class HostedLaunch(Launch):
 
         with self._find()() as line:
             transport = SocketTransport(line, ENDED)
-            told = converse(self.plan, self.needs, transport, self.observer, met, self.interrupts)
+            told = converse(self.context, transport, self.observer, met, self.interrupts)
             return await self.interrupts.watch(told)
 
     def _tell(self, extension: Extension) -> None:

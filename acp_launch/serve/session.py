@@ -20,8 +20,9 @@ from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
 from acp_launch.errors import AgentError, AgentRefused, AuthRequired, LaunchError, SessionError
+from acp_launch.launch.context import LaunchContext, leave_login
 from acp_launch.launch.loop import Interrupts
-from acp_launch.launch.run import Asked, Launch, OpenSession, SessionNeeds, SessionRequest, Side
+from acp_launch.launch.run import Asked, Launch, OpenSession, SessionRequest, Side
 from acp_launch.launch.servers import LaunchServers, launch_servers
 from acp_launch.launch.services import ServicePolicy
 from acp_launch.plan.model import LaunchPlan
@@ -93,7 +94,9 @@ class Editor(Protocol):
     """The editor's side, as a session needs it."""
 
     interrupts: Interrupts
-    needs: SessionNeeds
+
+    @property
+    def context(self) -> LaunchContext: ...
 
     @property
     def observer(self) -> Observer: ...
@@ -172,22 +175,12 @@ class EditorSession:
                     f'the editor\'s MCP server "{own}" is called "{name}": the profile has one of that name'
                 )
             plan = replace(made.plan, servers=(*made.plan.servers, *given.plans))
-            needs = replace(editor.needs, secrets=made.secrets, credentials=made.credentials)
-            async with launch_servers(
-                plan,
-                editor.observer,
-                editor.interrupts,
-                secrets=made.secrets,
-                max_line=needs.max_line,
-                logs=needs.server_logs,
-                trace=needs.trace,
-                cache=needs.cache,
-                credentials=made.credentials,
-            ) as servers:
+            context = replace(editor.context, plan=plan, secrets=made.secrets, credentials=made.credentials)
+            async with launch_servers(context, editor.observer, editor.interrupts) as servers:
                 self.servers = servers
                 self._params = self._with_directories(plan, agent)
-                plan = replace(plan, additional_directories=())  # they are in the params
-                launch = Launch(plan, needs, editor.observer, editor.interrupts, servers)
+                context = replace(context, plan=replace(plan, additional_directories=()))  # they are in the params
+                launch = Launch(context, editor.observer, editor.interrupts, servers)
                 try:
                     await self._stay(launch, request, self._request(made, given.untouched))
                 finally:
@@ -231,7 +224,7 @@ class EditorSession:
             connection, ended = self._connection, _ = found
             try:
                 now = self._again(wanted, connection.agent.capabilities) if self.is_open else wanted
-                async with launch.session(connection, now, _refuse_login) as opened:
+                async with launch.session(connection, now, leave_login) as opened:
                     if not self.is_open:
                         self._answer_editor(request, opened)
                         assert self.servers is not None
@@ -472,11 +465,6 @@ class EditorSession:
 
 def _ignore(line: bytes) -> None:
     """Take an answer that does not concern us."""
-
-
-async def _refuse_login(connection: Connection, wanted: AuthRequired, *, is_second: bool) -> None:
-    """Leave a login to the editor."""
-    raise wanted
 
 
 async def _close(connection: Connection, session_id: str) -> None:

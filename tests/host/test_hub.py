@@ -16,7 +16,7 @@ def test_a_host_ends_when_it_was_without_fronts_and_turns_for_so_long() -> None:
     async def story() -> None:
         now = asyncio.get_running_loop().time
         async with asyncio.TaskGroup() as tasks:
-            launch = SimpleNamespace(needs=SimpleNamespace(max_line=1), plan=None)
+            launch = SimpleNamespace(context=SimpleNamespace(max_line=1), plan=None)
             hub = Hub(cast(Any, launch), cast(Any, SimpleNamespace(keep=KEEP)), tasks)
             ending = tasks.create_task(hub._until_idle())
             front, busy = cast(Any, object()), cast(Any, SimpleNamespace(is_busy=True, exit=lambda front: None))
