@@ -1,7 +1,6 @@
 """The needs of a session that the command line provides: policy, permission record, user, login and logs."""
 
 import os
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -142,6 +141,8 @@ def context_of(
 
 def _listing(request: "RunRequest", plan: "LaunchPlan") -> str:
     """Return the command that lists the remembered answers, as the user can type it here."""
+    import shlex
+
     from acp_launch.cli.planning import here
     from acp_launch.profile.discover import project_of
 

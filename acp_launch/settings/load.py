@@ -7,7 +7,6 @@ project. `grounds` and `lies_in` find the projects around a directory.
 """
 
 import os
-import shlex
 import stat
 import sys
 from collections.abc import Iterable, Iterator
@@ -188,13 +187,20 @@ def read(file: Path) -> tuple[str | None, list[Problem]]:
             content = stream.read(MAX_SIZE + 1)  # one more than allowed, so that `decode` sees it is too long
         exposed = list(_exposed(file))
     except FileNotFoundError:
-        return None, [Problem(str(file), 0, 0, "", "this link leads to a missing file", f"rm {shlex.quote(str(file))}")]
+        return None, [Problem(str(file), 0, 0, "", "this link leads to a missing file", f"rm {_quote(file)}")]
     except OSError as fault:
         return None, [
             Problem(str(file), 0, 0, "", f"cannot be read: {fault.strerror or fault}", _readable(fault, file))
         ]
     text, problems = decode(content, str(file), SETTINGS)
     return text, [*exposed, *problems]
+
+
+def _quote(path: Path) -> str:
+    """Return the path as a shell wants it."""
+    import shlex  # only needed when something is wrong
+
+    return shlex.quote(str(path))
 
 
 def _not_a_file(file: Path, status: os.stat_result) -> Problem:
@@ -204,7 +210,7 @@ def _not_a_file(file: Path, status: os.stat_result) -> Problem:
 
 
 def _readable(fault: OSError, file: Path) -> str:
-    return f"chmod u+r {shlex.quote(str(file))}" if isinstance(fault, PermissionError) else ""
+    return f"chmod u+r {_quote(file)}" if isinstance(fault, PermissionError) else ""
 
 
 def _exposed(file: Path) -> Iterator[Problem]:
@@ -216,12 +222,12 @@ def _exposed(file: Path) -> Iterator[Problem]:
         status = path.stat()
         what = "this file" if path == target else "the directory of your settings"
         if status.st_uid not in (0, os.geteuid()):
-            fix = f"sudo chown {os.geteuid()} {shlex.quote(str(path))}"
+            fix = f"sudo chown {os.geteuid()} {_quote(path)}"
             yield Problem(
                 str(path), 0, 0, "", f"{what} belongs to another user, who could change which commands run", fix
             )
         if _others_write(status):
-            fix = f"chmod go-w {shlex.quote(str(path))}"
+            fix = f"chmod go-w {_quote(path)}"
             yield Problem(str(path), 0, 0, "", f"other users can write {what}, and so change which commands run", fix)
 
 
