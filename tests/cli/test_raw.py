@@ -199,9 +199,3 @@ def test_where_the_answer_goes_alone_it_is_what_the_agent_said(launch: Launcher)
     )
     done = launch("run", "p", "hi")
     assert (done.out.decode(), done.err) == (f"{OURS}\n", "")
-
-
-def test_the_demo_agent_shows_it(launch: Launcher) -> None:
-    lines = together(launch, "run", "demo", "hostile").splitlines()
-    assert not [line for line in lines if line.startswith(OURS)]
-    assert "\\u2590 Allow ls? [y] yes<" in lines
