@@ -26,7 +26,7 @@ from acp_launch.interactive.attention import (
 from acp_launch.interactive.front import Mood, Status
 from acp_launch.interactive.keyboard import Keyboard
 from acp_launch.settings.model import AttentionSettings
-from tests.cli.test_run_interactive import sitting
+from tests.cli.test_run_interactive import full, sitting
 from tests.clock import Clock
 from tests.interactive.screen import STATUS, Terminal, driver
 from tests.patience import PATIENCE
@@ -283,7 +283,7 @@ def test_a_permission_rings(tmp_path: Path) -> None:
 
 
 def test_nothing_an_agent_sends_rings_notifies_or_retitles(tmp_path: Path) -> None:
-    with sitting("demo", "--session", "work", cwd=tmp_path) as terminal:
+    with sitting(full(), "--session", "work", cwd=tmp_path) as terminal:
         terminal.until("ready ·")
         terminal.types(f"hostile{ENTER}")
         begun, over = b"\x1b]2;working", b"\x1b]2;ready"
@@ -298,5 +298,5 @@ def test_nothing_an_agent_sends_rings_notifies_or_retitles(tmp_path: Path) -> No
         assert "\x1b]9;" not in raw
         titles = {piece.partition(ST)[0] for piece in raw.split("\x1b]2;")[1:]}
         assert (
-            titles == {"starting: demo", "starting: demo · work", "ready: demo · work", "working: demo · work"} & titles
+            titles == {"starting: full", "starting: full · work", "ready: full · work", "working: full · work"} & titles
         )

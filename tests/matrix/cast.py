@@ -88,11 +88,12 @@ class Cast:
 
 
 @contextmanager
-def cast(stage: Stage, *tempers: str, wrapped: bool = False) -> Iterator[Cast]:
-    """`tempers` and `other`, all of them with a call in flight; `wrapped` puts the agent behind a shell."""
+def cast(stage: Stage, *tempers: str, wrapped: bool = False, apart: bool = False) -> Iterator[Cast]:
+    """`tempers` and `other`, all of them with a call in flight; `wrapped` puts the agent behind a shell. `apart` as
+    `Launcher.start`: where processes are left on purpose."""
     servers = {name: entry(stage, name) for name in tempers} | {"other": stage.server("polite")}
     agent: dict[str, Any] = {"agent": shell(stage)} if wrapped else {}
-    with stage.play(servers=servers, **agent) as play:
+    with stage.play(servers=servers, apart=apart, **agent) as play:
         voices = {"agent": play.agent.voice}
         for server in servers:
             play.agent.start(server, "wait", path=stage.fifo(server))

@@ -232,7 +232,7 @@ def test_nobody_outlives_a_launcher_that_is_killed_together_with_an_agents_wrapp
 def test_what_outlives_launcher_and_guards_together_is_ended_by_the_next_one(stage: Stage, ended_by: list[str]) -> None:
     """The only way to leave a process: one that does not end with its input, until then."""
     three = ("launcher", "upper guard", "lower guard")
-    with cast(stage, *ALL) as everybody:
+    with cast(stage, *ALL, apart=True) as everybody:
         for number in (SIGSTOP, SIGKILL):
             for who in three:
                 everybody.kill(who, number)

@@ -125,21 +125,23 @@ class Stage:
         Path(self.fifo(name)).write_text(text)
 
     @contextmanager
-    def play(self, *options: str, servers: Json, prefix: Sequence[str] = (), **sections: Any) -> Iterator[Play]:
+    def play(
+        self, *options: str, servers: Json, prefix: Sequence[str] = (), apart: bool = False, **sections: Any
+    ) -> Iterator[Play]:
         """A run in whose turn the agent obeys; `options` are its own, `sections` go to the profile, `prefix` is a
-        command that becomes it."""
-        start = self.play_later(*options, servers=servers, prefix=prefix, **sections)
+        command that becomes it. `apart` as `Launcher.start`."""
+        start = self.play_later(*options, servers=servers, prefix=prefix, apart=apart, **sections)
         with start as running, self.enter(running) as play:
             yield play
 
     @contextmanager
     def play_later(
-        self, *options: str, servers: Json, prefix: Sequence[str] = (), **sections: Any
+        self, *options: str, servers: Json, prefix: Sequence[str] = (), apart: bool = False, **sections: Any
     ) -> Iterator[Running]:
         """The same from its first moment; `enter` waits for the agent."""
         self.launch.profile("mcp_client", *options, mcp_servers=self.servers(**servers), **sections)
         words = ("run", "p", "obey", "--output", "json")
-        with self.launch.start(*words, prefix=prefix, LIVENESS=self.roll.port) as running:
+        with self.launch.start(*words, prefix=prefix, apart=apart, LIVENESS=self.roll.port) as running:
             yield running
 
     @contextmanager
