@@ -153,10 +153,6 @@ class Lines(ABC):
         if self.settle(request):
             self.write(splice.with_id(line, Raw(request.id)))
 
-    def answer(self, request: Request, result: object) -> None:
-        if self.settle(request):
-            self.write(jsonrpc.result(Raw(request.id), result))
-
     def refuse(self, request: Request, code: int, message: str, data: object = None) -> None:
         if self.settle(request):
             self.write(jsonrpc.error(Raw(request.id), code, message, data))
