@@ -54,7 +54,7 @@ def listen() -> None:
     """Install the signal handlers; from here on no signal is lost. Signals that were ignored (nohup) stay ignored."""
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _arrived)
+            signal.signal(number, _handle_signal)
     sys.unraisablehook = _unraisable
 
 
@@ -172,7 +172,7 @@ def _is_watched() -> bool:
     return monitoring is not None and any(monitoring.get_tool(tool) for tool in range(6))
 
 
-def _arrived(number: int, frame: FrameType | None) -> None:
+def _handle_signal(number: int, frame: FrameType | None) -> None:
     """Handle a signal, in the main thread, between any two of its instructions."""
     _state.latest = number
     if _state.listener is not None and _is_taken(number, _state.listener):

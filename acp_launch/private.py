@@ -160,7 +160,7 @@ def locked(path: Path, patience: float | None = None) -> Iterator[None]:
         OSError: the directory does not exist or is not writable, or its file system has no locks. As with every
             error here, `filename` is the lock file.
     """
-    descriptor = _opened(path)  # not inherited, so a child that outlives this process does not hold it
+    descriptor = _open_lock(path)  # not inherited, so a child that outlives this process does not hold it
     try:
         _wait_for(descriptor, path, patience)
         try:
@@ -171,7 +171,7 @@ def locked(path: Path, patience: float | None = None) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _opened(path: Path) -> int:
+def _open_lock(path: Path) -> int:
     try:
         descriptor = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:

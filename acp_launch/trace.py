@@ -68,13 +68,13 @@ class Trace:
         """Note the start of a process, of the agent or of a server, once; a remote server has no pid."""
         if server not in self._running or self._running[server] != pid:
             self._running[server] = pid
-            self._add("start", {**_named(server), "pid": pid})
+            self._add("start", {**_server_field(server), "pid": pid})
 
     def ended(self, how: str, server: str = "") -> None:
         """Note how a process ended, or why it could not be started; once for each start."""
         if server in self._running:
             del self._running[server]
-            self._add("exit", {**_named(server), "how": self._redactor.text(how)})
+            self._add("exit", {**_server_field(server), "how": self._redactor.text(how)})
 
     @contextmanager
     def connected(self, child: Running, server: str = "") -> Iterator[Transport]:
@@ -90,14 +90,14 @@ class Trace:
         if len(line) > LONGEST:
             self.cut(line[:BEGINNING], line[-ENDING:], len(line), source, target, server)
         elif line.strip():
-            self._add("message", {**_named(server), "from": source, "to": target}, self._content(line))
+            self._add("message", {**_server_field(server), "from": source, "to": target}, self._content(line))
 
     def cut(self, beginning: bytes, ending: bytes, size: int, source: Side, target: Side, server: str = "") -> None:
         """Write a message of which only these parts are known."""
         known = {key: self._redactor.text(value) for key, value in _envelope(beginning, ending).items()}
         envelope = {"id": Raw(known["id"].encode())} if "id" in known else {}
         method = {"method": known["method"].strip('"')} if "method" in known else {}
-        facts = {**_named(server), "from": source, "to": target, "size": size, **envelope, **method}
+        facts = {**_server_field(server), "from": source, "to": target, "size": size, **envelope, **method}
         text = self._redactor.cut_json(beginning).decode(errors="replace")
         self._add("message", facts, b'"text":' + written(text))
 
@@ -144,7 +144,7 @@ class Trace:
         self.note(f"cannot write the trace any further ({reason}); the rest of this run is not in it")
 
 
-def _named(server: str) -> dict[str, object]:
+def _server_field(server: str) -> dict[str, object]:
     return {"server": server} if server else {}
 
 
@@ -256,7 +256,7 @@ def tracing(file: Path | None, verb: str, profile: str, note: Callable[[str], No
     if file is None:
         yield None
         return
-    descriptor = _opened(file)
+    descriptor = _open_file(file)
     try:
         trace = Trace(descriptor, note, name=str(file))
         trace.begin(verb, profile)
@@ -268,7 +268,7 @@ def tracing(file: Path | None, verb: str, profile: str, note: Callable[[str], No
         os.close(descriptor)
 
 
-def _opened(file: Path) -> int:
+def _open_file(file: Path) -> int:
     if str(file) == "-":
         raise _unfit(file, "stdout carries the answer")
     if file.is_symlink():

@@ -54,14 +54,14 @@ class Duration(float):
     def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core import core_schema
 
-        return core_schema.no_info_plain_validator_function(cls._checked)
+        return core_schema.no_info_plain_validator_function(cls._validate)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
         return {"type": "string", "pattern": _DURATION, "examples": ["200ms", "10s", "2m", "1h"]}
 
     @classmethod
-    def _checked(cls, value: object) -> Self:
+    def _validate(cls, value: object) -> Self:
         from pydantic_core import PydanticCustomError
 
         try:
@@ -99,10 +99,10 @@ class Size(int):
         written = _SIZE.fullmatch(text)
         if not written:
             raise ValueError(f"expected a size such as 64MiB, found {text!r}")
-        return cls._bounded(int(written[1]) * _BYTES[written[2]])
+        return cls._within_bounds(int(written[1]) * _BYTES[written[2]])
 
     @classmethod
-    def _bounded(cls, number: int) -> Self:
+    def _within_bounds(cls, number: int) -> Self:
         if not SMALLEST <= number <= LARGEST:
             raise ValueError(f"expected {SMALLEST} to {LARGEST} bytes, found {number}")
         return cls(number)
@@ -115,27 +115,27 @@ class Size(int):
             ValueError: it is neither a number of bytes nor the text of a size, or it is out of bounds.
         """
         if isinstance(value, int) and not isinstance(value, bool):
-            return cls._bounded(value)
+            return cls._within_bounds(value)
         return cls.parse(value if isinstance(value, str) else "")
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core import core_schema
 
-        return core_schema.no_info_plain_validator_function(cls._checked)
+        return core_schema.no_info_plain_validator_function(cls._validate)
 
     @classmethod
-    def _checked(cls, value: object) -> Self:
+    def _validate(cls, value: object) -> Self:
         from pydantic_core import PydanticCustomError
 
         try:
             return cls.take(value)
         except ValueError:
-            fix = f"write {_meant(value) or _EXAMPLE}"
+            fix = f"write {_guess_size(value) or _EXAMPLE}"
             raise PydanticCustomError("bad_size", "size", {"fix": fix}) from None
 
 
-def _meant(value: object) -> str:
+def _guess_size(value: object) -> str:
     """Guess the size that a wrong text means: `64MB` and `64 mib` most likely mean 64MiB. Empty without a guess."""
     written = _MEANT.fullmatch(value) if isinstance(value, str) else None
     if not written:

@@ -60,14 +60,14 @@ def build(shape: type[S], plain: Plain) -> S:
     hints = _hints(shape)
     if type(plain) is not dict or not plain.keys() <= hints.keys():
         _decline(plain)
-    values = {key: _built(hints[key], value) for key, value in plain.items()}
+    values = {key: _build_hint(hints[key], value) for key, value in plain.items()}
     try:
         return shape(**values)
     except TypeError as incomplete:
         raise ValueError(plain) from incomplete
 
 
-def _built(hint: Any, plain: Plain) -> Any:
+def _build_hint(hint: Any, plain: Plain) -> Any:
     if not isinstance(hint, type):
         return _BY_ORIGIN[typing.get_origin(hint)](typing.get_args(hint), plain)
     if issubclass(hint, Shape):
@@ -77,31 +77,31 @@ def _built(hint: Any, plain: Plain) -> Any:
     return plain if type(plain) is hint else _decline(plain)
 
 
-def _noted(arguments: tuple[Any, ...], plain: Plain) -> Any:
+def _build_annotated(arguments: tuple[Any, ...], plain: Plain) -> Any:
     hint, note = arguments
-    return note.take(plain, partial(_built, hint))
+    return note.take(plain, partial(_build_hint, hint))
 
 
-def _chosen(choices: tuple[Any, ...], plain: Plain) -> Any:
+def _build_literal(choices: tuple[Any, ...], plain: Plain) -> Any:
     return plain if any(plain == choice and type(plain) is type(choice) for choice in choices) else _decline(plain)
 
 
-def _listed(arguments: tuple[Any, ...], plain: Plain) -> tuple[Any, ...]:
-    return tuple(_built(arguments[0], item) for item in plain) if type(plain) is list else _decline(plain)
+def _build_tuple(arguments: tuple[Any, ...], plain: Plain) -> tuple[Any, ...]:
+    return tuple(_build_hint(arguments[0], item) for item in plain) if type(plain) is list else _decline(plain)
 
 
-def _mapped(arguments: tuple[Any, ...], plain: Plain) -> dict[str, Any]:
+def _build_mapping(arguments: tuple[Any, ...], plain: Plain) -> dict[str, Any]:
     entries = plain.items() if type(plain) is dict else _decline(plain)
-    return {key: _built(arguments[1], entry) for key, entry in entries}
+    return {key: _build_hint(arguments[1], entry) for key, entry in entries}
 
 
-def _united(members: tuple[Any, ...], plain: Plain) -> Any:
+def _build_union(members: tuple[Any, ...], plain: Plain) -> Any:
     """Build the first member that takes the value; no value fits two of them."""
     if plain is None and NoneType in members:
         return None
     for member in members:
         try:
-            return _built(member, plain)
+            return _build_hint(member, plain)
         except ValueError:
             continue
     _decline(plain)
@@ -112,12 +112,12 @@ def _decline(plain: Plain) -> NoReturn:
 
 
 _BY_ORIGIN: Mapping[Any, Callable[[tuple[Any, ...], Plain], Any]] = {
-    Annotated: _noted,
-    Literal: _chosen,
-    tuple: _listed,
-    Mapping: _mapped,
-    typing.Union: _united,
-    UnionType: _united,
+    Annotated: _build_annotated,
+    Literal: _build_literal,
+    tuple: _build_tuple,
+    Mapping: _build_mapping,
+    typing.Union: _build_union,
+    UnionType: _build_union,
 }
 
 

@@ -257,7 +257,7 @@ class _Builder:
         if isinstance(event, ScalarEvent):
             node = self._scalar(event)
         elif isinstance(event, MappingStartEvent):
-            node = self._mapping(event, depth)
+            node = self._build_mapping(event, depth)
         else:
             node = self._sequence(event, depth)
         if event.anchor:
@@ -287,7 +287,7 @@ class _Builder:
             node.append(self._node(item, depth + 1))
         return node
 
-    def _mapping(self, event: Any, depth: int) -> Node:
+    def _build_mapping(self, event: Any, depth: int) -> Node:
         self._collection_tag(event)
         node = Node(self._place(event), {})
         merged: list[Node] = []
@@ -297,7 +297,7 @@ class _Builder:
             value = next(self.events)
             child = self._node(value, depth + 1)
             if is_merge:
-                merged += self._merged(value, child)
+                merged += self._merge_sources(value, child)
             elif name is not None:
                 self._put(node, name, key, child)
         self._inherit(node, merged, event)
@@ -324,7 +324,7 @@ class _Builder:
             return
         node.put(name, self._place(event), child)
 
-    def _merged(self, event: Any, child: Node) -> Sequence[Node]:
+    def _merge_sources(self, event: Any, child: Node) -> Sequence[Node]:
         sources = child.items if isinstance(child.value, list) else [child]
         if all(isinstance(source.value, dict) for source in sources):
             return sources

@@ -45,14 +45,14 @@ def find(command: str, *, project: Path, path: str | None) -> Path | CannotRun:
     if "\0" in command:
         return CannotRun("the command holds a NUL character", "remove it")
     if os.sep in command or "/" in command:
-        return _checked(Path(os.path.normpath(project / command)), command, path)
+        return _check_file(Path(os.path.normpath(project / command)), command, path)
     folders = _folders(path)
     candidates = [candidate for folder in folders for candidate in _spellings(folder / command, path)]
     if runnable := next(filter(_is_runnable, candidates), None):
-        return _checked(runnable, command, path)
+        return _check_file(runnable, command, path)
     if blocked := next(filter(_is_file, candidates), None):
         return _not_executable(blocked)
-    return _missing(command, len(folders))
+    return _not_found(command, len(folders))
 
 
 def _folders(path: str | None) -> list[Path]:
@@ -80,7 +80,7 @@ def _is_runnable(file: Path) -> bool:
     return _is_file(file) and os.access(file, os.X_OK)
 
 
-def _checked(file: Path, command: str, path: str | None) -> Path | CannotRun:
+def _check_file(file: Path, command: str, path: str | None) -> Path | CannotRun:
     if file.is_dir():
         return CannotRun(f'"{file}" is a directory, not a program', "name the program in it")
     if not _is_file(file):
@@ -102,7 +102,7 @@ def _not_executable(file: Path) -> CannotRun:
     return CannotRun(f'"{file}" is not executable', f"chmod +x {file}")
 
 
-def _missing(command: str, folders: int) -> CannotRun:
+def _not_found(command: str, folders: int) -> CannotRun:
     what = f'"{command}" is not on PATH (looked in {count(folders, "folder")})'
     if " " in command.strip():
         return CannotRun(what, "put the arguments under args; command is the program alone")
@@ -212,7 +212,7 @@ def imports_from_here(words: Sequence[str]) -> bool:
 def taken_over(words: Sequence[str], cwd: Path) -> CannotRun | None:
     """Say why this command line, started in this directory, would run something else than it names; None if it would
     not."""
-    for runner, name in _fetched(_flat(words)):
+    for runner, name in _runners(_flat(words)):
         fix = f"install {name or 'it'} and name its command; or, for a server, leave out cwd and bridge"
         if name and (found := next(_in_its_place(name, cwd), None)):
             what = f"{runner} would run {found} from this project, and not the published {name}"
@@ -244,7 +244,7 @@ def _is_code(options: Sequence[str]) -> bool:
     return False
 
 
-def _fetched(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _runners(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the runners in a command line with the names of what they run; an empty name if that is not clear."""
     for index, word in enumerate(words):
         runner, rest = PurePath(word).stem, words[index + 1 :]

@@ -143,7 +143,7 @@ def registered(written: str, places: Sequence[Path], search: str | None) -> Regi
         return CannotRun(what, "unset ACP_LAUNCH_STATE_DIR, or name a directory outside of the project")
     installation = chosen(state, wanted)
     if isinstance(installation, Lacking):
-        return _unknown(wanted, state) or CannotRun(installation.message, _pinned(wanted.id) or installation.fix)
+        return _unknown(wanted, state) or CannotRun(installation.message, _pin_line(wanted.id) or installation.fix)
     program = find(str(installation.program), project=home(state), path=search)
     if isinstance(program, CannotRun):
         return program
@@ -153,7 +153,7 @@ def registered(written: str, places: Sequence[Path], search: str | None) -> Regi
     return Registered(program, args, env, str(installation.reference))
 
 
-def _pinned(agent: str) -> str:
+def _pin_line(agent: str) -> str:
     """Return the fix for an agent that is a package only, which needs no installation."""
     copy = kept(directory("CACHE"))
     entry = copy.agents.get(agent) if copy else None

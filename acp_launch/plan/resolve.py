@@ -95,7 +95,7 @@ class Substitution(Struct):
 
     def value(self, path: KeyPath, template: str) -> Value | None:
         """Resolve one value; None if part of it cannot be resolved, which is recorded as a problem."""
-        value, complete = self._substituted(path, template)
+        value, complete = self._substitute(path, template)
         return value if complete else None
 
     def values(self, path: KeyPath, templates: Mapping[str, str]) -> dict[str, Value]:
@@ -108,7 +108,7 @@ class Substitution(Struct):
 
     def text(self, path: KeyPath, template: str) -> str | None:
         """Resolve a value that is needed now, such as a path; a checked profile has no secret there."""
-        value, complete = self._substituted(path, template)
+        value, complete = self._substitute(path, template)
         return value.reveal({}) if complete else None
 
     def problem(self, path: KeyPath, message: str, fix: str) -> None:
@@ -117,13 +117,13 @@ class Substitution(Struct):
     def refuse(self, path: KeyPath, reason: CannotRun) -> None:
         self.problem(path, reason.message, reason.fix)
 
-    def _substituted(self, path: KeyPath, template: str) -> tuple[Value, bool]:
+    def _substitute(self, path: KeyPath, template: str) -> tuple[Value, bool]:
         """Resolve the parts of a value; also return whether all of them could be resolved."""
-        parts = [self._resolved(path, template, part) for part in parse(template)]
+        parts = [self._resolve_part(path, template, part) for part in parse(template)]
         known = tuple(part for part in parts if part is not None)
         return Value(known, self.origin(path)), len(known) == len(parts)
 
-    def _resolved(self, path: KeyPath, template: str, part: Part) -> str | SecretReference | None:
+    def _resolve_part(self, path: KeyPath, template: str, part: Part) -> str | SecretReference | None:
         if isinstance(part, VariableReference):
             return self._variable(path, template, part)
         if isinstance(part, EnvironmentReference):
@@ -586,13 +586,13 @@ class _Walk(Struct):
 
     def _cwd(self, override: Path | None) -> Path | None:
         if override is not None:
-            return self._kept(usable(str(override), base=self.typed), "--cwd")
+            return self._directory_or_problem(usable(str(override), base=self.typed), "--cwd")
         written = self.substitution.loaded.profile.workspace.cwd
         if written is None:
-            return self._kept(usable(str(self.typed), base=self.typed), "")
+            return self._directory_or_problem(usable(str(self.typed), base=self.typed), "")
         return self.machine.directory(("workspace", "cwd"), written)
 
-    def _kept(self, directory: Path | CannotRun, source: str) -> Path | None:
+    def _directory_or_problem(self, directory: Path | CannotRun, source: str) -> Path | None:
         if isinstance(directory, CannotRun):
             self.substitution.problems.append(Problem(source, 0, 0, "", directory.message, directory.fix))
             return None
@@ -623,7 +623,7 @@ class _Walk(Struct):
         """Plan the agent. `is_accepted`: the user accepted its project together with the profile."""
         agent = self.substitution.loaded.profile.agent
         if agent.registry is not None:
-            return self._registered(agent.registry, cwd, own, is_accepted=is_accepted)
+            return self._registry_agent(agent.registry, cwd, own, is_accepted=is_accepted)
         args = self.substitution.sequence(("agent", "args"), agent.args)
         search = search_path(self.substitution.environ, agent.inherit_env, own)
         command = self.machine.command(("agent", "command"), agent.command or "", search=search)
@@ -637,7 +637,7 @@ class _Walk(Struct):
         env = environment(self.substitution.environ, agent.inherit_env, own)
         return ProcessPlan(name="agent", command=command, args=args, env=env, cwd=cwd, missing=missing)
 
-    def _registered(
+    def _registry_agent(
         self, written: str, cwd: Path, own: Mapping[str, Value], *, is_accepted: bool
     ) -> ProcessPlan | None:
         """Plan an agent of the registry, as it is installed here. If it is not, a draft has its name as the command."""

@@ -127,7 +127,7 @@ _OTHER_POLICIES = {  # names in other supervisors
 def describe(error: "ErrorDetails", shape: type[Shape], path: KeyPath) -> Fault:
     """Describe a pydantic error; `shape` was validated at `path`."""
     inner = error["loc"]
-    if united := _united(inner):
+    if united := _inherit_env_path(inner):
         return _inherit_env(error, (*path, *united))
     if error["type"] in UNKNOWN_KEY:
         return _unknown_key((*path, *inner), _shape(shape, inner[:-1]))
@@ -159,14 +159,16 @@ def _globs(path: KeyPath, value: Plain) -> Fault:
 
 def is_other_half(error: "ErrorDetails") -> bool:
     """Whether an error is about the other member of a union: a list is not a wrong `all` or `minimal`."""
-    return bool(_united(error["loc"])) and error["type"] == "literal_error" and isinstance(error["input"], list)
+    return (
+        bool(_inherit_env_path(error["loc"])) and error["type"] == "literal_error" and isinstance(error["input"], list)
+    )
 
 
 def _shape(shape: type[Shape], inner: KeyPath) -> type[Shape]:
     return _SHAPES.get(shape, {}).get(tuple("*" if isinstance(step, int) else step for step in inner), shape)
 
 
-def _united(inner: KeyPath) -> KeyPath:
+def _inherit_env_path(inner: KeyPath) -> KeyPath:
     """Return the path of the `inherit_env` that an error is about; empty for any other error."""
     return next((path for path in (("agent", "inherit_env"), ("inherit_env",)) if inner[: len(path)] == path), ())
 
@@ -227,7 +229,7 @@ def check(document: Document) -> Checked:
     faults = [*unsaid, *version(root), *broken(root)]
     profile = _profile(root, faults)
     faults = [fault for fault in faults if not is_misspelt(fault, faults)]
-    problems = sorted(_placed(document, faults), key=lambda problem: (problem.file, problem.line, problem.column))
+    problems = sorted(_problems(document, faults), key=lambda problem: (problem.file, problem.line, problem.column))
     return Checked(None if errors(problems) else profile, tuple(problems))
 
 
@@ -236,12 +238,12 @@ def _profile(root: Mapping[str, Plain], faults: list[Fault]) -> Profile | None:
     try:
         return build(Profile, root)
     except ValueError:
-        profile = _validated(Profile, {**root, "version": VERSION, "mcp_servers": {}}, (), faults)
+        profile = _validate(Profile, {**root, "version": VERSION, "mcp_servers": {}}, (), faults)
         servers = _servers(root.get("mcp_servers", {}), faults)
         return replace(profile, mcp_servers=servers) if profile else None
 
 
-def _placed(document: Document, faults: list[Fault]) -> Iterable[Problem]:
+def _problems(document: Document, faults: list[Fault]) -> Iterable[Problem]:
     if not faults:
         return ()
     from acp_launch.profile.leaks import discreet  # only needed for faults
@@ -256,7 +258,7 @@ def version(root: Mapping[str, Plain]) -> Iterable[Fault]:
         yield Fault(("version",), f"expected version 1, found {written}", "write: version: 1")
 
 
-def _validated(shape: type[_S], value: Plain, path: KeyPath, faults: list[Fault]) -> _S | None:
+def _validate(shape: type[_S], value: Plain, path: KeyPath, faults: list[Fault]) -> _S | None:
     try:
         return build(shape, value)
     except ValueError:
@@ -292,7 +294,7 @@ def _servers(written: Plain, faults: list[Fault]) -> dict[str, McpServer]:
     for name, server in written.items():
         path = ("mcp_servers", name)
         kind = _kind(server, path, faults)
-        if kind and (valid := _validated(SERVERS[kind], {**server, "type": kind}, path, faults)):
+        if kind and (valid := _validate(SERVERS[kind], {**server, "type": kind}, path, faults)):
             servers[name] = valid
     return servers
 
@@ -308,7 +310,7 @@ def _kind(server: Plain, path: KeyPath, faults: list[Fault]) -> str | None:
         return None
     if "type" in server:
         return _named_kind(server["type"], path, faults)
-    meant = {_meant(key) for key in server}  # the validation of that kind reports a misspelt key
+    meant = {_guess_key(key) for key in server}  # the validation of that kind reports a misspelt key
     if "command" in meant:
         return "stdio"
     if "url" in meant:
@@ -318,7 +320,7 @@ def _kind(server: Plain, path: KeyPath, faults: list[Fault]) -> str | None:
     return None
 
 
-def _meant(key: str) -> str:
+def _guess_key(key: str) -> str:
     return likeliest(key.lower(), ("command", "url"))
 
 

@@ -103,7 +103,7 @@ def find(name: str, *, start: Path, settings: Settings) -> Found:
         path = Path(os.path.normpath(start / os.path.expanduser(name)))  # noqa: PTH111 - pathlib raises
         return replace(_at_path(path), user=user)
     for directory, origin, project in _places(start, user):
-        if file := _named(directory, name):
+        if file := _file_of(directory, name):
             return Found(name, file, project, origin, user=user)
     raise _unknown(name, start, settings)
 
@@ -145,7 +145,7 @@ def within_reach(file: Path, *, user: Path | None) -> Iterator[tuple[Path, Origi
     """Yield the directories whose profiles a file may name, nearest first. The user's own never name a project's."""
     origin = origin_of(file, "path", user=user)
     if origin == "path":
-        yield from ((directory / HOLDER, "project") for directory in _upwards(_holding(file)))
+        yield from ((directory / HOLDER, "project") for directory in _upwards(_project_of(file)))
     if origin != "built-in" and user is not None:
         yield user, "user"
     yield built_in(), "built-in"
@@ -160,7 +160,7 @@ def origin_of(file: Path, otherwise: Origin, *, user: Path | None) -> Origin:
 
 def boundary(file: Path) -> Path:
     """Return the directory that a project's file must not leave: its repository, else its project."""
-    return repository_of(file.parent) or project_of(_holding(file))
+    return repository_of(file.parent) or project_of(_project_of(file))
 
 
 def repository_of(directory: Path) -> Path | None:
@@ -174,11 +174,11 @@ def names_within_reach(file: Path, *, user: Path | None) -> list[str]:
     return sorted({each.stem for directory, _ in reached for each in _profiles(directory) if each != file})
 
 
-def _holding(file: Path) -> Path:
+def _project_of(file: Path) -> Path:
     return file.parent.parent if file.parent.name == HOLDER else file.parent
 
 
-def _named(directory: Path, name: str) -> Path | None:
+def _file_of(directory: Path, name: str) -> Path | None:
     files = (directory / f"{name}{suffix}" for suffix in SUFFIXES)
     return next((file for file in files if _holds(file.is_file) and not _is_lock(file)), None)
 
@@ -234,7 +234,7 @@ def _is_path(name: str) -> bool:
 
 def _at_path(file: Path) -> Found:
     if file.parent.name == HOLDER:
-        return Found(file.stem, file, _holding(file), "path")
+        return Found(file.stem, file, _project_of(file), "path")
     return Found(file.stem, file, repository_of(file.parent) or file.parent, "path")
 
 

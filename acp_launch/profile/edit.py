@@ -36,7 +36,7 @@ def put(text: str, path: KeyPath, value: Plain, *, comments: Sequence[str] = ())
     Raises:
         CannotEdit: the text is not a YAML mapping, or other text would have to change too.
     """
-    return _edited(text, path, lambda root: _put(root, path, value), lambda yaml: yaml.put(path, value, comments))
+    return _edit(text, path, lambda root: _put(root, path, value), lambda yaml: yaml.put(path, value, comments))
 
 
 def remove(text: str, path: KeyPath) -> str:
@@ -46,10 +46,10 @@ def remove(text: str, path: KeyPath) -> str:
     Raises:
         CannotEdit: as `put`; or the value is not in this text.
     """
-    return _edited(text, path, lambda root: _removed(root, path), lambda yaml: yaml.remove(path))
+    return _edit(text, path, lambda root: _remove(root, path), lambda yaml: yaml.remove(path))
 
 
-def _edited(text: str, path: KeyPath, model: Callable[[Plain], None], change: Callable[[YamlText], str]) -> str:
+def _edit(text: str, path: KeyPath, model: Callable[[Plain], None], change: Callable[[YamlText], str]) -> str:
     bare = text.removeprefix(_BOM)
     document, problems = parse(bare, "")
     if document is None:
@@ -100,7 +100,7 @@ def _plain(value: Plain) -> Plain:
     return str.__str__(value) if isinstance(value, str) else value
 
 
-def _removed(root: Plain, path: KeyPath) -> None:
+def _remove(root: Plain, path: KeyPath) -> None:
     for step in path[:-1]:
         root = root[step]
     del root[path[-1]]
@@ -146,7 +146,7 @@ def judged(found: Found, before: str | None, after: str) -> Revision:
     new = _alone(found, after) if before is None else problems(found, after)
     fresh = _fresh(old, new)
     if errors(fresh):
-        raise ProfileError([_unplaced(found, problem) for problem in errors(fresh)])
+        raise ProfileError([_without_line(found, problem) for problem in errors(fresh)])
     return Revision(found, before or "", after, tuple(fresh), len(errors(new)))
 
 
@@ -155,10 +155,10 @@ def problems(found: Found, text: str) -> tuple[Problem, ...]:
     from acp_launch.profile.load import gather
     from acp_launch.profile.parse import parse_layer
 
-    def pretended(layer: Layer) -> ParsedLayer:
+    def parse_new(layer: Layer) -> ParsedLayer:
         return parse_layer(structs.replace(layer, text=text) if layer.role == "profile" else layer)
 
-    return _said(found, gather(found, pretended))
+    return _problems_of(found, gather(found, parse_new))
 
 
 def _alone(found: Found, text: str) -> tuple[Problem, ...]:
@@ -166,11 +166,11 @@ def _alone(found: Found, text: str) -> tuple[Problem, ...]:
     from acp_launch.profile.parse import ADD, parse_layer
 
     part = parse_layer(Layer(file=found.file, origin=found.origin, role="profile", label=shown(found.file), text=text))
-    said = _said(found, LayerSet((part,), ()))
+    said = _problems_of(found, LayerSet((part,), ()))
     return tuple(problem for problem in said if not (part.extends and problem.fix.startswith(ADD)))
 
 
-def _said(found: Found, gathered: LayerSet) -> tuple[Problem, ...]:
+def _problems_of(found: Found, gathered: LayerSet) -> tuple[Problem, ...]:
     from acp_launch.profile.parse import ADD, exposed, merge_layers
 
     made = (*merge_layers(gathered).problems, *exposed(gathered.parts))
@@ -194,7 +194,7 @@ def _what(problem: Problem) -> tuple[str, str, str]:
     return problem.file, problem.path, problem.message
 
 
-def _unplaced(found: Found, problem: Problem) -> Problem:
+def _without_line(found: Found, problem: Problem) -> Problem:
     """Drop the line, because the text is not in the file yet, and mask credentials that the problem may quote."""
     from acp_launch.secret.detect import masked
 

@@ -109,7 +109,7 @@ def entries(written: Plain) -> list[tuple[KeyPath, str]]:
 def faults(written: Plain) -> Iterator[Fault]:
     """Yield everything that is wrong with the value of `extends`, without looking for the files."""
     if not isinstance(written, str | list):
-        yield _misplaced((KEY,), "a profile's name, a ./path or a list of them", written)
+        yield _wrong_type((KEY,), "a profile's name, a ./path or a list of them", written)
     elif not written:
         yield Fault((KEY,), "this does not name a profile", "name one, or remove the key")
     elif isinstance(written, list) and len(written) > MAX_ENTRIES:
@@ -118,13 +118,13 @@ def faults(written: Plain) -> Iterator[Fault]:
     else:
         for index, item in enumerate(written) if isinstance(written, list) else ():
             if not isinstance(item, str):
-                yield _misplaced((KEY, index), "a profile's name or a ./path", item)
+                yield _wrong_type((KEY, index), "a profile's name or a ./path", item)
         for path, entry in entries(written):
             if fault := _fault(entry):
                 yield Fault(path, *fault)
 
 
-def _misplaced(path: KeyPath, expected: str, value: Plain) -> Fault:
+def _wrong_type(path: KeyPath, expected: str, value: Plain) -> Fault:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     fix = f'quote it: "{number_text(value)}"' if number else "write the name of a profile, or remove the key"
     return Fault(path, f"expected {expected}, found {found(value)}", fix)

@@ -66,8 +66,8 @@ class _Text(Struct, frozen=True):
 
 def leaks(root: Mapping[str, Plain]) -> Iterator[Fault]:
     """Yield a fault for each literal that looks like a credential; a warning if it only might be one."""
-    taken = set(_SECRET.findall("\n".join(_everything(root))))
-    for owner, texts in _examined(root):
+    taken = set(_SECRET.findall("\n".join(_all_texts(root))))
+    for owner, texts in _program_texts(root):
         movable = [replace(text, seen=tuple(each for each in text.seen if not _is_login(text, each))) for text in texts]
         names = _names(owner, movable, taken)
         for text, rest in zip(texts, movable, strict=True):
@@ -78,7 +78,7 @@ def leaks(root: Mapping[str, Plain]) -> Iterator[Fault]:
 
 def literals(root: Mapping[str, Plain]) -> Iterator[tuple[KeyPath, int, str]]:
     """Yield path, offset and literal of each fault of `leaks`. For comparison only: literals must not be shown."""
-    for _, texts in _examined(root):
+    for _, texts in _program_texts(root):
         for text in texts:
             yield from ((text.path, found.start, text.text[found.start : found.end]) for found in text.seen)
 
@@ -95,13 +95,13 @@ def in_comments(text: str, told: Iterable[tuple[Spot, int, str]]) -> Iterator[tu
         return
     breaks = [line_break.end() for line_break in _LINE_BREAK.finditer(text)]
     spots = [_spot(one.start, breaks) for one in found]
-    known = _known(zip(spots, (text[one.start : one.end] for one in found), strict=True), told)
+    known = _spots_of(zip(spots, (text[one.start : one.end] for one in found), strict=True), told)
     for spot, one in zip(spots, found, strict=True):
         if spot not in known:
             kind = one.what.rpartition(" ")[2]
             yield (
                 spot,
-                Fault((), _said(one), f"remove it, and rotate the {kind}: everyone who can read this file has it"),
+                Fault((), _describe(one), f"remove it, and rotate the {kind}: everyone who can read this file has it"),
             )
 
 
@@ -110,7 +110,7 @@ def _spot(offset: int, breaks: Sequence[int]) -> Spot:
     return line + 1, offset - (breaks[line - 1] if line else 0) + 1
 
 
-def _known(found: Iterable[tuple[Spot, str]], told: Iterable[tuple[Spot, int, str]]) -> set[Spot]:
+def _spots_of(found: Iterable[tuple[Spot, str]], told: Iterable[tuple[Spot, int, str]]) -> set[Spot]:
     """Find the spots of the literals in `told`: for each the next spot in the file whose text begins alike.
 
     Only the beginning is compared, because YAML may fold and indent the rest.
@@ -136,12 +136,12 @@ def _begin(literal: str) -> str:
 
 def discreet(fault: Fault, root: Mapping[str, Plain]) -> Fault:
     """Mask the number that a fault quotes where a credential belongs: `PASSWORD: 12345678`."""
-    if not noun(_called(fault.path, root)):
+    if not noun(_name_of(fault.path, root)):
         return fault
     return replace(fault, message=_NUMBER.sub(MASK, fault.message), fix=_NUMBER.sub(MASK, fault.fix))
 
 
-def _called(path: KeyPath, root: Plain) -> str:
+def _name_of(path: KeyPath, root: Plain) -> str:
     """Return the name of the value at `path` in the profile."""
     *above, last = path or ("",)
     if isinstance(last, str):
@@ -151,11 +151,11 @@ def _called(path: KeyPath, root: Plain) -> str:
     return _option(root, last) if isinstance(root, list) and last < len(root) else ""
 
 
-def _examined(root: Mapping[str, Plain]) -> Iterator[tuple[str, list[_Text]]]:
+def _program_texts(root: Mapping[str, Plain]) -> Iterator[tuple[str, list[_Text]]]:
     """Yield for each program its texts, with the credentials seen in them."""
     for owner, path, program in _programs(root):
         texts = [text for key in EXAMINED for text in _texts(program.get(key), (*path, key), key)]
-        yield owner, [_seen(text) for text in texts]
+        yield owner, [_with_sightings(text) for text in texts]
 
 
 def _programs(root: Mapping[str, Plain]) -> Iterator[tuple[str, KeyPath, Mapping[str, Plain]]]:
@@ -180,7 +180,7 @@ def _texts(value: Plain, path: KeyPath, name: str = "") -> Iterator[_Text]:
             yield from _texts(item, (*path, index), _option(value, index))
 
 
-def _everything(root: Mapping[str, Plain]) -> Iterator[str]:
+def _all_texts(root: Mapping[str, Plain]) -> Iterator[str]:
     return (text.text for key in ("agent", "mcp_servers") for text in _texts(root.get(key), (key,)))
 
 
@@ -192,7 +192,7 @@ def _option(arguments: Sequence[Plain], index: int) -> str:
     return option.lstrip("-")
 
 
-def _seen(text: _Text) -> _Text:
+def _with_sightings(text: _Text) -> _Text:
     """Look for credentials in a text. Misspelt references are skipped: `check` and `in_comments` report them."""
     written, pieces, done = text.text, [], 0
     for start, end in misspelt(written):
@@ -241,12 +241,12 @@ def _word(text: _Text, found: Sighting) -> str:
 
 def _faults(text: _Text, names: Mapping[Hashable, str]) -> Iterator[Fault]:
     for found in text.seen:
-        fix = f"acp-launch secret set {names[_credential(text, found)]}, then {_moved(text, found, names)}"
+        fix = f"acp-launch secret set {names[_credential(text, found)]}, then {_next_step(text, found, names)}"
         severity: Severity = "error" if found.certainty in ("certain", "likely") else "warning"
-        yield Fault(text.path, _said(found), fix, offset=found.start, severity=severity)
+        yield Fault(text.path, _describe(found), fix, offset=found.start, severity=severity)
 
 
-def _moved(text: _Text, found: Sighting, names: Mapping[Hashable, str]) -> str:
+def _next_step(text: _Text, found: Sighting, names: Mapping[Hashable, str]) -> str:
     if _is_command(text.path):  # a command cannot come from a secret
         return "pass it in env"
     return f"write {_rewritten(text, names) or _reference(text, found, names) + ' in its place'}"
@@ -256,7 +256,7 @@ def _is_command(path: KeyPath) -> bool:
     return path[:2] == ("agent", "command") or (path[0] == "mcp_servers" and path[2:3] == ("command",))
 
 
-def _said(found: Sighting) -> str:
+def _describe(found: Sighting) -> str:
     if found.certainty == "placeholder":
         return f'"{found.shown}" is a placeholder, not {found.what}'
     because = {"likely": ", by its name", "random": ": it is long and random"}.get(found.certainty, "")
@@ -275,7 +275,7 @@ def _rewritten(text: _Text, names: Mapping[Hashable, str]) -> str:
     if any(misspelt(text.text)) or (text.path[-1:] == ("url",) and user_fault(text.text)):
         return ""
     written, end = "", 0
-    for start, stop, found in _replaced(text):
+    for start, stop, found in _replacements(text):
         written += text.text[end:start] + _reference(text, found, names)
         end = stop
     written += text.text[end:]
@@ -284,7 +284,7 @@ def _rewritten(text: _Text, names: Mapping[Hashable, str]) -> str:
     return f"{quote}{written}{quote} here" if simple else ""
 
 
-def _replaced(text: _Text) -> Iterator[tuple[int, int, Sighting]]:
+def _replacements(text: _Text) -> Iterator[tuple[int, int, Sighting]]:
     """Yield the slices that become references. References do not nest, so a default is replaced with its reference."""
     done = 0
     references = [match.span() for match in REFERENCE.finditer(text.text)]

@@ -138,10 +138,10 @@ def _is_foreign(cache: Path, project: Path) -> bool:
 
 def _anew(found: Found, cache: Path | None) -> _Inspection:
     with progress.file(shown(found.file)):
-        return _understood(found, cache)
+        return _parse(found, cache)
 
 
-def _understood(found: Found, cache: Path | None) -> _Inspection:
+def _parse(found: Found, cache: Path | None) -> _Inspection:
     from acp_launch.profile.parse import merge_layers, parse_layer
 
     gathered = gather(found, parse_layer)
@@ -154,10 +154,12 @@ def _understood(found: Found, cache: Path | None) -> _Inspection:
     loaded = Loaded(found, made.profile, document, label, problems, layers, document.root, vacant)
     if cache is None or problems:
         return _Inspection(loaded, problems, gathered.parts)
-    return _Inspection(loaded, problems, gathered.parts, _kept(cache, loaded, gathered.parts, document))
+    return _Inspection(loaded, problems, gathered.parts, _keep_unless_leaky(cache, loaded, gathered.parts, document))
 
 
-def _kept(cache: Path, loaded: Loaded, parts: tuple[ParsedLayer, ...], document: "Document") -> tuple[Problem, ...]:
+def _keep_unless_leaky(
+    cache: Path, loaded: Loaded, parts: tuple[ParsedLayer, ...], document: "Document"
+) -> tuple[Problem, ...]:
     """Cache the profile, unless its text contains a credential, since caches get copied. Returns its credentials."""
     from acp_launch.profile.parse import exposed
 
@@ -223,7 +225,7 @@ class CachedProfile(Struct, frozen=True):
 
 def recall(directory: Path, found: Found) -> CachedProfile | None:
     """Return the cached profile; None for a miss."""
-    return _json_cache(directory).recall(found.file, _written(found.file), partial(_restored, found))
+    return _json_cache(directory).recall(found.file, _path_text(found.file), partial(_restore, found))
 
 
 def keep(directory: Path, found: Found, parts: Sequence[ParsedLayer], known: CachedProfile) -> None:
@@ -236,14 +238,14 @@ def keep(directory: Path, found: Found, parts: Sequence[ParsedLayer], known: Cac
         "places": [[list(path), labels[file], *rest] for path, (file, *rest) in known.positions.table.items()],
         "leaks": [[labels[leak.file], {**leak.as_json(), "file": ""}] for leak in known.leaks],
     }
-    _json_cache(directory).keep(found.file, _written(found.file), answer)
+    _json_cache(directory).keep(found.file, _path_text(found.file), answer)
 
 
 def _part(part: ParsedLayer) -> list[Any]:
-    return [_written(part.layer.file), part.layer.text, [extends.entry for extends in part.extends]]
+    return [_path_text(part.layer.file), part.layer.text, [extends.entry for extends in part.extends]]
 
 
-def _written(file: Path) -> str:
+def _path_text(file: Path) -> str:
     """Convert a path to text that JSON can hold, for comparison; a file's name may not be valid text."""
     return ascii(str(file))
 
@@ -252,18 +254,18 @@ def _json_cache(directory: Path) -> JsonCache:
     return JsonCache(directory / "profiles", CODE)
 
 
-def _restored(found: Found, answer: Any) -> CachedProfile:
+def _restore(found: Found, answer: Any) -> CachedProfile:
     """Rebuild a cached profile. Raises what `JsonCache.recall` takes for a miss."""
     texts = {file: (text, entries) for file, text, entries in answer["parts"]}
 
     def known(layer: Layer) -> ParsedLayer:
-        text, entries = texts[_written(layer.file)]
+        text, entries = texts[_path_text(layer.file)]
         if text != layer.text:
             raise ValueError("another text")
         return ParsedLayer(layer, tuple(Extends(entry) for entry in entries))
 
     gathered = gather(found, known)
-    if gathered.problems or [_written(layer.file) for layer in gathered.layers] != list(texts):
+    if gathered.problems or [_path_text(layer.file) for layer in gathered.layers] != list(texts):
         raise ValueError("other files")
     labels = [layer.label for layer in gathered.layers]
     table: Table = {tuple(path): (labels[file], *rest) for path, file, *rest in answer["places"]}

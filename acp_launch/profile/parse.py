@@ -63,7 +63,7 @@ def merge_layers(gathered: LayerSet) -> MergedProfile:
     own = next((part.document for part in gathered.parts if part.layer.role == "profile"), None)
     if own is None:
         return MergedProfile(None, None, tuple(problems))
-    document, idle = _merged(own, [part.document for part in gathered.parts if part.document])
+    document, idle = _merge(own, [part.document for part in gathered.parts if part.document])
     checked = check(document)
     if _is_whole(gathered):
         return MergedProfile(document, checked.profile, tuple(dict.fromkeys((*problems, *idle, *checked.problems))))
@@ -80,7 +80,7 @@ def _is_whole(gathered: LayerSet) -> bool:
     return not gathered.problems and not any((*missing, *cut_off))
 
 
-def _merged(own: Document, documents: Sequence[Document]) -> tuple[Document, tuple[Problem, ...]]:
+def _merge(own: Document, documents: Sequence[Document]) -> tuple[Document, tuple[Problem, ...]]:
     if len(documents) == 1 and layers.KEY not in own.root:
         return own, ()
     tree, idle = merge([_without_extends(document.tree) for document in documents])
@@ -117,11 +117,11 @@ def _in_comments(part: ParsedLayer) -> Iterator[Problem]:
     from acp_launch.profile.leaks import in_comments
 
     text = part.layer.text.removeprefix("\ufeff")  # as `parse` counts
-    for (line, column), stray in in_comments(text, _told(part)):
+    for (line, column), stray in in_comments(text, _reported_literals(part)):
         yield Problem(part.layer.label, line, column, "", stray.message, stray.fix, stray.severity)
 
 
-def _told(part: ParsedLayer) -> Iterator[tuple[tuple[int, int], int, str]]:
+def _reported_literals(part: ParsedLayer) -> Iterator[tuple[tuple[int, int], int, str]]:
     """Yield the literals that `_leaks` reports."""
     if part.document is None:
         return

@@ -42,13 +42,13 @@ class ReadProgress:
             if outer or self._say is None:
                 yield
             else:
-                with self._watched(self._say):
+                with self._watch_in_thread(self._say):
                     yield
         finally:
             self._label = outer
 
     @contextmanager
-    def _watched(self, say: Say) -> Iterator[None]:
+    def _watch_in_thread(self, say: Say) -> Iterator[None]:
         import threading
 
         begun, over = (time.monotonic(), time.process_time()), threading.Event()

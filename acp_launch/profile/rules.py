@@ -107,7 +107,7 @@ def _match(path: KeyPath, answer: str, match: Mapping[str, Plain]) -> Iterator[F
         for where, glob in _items((*path, key), match.get(key)):
             yield from _glob(where, key, glob)
     if answer == "allow":
-        yield from _trapped(path, match)
+        yield from _trap_kinds(path, match)
 
 
 def _is_everything(match: Mapping[str, Plain]) -> bool:
@@ -125,7 +125,7 @@ def _glob(path: KeyPath, key: str, glob: str) -> Iterator[Fault]:
         yield Fault(path, what, f"write ${{home}}{shorten(glob[1:])}")
 
 
-def _trapped(path: KeyPath, match: Mapping[str, Plain]) -> Iterator[Fault]:
+def _trap_kinds(path: KeyPath, match: Mapping[str, Plain]) -> Iterator[Fault]:
     """Warn about kinds behind which agents hide other decisions. Not an error: the user may know the agent."""
     if set(match) != {"kind"}:
         return
@@ -152,20 +152,20 @@ def broken(root: Mapping[str, Plain]) -> Iterator[Fault]:
     """Yield a fault for every rule that the profile breaks."""
     if isinstance(agent := root.get("agent"), dict):
         yield from _agent(agent)
-    yield from _workspace(_mapping(root, "workspace"))
-    yield from _session(_mapping(root, "session"))
+    yield from _workspace(_mapping_at(root, "workspace"))
+    yield from _session(_mapping_at(root, "session"))
     for path, text in patterns(root):
         yield from _not_from_secrets(path, text, "a pattern")
     yield from broken_rules(root)
-    for name, server in _mapping(root, "mcp_servers").items():
+    for name, server in _mapping_at(root, "mcp_servers").items():
         path = ("mcp_servers", name)
         if not re.fullmatch(SERVER_NAME, name):
             fix = "use letters, digits, _ . and - only"
             yield Fault(path, f'"{shorten(name)}" is not a server name', fix, at_key=True)
         if isinstance(server, dict):
             yield from _program(server, path)
-            yield from _inherited(server, path)
-            yield from _supervised(server, path)
+            yield from _inherit_env(server, path)
+            yield from _supervision(server, path)
             yield from _remote(server, path)
     yield from _untakeable(root)
 
@@ -175,13 +175,13 @@ def _untakeable(root: Mapping[str, Plain]) -> Iterator[Fault]:
 
     Bridged servers reach the agent over stdio or HTTP, as it takes them, unless `agent.mcp` says which.
     """
-    agent = _mapping(root, "agent")
+    agent = _mapping_at(root, "agent")
     command = agent.get("command")
-    found = started(command, [arg for _, arg in _listed(agent, "args")]) if isinstance(command, str) else None
+    found = started(command, [arg for _, arg in _texts_at(agent, "args")]) if isinstance(command, str) else None
     if found is None or not found.takes:
         return
     what = f"{found.title} takes MCP servers over {' and '.join(found.takes)} only, as far as is known"
-    for name, server in _mapping(root, "mcp_servers").items():
+    for name, server in _mapping_at(root, "mcp_servers").items():
         if not isinstance(server, dict):
             continue
         kind = server.get("type", "stdio" if "command" in server else "")
@@ -194,7 +194,7 @@ def _untakeable(root: Mapping[str, Plain]) -> Iterator[Fault]:
             yield Fault(("mcp_servers", name), what, fix, at_key=True, severity="warning")
 
 
-def _mapping(owner: Mapping[str, Plain], key: str) -> Mapping[str, Plain]:
+def _mapping_at(owner: Mapping[str, Plain], key: str) -> Mapping[str, Plain]:
     value = owner.get(key)
     return value if isinstance(value, dict) else {}
 
@@ -208,31 +208,31 @@ def _agent(agent: Mapping[str, Plain]) -> Iterator[Fault]:
         fix = "keep the command (a program of yours) or the registry's id; null removes what another profile says"
         yield Fault(("agent", "registry"), what, fix, at_key=True)
     yield from _program(agent, ("agent",))
-    yield from _inherited(agent, ("agent",))
+    yield from _inherit_env(agent, ("agent",))
 
 
-def _inherited(program: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
-    for index, name in _listed(program, "inherit_env"):
+def _inherit_env(program: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
+    for index, name in _texts_at(program, "inherit_env"):
         if not re.fullmatch(INHERITED_NAME, name):
             what = f'"{shorten(name)}" is neither a variable\'s name nor a PREFIX_* pattern'
             yield Fault((*path, "inherit_env", index), what, "write NAME or PREFIX_*")
 
 
-def _listed(owner: Mapping[str, Plain], key: str) -> Iterator[tuple[int, str]]:
+def _texts_at(owner: Mapping[str, Plain], key: str) -> Iterator[tuple[int, str]]:
     items = owner.get(key)
     for index, item in enumerate(items if isinstance(items, list) else []):
         if isinstance(item, str):
             yield index, item
 
 
-def _supervised(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
+def _supervision(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
     """Check the keys of a server that acp-launch starts: its directory, its restarts, its tools."""
     if isinstance(cwd := server.get("cwd"), str):
         yield from _not_from_secrets((*path, "cwd"), cwd, "a directory")
-    yield from _backoff(_mapping(_mapping(server, "restart"), "backoff"), (*path, "restart", "backoff"))
-    tools = _mapping(server, "tools")
+    yield from _backoff(_mapping_at(_mapping_at(server, "restart"), "backoff"), (*path, "restart", "backoff"))
+    tools = _mapping_at(server, "tools")
     for key in ("allow", "deny"):
-        for index, glob in _listed(tools, key):
+        for index, glob in _texts_at(tools, key):
             if not glob.strip():
                 yield Fault((*path, "tools", key, index), "the tool's name is empty", "write a name, or a glob: get_*")
     if "idle" in server and server.get("start") != "lazy":
@@ -242,10 +242,10 @@ def _supervised(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
         what = "the sessions of a shared server have one conversation with it, which none of them can resume alone"
         yield Fault((*path, "session_elevation"), what, "remove it, or share", at_key=True)
     if server.get("bridge") is False:
-        yield from _unsupervised(server, path)
+        yield from _idle_supervision(server, path)
 
 
-def _unsupervised(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
+def _idle_supervision(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
     """Report supervision keys of a server that the agent starts or connects to itself.
 
     Hidden tools are an error, since the restriction would not be enforced. Other keys are only without effect.
@@ -295,8 +295,8 @@ def _program(program: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
         yield from _command_line((*path, "command"), command, has_args=bool(args))
     for index, argument in enumerate(args if isinstance(args, list) else []):
         if isinstance(argument, str):
-            yield from _exposed((*path, "args", index), argument, "in ps")
-    for name in _mapping(program, "env"):
+            yield from _visible_secrets((*path, "args", index), argument, "in ps")
+    for name in _mapping_at(program, "env"):
         yield from _environment_name((*path, "env", name), name)
 
 
@@ -345,7 +345,7 @@ def _secrets(text: str) -> list[SecretReference]:
         return []
 
 
-def _exposed(path: KeyPath, text: str, where: str) -> Iterator[Fault]:
+def _visible_secrets(path: KeyPath, text: str, where: str) -> Iterator[Fault]:
     """Warn about a secret where others can read it. Not an error: some programs accept it only there."""
     for secret in _secrets(text):
         if where == "in ps":
@@ -371,7 +371,7 @@ def _session(session: Mapping[str, Plain]) -> Iterator[Fault]:
         yield Fault(("session", "name"), fault, SESSION_NAME_FIX)
     if isinstance(mode := session.get("mode"), str) and not mode.strip():
         yield Fault(("session", "mode"), "the mode is empty", "write the id of a mode, or remove the key")
-    for name in _mapping(session, "config"):
+    for name in _mapping_at(session, "config"):
         if not name.strip():
             fix = "write the id of a config option, or its category"
             yield Fault(("session", "config", name), "the option's name is empty", fix, at_key=True)
@@ -380,10 +380,10 @@ def _session(session: Mapping[str, Plain]) -> Iterator[Fault]:
 def _remote(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
     if "command" in server:
         return
-    headers, env = _mapping(server, "headers"), _mapping(server, "env")
-    sent = variable_headers(env, _spelling(server))
+    headers, env = _mapping_at(server, "headers"), _mapping_at(server, "env")
+    sent = variable_headers(env, _header_spelling(server))
     if isinstance(url := server.get("url"), str):
-        yield from _exposed((*path, "url"), url, "in a url")
+        yield from _visible_secrets((*path, "url"), url, "in a url")
         if fault := url_fault(url):
             yield Fault((*path, "url"), fault, URL_FIX)
         elif user_fault(url):
@@ -402,11 +402,11 @@ def _login(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
     """Check the login of a server, and that nothing else about the server contradicts it."""
     if server.get("oauth") is not True and not isinstance(server.get("oauth"), dict):
         return
-    yield from _oauth(_mapping(server, "oauth"), (*path, "oauth"))
+    yield from _oauth(_mapping_at(server, "oauth"), (*path, "oauth"))
     if server.get("bridge") is False:
         what = "the agent connects to this server itself (bridge: false), and never gets your login"
         yield Fault((*path, "oauth"), what, "remove bridge: false, or oauth", at_key=True)
-    for name in _mapping(server, "headers"):
+    for name in _mapping_at(server, "headers"):
         if name.lower() == "authorization":
             what = f"the login sets {name}, so it cannot be set here"
             yield Fault((*path, "headers", name), what, "remove it, or oauth", at_key=True)
@@ -486,7 +486,7 @@ def _remote_variable(path: KeyPath, name: str, value: Plain) -> Iterator[Fault]:
         yield Fault(path, f"it is sent as a header, and {fault}", HEADER_FIX)
 
 
-def _spelling(server: Mapping[str, Plain]) -> HeaderSpelling:
+def _header_spelling(server: Mapping[str, Plain]) -> HeaderSpelling:
     """Return how the headers of variables are spelled; `check` reports what else is written there."""
     match server.get("env_headers"):
         case "dashes":

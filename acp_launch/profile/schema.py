@@ -39,12 +39,12 @@ def layered(root: Mapping[str, Any], shapes: Mapping[str, Any]) -> dict[str, Any
     server = {**shapes[_SERVERS[0]], "properties": {**merged, "type": _KINDS}, "title": "Server"}
     strict = (*_SERVERS, *_REMOTE, *_LISTED)
     loose = {name: shape for name, shape in shapes.items() if name not in strict} | {"Server": server}
-    twins = {f"{name}{_TWIN}": _loosened(shape) for name, shape in loose.items()}
+    twins = {f"{name}{_TWIN}": _loosen(shape) for name, shape in loose.items()}
     whole = {"if": {"not": {"required": ["extends"]}}, "then": {"$ref": f"{_REFERENCE}Profile"}}
-    return {**_loosened(root), **whole, "$defs": {**shapes, "Profile": dict(root), **twins}}
+    return {**_loosen(root), **whole, "$defs": {**shapes, "Profile": dict(root), **twins}}
 
 
-def _loosened(shape: Mapping[str, Any]) -> dict[str, Any]:
+def _loosen(shape: Mapping[str, Any]) -> dict[str, Any]:
     twin = {key: value for key, value in shape.items() if key not in ("required", "dependentRequired", "oneOf")}
     keys = shape["properties"].items()
     return {**twin, "properties": {key: value if key in _KEPT else _removable(value) for key, value in keys}}
@@ -66,10 +66,10 @@ def _twin(part: Any) -> Any:
         return [twin for index, twin in enumerate(twins) if twin not in twins[:index]]
     if not isinstance(part, dict) or "items" in part:
         return part
-    return {key: _referred(value) if key == "$ref" else _twin(value) for key, value in part.items()}
+    return {key: _definition_of(value) if key == "$ref" else _twin(value) for key, value in part.items()}
 
 
-def _referred(reference: str) -> str:
+def _definition_of(reference: str) -> str:
     name = reference.removeprefix(_REFERENCE)
     return f"{_REFERENCE}{'Server' if name in _SERVERS else name}{_TWIN}"
 
@@ -81,7 +81,7 @@ def schema() -> dict[str, Any]:
     """Build the schema as data."""
     made = TypeAdapter(model.Profile).json_schema(ref_template="#/$defs/{model}")
     found = {**made.pop("$defs"), "Profile": made}
-    shapes = {name: _described(found[name], name, described) for name, described in _descriptions().items()}
+    shapes = {name: _describe(found[name], name, described) for name, described in _descriptions().items()}
     root = shapes.pop("Profile")
     _restrict(root, shapes)
     made = layered(root, shapes)
@@ -97,15 +97,15 @@ def _descriptions() -> dict[str, dict[str, str]]:
     """Collect field descriptions by class: the string constant after each annotated name in the source."""
     module = ast.parse(inspect.getsource(model))
     found = {part.name: part for part in module.body if isinstance(part, ast.ClassDef)}
-    return {name: _inherited(part, found) for name, part in found.items() if name != _BASE}
+    return {name: _base_docs(part, found) for name, part in found.items() if name != _BASE}
 
 
-def _inherited(shape: ast.ClassDef, known: Mapping[str, ast.ClassDef]) -> dict[str, str]:
+def _base_docs(shape: ast.ClassDef, known: Mapping[str, ast.ClassDef]) -> dict[str, str]:
     bases = [known[base.id] for base in shape.bases if isinstance(base, ast.Name) and base.id in known]
-    return {key: note for part in (*bases, shape) for key, note in _documented(part).items()}
+    return {key: note for part in (*bases, shape) for key, note in _attribute_docs(part).items()}
 
 
-def _documented(shape: ast.ClassDef) -> dict[str, str]:
+def _attribute_docs(shape: ast.ClassDef) -> dict[str, str]:
     found: dict[str, str] = {}
     for field, note in zip(shape.body, shape.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(note, ast.Expr):
@@ -113,7 +113,7 @@ def _documented(shape: ast.ClassDef) -> dict[str, str]:
     return found
 
 
-def _described(shape: dict[str, Any], name: str, described: dict[str, str]) -> dict[str, Any]:
+def _describe(shape: dict[str, Any], name: str, described: dict[str, str]) -> dict[str, Any]:
     for key, field in shape["properties"].items():
         field["title"] = key
         field["description"] = described[key]

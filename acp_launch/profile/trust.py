@@ -131,7 +131,7 @@ def trust_state(loaded: Loaded, settings: Settings) -> TrustState:
     lines = _content(loaded)
     if doubts := tuple(_doubts(foreign, _real(boundary(loaded.found.file)))):
         return TrustState(label=label, how="doubtful", now=lines, doubts=doubts)
-    before = None if _is_projects(settings.state, project) else _accepted(loaded, settings, project)
+    before = None if _is_projects(settings.state, project) else _acceptance_of(loaded, settings, project)
     if before is None:
         return TrustState(label=label, how="new", now=lines)
     is_same = before.digest == digest(str(project), lines)
@@ -156,13 +156,13 @@ def accept(loaded: Loaded, settings: Settings) -> None:
         version=VERSION,
         project=str(project),
         profile=loaded.found.name,
-        file=str(_named(loaded)),
+        file=str(_profile_path(loaded)),
         digest=digest(str(project), lines),
         lines=tuple(str(shown(line)) for line in lines),
         since=time.time(),
     )
-    path = _place(settings, project, _named(loaded))
-    with _explained(path, "store the acceptance in"):
+    path = _place(settings, project, _profile_path(loaded))
+    with _explain_errors(path, "store the acceptance in"):
         make_private(path.parent)
         replace(path, msgspec.json.encode(acceptance))
 
@@ -180,7 +180,7 @@ def revoke(acceptance: Acceptance, settings: Settings) -> None:
         StateError: it cannot be removed.
     """
     path = _place(settings, Path(acceptance.project), Path(acceptance.file))
-    with _explained(path, "remove the acceptance from"):
+    with _explain_errors(path, "remove the acceptance from"):
         path.unlink(missing_ok=True)
 
 
@@ -196,13 +196,13 @@ def _is_projects(directory: Path, project: Path) -> bool:
     return lies_in(directory, (project, *grounds(project)))
 
 
-def _accepted(loaded: Loaded, settings: Settings, project: Path) -> Acceptance | None:
+def _acceptance_of(loaded: Loaded, settings: Settings, project: Path) -> Acceptance | None:
     """Read the acceptance of this very file; None if there is none."""
-    found = _read(_place(settings, project, _named(loaded)))
-    return found if found and (found.project, found.file) == (str(project), str(_named(loaded))) else None
+    found = _read(_place(settings, project, _profile_path(loaded)))
+    return found if found and (found.project, found.file) == (str(project), str(_profile_path(loaded))) else None
 
 
-def _named(loaded: Loaded) -> Path:
+def _profile_path(loaded: Loaded) -> Path:
     """Resolve links in the directories of the profile's file, but not the file itself if it is a link."""
     return _real(loaded.found.file.parent) / loaded.found.file.name
 
@@ -250,7 +250,7 @@ def _place(settings: Settings, project: Path, file: Path) -> Path:
 def _read(path: Path) -> Acceptance | None:
     """Read an acceptance; None if it does not exist, or others could have written it: then the user is asked again."""
     try:
-        with _explained(path, "read the acceptance from"):
+        with _explain_errors(path, "read the acceptance from"):
             try:
                 found = read_bounded(path, LARGEST)
             except NotADirectoryError:  # code that writes to the state directory reports it
@@ -273,7 +273,7 @@ def _real(path: Path) -> Path:
 
 
 @contextmanager
-def _explained(path: Path, doing: str) -> Iterator[None]:
+def _explain_errors(path: Path, doing: str) -> Iterator[None]:
     try:
         yield
     except Unfit as unfit:
@@ -374,12 +374,12 @@ def shown(line: str) -> Shown:
     found = _LINE.fullmatch(line)
     if found is None:
         return Shown(discreet(line), "")
-    kind, name = _called(found["path"])
+    kind, name = _variable_at(found["path"])
     can = power(name) if kind == "env" else ""
     return Shown(discreet(found["path"]), _discreet_json(found["value"], name), can)
 
 
-def _called(path: str) -> tuple[str, str]:
+def _variable_at(path: str) -> tuple[str, str]:
     """Return `env` or `headers` and the name in it; empty for any other path."""
     found = _NAMED.fullmatch(path)
     if found is None:

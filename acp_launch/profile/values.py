@@ -48,12 +48,12 @@ class Scalar(Struct, frozen=True):
     def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core import core_schema
 
-        return core_schema.no_info_plain_validator_function(self._checked)
+        return core_schema.no_info_plain_validator_function(self._validate)
 
     def __get_pydantic_json_schema__(self, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
         return dict(self.schema)
 
-    def _checked(self, value: Any) -> Any:
+    def _validate(self, value: Any) -> Any:
         from pydantic_core import PydanticCustomError
 
         if self.accepts(value):
@@ -123,19 +123,19 @@ class Listed:
 
     def take(self, value: Any, build: Callable[[Any], Any]) -> Any:
         """Build the list; raise ValueError if an item does not fit."""
-        return build(_listed(value))
+        return build(_as_list(value))
 
     def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core import core_schema
 
-        return core_schema.no_info_before_validator_function(_listed, handler(source))
+        return core_schema.no_info_before_validator_function(_as_list, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
         listed = handler(schema)
         return {"anyOf": [listed["items"], {**listed, "minItems": 1}]}
 
 
-def _listed(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
@@ -149,26 +149,26 @@ class Switched:
 
     def take(self, value: Any, build: Callable[[Any], Any]) -> Any:
         """Build the mapping; raise ValueError if it does not fit."""
-        return build(_switched(value))
+        return build(_switch_value(value))
 
     def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core import core_schema
 
-        return core_schema.no_info_before_validator_function(self._checked, handler(source))
+        return core_schema.no_info_before_validator_function(self._validate, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
         return {"anyOf": [{"type": "boolean"}, *handler(schema)["anyOf"]]}
 
-    def _checked(self, value: Any) -> Any:
+    def _validate(self, value: Any) -> Any:
         from pydantic_core import PydanticCustomError
 
-        made = _switched(value)
+        made = _switch_value(value)
         if made is None or isinstance(made, dict):
             return made
         raise PydanticCustomError("bad_scalar", "{expected}", {"expected": self.expected, "fix": "write true"})
 
 
-def _switched(value: Any) -> Any:
+def _switch_value(value: Any) -> Any:
     if isinstance(value, bool):
         return {} if value else None
     return value
@@ -194,14 +194,14 @@ class Template(str):
     def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core import core_schema
 
-        return core_schema.no_info_after_validator_function(cls._checked, core_schema.str_schema(strict=True))
+        return core_schema.no_info_after_validator_function(cls._validate, core_schema.str_schema(strict=True))
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
         return {"type": "string", "pattern": PATTERN}
 
     @classmethod
-    def _checked(cls, value: str) -> Self:
+    def _validate(cls, value: str) -> Self:
         from pydantic_core import PydanticCustomError
 
         try:

@@ -236,14 +236,14 @@ def is_inline(value: Plain, *, level: int) -> bool:
 
 def name(key: str) -> str:
     """Write a key, quoted if needed."""
-    return _quoted(key) if key == "<<" else _text(key, True, "")
+    return _quote(key) if key == "<<" else _text(key, True, "")
 
 
 def _text(text: str, in_flow: bool, quote: str) -> str:
     if not quote or quote not in "\"'":
-        return text if _is_plain(text, in_flow) else _quoted(text)
+        return text if _is_plain(text, in_flow) else _quote(text)
     single = quote == "'" and text.isprintable()
-    return "'" + text.replace("'", "''") + "'" if single else _quoted(text, always_double=quote == '"')
+    return "'" + text.replace("'", "''") + "'" if single else _quote(text, always_double=quote == '"')
 
 
 def _is_plain(text: str, in_flow: bool) -> bool:
@@ -262,13 +262,13 @@ def _is_old_number(text: str) -> bool:
     return re.fullmatch(r"[-+]?[0-9][0-9_,.:-]*", text) is not None and not text.startswith("-")
 
 
-def _quoted(text: str, *, always_double: bool = False) -> str:
+def _quote(text: str, *, always_double: bool = False) -> str:
     if not always_double and text.isprintable() and re.search(r'["\\]', text) and "'" not in text:
         return f"'{text}'"
-    return '"' + "".join(_ESCAPES.get(mark) or (mark if mark.isprintable() else _escaped(mark)) for mark in text) + '"'
+    return '"' + "".join(_ESCAPES.get(mark) or (mark if mark.isprintable() else _escape(mark)) for mark in text) + '"'
 
 
-def _escaped(mark: str) -> str:
+def _escape(mark: str) -> str:
     code = ord(mark)
     if code < 0x100:
         return f"\\x{code:02x}"
@@ -313,9 +313,9 @@ class YamlText:
         for depth, step in enumerate(path):
             part = node.part(step)
             if part is None:
-                return self._added(node, path, depth, value, comments)
+                return self._add(node, path, depth, value, comments)
             if depth == len(path) - 1 or _is_vacant(part.value, path[depth + 1]):
-                return self._replaced(node, part, _nested(path, depth + 1, value), level=depth + 1)
+                return self._replace(node, part, _nest(path, depth + 1, value), level=depth + 1)
             node = self._inner(part.value, path[: depth + 1])
         raise CannotEdit((), "a profile is changed key by key", "name a key: agent.command")
 
@@ -331,7 +331,7 @@ class YamlText:
             return self._cut_flow(node, part) if node.flow else self._cut_block(node, part)
         if node is self.root:
             raise CannotEdit(path, "the profile would be empty", "delete the file")
-        return self._replaced(owner, owning, {} if node.kind == "mapping" else [], level=0)
+        return self._replace(owner, owning, {} if node.kind == "mapping" else [], level=0)
 
     def _inner(self, span: Span, path: KeyPath) -> Span:
         if span.kind == "alias":
@@ -341,21 +341,21 @@ class YamlText:
             raise CannotEdit(path, f"{dotted(path)} is a single value, with nothing below it", "set it as a whole")
         return span
 
-    def _added(self, node: Span, path: KeyPath, depth: int, value: Plain, comments: Sequence[str]) -> str:
+    def _add(self, node: Span, path: KeyPath, depth: int, value: Plain, comments: Sequence[str]) -> str:
         step, place = path[depth], dotted(path[:depth]) or "a profile"
         if node.kind == "mapping" and isinstance(step, int):
             raise CannotEdit(path, f"{place} is a mapping, whose entries have names", "give a name instead of a number")
         if node.kind == "sequence" and step != len(node.parts):
             what = f"{place} is a list of {len(node.parts)}"
             raise CannotEdit(path, what, f"{dotted((*path[:depth], len(node.parts)))} appends to it")
-        nested = _nested(path, depth + 1, value)
+        nested = _nest(path, depth + 1, value)
         if node.flow:
-            return self._joined(node, step, nested)
+            return self._add_in_flow(node, step, nested)
         if isinstance(step, int):
             return self._below(node.parts[-1], [f"{' ' * node.column}- {inline(nested)}"])
-        return self._listed(node, step, nested, depth + 1, comments)
+        return self._add_lines(node, step, nested, depth + 1, comments)
 
-    def _joined(self, node: Span, step: str | int, value: Plain) -> str:
+    def _add_in_flow(self, node: Span, step: str | int, value: Plain) -> str:
         """Add an entry between brackets."""
         entry = inline(value, in_flow=True) if isinstance(step, int) else inline({step: value})[1:-1]
         if node.parts:
@@ -366,7 +366,7 @@ class YamlText:
         is_blank = not self.text[begin : node.end - 1].strip()
         return self._with(begin, node.end - 1 if is_blank else begin, entry)
 
-    def _listed(self, node: Span, key: str, value: Plain, level: int, comments: Sequence[str]) -> str:
+    def _add_lines(self, node: Span, key: str, value: Plain, level: int, comments: Sequence[str]) -> str:
         """Add an entry on its own lines."""
         written = [f"{' ' * node.column}# {_one_line(comment)}".rstrip() for comment in comments]
         written += lines(key, value, column=node.column, level=level, step=self._step)
@@ -374,9 +374,9 @@ class YamlText:
             return self._below(node.parts[-1], written)
         earlier = ORDER[: ORDER.index(key)] if key in ORDER else ()
         place = next((part for part in reversed(node.parts) if part.key in earlier), node.parts[-1])
-        return self._below(place, self._spaced(place, written))
+        return self._below(place, self._with_blank_lines(place, written))
 
-    def _spaced(self, place: SpanPart, written: list[str]) -> list[str]:
+    def _with_blank_lines(self, place: SpanPart, written: list[str]) -> list[str]:
         """Put blank lines around a new section."""
         if len(written) == 1 or place.value.keeps_breaks:
             return written
@@ -388,7 +388,7 @@ class YamlText:
         end = self.lines.end(place.end)
         return self._with(end, end, "".join(self._break + line for line in written))
 
-    def _replaced(self, owner: Span, part: SpanPart, value: Plain, *, level: int) -> str:
+    def _replace(self, owner: Span, part: SpanPart, value: Plain, *, level: int) -> str:
         old = part.value
         if old.after is None:
             return self._with(old.start, old.end, self._in_place(part, value))
@@ -398,7 +398,7 @@ class YamlText:
             return self._replaced_by_lines(old, old.after, written, stands_below)
         new = inline(value, quote=old.style)
         if stands_below:
-            return self._raised(old, old.after, new)
+            return self._put_beside_key(old, old.after, new)
         return self._with(old.start, old.end, f" {new}" if old.start == old.after else new)
 
     def _in_place(self, part: SpanPart, value: Plain) -> str:
@@ -408,7 +408,7 @@ class YamlText:
             return new
         return f" {new}" if self.text[part.value.start - 1] == ":" else f": {new}"
 
-    def _raised(self, old: Span, after: int, new: str) -> str:
+    def _put_beside_key(self, old: Span, after: int, new: str) -> str:
         """Write `new` beside its key instead of on lines below it; comments between the two stay."""
         begin, end = self.lines.start(old.start), self.lines.end(old.end)
         kept, rest = self.text[after:begin], self.text[self.lines.next(end) :]
@@ -472,7 +472,7 @@ def _one_line(comment: str) -> str:
     return "".join(mark if mark.isprintable() else " " for mark in comment)
 
 
-def _nested(path: KeyPath, depth: int, value: Plain) -> Plain:
+def _nest(path: KeyPath, depth: int, value: Plain) -> Plain:
     """Wrap `value` in new mappings and lists for the steps of `path` from `depth` on."""
     for step in reversed(path[depth:]):
         if isinstance(step, int) and step:

@@ -69,7 +69,7 @@ def read(items: object) -> tuple[AuthMethod, ...]:
 
 
 def _method(item: object) -> AuthMethod | None:
-    said = _mapping(item)
+    said = _object(item)
     id, name = said.get("id"), said.get("name")
     if not isinstance(id, str) or not isinstance(name, str):
         return None
@@ -81,7 +81,7 @@ def _method(item: object) -> AuthMethod | None:
             return AuthMethod(id, name, about)
         case "env_var":
             return AuthMethod(id, name, about, variables=_variables(said.get("vars")), link=_text(said.get("link")))
-    command, env = _command(_mapping(said.get("_meta")).get(LEGACY))
+    command, env = _command(_object(said.get("_meta")).get(LEGACY))
     return AuthMethod(id, name, about, command=command, command_env=env)
 
 
@@ -96,7 +96,7 @@ def _terminal(said: dict[str, Any], id: str, name: str, about: str) -> AuthMetho
 
 def _command(said: object) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """Return the command line and its variables, empty if malformed: a malformed `_meta` counts as omitted."""
-    form = _mapping(said)
+    form = _object(said)
     command, args, env = _strings([form.get("command")]), _strings(form.get("args")), _texts(form.get("env"))
     if not command or not command[0] or args is None or env is None:
         return (), {}
@@ -104,7 +104,7 @@ def _command(said: object) -> tuple[tuple[str, ...], Mapping[str, str]]:
 
 
 def _variables(items: object) -> tuple[Variable, ...]:
-    found = (_variable(_mapping(item)) for item in (items if isinstance(items, list) else ()))
+    found = (_variable(_object(item)) for item in (items if isinstance(items, list) else ()))
     return tuple(variable for variable in found if variable is not None)
 
 
@@ -135,7 +135,7 @@ def _texts(value: object) -> Mapping[str, str] | None:
     return value if fit else None
 
 
-def _mapping(value: object) -> dict[str, Any]:
+def _object(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 

@@ -382,22 +382,22 @@ class Conversation:
         """Return the events of one line, in the order in which they must be handled (C-10)."""
         message = self._peer.receive(line)
         if isinstance(message, Notified):
-            return self._notified(message)
+            return self._receive_notification(message)
         if isinstance(message, Answered):
-            return self._answered(message)
+            return self._end_prompt(message)
         if isinstance(message, Called):
-            return (self._called(message),)
+            return (self._receive_request(message),)
         return (message,)
 
     def spoilt(self, line: bytes) -> tuple[int | None, bytes]:
         """Return what a message still needs whose handling failed (`Peer.spoilt`)."""
         return self._peer.spoilt(line)
 
-    def _notified(self, message: Notified) -> Sequence[Event]:
+    def _receive_notification(self, message: Notified) -> Sequence[Event]:
         if message.method == "session/update":
-            return self._updated(message)
+            return self._receive_update(message)
         if message.method == "$/cancel_request":
-            return self._withdrawn(message)
+            return self._cancel_request(message)
         if message.method.startswith(OURS):
             return (Extension(message.method, message.params.copy()),)
         if self._passes:
@@ -407,7 +407,7 @@ class Conversation:
             return (Completed(found),) if found else NOTHING
         return NOTHING  # C-9
 
-    def _updated(self, message: Notified) -> Sequence[Event]:
+    def _receive_update(self, message: Notified) -> Sequence[Event]:
         found = acp.read_update(message.params)
         if self._passes:
             return (self._passing_update(message, found),)
@@ -432,12 +432,12 @@ class Conversation:
             return NOTHING
         return (Junk("an update for a session that was never opened, more than can be stored"),)
 
-    def _withdrawn(self, message: Notified) -> Sequence[Event]:
+    def _cancel_request(self, message: Notified) -> Sequence[Event]:
         named = jsonrpc.read(_members, message.params)
         wanted = named.get("requestId") if named else None
         return (Withdrawn(wanted.copy(), message.line),) if wanted is not None and self._peer.owes(wanted) else NOTHING
 
-    def _answered(self, message: Answered) -> Sequence[Event]:
+    def _end_prompt(self, message: Answered) -> Sequence[Event]:
         for session in self._sessions.values():
             if session.prompt == message.number:
                 session.prompt = None
@@ -451,7 +451,7 @@ class Conversation:
         opened = Opened(session_id, how, message.result.copy(), message.number, message.line)
         return [opened, *self._early.take(session_id), message]
 
-    def _called(self, message: Called) -> Event:
+    def _receive_request(self, message: Called) -> Event:
         if message.method == "initialize" and self._phase == "initializing":
             raise AgentError("this is not an ACP agent: it echoes its input")
         if self._passes:

@@ -67,10 +67,10 @@ def decode(line: bytes) -> Envelope | None:
         is_deep = True
     if line.startswith(BOM):
         return decode(line.removeprefix(BOM))
-    return _tolerated(line, is_deep=is_deep)
+    return _read_leniently(line, is_deep=is_deep)
 
 
-def _tolerated(line: bytes, *, is_deep: bool) -> Envelope | None:
+def _read_leniently(line: bytes, *, is_deep: bool) -> Envelope | None:
     """Read a message that the decoder rejects although it is JSON; its members stay unchanged.
 
     Such messages contain half a surrogate pair, which JavaScript programs make when they cut an emoji, or deep nesting.
@@ -337,7 +337,7 @@ class Peer:
         method = str(message.method)
         if message.id is UNSET:
             return Notified(method, message.params, line)
-        return self._called(message.id, method, message.params, line)
+        return self._receive_request(message.id, method, message.params, line)
 
     def respond(self, id: Raw, value: object) -> bytes:
         """Return the answer to the other side's request `id`.
@@ -378,7 +378,7 @@ class Peer:
         """Return whether the other side's request `id` still needs an answer."""
         return bytes(id) in self._owed
 
-    def _called(self, id: Raw, method: str, params: Raw, line: bytes) -> Incoming:
+    def _receive_request(self, id: Raw, method: str, params: Raw, line: bytes) -> Incoming:
         if bytes(id) in self._owed and not self.allows_twins:
             return Junk(f"a second {method} request with the id of an open request")
         # Raw may be a view into its chunk, and the id outlives the chunk.

@@ -68,7 +68,7 @@ def text(data: bytes, start: int) -> str:
     Raises:
         Malformed: it is not a string.
     """
-    written = data[start : _string(data, start)]
+    written = data[start : _end_of_string(data, start)]
     try:
         return str(json.loads(written)) if b"\\" in written else written[1:-1].decode()
     except ValueError:
@@ -147,7 +147,7 @@ def _parts(data: bytes, start: int, opening: int) -> Iterator[tuple[int, int, in
 
 def _value(data: bytes, key: int) -> int:
     """Return the start of the value for the key at `key`."""
-    colon = _blank(data, _string(data, key))
+    colon = _blank(data, _end_of_string(data, key))
     if _byte(data, colon) != _COLON:
         raise Malformed("a colon", colon)
     return _blank(data, colon + 1)
@@ -157,16 +157,16 @@ def _end(data: bytes, at: int) -> int:
     """Return the end of the value at `at`."""
     first = _byte(data, at)
     if first == _QUOTE:
-        return _string(data, at)
+        return _end_of_string(data, at)
     if first in _CLOSING:
-        return _closed(data, at)
+        return _end_of_brackets(data, at)
     scalar = _SCALAR.match(data, at)
     if not scalar:
         raise Malformed("a value", at)
     return scalar.end()
 
 
-def _closed(data: bytes, at: int) -> int:
+def _end_of_brackets(data: bytes, at: int) -> int:
     """Return the end of the bracketed value at `at`."""
     awaited = bytearray()
     for found in _STRUCTURE.finditer(data, at):
@@ -183,7 +183,7 @@ def _closed(data: bytes, at: int) -> int:
     raise Malformed("a closing bracket", len(data))
 
 
-def _string(data: bytes, at: int) -> int:
+def _end_of_string(data: bytes, at: int) -> int:
     """Return the end of the string at `at`."""
     found = _STRING.match(data, at)
     if not found:

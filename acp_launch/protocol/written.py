@@ -27,10 +27,10 @@ def written(value: object) -> bytes:
     try:
         return bytes(_encode(value))
     except UnicodeEncodeError:
-        return _escaped(value)
+        return _encode_ascii(value)
 
 
-def _escaped(value: object) -> bytes:
+def _encode_ascii(value: object) -> bytes:
     import json
 
     if isinstance(value, dict):  # members of a message may be Raw
