@@ -2,8 +2,10 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -221,6 +223,45 @@ def test_no_class_has_more_state_than_a_reader_can_hold() -> None:
         if isinstance(each, ast.ClassDef)
     }
     assert {name for name, count in counts.items() if count > MOST} <= TOO_MANY
+
+
+# A function is named by what it does or gives; a participle alone says neither. The ceiling only falls.
+PARTICIPLES = 950
+IRREGULAR = (
+    "begun|bound|broken|brought|built|caught|chosen|done|drawn|driven|found|given|gone|grown|heard|held|hidden|kept|known"
+    "|learnt|led|left|lost|made|meant|met|paid|said|seen|sent|shown|sought|spent|taken|taught|thought|told|undone"
+    "|understood|withdrawn|woken|worn|written"
+)
+NOUNS = {"feed", "mapping", "need", "ring", "seed", "setting", "string", "thing", "nothing"}
+
+
+def is_participle(name: str) -> bool:
+    bare = name.strip("_")
+    return bare not in NOUNS and re.fullmatch(f"[a-z]+(?:ed|ing)|{IRREGULAR}", bare) is not None
+
+
+def test_fewer_functions_have_a_participle_for_their_whole_name() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}: {each.name}"
+        for path in MODULES
+        for each in ast.walk(parsed(path))
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and is_participle(each.name)
+    ]
+    assert len(found) <= PARTICIPLES, "rename some, and lower the ceiling"
+
+
+# Public classes of one name are two things to keep apart. The ceiling only falls.
+NAMESAKES = 64
+
+
+def test_fewer_public_classes_share_a_name() -> None:
+    names = Counter(
+        each.name
+        for path in MODULES
+        for each in ast.walk(parsed(path))
+        if isinstance(each, ast.ClassDef) and not each.name.startswith("_")
+    )
+    assert sum(count > 1 for count in names.values()) <= NAMESAKES, "rename some, and lower the ceiling"
 
 
 def loaded(*arguments: str, **env: str) -> set[str]:
