@@ -11,10 +11,10 @@ from tests.bridge.replying import Json, Said, Server, line
 
 def begun(version: str = "2025-11-25") -> tuple[HttpSession, Server]:
     server = Server()
-    session = HttpSession("an-id", server)
+    session = HttpSession("an-id", server.send)
     opening = Said()
-    session.posts(line(id=0, method="initialize", params={}), opening)
-    session.says(line(id=0, result={"protocolVersion": version}))
+    session.post(line(id=0, method="initialize", params={}), opening)
+    session.receive(line(id=0, result={"protocolVersion": version}))
     assert (opening.status, opening.session) == (200, "an-id")
     assert not opening.is_open
     server.take()
@@ -24,13 +24,13 @@ def begun(version: str = "2025-11-25") -> tuple[HttpSession, Server]:
 def call(session: HttpSession, id: object, *, token: object = None, method: str = "tools/call") -> Said:
     said = Said()
     params: Json = {} if token is None else {"_meta": {"progressToken": token}}
-    session.posts(line(id=id, method=method, params=params), said)
+    session.post(line(id=id, method=method, params=params), said)
     return said
 
 
 def listen(session: HttpSession) -> Said:
     said = Said()
-    session.listens(said)
+    session.listen(said)
     return said
 
 
@@ -43,17 +43,17 @@ def test_each_message_goes_to_one_stream() -> None:
     session, _ = begun()
     first, second, alone = call(session, 1, token="a"), call(session, 2, token=7), listen(session)
     listing = call(session, 3, method="tools/list")
-    session.says(line(method="notifications/progress", params={"progressToken": "a", "progress": 1}))
-    session.says(line(method="notifications/progress", params={"progressToken": 7, "progress": 1}))
-    session.says(line(method="notifications/progress", params={"progressToken": "7", "progress": 1}))
-    session.says(line(id="q", method="sampling/createMessage"))
-    session.says(line(method="notifications/message", params={}))
-    session.says(line(method="notifications/tools/list_changed"))
-    session.says(line(id=2, result={}))
-    session.says(line(id="r", method="roots/list"))
-    session.says(line(id=1, result={}))
-    session.says(line(id=3, result={}))
-    session.says(line(id="s", method="roots/list"))
+    session.receive(line(method="notifications/progress", params={"progressToken": "a", "progress": 1}))
+    session.receive(line(method="notifications/progress", params={"progressToken": 7, "progress": 1}))
+    session.receive(line(method="notifications/progress", params={"progressToken": "7", "progress": 1}))
+    session.receive(line(id="q", method="sampling/createMessage"))
+    session.receive(line(method="notifications/message", params={}))
+    session.receive(line(method="notifications/tools/list_changed"))
+    session.receive(line(id=2, result={}))
+    session.receive(line(id="r", method="roots/list"))
+    session.receive(line(id=1, result={}))
+    session.receive(line(id=3, result={}))
+    session.receive(line(id="s", method="roots/list"))
     progress = "notifications/progress"
     assert methods(first) == [progress, "roots/list", 1]
     assert methods(second) == [progress, "sampling/createMessage", "notifications/message", 2]
@@ -66,16 +66,16 @@ def test_each_message_goes_to_one_stream() -> None:
 def test_what_the_client_does_not_listen_for_yet_waits_for_a_stream_within_bounds() -> None:
     """M-30. A question of the server that cannot wait is answered, as it would wait for ever."""
     session, server = begun()
-    session.says(line(id="q", method="roots/list"))
+    session.receive(line(id="q", method="roots/list"))
     for number in range(KEPT):
-        session.says(line(method="notifications/x", params={"n": number}))
+        session.receive(line(method="notifications/x", params={"n": number}))
     assert server.take() == []
-    session.says(line(id="r", method="roots/list"))
+    session.receive(line(id="r", method="roots/list"))
     (refusal,) = server.take()
     assert (refusal["id"], refusal["error"]["code"]) == ("r", -32603)
     alone = listen(session)
     assert methods(alone) == ["roots/list", *["notifications/x"] * (KEPT - 1)]
-    session.gone(alone)
+    session.lose(alone)
     assert listen(session).messages == []
 
 
@@ -83,19 +83,19 @@ def test_the_newest_of_several_listening_streams_gets_the_messages() -> None:
     session, _ = begun()
     streams = [listen(session) for _ in range(LISTENING + 1)]
     assert [stream.is_over for stream in streams] == [True, *[False] * LISTENING]
-    session.says(line(method="notifications/x"))
-    session.gone(streams[-1])
-    session.says(line(method="notifications/y"))
+    session.receive(line(method="notifications/x"))
+    session.lose(streams[-1])
+    session.receive(line(method="notifications/y"))
     assert [methods(stream) for stream in streams[-2:]] == [["notifications/y"], ["notifications/x"]]
 
 
 def test_a_lost_stream_does_not_cancel_its_request_and_what_is_said_later_goes_to_the_listening_one() -> None:
     session, server = begun()
     said, alone = call(session, 1, token=1), listen(session)
-    session.gone(said)
-    session.says(line(method="notifications/progress", params={"progressToken": 1, "progress": 2}))
-    session.says(line(id="q", method="sampling/createMessage"))
-    session.says(line(id=1, result={}))
+    session.lose(said)
+    session.receive(line(method="notifications/progress", params={"progressToken": 1, "progress": 2}))
+    session.receive(line(id="q", method="sampling/createMessage"))
+    session.receive(line(id=1, result={}))
     assert methods(alone) == ["notifications/progress", "sampling/createMessage"]
     assert [message["method"] for message in server.take()] == ["tools/call"]
     assert not session.is_waiting
@@ -106,11 +106,11 @@ def test_a_batch_is_answered_element_by_element() -> None:
     session, server = begun("2025-03-26")
     said = Said()
     batch = [json.loads(line(id=id, method="tools/list")) for id in (1, "1")]
-    session.posts(json.dumps([*batch, json.loads(line(method="notifications/x"))]).encode(), said)
+    session.post(json.dumps([*batch, json.loads(line(method="notifications/x"))]).encode(), said)
     assert [message.get("id") for message in server.take()] == [1, "1", None]
-    session.says(line(id="1", result={}))
+    session.receive(line(id="1", result={}))
     assert not said.is_over
-    session.says(b"[" + line(id=1, result={}) + b"]")
+    session.receive(b"[" + line(id=1, result={}) + b"]")
     assert (methods(said), said.is_over) == (["1", 1], True)
 
 
@@ -118,7 +118,7 @@ def test_a_batch_is_answered_element_by_element() -> None:
 def test_a_body_that_is_not_a_message_is_refused(body: bytes) -> None:
     session, server = begun()
     said = Said()
-    session.posts(body, said)
+    session.post(body, said)
     assert (said.status, said.messages[0]["error"]["code"]) == (400, -32700)
     assert server.lines == []
 
@@ -130,41 +130,41 @@ def test_ids_keep_their_type_and_their_spelling() -> None:
     plain = call(session, 1)
     assert [message["id"] for message in server.take()] == ["1", 10**25, "ä", 1]
     for id in ("1", 10**25, "ä", 1):
-        session.says(line(id=id, result={"for": repr(id)}))
+        session.receive(line(id=id, result={"for": repr(id)}))
     assert [each.messages[0]["result"]["for"] for each in (*said.values(), plain)] == ["'1'", repr(10**25), "'ä'", "1"]
 
 
 def test_an_id_that_is_used_again_belongs_to_the_newer_request() -> None:
     session, _ = begun()
     older, newer = call(session, 1), call(session, 1)
-    session.says(line(id=1, result={}))
+    session.receive(line(id=1, result={}))
     assert (older.messages, older.is_over) == ([], True)
     assert (methods(newer), newer.is_over) == ([1], True)
 
 
 def test_a_refused_handshake_gives_no_session() -> None:
     server = Server()
-    session, said = HttpSession("an-id", server), Said()
-    session.posts(line(id=0, method="initialize"), said)
-    session.says(line(id=0, error={"code": -32602, "message": "no"}))
+    session, said = HttpSession("an-id", server.send), Said()
+    session.post(line(id=0, method="initialize"), said)
+    session.receive(line(id=0, error={"code": -32602, "message": "no"}))
     assert session.is_refused
     assert (said.status, said.session, said.messages[0]["error"]["code"]) == (200, "", -32602)
 
 
 def test_a_long_handshake_becomes_a_stream_that_shows_life() -> None:
     server = Server()
-    session, said = HttpSession("an-id", server), Said()
-    session.posts(line(id=0, method="initialize"), said)
+    session, said = HttpSession("an-id", server.send), Said()
+    session.post(line(id=0, method="initialize"), said)
     session.beat()
     assert (said.is_open, said.session) == (True, "an-id")
-    session.says(line(id=0, result={"protocolVersion": "2025-11-25"}))
+    session.receive(line(id=0, result={"protocolVersion": "2025-11-25"}))
     assert (methods(said), said.is_over) == ([0], True)
 
 
 def test_the_end_of_a_session_answers_everything() -> None:
     session, _ = begun()
     open_one, json_one, alone = call(session, "1"), call(session, 1), listen(session)
-    session.says(line(id="q", method="roots/list"))
+    session.receive(line(id="q", method="roots/list"))
     session.end("the server has gone")
     assert [said.messages[-1]["error"]["message"] for said in (open_one, json_one)] == ["the server has gone"] * 2
     assert [said.messages[-1]["id"] for said in (open_one, json_one)] == ["1", 1]
@@ -185,13 +185,13 @@ def test_whatever_breaks_each_message_comes_once_in_order() -> None:
                 streams[number] = call(session, number, token=number)
             elif act == "tell":
                 params = {"progressToken": id, "progress": number}
-                session.says(line(method="notifications/progress", params=params))
+                session.receive(line(method="notifications/progress", params=params))
             elif act == "answer":
-                session.says(line(id=id, result={}))
+                session.receive(line(id=id, result={}))
                 said = streams.pop(id)
                 assert ([id] if id not in lost else []) == [each["id"] for each in said.messages if "id" in each]
             else:
-                session.gone(streams[id])
+                session.lose(streams[id])
                 lost.add(id)
         steps = [message["params"]["progress"] for message in alone.messages]
         assert steps == sorted(set(steps))
@@ -200,7 +200,7 @@ def test_whatever_breaks_each_message_comes_once_in_order() -> None:
 def test_an_id_that_is_used_twice_in_a_batch_is_answered_once() -> None:
     session, _ = begun("2025-03-26")
     said = Said()
-    session.posts(json.dumps([json.loads(line(id=1, method="tools/list"))] * 2).encode(), said)
-    session.says(line(id=1, result={}))
+    session.post(json.dumps([json.loads(line(id=1, method="tools/list"))] * 2).encode(), said)
+    session.receive(line(id=1, result={}))
     assert (methods(said), said.is_over) == ([1], True)
     assert session.replies == []

@@ -13,7 +13,7 @@ import asyncio
 import os
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any
@@ -38,6 +38,8 @@ HEAD = 32 * 1024  # bytes of a request's line and headers
 MORE = 64 * 1024  # bytes that a client may send before it has the answer to its last request
 SLACK = 64 * 1024  # bytes by which a message may grow on its way, as its id is changed
 SESSION, VERSION = "mcp-session-id", "mcp-protocol-version"
+Headers = Sequence[tuple[str, str]]
+OF_EVENTS = (("content-type", EVENTS), ("cache-control", "no-cache, no-transform"), ("x-accel-buffering", "no"))
 GONE = "the server has gone"
 RESUME, END = "session/resume", "session/end"
 
@@ -62,39 +64,30 @@ class HttpServer:
 
     def __init__(
         self,
-        listener: socket.socket,
         keys: dict[str, Key],
         seated: Callable[[ShimConnection], None],
         note: Callable[[str], None],
         *,
+        port: int,
         max_line: int,
-        gate: Gate | None,
+        gate: Gate,
         limits: Limits,
-        elevated: Collection[str],
     ) -> None:
-        self.port: int = listener.getsockname()[1]
-        self.gate = gate or Gate(keys, self.port)
-        self.max_line, self.limits = max_line, limits
-        self._keys, self._note = keys, note
-        self._loop = asyncio.get_running_loop()
+        self.port, self.gate, self.max_line, self.limits, self.seated = port, gate, max_line, limits, seated
         self.mishaps = Mishaps(note)
         self.endpoints: dict[str, Endpoint] = {}
-        self._seated = seated
-        self._open(keys, elevated)
-        self._strangers: dict[HttpConnection, None] = {}  # the oldest first
+        self._keys, self._note = keys, note
+        self._loop = asyncio.get_running_loop()
+        self._strangers: dict[HttpConnection, None] = {}  # connections that have not shown the token; the oldest first
         self._connections: dict[HttpConnection, None] = {}
         self._noted: set[int | str] = set()
         self._beat = self._loop.call_later(limits.beat, self._beats)
 
     def add(self, names: Iterable[str], elevated: Collection[str]) -> None:
         """Serve those of these servers too that are not served yet."""
-        added = make_keys(name for name in names if name not in self._keys)
-        self._keys.update(added)
-        self._open(added, elevated)
-
-    def _open(self, names: Iterable[str], elevated: Collection[str]) -> None:
-        inputs = self._seated, self.max_line, self.limits, self.mishaps
-        self.endpoints |= {name: Endpoint(name, *inputs, is_elevated=name in elevated) for name in names}
+        self._keys.update(make_keys(name for name in names if name not in self._keys))
+        for name in self._keys.keys() - self.endpoints.keys():
+            self.endpoints[name] = Endpoint(name, self, is_elevated=name in elevated)
 
     def address(self, name: str) -> str:
         return f"http://127.0.0.1:{self.port}{self._keys[name].path}"
@@ -110,28 +103,23 @@ class HttpServer:
         for connection in list(self._connections):
             connection.abort()
 
-    def joined(self, connection: "HttpConnection") -> bool:
+    def join(self, connection: "HttpConnection") -> bool:
         """Count a new connection; return whether there is room for it."""
-        self._connections[connection] = None
-        self._strangers[connection] = None
+        self._connections[connection] = self._strangers[connection] = None
         if len(self._strangers) > STRANGERS:
-            self._note_once("crowd", f"too many connections without a request ({STRANGERS}); closed the oldest")
+            self.note_once("crowd", f"too many connections without a request ({STRANGERS}); closed the oldest")
             next(iter(self._strangers)).abort()
         return len(self._connections) <= CONNECTIONS
 
-    def known(self, connection: "HttpConnection") -> None:
+    def trust(self, connection: "HttpConnection") -> None:
         """Note that a connection has shown its token."""
         self._strangers.pop(connection, None)
 
-    def left(self, connection: "HttpConnection") -> None:
+    def leave(self, connection: "HttpConnection") -> None:
         self._connections.pop(connection, None)
         self._strangers.pop(connection, None)
 
-    def refused(self, status: int, why: str) -> None:
-        """Report a refused request; of each kind only the first."""
-        self._note_once(status, f"a request was refused ({status}): {why}")
-
-    def _note_once(self, kind: int | str, what: str) -> None:
+    def note_once(self, kind: int | str, what: str) -> None:
         if kind not in self._noted:
             self._noted.add(kind)
             self._note(f"the launch's HTTP endpoint for MCP: {what}")
@@ -154,7 +142,6 @@ async def http_server(
     note: Callable[[str], None],
     *,
     max_line: int,
-    port: int = 0,
     gate: Callable[[Mapping[str, Key], int], Gate] = Gate,
     limits: Limits | None = None,
     elevated: Collection[str] = (),
@@ -167,21 +154,14 @@ async def http_server(
         OSError: there is no port to listen on.
     """
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", port))
-        listener.setblocking(False)
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         made = HttpServer(
-            listener,
-            keys,
-            seated,
-            note,
-            max_line=max_line,
-            gate=gate(keys, listener.getsockname()[1]),
-            limits=limits or Limits(),
-            elevated=elevated,
+            keys, seated, note, port=port, max_line=max_line, gate=gate(keys, port), limits=limits or Limits()
         )
-        server = await asyncio.get_running_loop().create_server(
-            lambda: HttpConnection(made), sock=listener, backlog=BACKLOG
-        )
+        made.add(keys, elevated)
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: HttpConnection(made), sock=listener, backlog=BACKLOG)
         try:
             yield made
         finally:
@@ -195,20 +175,17 @@ class Conversation(LinkUser):
     `over` is called with the reason of its end. `since` is the time at which it became idle.
     """
 
-    def __init__(self, id: str, name: str, mishaps: Mishaps, over: "Callable[[Conversation, str], None]") -> None:
-        self.talk = HttpSession(id, self)
+    def __init__(self, id: str, name: str, server: HttpServer, end: "Callable[[Conversation, str], None]") -> None:
+        self.talk = HttpSession(id, self.send)
         self.since = asyncio.get_running_loop().time()
-        self._over, self._mishaps = over, mishaps
+        self._end, self._mishaps = end, server.mishaps
         self._waiting: deque[Callable[[], None]] = deque()
         self._line, its = socket.socketpair()
-        for end in (self._line, its):
-            end.setblocking(False)
-        self._link: Link | None = None
-        self._shim = ShimConnection(name, None, its)
-
-    def start(self, seated: Callable[[ShimConnection], None], max_line: int) -> None:
-        self._link = Link(self._line.fileno(), self._line.fileno(), self, max_line=max_line)
-        seated(self._shim)
+        for end_of_line in (self._line, its):
+            end_of_line.setblocking(False)
+        number = self._line.fileno()
+        self._link: Link | None = Link(number, number, self, max_line=server.max_line + SLACK)
+        server.seated(ShimConnection(name, None, its))
 
     def send(self, line: bytes) -> None:
         if self._link is not None:
@@ -221,8 +198,8 @@ class Conversation(LinkUser):
         else:
             then()
 
-    def drained(self) -> None:
-        """Note that a slow client has read what was held for it."""
+    def resume(self) -> None:
+        """Read the server again once no client is too slow for what it says."""
         if self._link is not None and not any(reply.is_full for reply in self.talk.replies):
             self._link.resume()
 
@@ -239,14 +216,14 @@ class Conversation(LinkUser):
     # What the link calls.
 
     def receive(self, line: bytes) -> None:
-        self.talk.says(line)
+        self.talk.receive(line)
         if self.talk.is_refused:
-            self._over(self, "the server has refused the handshake")
+            self._end(self, "the server has refused the handshake")
         elif self._link is not None and any(reply.is_full for reply in self.talk.replies):
             self._link.pause()
 
     def over(self, end: LinkEnd) -> None:
-        self._over(self, GONE)
+        self._end(self, GONE)
 
     def fail(self, error: Exception) -> None:
         self._mishaps.add("the server", error)
@@ -262,27 +239,16 @@ class Conversation(LinkUser):
 class Endpoint:
     """One server's address: its sessions."""
 
-    def __init__(
-        self,
-        name: str,
-        seated: Callable[[ShimConnection], None],
-        max_line: int,
-        limits: Limits,
-        mishaps: Mishaps,
-        *,
-        is_elevated: bool = False,
-    ) -> None:
-        self._is_elevated = is_elevated
-        self._name, self._seated, self._max_line, self._limits = name, seated, max_line + SLACK, limits
-        self._mishaps = mishaps
+    def __init__(self, name: str, server: HttpServer, *, is_elevated: bool) -> None:
+        self._name, self._server, self._is_elevated = name, server, is_elevated
         self._sessions: dict[str, Conversation] = {}
         self._time = asyncio.get_running_loop().time
 
-    def takes(self, head: Head, body: bytes, reply: "HttpReply") -> None:
+    def take(self, head: Head, body: bytes, reply: "HttpConnection") -> None:
         """Take a request whose head was admitted."""
         if head.method == "POST":
             try:
-                self._posted(head, body, reply)
+                self._post(head, body, reply)
             except OSError as error:  # EMFILE, ENOMEM
                 refuse(reply, 503, jsonrpc.INTERNAL_ERROR, f"acp-launch cannot open a session: {error.strerror}")
             return
@@ -294,23 +260,25 @@ class Endpoint:
             reply.answer(200)
         else:
             reply.owner, session.since = session, self._time()
-            session.talk.listens(reply)
+            session.talk.listen(reply)
 
-    def _posted(self, head: Head, body: bytes, reply: "HttpReply") -> None:
+    def _post(self, head: Head, body: bytes, reply: "HttpConnection") -> None:
         message = jsonrpc.decode(body)
         if _is_newer(message, head):
             _refuse_newer(message, reply)
             return
         if self._is_elevated and self._is_refused(body, reply):
             return
-        session = self._open(reply) if _is_opening(message, head) else self._session(head, reply, status=400)
+        is_opening = message is not None and message.method == INITIALIZE and message.id is not UNSET
+        opens = is_opening and not head.get(SESSION)
+        session = self._open(reply) if opens else self._session(head, reply, status=400)
         if session is not None:
             reply.owner, session.since, talk = session, self._time(), session.talk
             if self._is_elevated and message is not None and message.method in (RESUME, END):
                 talk.forget_unheard()
-            session.when_room(lambda: None if reply.is_gone else talk.posts(body, reply))
+            session.when_room(lambda: None if reply.is_gone else talk.post(body, reply))
 
-    def _is_refused(self, body: bytes, reply: "HttpReply") -> bool:
+    def _is_refused(self, body: bytes, reply: Reply) -> bool:
         """Refuse to mix an elevated session with one of HTTP's own: each has one way to be resumed."""
         from acp_launch.bridge.elevation import METHODS  # few servers need it
 
@@ -325,10 +293,11 @@ class Endpoint:
                 return True
         return False
 
-    def gone(self, reply: "HttpReply", session: Conversation) -> None:
-        session.talk.gone(reply)
+    def lose(self, reply: "HttpConnection", session: Conversation) -> None:
+        """Note that the client of a request has closed its connection."""
+        session.talk.lose(reply)
         session.since = self._time()
-        session.drained()
+        session.resume()
 
     def beat(self) -> None:
         """Show the clients that their connections are alive, and end what is idle."""
@@ -337,7 +306,7 @@ class Endpoint:
             if session.talk.replies or session.talk.is_waiting:
                 session.since = now
                 session.talk.beat()
-            elif session.talk.has_listened and now - session.since >= self._limits.left:
+            elif session.talk.has_listened and now - session.since >= self._server.limits.left:
                 self._end(session, "the client has left the session")
 
     def close(self, why: str) -> None:
@@ -364,8 +333,7 @@ class Endpoint:
                 return None
             self._end(min(idle, key=lambda session: session.since), "another session needs its place")
         id = os.urandom(16).hex()
-        session = self._sessions[id] = Conversation(id, self._name, self._mishaps, self._end)
-        session.start(self._seated, self._max_line)
+        session = self._sessions[id] = Conversation(id, self._name, self._server, self._end)
         return session
 
     def _end(self, session: Conversation, why: str) -> None:
@@ -391,57 +359,15 @@ def _refuse_newer(message: Envelope | None, reply: Reply) -> None:
     refuse(reply, 400, UNSUPPORTED, said, id=id, data={"supported": HANDSHAKE})
 
 
-def _is_opening(message: Envelope | None, head: Head) -> bool:
-    return message is not None and message.method == INITIALIZE and message.id is not UNSET and not head.get(SESSION)
-
-
-class HttpReply:
-    """The answer to one request of a connection."""
-
-    def __init__(self, connection: "HttpConnection") -> None:
-        self._connection: HttpConnection | None = connection
-        self.is_open = self.is_gone = False
-        self.owner: Conversation | None = None
-
-    @property
-    def is_full(self) -> bool:
-        return self._connection is not None and self._connection.is_full
-
-    def answer(self, status: int, body: bytes = b"", *, session: str = "") -> None:
-        headers = [("content-type", JSON)] if body else []
-        self._finish(lambda connection: connection.respond(status, body, [*headers, *_session_header(session)]))
-
-    def open(self, *, session: str = "") -> None:
-        self.is_open = True
-        headers = [("content-type", EVENTS), ("cache-control", "no-cache, no-transform"), ("x-accel-buffering", "no")]
-        if self._connection is not None:
-            self._connection.begin([*headers, *_session_header(session)])
-
-    def write(self, event: bytes) -> None:
-        if self._connection is not None:
-            self._connection.send(event)
-
-    def end(self) -> None:
-        self._finish(lambda connection: connection.end())
-
-    def lost(self) -> None:
-        self._connection, self.is_gone = None, True
-
-    def _finish(self, how: "Callable[[HttpConnection], None]") -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            how(connection)
-
-
-def _session_header(id: str) -> list[tuple[str, str]]:
-    return [(SESSION, id)] if id else []
-
-
 class HttpConnection(asyncio.Protocol):
-    """One connection of the agent: request after request, each answered before the next one is looked at."""
+    """One connection of the agent: request after request, each answered before the next one is looked at.
+
+    It is the reply to the request that is being answered, `owner` the session that answers it.
+    """
 
     def __init__(self, server: HttpServer) -> None:
-        self.is_full = False
+        self.is_full = self.is_open = self.is_gone = False
+        self.owner: Conversation | None = None
         self._server = server
         self._wire = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD)
         self._loop = asyncio.get_running_loop()
@@ -451,7 +377,7 @@ class HttpConnection(asyncio.Protocol):
         self._name = ""  # of the MCP server that the request is for
         self._body: list[bytes] = []
         self._length = 0
-        self._reply: HttpReply | None = None
+        self._is_answering = False
         self._full_since = 0.0
 
     # Events of the transport.
@@ -461,7 +387,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport = transport
         connection = transport.get_extra_info("socket")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._server.joined(self):
+        if self._server.join(self):
             self._wait(self._server.limits.head)
         else:
             self._turn_away(503, "too many connections")
@@ -469,7 +395,7 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._transport is None:
             return
-        if self._reply is not None and len(self._wire.trailing_data[0]) + len(data) > MORE:
+        if self._is_answering and len(self._wire.trailing_data[0]) + len(data) > MORE:
             self.abort()  # it does not wait for answers
             return
         try:
@@ -483,22 +409,19 @@ class HttpConnection(asyncio.Protocol):
         return False  # as other HTTP servers do, we take it for the end of the whole connection
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._transport = None
+        self._transport, self.is_gone = None, True
         self._wait(None)
-        self._server.left(self)
-        reply, self._reply = self._reply, None
-        if reply is not None:
-            reply.lost()
-            if reply.owner is not None:
-                self._server.endpoints[self._name].gone(reply, reply.owner)
+        self._server.leave(self)
+        if self.owner is not None:
+            self._server.endpoints[self._name].lose(self, self.owner)
 
     def pause_writing(self) -> None:
         self.is_full, self._full_since = True, self._loop.time()
 
     def resume_writing(self) -> None:
         self.is_full = False
-        if self._reply is not None and self._reply.owner is not None:
-            self._reply.owner.drained()
+        if self.owner is not None:
+            self.owner.resume()
 
     def check(self) -> None:
         """Close the connection if its client has not read for too long; called now and then."""
@@ -511,25 +434,19 @@ class HttpConnection(asyncio.Protocol):
 
     # The answer.
 
-    def respond(self, status: int, body: bytes, headers: "list[tuple[str, str]]") -> None:
-        self._write(
-            h11.Response(
-                status_code=status, headers=[*headers, ("content-length", str(len(body)))], reason=_reason(status)
-            )
-        )
-        if body:
-            self._write(h11.Data(data=body))
-        self.end()
+    def answer(self, status: int, body: bytes = b"", *, session: str = "") -> None:
+        self._respond(status, body, [("content-type", JSON)] if body else [], session)
 
-    def begin(self, headers: "list[tuple[str, str]]") -> None:
-        self._write(h11.Response(status_code=200, headers=headers, reason=_reason(200)))
+    def open(self, *, session: str = "") -> None:
+        self.is_open = True
+        self._begin(200, OF_EVENTS, session)
 
-    def send(self, data: bytes) -> None:
-        self._write(h11.Data(data=data))
+    def write(self, event: bytes) -> None:
+        self._write(h11.Data(data=event))
 
     def end(self) -> None:
         self._write(h11.EndOfMessage())
-        self._reply = None
+        self._is_answering, self.is_open, self.owner = False, False, None
         if self._transport is None or self._transport.is_closing():  # h11 has not been told of the end then
             return
         if self._wire.our_state is h11.MUST_CLOSE or self._wire.their_state is not h11.DONE:
@@ -538,6 +455,17 @@ class HttpConnection(asyncio.Protocol):
         self._wire.start_next_cycle()
         self._wait(self._server.limits.rest)
         self._loop.call_soon(self._advance)
+
+    def _respond(self, status: int, body: bytes, headers: Headers, session: str = "") -> None:
+        self._begin(status, [*headers, ("content-length", str(len(body)))], session)
+        if body:
+            self._write(h11.Data(data=body))
+        self.end()
+
+    def _begin(self, status: int, headers: Headers, session: str) -> None:
+        named = [(SESSION, session)] if session else []
+        phrase = HTTPStatus(status).phrase.encode()
+        self._write(h11.Response(status_code=status, headers=[*headers, *named], reason=phrase))
 
     def _write(self, event: h11.Event) -> None:
         if self._transport is None or self._transport.is_closing():
@@ -551,7 +479,7 @@ class HttpConnection(asyncio.Protocol):
     def _advance(self) -> None:
         """Take what has come of the next request."""
         try:
-            while self._transport is not None and not self._transport.is_closing() and self._reply is None:
+            while self._transport is not None and not self._transport.is_closing() and not self._is_answering:
                 event = self._wire.next_event()
                 if event in (h11.NEED_DATA, h11.PAUSED):
                     if self._wire.they_are_waiting_for_100_continue and self._head is not None:
@@ -568,18 +496,18 @@ class HttpConnection(asyncio.Protocol):
 
     def _take(self, event: Any) -> None:
         if isinstance(event, h11.Request):
-            self._begins(event)
+            self._admit(event)
         elif isinstance(event, h11.Data):
             self._length += len(event.data)
             if self._length > self._server.max_line:
                 raise Refused(413, f"its body has more than {self._server.max_line:,} bytes")
             self._body.append(bytes(event.data))
         elif isinstance(event, h11.EndOfMessage):
-            self._answer()
+            self._hand_over()
         elif isinstance(event, h11.ConnectionClosed):
             self.abort()
 
-    def _begins(self, request: h11.Request) -> None:
+    def _admit(self, request: h11.Request) -> None:
         headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers)
         head = Head(request.method.decode("latin-1"), request.target.decode("latin-1"), headers)
         self._name = self._server.gate.admit(head)
@@ -588,29 +516,30 @@ class HttpConnection(asyncio.Protocol):
         length = head.get("content-length")
         if length is not None and int(length) > self._server.max_line:
             raise Refused(413, f"its body has more than {self._server.max_line:,} bytes")
-        self._server.known(self)
+        self._server.trust(self)
         self._head, self._body, self._length = head, [], 0
         self._wait(self._server.limits.body)
 
-    def _answer(self) -> None:
+    def _hand_over(self) -> None:
+        """Have the request answered."""
         head, body = self._head, b"".join(self._body)
         assert head is not None
         self._head, self._body = None, []
         self._wait(None)
-        self._reply = reply = HttpReply(self)
+        self._is_answering = True
         if head.method != "DELETE" and not takes_events(head):
-            refuse(reply, 406, INVALID_REQUEST, f"the client does not accept {EVENTS}")
+            refuse(self, 406, INVALID_REQUEST, f"the client does not accept {EVENTS}")
             return
-        self._server.endpoints[self._name].takes(head, body, reply)
+        self._server.endpoints[self._name].take(head, body, self)
 
     def _turn_away(self, status: int, why: str, *headers: tuple[str, str]) -> None:
         """Answer with an error and close the connection, as the rest of the request is not read."""
-        self._server.refused(status, why)
+        self._server.note_once(status, f"a request was refused ({status}): {why}")
         if self._transport is None:
             return
         if self._wire.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             body = jsonrpc.error(NULL, INVALID_REQUEST, f"the request was refused: {why}")
-            self.respond(status, body, [("content-type", JSON), ("connection", "close"), *headers])
+            self._respond(status, body, [("content-type", JSON), ("connection", "close"), *headers])
         if self._transport is not None:
             self._transport.close()
 
@@ -623,7 +552,3 @@ class HttpConnection(asyncio.Protocol):
     def _late(self) -> None:
         if self._transport is not None:
             self._transport.abort() if self._wire.our_state is h11.IDLE else self._turn_away(408, "it came too slowly")
-
-
-def _reason(status: int) -> bytes:
-    return HTTPStatus(status).phrase.encode()

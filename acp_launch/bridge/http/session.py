@@ -10,7 +10,7 @@ A stream cannot be resumed, because connections within one machine do not break.
 end is dropped, but its request is not cancelled.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from msgspec import UNSET, Raw, Struct, field
@@ -61,12 +61,6 @@ def event(message: bytes) -> bytes:
     return b"event: message\ndata: %b\n\n" % message.replace(b"\r", b" ").replace(b"\n", b" ")
 
 
-class Ports(Protocol):
-    """The server's side of a session."""
-
-    def send(self, line: bytes) -> None: ...
-
-
 class Post(Struct, eq=False):
     """The requests in the body of one POST; `reply` is None if the client is gone."""
 
@@ -77,13 +71,13 @@ class Post(Struct, eq=False):
 
 
 class HttpSession:
-    """A session and its streams; `id` is for the client's header."""
+    """A session and its streams; `id` is for the client's header, `send` takes messages for the server."""
 
-    def __init__(self, id: str, ports: Ports) -> None:
+    def __init__(self, id: str, send: Callable[[bytes], None]) -> None:
         self.id = id
         self.is_refused = False  # the server has refused the handshake
         self.has_listened = False  # the client has opened a stream with GET
-        self._ports = ports
+        self._send = send
         self._listening: list[Reply] = []
         self._posts: list[Post] = []  # those with an open request, the oldest first
         self._owners: dict[bytes, Post] = {}  # by the keys of open requests
@@ -104,7 +98,7 @@ class HttpSession:
 
     # The client.
 
-    def posts(self, line: bytes, reply: Reply) -> None:
+    def post(self, line: bytes, reply: Reply) -> None:
         """Take the body of a POST."""
         parts = jsonrpc.batch(line)
         lines = [line] if parts is None else parts
@@ -119,7 +113,7 @@ class HttpSession:
         for message, part in zip(messages, lines, strict=True):
             if message.method is UNSET and message.id is not UNSET:
                 self._questions.pop(key(message.id), None)
-            self._ports.send(part)
+            self._send(part)
         if not asked:
             reply.answer(202)
 
@@ -143,7 +137,7 @@ class HttpSession:
         if not self._opening:
             reply.open(session=self.id)
 
-    def listens(self, reply: Reply) -> None:
+    def listen(self, reply: Reply) -> None:
         """Take a GET."""
         if len(self._listening) >= LISTENING:
             self._listening.pop(0).end()
@@ -154,7 +148,7 @@ class HttpSession:
             reply.write(event(line))
         self._kept, self._kept_bytes = [], 0
 
-    def gone(self, reply: Reply) -> None:
+    def lose(self, reply: Reply) -> None:
         """Note that the client has closed the connection. Its request goes on."""
         if reply in self._listening:
             self._listening.remove(reply)
@@ -175,7 +169,7 @@ class HttpSession:
 
     # The server.
 
-    def says(self, line: bytes) -> None:
+    def receive(self, line: bytes) -> None:
         """Take a line of the server."""
         parts = jsonrpc.batch(line)
         for part in [line] if parts is None else parts:
@@ -246,7 +240,7 @@ class HttpSession:
             self._kept_bytes += len(line)
         elif message.id is not UNSET:
             del self._questions[key(message.id)]
-            self._ports.send(jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, UNHEARD))
+            self._send(jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, UNHEARD))
 
     def _write(self, reply: Reply, text: bytes) -> None:
         if not reply.is_open:
