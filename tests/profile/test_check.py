@@ -67,10 +67,6 @@ def complaints(text: str) -> list[str]:
     return [str(problem) for problem in checked(text).problems]
 
 
-def within(agent: str) -> str:
-    return f"version: 1\nagent:\n  command: x\n  {agent}\n"
-
-
 IN_THE_CLEAR = "{} would be sent unencrypted: the url is http, and its host is not this machine"
 
 
@@ -181,608 +177,556 @@ def test_the_smallest_profile_is_two_lines() -> None:
     assert found.profile.agent.inherit_env == "all"
 
 
+# A profile, or what stands in one of PLACES, then the whole message.
+FAULTS = r"""
+agent: {command: x}
+f.yaml:1:1: version: the profile does not state its version
+    fix: add: version: 1
+
+version: 2
+agent: {command: x}
+f.yaml:1:10: version: expected version 1, found the number 2
+    fix: write: version: 1
+
+version: "1"
+agent: {command: x}
+f.yaml:1:10: version: expected version 1, found the text "1"
+    fix: write: version: 1
+
+version: 1
+f.yaml:1:1: agent: this key is required
+    fix: add: agent: ...
+
+version: 1
+agent:
+  args: []
+f.yaml:2:1: agent.command: this key is required
+    fix: add: command: ...
+
+version: 1
+agent:
+f.yaml:2:7: agent: expected a mapping, found nothing
+    fix: write a value, or remove the key
+
+vesion: 1
+agent: {command: x}
+f.yaml:1:1: vesion: unknown key "vesion"; did you mean "version"?
+    fix: write version
+
+version: 1
+agnt: {command: x}
+f.yaml:2:1: agnt: unknown key "agnt"; did you mean "agent"?
+    fix: write agent
+
+version: 1
+agent: {cmd: x}
+f.yaml:2:9: agent.cmd: unknown key "cmd"; did you mean "command"?
+    fix: write command
+
+server {comand: npx}
+f.yaml:4:7: mcp_servers.s.comand: unknown key "comand"; did you mean "command"?
+    fix: write command
+
+server {command: x, arguments: []}
+f.yaml:4:19: mcp_servers.s.arguments: unknown key "arguments"; did you mean "args"?
+    fix: write args
+
+server {command: x, environment: {}}
+f.yaml:4:19: mcp_servers.s.environment: unknown key "environment"; did you mean "env"?
+    fix: write env
+
+server {command: x, workingDirectory: y}
+f.yaml:4:19: mcp_servers.s.workingDirectory: unknown key "workingDirectory"; did you mean "cwd"?
+    fix: write cwd
+
+server {type: http, serverUrl: y}
+f.yaml:4:19: mcp_servers.s.serverUrl: unknown key "serverUrl"; did you mean "url"?
+    fix: write url
+
+version: 1
+agent: {command: x}
+mcpServers: {}
+f.yaml:3:1: mcpServers: unknown key "mcpServers"; did you mean "mcp_servers"?
+    fix: write mcp_servers
+
+agent working-dir: y
+f.yaml:4:3: agent.working-dir: unknown key "working-dir"
+    fix: use one of command, registry, args, env, inherit_env, timeouts, mcp
+
+server {command: x, disabled: true}
+f.yaml:4:19: mcp_servers.s.disabled: unknown key "disabled"
+    fix: use one of command, type, args, env, cwd, inherit_env, required, restart, timeouts, tools, roots, protocol, session_elevation, start, idle, share, bridge
+
+server {type: http, ulr: https://x}
+f.yaml:4:19: mcp_servers.s.ulr: unknown key "ulr"; did you mean "url"?
+    fix: write url
+
+agent zzz: y
+f.yaml:4:3: agent.zzz: unknown key "zzz"
+    fix: use one of command, registry, args, env, inherit_env, timeouts, mcp
+
+version: 1
+extend: base
+agent: {command: x}
+f.yaml:2:1: extend: unknown key "extend"; did you mean "extends"?
+    fix: write extends
+
+version: 1
+include: base
+agent: {command: x}
+f.yaml:2:1: include: unknown key "include"; did you mean "extends"?
+    fix: write extends
+
+version: 1
+agent: {command: x, mcp: sse}
+f.yaml:2:26: agent.mcp: expected auto, stdio or http, found the text "sse"
+    fix: write one of them: auto
+
+server {type: http, url: https://x, restart: always}
+f.yaml:4:44: mcp_servers.s.restart: expected a mapping, found the text "always"
+    fix: write restart: {policy: always}
+
+server {type: sse, url: https://x, restart: {policy: unless-stopped}}
+f.yaml:4:52: mcp_servers.s.restart.policy: expected always, on-failure or never, found the text "unless-stopped"
+    fix: write always
+
+server {type: sse, url: https://x, restart: {max: many}}
+f.yaml:4:49: mcp_servers.s.restart.max: expected a whole number from 0 up, or null, found the text "many"
+    fix: write a number such as 5, 0 for none, or null for no limit
+
+server {type: http, url: https://x, timeouts: {download: 5s}}
+f.yaml:4:46: mcp_servers.s.timeouts.download: unknown key "download"
+    fix: use one of start, call
+
+server {type: http, url: https://x, protocol: 2025-06-19}
+f.yaml:4:45: mcp_servers.s.protocol: expected auto, legacy, modern, 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25 or 2026-07-28, found the text "2025-06-19"
+    fix: write 2025-06-18
+
+server {command: x, insecure: true}
+f.yaml:4:19: mcp_servers.s.insecure: "insecure" is only for a server with a url
+    fix: remove it, or remove the type if the server has a url
+
+server {type: http, url: https://x, cwd: /}
+f.yaml:4:35: mcp_servers.s.cwd: "cwd" is only for a server with a command
+    fix: remove it, or remove the type if the server has a command
+
+server {command: x, oauth: true}
+f.yaml:4:19: mcp_servers.s.oauth: "oauth" is only for a server with a url
+    fix: remove it, or remove the type if the server has a url
+
+login 'yes'
+f.yaml:4:42: mcp_servers.s.oauth: expected true or a mapping, found the text "yes"
+    fix: write true
+
+login {scopes: [a, b c]}
+f.yaml:4:55: mcp_servers.s.oauth.scopes[1]: "b c" is not one scope
+    fix: write scopes: [b, c]
+
+login {scopes: []}
+f.yaml:4:51: mcp_servers.s.oauth.scopes: an empty list asks for nothing
+    fix: write a scope, or remove the key
+
+login {scope: a}
+f.yaml:4:43: mcp_servers.s.oauth.scope: unknown key "scope"; did you mean "scopes"?
+    fix: write scopes
+
+login {client_id: ' '}
+f.yaml:4:54: mcp_servers.s.oauth.client_id: the client id is empty
+    fix: write the id of your client, or remove it
+
+login {client_id: '${secret:a}'}
+f.yaml:4:54: mcp_servers.s.oauth.client_id: a client id cannot come from a secret
+    fix: write it as text, or use ${env:NAME}
+
+login {client_id: a, client_secret: not-a-reference}
+f.yaml:4:72: mcp_servers.s.oauth.client_secret: a client secret is written in the profile
+    fix: acp-launch secret set s/client-secret, then write "${secret:s/client-secret}" here
+
+login {client_id: a, client_secret: 'x${secret:a}'}
+f.yaml:4:72: mcp_servers.s.oauth.client_secret: a client secret is written in the profile
+    fix: acp-launch secret set s/client-secret, then write "${secret:s/client-secret}" here
+
+login {client_secret: '${secret:a}'}
+f.yaml:4:43: mcp_servers.s.oauth.client_secret: a client secret belongs to a client_id
+    fix: add: client_id: ...
+
+login {client_metadata_url: 'http://x/y'}
+f.yaml:4:64: mcp_servers.s.oauth.client_metadata_url: expected an https url with a path, found "http://x/y"
+    fix: write the https:// address of the document
+
+login {client_metadata_url: 'https://x/'}
+f.yaml:4:64: mcp_servers.s.oauth.client_metadata_url: expected an https url with a path, found "https://x/"
+    fix: write the https:// address of the document
+
+login {callback_port: 80}
+f.yaml:4:58: mcp_servers.s.oauth.callback_port: expected a port from 1024 to 65535, found the number 80
+    fix: write a number such as 8976, or remove it for any free port
+
+login true, bridge: false
+f.yaml:4:35: mcp_servers.s.oauth: the agent connects to this server itself (bridge: false), and never gets your login
+    fix: remove bridge: false, or oauth
+
+login true, headers: {AUTHORIZATION: x}
+f.yaml:4:58: mcp_servers.s.headers.AUTHORIZATION: the login sets AUTHORIZATION, so it cannot be set here
+    fix: remove it, or oauth
+
+server {type: http, oauth: true, insecure: true, url: http://x.example/}
+f.yaml:4:53: mcp_servers.s.url: the tokens of the login would be sent unencrypted: the url is http, and its host is not this machine
+    fix: write https://, or reach it through a tunnel on localhost
+
+server {command: x, inherit-env: all}
+f.yaml:4:19: mcp_servers.s.inherit-env: unknown key "inherit-env"; did you mean "inherit_env"?
+    fix: write inherit_env
+
+server {command: x, restart: {backoff: {intial: 1s}}}
+f.yaml:4:39: mcp_servers.s.restart.backoff.intial: unknown key "intial"; did you mean "initial"?
+    fix: write initial
+
+server {command: x, timeouts: {session: 1s}}
+f.yaml:4:30: mcp_servers.s.timeouts.session: unknown key "session"
+    fix: use one of start, download, call
+
+server {command: x, tools: {denied: [a]}}
+f.yaml:4:27: mcp_servers.s.tools.denied: unknown key "denied"; did you mean "deny"?
+    fix: write deny
+
+server {command: x, restart: false}
+f.yaml:4:28: mcp_servers.s.restart: expected a mapping, found the truth value false
+    fix: write restart: {policy: never}
+
+server {command: x, restart: [always]}
+f.yaml:4:28: mcp_servers.s.restart: expected a mapping, found a list
+    fix: write it on lines of its own as KEY: VALUE
+
+server {command: x, restart: {policy: on_failure}}
+f.yaml:4:37: mcp_servers.s.restart.policy: expected always, on-failure or never, found the text "on_failure"
+    fix: write on-failure
+
+server {command: x, restart: {max: -1}}
+f.yaml:4:34: mcp_servers.s.restart.max: expected a whole number from 0 up, found the number -1
+    fix: write a number such as 5, or 0 for none
+
+server {command: x, restart: {max: '5'}}
+f.yaml:4:34: mcp_servers.s.restart.max: expected a whole number from 0 up, found the text "5"
+    fix: write a number such as 5, or 0 for none
+
+server {command: x, restart: {backoff: {factor: 0.5}}}
+f.yaml:4:47: mcp_servers.s.restart.backoff.factor: expected a number from 1 to 100, found the number 0.5
+    fix: write a number such as 2, or 1 for equal pauses
+
+server {command: x, restart: {backoff: {factor: .nan}}}
+f.yaml:4:47: mcp_servers.s.restart.backoff.factor: expected a number from 1 to 100, found the number .nan
+    fix: write a number such as 2, or 1 for equal pauses
+
+server {command: x, restart: {backoff: {factor: x2}}}
+f.yaml:4:47: mcp_servers.s.restart.backoff.factor: expected a number from 1 to 100, found the text "x2"
+    fix: write a number such as 2, or 1 for equal pauses
+
+server {command: x, restart: {backoff: {initial: 0s}}}
+f.yaml:4:48: mcp_servers.s.restart.backoff.initial: expected a duration, found the text "0s"
+    fix: write a positive number and its unit: 200ms, 10s, 2m, 1h
+
+server {command: x, restart: {backoff: {initial: 2s, max: 1s}}}
+f.yaml:4:48: mcp_servers.s.restart.backoff.initial: the first pause, 2s, is longer than the longest, 1s
+    fix: write 1s or less
+
+server {command: x, restart: {backoff: {initial: 20s}}}
+f.yaml:4:48: mcp_servers.s.restart.backoff.initial: the first pause, 20s, is longer than the longest, 10s
+    fix: add: max: 20s
+
+server {command: x, restart: {backoff: {max: 100ms}}}
+f.yaml:4:44: mcp_servers.s.restart.backoff.max: the first pause, 200ms, is longer than the longest, 100ms
+    fix: write 200ms or more
+
+server {command: x, restart: {min_uptime: 10}}
+f.yaml:4:41: mcp_servers.s.restart.min_uptime: expected a duration, found the number 10
+    fix: write 10s
+
+server {command: x, timeouts: {start: null}}
+f.yaml:4:37: mcp_servers.s.timeouts.start: expected a duration, found nothing
+    fix: write a duration such as 10s
+
+server {command: x, tools: {allow: get_*}}
+f.yaml:4:34: mcp_servers.s.tools.allow: expected a list, found the text "get_*"
+    fix: write it as a list: ["get_*"]
+
+server {command: x, tools: {deny: [a, 1]}}
+f.yaml:4:37: mcp_servers.s.tools.deny[1]: expected text, found the number 1
+    fix: quote it: "1"
+
+server {command: x, tools: {deny: ['']}}
+f.yaml:4:34: mcp_servers.s.tools.deny[0]: the tool's name is empty
+    fix: write a name, or a glob: get_*
+
+server {command: x, required: 'no'}
+f.yaml:4:29: mcp_servers.s.required: expected true or false, found the text "no"
+    fix: write true or false
+
+server {command: x, inherit_env: minimall}
+f.yaml:4:32: mcp_servers.s.inherit_env: expected all, minimal or a list of names, found the text "minimall"
+    fix: write minimal
+
+server {command: x, inherit_env: [A, 1]}
+f.yaml:4:36: mcp_servers.s.inherit_env[1]: expected text, found the number 1
+    fix: quote it: "1"
+
+server {command: x, inherit_env: ['*_X']}
+f.yaml:4:33: mcp_servers.s.inherit_env[0]: "*_X" is neither a variable's name nor a PREFIX_* pattern
+    fix: write NAME or PREFIX_*
+
+server {command: x, cwd: 3}
+f.yaml:4:24: mcp_servers.s.cwd: expected text, found the number 3
+    fix: quote it: "3"
+
+agent env: {PORT: 8080}
+f.yaml:4:15: agent.env.PORT: expected text, found the number 8080
+    fix: quote it: "8080"
+
+agent env: {A: }
+f.yaml:4:11: agent.env.A: expected text, found nothing
+    fix: write a value, or remove the key
+
+agent env: [A=b]
+f.yaml:4:8: agent.env: expected a mapping, found a list
+    fix: write it on lines of its own as KEY: VALUE
+
+agent args: -y foo
+f.yaml:4:9: agent.args: expected a list, found the text "-y foo"
+    fix: write it as a list: [-y, foo]
+
+agent args: [[a]]
+f.yaml:4:10: agent.args[0]: expected text, found a list
+    fix: write one text, in quotes if need be
+
+agent args: {a: b}
+f.yaml:4:9: agent.args: expected a list, found a mapping
+    fix: write each item on a line of its own after a dash: - ITEM
+
+agent inherit_env: {A: b}
+f.yaml:4:16: agent.inherit_env: expected all, minimal or a list of names, found a mapping
+    fix: write one of them: all
+
+agent timeouts: {initialize: 10}
+f.yaml:4:26: agent.timeouts.initialize: expected a duration, found the number 10
+    fix: write 10s
+
+agent timeouts: {session: 5 minutes}
+f.yaml:4:23: agent.timeouts.session: expected a duration, found the text "5 minutes"
+    fix: write a positive number and its unit: 200ms, 10s, 2m, 1h
+
+agent env: {A: 'token ${GITHUB}'}
+f.yaml:4:19: agent.env.A: unknown reference ${GITHUB}; did you mean ${env:GITHUB}?
+    fix: write ${env:GITHUB}
+
+agent env: {A B: c}
+f.yaml:4:9: agent.env."A B": "A B" is not a variable's name
+    fix: use a name without spaces and =
+
+agent env: {ACP_LAUNCH_SECRET_X: c}
+f.yaml:4:9: agent.env.ACP_LAUNCH_SECRET_X: ACP_LAUNCH_SECRET_* is reserved for acp-launch's secrets; children never receive it
+    fix: choose another name
+
+version: 1
+agent: {command: ' '}
+f.yaml:2:18: agent.command: the command is empty
+    fix: write the program to start
+
+version: 1
+agent: {command: x}
+permissions: {default: alow}
+f.yaml:3:24: permissions.default: expected ask, allow or deny, found the text "alow"
+    fix: write allow
+
+version: 1
+agent: {command: x}
+session: {name: "a\tb"}
+f.yaml:3:17: session.name: the session's name holds characters that cannot be printed
+    fix: choose a printable name of 1 to 200 characters that begins with no dash
+
+version: 1
+agent: {command: x}
+session: {name: ''}
+f.yaml:3:17: session.name: the session's name is empty
+    fix: choose a printable name of 1 to 200 characters that begins with no dash
+
+version: 1
+agent: {command: x}
+session: {name: -x}
+f.yaml:3:17: session.name: the session's name "-x" begins with "-" like an option
+    fix: choose a printable name of 1 to 200 characters that begins with no dash
+
+version: 1
+agent: {command: x}
+session: {name: nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn}
+f.yaml:3:17: session.name: the session's name has 201 characters; at most 200 are allowed
+    fix: choose a printable name of 1 to 200 characters that begins with no dash
+
+version: 1
+agent: {command: x}
+mcp_servers: [a]
+f.yaml:3:14: mcp_servers: expected a mapping of names to servers, found a list
+    fix: write it on lines of its own as KEY: VALUE
+
+version: 1
+agent: {command: x}
+mcp_servers: {my server: {command: x}}
+f.yaml:3:15: mcp_servers."my server": "my server" is not a server name
+    fix: use letters, digits, _ . and - only
+
+server {url: https://x/mcp}
+f.yaml:4:3: mcp_servers.s.type: a server with a url needs a type
+    fix: add: type: http
+
+server {command: x, url: https://x}
+f.yaml:4:19: mcp_servers.s.url: a server has a command or a url, not both
+    fix: keep the command (a local program) or the url (a server on the network)
+
+server {type: htp, url: https://x}
+f.yaml:4:13: mcp_servers.s.type: expected stdio, http or sse, found the text "htp"
+    fix: write http
+
+server {type: streamable-http, url: https://x}
+f.yaml:4:13: mcp_servers.s.type: expected stdio, http or sse, found the text "streamable-http"
+    fix: write http
+
+server {}
+f.yaml:4:3: mcp_servers.s: a server needs a command or a url
+    fix: add: command: ...
+
+server npx
+f.yaml:4:6: mcp_servers.s: expected a mapping with a command or a url, found the text "npx"
+    fix: write it on lines of its own as KEY: VALUE
+
+server {type: http, url: ftp://x}
+f.yaml:4:24: mcp_servers.s.url: expected an http or https url, found "ftp://x"
+    fix: write an address that begins with https:// or http://
+
+server {type: http, url: "https:///x"}
+f.yaml:4:24: mcp_servers.s.url: the url "https:///x" has no host
+    fix: write an address that begins with https:// or http://
+
+server {type: sse, url: https://x, headers: {"a b": c}}
+f.yaml:4:44: mcp_servers.s.headers."a b": "a b" is not a header's name
+    fix: use letters, digits and -
+
+server {type: sse, url: https://x, headers: {A: "b\nc"}}
+f.yaml:4:47: mcp_servers.s.headers.A: a header cannot hold the character U+000A
+    fix: write it on one line, in ASCII
+
+server {type: sse, url: https://x, headers: {A: "b €"}}
+f.yaml:4:47: mcp_servers.s.headers.A: a header cannot hold the character U+20AC
+    fix: write it on one line, in ASCII
+
+server {type: http, url: https://x, env: {"a(b": c}}
+f.yaml:4:41: mcp_servers.s.env."a(b": the variable "a(b" cannot be sent as the header X-Env-a(b
+    fix: use letters, digits and _
+
+server {type: http, url: https://x, env: {KEY: "v4lue\n"}}
+f.yaml:4:46: mcp_servers.s.env.KEY: it is sent as a header, and a header cannot hold the character U+000A
+    fix: write it on one line, in ASCII
+
+server {type: http, url: https://x, headers: {x-env-key: a}, env: {KEY: b}}
+f.yaml:4:66: mcp_servers.s.env.KEY: the header X-Env-KEY would be sent twice; upper and lower case are the same
+    fix: remove one of them
+
+server {type: http, url: https://x, headers: {x-env-a-b: a}, env: {A_B: b}, env_headers: dashes}
+f.yaml:4:66: mcp_servers.s.env.A_B: the header X-Env-A-B would be sent twice; upper and lower case are the same
+    fix: remove one of them
+
+server {type: http, url: https://x, headers: {A: a, a: b}}
+f.yaml:4:51: mcp_servers.s.headers.a: the header a would be sent twice; upper and lower case are the same
+    fix: remove one of them
+
+server {type: http, url: 'https://me:pw@x/mcp'}
+f.yaml:4:24: mcp_servers.s.url: the url holds a user name or a password, which end up in logs
+    fix: remove it, and write headers: {Authorization: "Basic ${secret:NAME}"}
+
+server {type: http, url: 'http://x/mcp', env: {KEY: a}}
+f.yaml:4:24: mcp_servers.s.url: KEY would be sent unencrypted: the url is http, and its host is not this machine
+    fix: write https://, or reach it through a tunnel on localhost; insecure: true sends it all the same
+
+rule {allow: {}}
+f.yaml:5:8: permissions.rules[0].allow: this rule matches everything
+    fix: write permissions.default: allow
+
+rule {deny: {kind: '*'}}
+f.yaml:5:8: permissions.rules[0].deny: this rule matches everything
+    fix: write permissions.default: deny
+
+rule {}
+f.yaml:5:7: permissions.rules[0]: this rule is empty
+    fix: write one of allow, deny or ask: {kind: ...}
+
+rule {allow: {kind: read}, deny: {kind: edit}}
+f.yaml:5:29: permissions.rules[0].deny: a rule has one answer, but this one has allow and deny
+    fix: make it two rules; the first that matches decides
+
+rule {alow: {kind: read}}
+f.yaml:5:8: permissions.rules[0].alow: unknown key "alow"; did you mean "allow"?
+    fix: write allow
+
+rule {ask: {file_path: x}}
+f.yaml:5:14: permissions.rules[0].ask.file_path: unknown key "file_path"; did you mean "path"?
+    fix: write path
+
+rule {deny: {kind: reed}}
+f.yaml:5:21: permissions.rules[0].deny.kind: expected read, edit, delete, move, search, execute, think, fetch, switch_mode or other, found the text "reed"
+    fix: write read
+
+rule {deny: {kind: [read, bash]}}
+f.yaml:5:28: permissions.rules[0].deny.kind[1]: expected read, edit, delete, move, search, execute, think, fetch, switch_mode or other, found the text "bash"
+    fix: write execute
+
+rule {deny: {kind: 5}}
+f.yaml:5:21: permissions.rules[0].deny.kind: expected a glob or a list of them, found the number 5
+    fix: quote it: "5"
+
+rule {deny: {tool: [5]}}
+f.yaml:5:22: permissions.rules[0].deny.tool[0]: expected text, found the number 5
+    fix: quote it: "5"
+
+rule {deny: {tool: []}}
+f.yaml:5:21: permissions.rules[0].deny.tool: an empty list matches nothing
+    fix: write a glob, or remove the key
+
+rule {deny: {title: ' '}}
+f.yaml:5:22: permissions.rules[0].deny.title: the pattern is empty
+    fix: write a glob, or remove it
+
+rule {deny: {path: ~/x}}
+f.yaml:5:21: permissions.rules[0].deny.path: "~/x": acp-launch does not expand "~"
+    fix: write ${home}/x
+
+rule {deny: {path: 'a/${projet}'}}
+f.yaml:5:24: permissions.rules[0].deny.path: unknown reference ${projet}; did you mean ${project}?
+    fix: write ${project}
+
+rule {deny: {command: ['x', 'a${secret:t}']}}
+f.yaml:5:32: permissions.rules[0].deny.command[1]: a pattern cannot come from a secret
+    fix: write it as text, or use ${env:NAME}
+
+rule allow
+f.yaml:5:7: permissions.rules[0]: expected a mapping, found the text "allow"
+    fix: write it on lines of its own as KEY: VALUE
+
+rule {allow: read}
+f.yaml:5:15: permissions.rules[0].allow: expected a mapping, found the text "read"
+    fix: write it on lines of its own as KEY: VALUE
+"""  # noqa: E501
+PLACES = {
+    "server": "version: 1\nagent: {command: x}\nmcp_servers:\n  s: @\n",
+    "login": "version: 1\nagent: {command: x}\nmcp_servers:\n  s: {type: http, url: https://x, oauth: @}\n",
+    "agent": "version: 1\nagent:\n  command: x\n  @\n",
+    "rule": "version: 1\nagent: {command: x}\npermissions:\n  rules:\n    - @\n",
+}
+
+
 def test_each_fault_has_its_place_a_sentence_and_a_way_out() -> None:
-    for text, expected in [
-        (
-            "agent: {command: x}",
-            "f.yaml:1:1: version: the profile does not state its version\n    fix: add: version: 1",
-        ),
-        (
-            "version: 2\nagent: {command: x}",
-            "f.yaml:1:10: version: expected version 1, found the number 2\n    fix: write: version: 1",
-        ),
-        (
-            'version: "1"\nagent: {command: x}',
-            'f.yaml:1:10: version: expected version 1, found the text "1"\n    fix: write: version: 1',
-        ),
-        (
-            "version: true\nagent: {command: x}",
-            "f.yaml:1:10: version: expected version 1, found the truth value true\n    fix: write: version: 1",
-        ),
-        ("version: 1", "f.yaml:1:1: agent: this key is required\n    fix: add: agent: ..."),
-        (
-            "version: 1\nagent:\n  args: []",
-            "f.yaml:2:1: agent.command: this key is required\n    fix: add: command: ...",
-        ),
-        (
-            "version: 1\nagent:",
-            "f.yaml:2:7: agent: expected a mapping, found nothing\n    fix: write a value, or remove the key",
-        ),
-        (
-            "vesion: 1\nagent: {command: x}",
-            'f.yaml:1:1: vesion: unknown key "vesion"; did you mean "version"?\n    fix: write version',
-        ),
-        (
-            "version: 1\nagnt: {command: x}",
-            'f.yaml:2:1: agnt: unknown key "agnt"; did you mean "agent"?\n    fix: write agent',
-        ),
-        (
-            "version: 1\nagent: {cmd: x}",
-            'f.yaml:2:9: agent.cmd: unknown key "cmd"; did you mean "command"?\n    fix: write command',
-        ),
-        (
-            with_server("{comand: npx}"),
-            'f.yaml:4:7: mcp_servers.s.comand: unknown key "comand"; did you mean "command"?\n    fix: write command',
-        ),
-        (
-            with_server("{cmd: x}"),
-            'f.yaml:4:7: mcp_servers.s.cmd: unknown key "cmd"; did you mean "command"?\n    fix: write command',
-        ),
-        (
-            with_server("{command: x, arguments: []}"),
-            'f.yaml:4:19: mcp_servers.s.arguments: unknown key "arguments"; did you mean "args"?\n    fix: write args',
-        ),
-        (
-            with_server("{command: x, environment: {}}"),
-            'f.yaml:4:19: mcp_servers.s.environment: unknown key "environment"; did you mean "env"?\n'
-            "    fix: write env",
-        ),
-        (
-            with_server("{command: x, workingDirectory: y}"),
-            'f.yaml:4:19: mcp_servers.s.workingDirectory: unknown key "workingDirectory"; did you mean "cwd"?\n'
-            "    fix: write cwd",
-        ),
-        (
-            with_server("{type: http, serverUrl: y}"),
-            'f.yaml:4:19: mcp_servers.s.serverUrl: unknown key "serverUrl"; did you mean "url"?\n    fix: write url',
-        ),
-        (
-            "version: 1\nagent: {command: x}\nmcpServers: {}",
-            'f.yaml:3:1: mcpServers: unknown key "mcpServers"; did you mean "mcp_servers"?\n    fix: write mcp_servers',
-        ),
-        (
-            within("working-dir: y"),
-            'f.yaml:4:3: agent.working-dir: unknown key "working-dir"\n'
-            "    fix: use one of command, registry, args, env, inherit_env, timeouts, mcp",
-        ),
-        (
-            with_server("{command: x, disabled: true}"),
-            'f.yaml:4:19: mcp_servers.s.disabled: unknown key "disabled"\n    fix: use one of command, type, args, env,'
-            " cwd, inherit_env, required, restart, timeouts, tools, roots, protocol, session_elevation, start, idle,"
-            " share, bridge",
-        ),
-        (
-            with_server("{type: http, ulr: https://x}"),
-            'f.yaml:4:19: mcp_servers.s.ulr: unknown key "ulr"; did you mean "url"?\n    fix: write url',
-        ),
-        (
-            within("comand: y"),
-            'f.yaml:4:3: agent.comand: unknown key "comand"; did you mean "command"?\n    fix: write command',
-        ),
-        (
-            within("inherit-env: all"),
-            'f.yaml:4:3: agent.inherit-env: unknown key "inherit-env"; did you mean "inherit_env"?\n'
-            "    fix: write inherit_env",
-        ),
-        (
-            within("zzz: y"),
-            'f.yaml:4:3: agent.zzz: unknown key "zzz"\n'
-            "    fix: use one of command, registry, args, env, inherit_env, timeouts, mcp",
-        ),
-        (
-            "version: 1\nextend: base\nagent: {command: x}",
-            'f.yaml:2:1: extend: unknown key "extend"; did you mean "extends"?\n    fix: write extends',
-        ),
-        (
-            "version: 1\ninclude: base\nagent: {command: x}",
-            'f.yaml:2:1: include: unknown key "include"; did you mean "extends"?\n    fix: write extends',
-        ),
-        (
-            "version: 1\nagent: {command: x, mcp: sse}",
-            'f.yaml:2:26: agent.mcp: expected auto, stdio or http, found the text "sse"\n'
-            "    fix: write one of them: auto",
-        ),
-        (
-            with_server("{type: http, url: https://x, restart: always}"),
-            'f.yaml:4:44: mcp_servers.s.restart: expected a mapping, found the text "always"\n'
-            "    fix: write restart: {policy: always}",
-        ),
-        (
-            with_server("{type: sse, url: https://x, restart: {policy: unless-stopped}}"),
-            "f.yaml:4:52: mcp_servers.s.restart.policy: expected always, on-failure or never,"
-            ' found the text "unless-stopped"\n    fix: write always',
-        ),
-        (
-            with_server("{type: sse, url: https://x, restart: {max: many}}"),
-            "f.yaml:4:49: mcp_servers.s.restart.max: expected a whole number from 0 up, or null, "
-            'found the text "many"\n'
-            "    fix: write a number such as 5, 0 for none, or null for no limit",
-        ),
-        (
-            with_server("{type: http, url: https://x, timeouts: {download: 5s}}"),
-            'f.yaml:4:46: mcp_servers.s.timeouts.download: unknown key "download"\n    fix: use one of start, call',
-        ),
-        (
-            with_server("{type: http, url: https://x, protocol: 2025-06-19}"),
-            "f.yaml:4:45: mcp_servers.s.protocol: expected auto, legacy, modern, 2024-11-05, 2025-03-26, 2025-06-18, "
-            '2025-11-25 or 2026-07-28, found the text "2025-06-19"\n    fix: write 2025-06-18',
-        ),
-        (
-            with_server("{command: x, insecure: true}"),
-            'f.yaml:4:19: mcp_servers.s.insecure: "insecure" is only for a server with a url\n'
-            "    fix: remove it, or remove the type if the server has a url",
-        ),
-        (
-            with_server("{type: http, url: https://x, cwd: /}"),
-            'f.yaml:4:35: mcp_servers.s.cwd: "cwd" is only for a server with a command\n'
-            "    fix: remove it, or remove the type if the server has a command",
-        ),
-        (
-            with_server("{command: x, oauth: true}"),
-            'f.yaml:4:19: mcp_servers.s.oauth: "oauth" is only for a server with a url\n'
-            "    fix: remove it, or remove the type if the server has a url",
-        ),
-        (
-            with_login("'yes'"),
-            'f.yaml:4:42: mcp_servers.s.oauth: expected true or a mapping, found the text "yes"\n    fix: write true',
-        ),
-        (
-            with_login("{scopes: [a, b c]}"),
-            'f.yaml:4:55: mcp_servers.s.oauth.scopes[1]: "b c" is not one scope\n    fix: write scopes: [b, c]',
-        ),
-        (
-            with_login("{scopes: []}"),
-            "f.yaml:4:51: mcp_servers.s.oauth.scopes: an empty list asks for nothing\n"
-            "    fix: write a scope, or remove the key",
-        ),
-        (
-            with_login("{scope: a}"),
-            'f.yaml:4:43: mcp_servers.s.oauth.scope: unknown key "scope"; did you mean "scopes"?\n'
-            "    fix: write scopes",
-        ),
-        (
-            with_login("{client_id: ' '}"),
-            "f.yaml:4:54: mcp_servers.s.oauth.client_id: the client id is empty\n"
-            "    fix: write the id of your client, or remove it",
-        ),
-        (
-            with_login("{client_id: '${secret:a}'}"),
-            "f.yaml:4:54: mcp_servers.s.oauth.client_id: a client id cannot come from a secret\n"
-            "    fix: write it as text, or use ${env:NAME}",
-        ),
-        (
-            with_login("{client_id: a, client_secret: not-a-reference}"),
-            "f.yaml:4:72: mcp_servers.s.oauth.client_secret: a client secret is written in the profile\n"
-            '    fix: acp-launch secret set s/client-secret, then write "${secret:s/client-secret}" here',
-        ),
-        (
-            with_login("{client_id: a, client_secret: 'x${secret:a}'}"),
-            "f.yaml:4:72: mcp_servers.s.oauth.client_secret: a client secret is written in the profile\n"
-            '    fix: acp-launch secret set s/client-secret, then write "${secret:s/client-secret}" here',
-        ),
-        (
-            with_login("{client_secret: '${secret:a}'}"),
-            "f.yaml:4:43: mcp_servers.s.oauth.client_secret: a client secret belongs to a client_id\n"
-            "    fix: add: client_id: ...",
-        ),
-        (
-            with_login("{client_metadata_url: 'http://x/y'}"),
-            'f.yaml:4:64: mcp_servers.s.oauth.client_metadata_url: expected an https url with a path, found "http://x/y"\n'
-            "    fix: write the https:// address of the document",
-        ),
-        (
-            with_login("{client_metadata_url: 'https://x/'}"),
-            'f.yaml:4:64: mcp_servers.s.oauth.client_metadata_url: expected an https url with a path, found "https://x/"\n'
-            "    fix: write the https:// address of the document",
-        ),
-        (
-            with_login("{callback_port: 80}"),
-            "f.yaml:4:58: mcp_servers.s.oauth.callback_port: expected a port from 1024 to 65535, found the number 80\n"
-            "    fix: write a number such as 8976, or remove it for any free port",
-        ),
-        (
-            with_login("true, bridge: false"),
-            "f.yaml:4:35: mcp_servers.s.oauth: the agent connects to this server itself (bridge: false), and never "
-            "gets your login\n    fix: remove bridge: false, or oauth",
-        ),
-        (
-            with_login("true, headers: {AUTHORIZATION: x}"),
-            "f.yaml:4:58: mcp_servers.s.headers.AUTHORIZATION: the login sets AUTHORIZATION, so it cannot be set here\n"
-            "    fix: remove it, or oauth",
-        ),
-        (
-            with_server("{type: http, oauth: true, insecure: true, url: http://x.example/}"),
-            f"f.yaml:4:53: mcp_servers.s.url: {IN_THE_CLEAR.format('the tokens of the login')}\n"
-            "    fix: write https://, or reach it through a tunnel on localhost",
-        ),
-        (
-            with_server("{command: x, inherit-env: all}"),
-            'f.yaml:4:19: mcp_servers.s.inherit-env: unknown key "inherit-env"; did you mean "inherit_env"?\n'
-            "    fix: write inherit_env",
-        ),
-        (
-            with_server("{command: x, restrat: {max: 1}}"),
-            'f.yaml:4:19: mcp_servers.s.restrat: unknown key "restrat"; did you mean "restart"?\n'
-            "    fix: write restart",
-        ),
-        (
-            with_server("{command: x, restart: {polcy: never}}"),
-            'f.yaml:4:29: mcp_servers.s.restart.polcy: unknown key "polcy"; did you mean "policy"?\n'
-            "    fix: write policy",
-        ),
-        (
-            with_server("{command: x, restart: {backoff: {intial: 1s}}}"),
-            'f.yaml:4:39: mcp_servers.s.restart.backoff.intial: unknown key "intial"; did you mean "initial"?\n'
-            "    fix: write initial",
-        ),
-        (
-            with_server("{command: x, timeouts: {session: 1s}}"),
-            'f.yaml:4:30: mcp_servers.s.timeouts.session: unknown key "session"\n'
-            "    fix: use one of start, download, call",
-        ),
-        (
-            with_server("{command: x, tools: {denied: [a]}}"),
-            'f.yaml:4:27: mcp_servers.s.tools.denied: unknown key "denied"; did you mean "deny"?\n    fix: write deny',
-        ),
-        (
-            with_server("{command: x, restart: unless-stopped}"),
-            'f.yaml:4:28: mcp_servers.s.restart: expected a mapping, found the text "unless-stopped"\n'
-            "    fix: write restart: {policy: always}",
-        ),
-        (
-            with_server("{command: x, restart: false}"),
-            "f.yaml:4:28: mcp_servers.s.restart: expected a mapping, found the truth value false\n"
-            "    fix: write restart: {policy: never}",
-        ),
-        (
-            with_server("{command: x, restart: [always]}"),
-            "f.yaml:4:28: mcp_servers.s.restart: expected a mapping, found a list\n"
-            "    fix: write it on lines of its own as KEY: VALUE",
-        ),
-        (
-            with_server("{command: x, restart: {policy: on_failure}}"),
-            "f.yaml:4:37: mcp_servers.s.restart.policy: expected always, on-failure or never, "
-            'found the text "on_failure"\n    fix: write on-failure',
-        ),
-        (
-            with_server("{command: x, restart: {policy: 3}}"),
-            "f.yaml:4:37: mcp_servers.s.restart.policy: expected always, on-failure or never, found the number 3\n"
-            "    fix: write one of them: always",
-        ),
-        (
-            with_server("{command: x, restart: {max: -1}}"),
-            "f.yaml:4:34: mcp_servers.s.restart.max: expected a whole number from 0 up, found the number -1\n"
-            "    fix: write a number such as 5, or 0 for none",
-        ),
-        (
-            with_server("{command: x, restart: {max: 1.5}}"),
-            "f.yaml:4:34: mcp_servers.s.restart.max: expected a whole number from 0 up, found the number 1.5\n"
-            "    fix: write a number such as 5, or 0 for none",
-        ),
-        (
-            with_server("{command: x, restart: {max: '5'}}"),
-            'f.yaml:4:34: mcp_servers.s.restart.max: expected a whole number from 0 up, found the text "5"\n'
-            "    fix: write a number such as 5, or 0 for none",
-        ),
-        (
-            with_server("{command: x, restart: {max: true}}"),
-            "f.yaml:4:34: mcp_servers.s.restart.max: expected a whole number from 0 up, found the truth value true\n"
-            "    fix: write a number such as 5, or 0 for none",
-        ),
-        *(
-            (
-                with_server(f"{{command: x, restart: {{backoff: {{factor: {factor}}}}}}}"),
-                f"f.yaml:4:47: mcp_servers.s.restart.backoff.factor: expected a number from 1 to 100, found {found}\n"
-                "    fix: write a number such as 2, or 1 for equal pauses",
-            )
-            for factor, found in [
-                ("0.5", "the number 0.5"),
-                ("101", "the number 101"),
-                (".inf", "the number .inf"),
-                (".nan", "the number .nan"),
-                ("true", "the truth value true"),
-                ("x2", 'the text "x2"'),
-            ]
-        ),
-        (
-            with_server("{command: x, restart: {backoff: {initial: 0s}}}"),
-            'f.yaml:4:48: mcp_servers.s.restart.backoff.initial: expected a duration, found the text "0s"\n'
-            "    fix: write a positive number and its unit: 200ms, 10s, 2m, 1h",
-        ),
-        (
-            with_server("{command: x, restart: {backoff: {initial: 2s, max: 1s}}}"),
-            "f.yaml:4:48: mcp_servers.s.restart.backoff.initial: the first pause, 2s, is longer than the longest, 1s\n"
-            "    fix: write 1s or less",
-        ),
-        (
-            with_server("{command: x, restart: {backoff: {initial: 20s}}}"),
-            "f.yaml:4:48: mcp_servers.s.restart.backoff.initial: the first pause, 20s, is longer than the longest, 10s"
-            "\n    fix: add: max: 20s",
-        ),
-        (
-            with_server("{command: x, restart: {backoff: {max: 100ms}}}"),
-            "f.yaml:4:44: mcp_servers.s.restart.backoff.max: the first pause, 200ms, is longer than the longest, 100ms"
-            "\n    fix: write 200ms or more",
-        ),
-        (
-            with_server("{command: x, restart: {min_uptime: 10}}"),
-            "f.yaml:4:41: mcp_servers.s.restart.min_uptime: expected a duration, found the number 10\n"
-            "    fix: write 10s",
-        ),
-        (
-            with_server("{command: x, timeouts: {start: null}}"),
-            "f.yaml:4:37: mcp_servers.s.timeouts.start: expected a duration, found nothing\n"
-            "    fix: write a duration such as 10s",
-        ),
-        (
-            with_server("{command: x, tools: {allow: get_*}}"),
-            'f.yaml:4:34: mcp_servers.s.tools.allow: expected a list, found the text "get_*"\n'
-            '    fix: write it as a list: ["get_*"]',
-        ),
-        (
-            with_server("{command: x, tools: {deny: [a, 1]}}"),
-            'f.yaml:4:37: mcp_servers.s.tools.deny[1]: expected text, found the number 1\n    fix: quote it: "1"',
-        ),
-        (
-            with_server("{command: x, tools: {deny: ['']}}"),
-            "f.yaml:4:34: mcp_servers.s.tools.deny[0]: the tool's name is empty\n"
-            "    fix: write a name, or a glob: get_*",
-        ),
-        (
-            with_server("{command: x, required: 'no'}"),
-            'f.yaml:4:29: mcp_servers.s.required: expected true or false, found the text "no"\n'
-            "    fix: write true or false",
-        ),
-        (
-            with_server("{command: x, bridge: 0}"),
-            "f.yaml:4:27: mcp_servers.s.bridge: expected true or false, found the number 0\n"
-            "    fix: write true or false",
-        ),
-        (
-            with_server("{command: x, inherit_env: minimall}"),
-            "f.yaml:4:32: mcp_servers.s.inherit_env: expected all, minimal or a list of names, "
-            'found the text "minimall"\n    fix: write minimal',
-        ),
-        (
-            with_server("{command: x, inherit_env: [A, 1]}"),
-            'f.yaml:4:36: mcp_servers.s.inherit_env[1]: expected text, found the number 1\n    fix: quote it: "1"',
-        ),
-        (
-            with_server("{command: x, inherit_env: ['*_X']}"),
-            'f.yaml:4:33: mcp_servers.s.inherit_env[0]: "*_X" is neither a variable\'s name nor a PREFIX_* pattern\n'
-            "    fix: write NAME or PREFIX_*",
-        ),
-        (
-            with_server("{command: x, cwd: 3}"),
-            'f.yaml:4:24: mcp_servers.s.cwd: expected text, found the number 3\n    fix: quote it: "3"',
-        ),
-        (
-            within("env: {PORT: 8080}"),
-            'f.yaml:4:15: agent.env.PORT: expected text, found the number 8080\n    fix: quote it: "8080"',
-        ),
-        (
-            within("env: {DEBUG: true}"),
-            'f.yaml:4:16: agent.env.DEBUG: expected text, found the truth value true\n    fix: quote it: "true"',
-        ),
-        (
-            within("env: {A: }"),
-            "f.yaml:4:11: agent.env.A: expected text, found nothing\n    fix: write a value, or remove the key",
-        ),
-        (
-            within("env: [A=b]"),
-            "f.yaml:4:8: agent.env: expected a mapping, found a list\n"
-            "    fix: write it on lines of its own as KEY: VALUE",
-        ),
-        (
-            within("args: -y foo"),
-            'f.yaml:4:9: agent.args: expected a list, found the text "-y foo"\n    fix: write it as a list: [-y, foo]',
-        ),
-        (
-            within("args: [[a]]"),
-            "f.yaml:4:10: agent.args[0]: expected text, found a list\n    fix: write one text, in quotes if need be",
-        ),
-        (
-            within("args: {a: b}"),
-            "f.yaml:4:9: agent.args: expected a list, found a mapping\n"
-            "    fix: write each item on a line of its own after a dash: - ITEM",
-        ),
-        (
-            within("timeouts: {session: [1]}"),
-            "f.yaml:4:23: agent.timeouts.session: expected a duration, found a list\n"
-            "    fix: write a duration such as 10s",
-        ),
-        (
-            within("inherit_env: {A: b}"),
-            "f.yaml:4:16: agent.inherit_env: expected all, minimal or a list of names, found a mapping\n"
-            "    fix: write one of them: all",
-        ),
-        (
-            within("inherit_env: minimall"),
-            "f.yaml:4:16: agent.inherit_env: expected all, minimal or a list of names, "
-            'found the text "minimall"\n    fix: write minimal',
-        ),
-        (
-            within("inherit_env: [A, 1]"),
-            'f.yaml:4:20: agent.inherit_env[1]: expected text, found the number 1\n    fix: quote it: "1"',
-        ),
-        (
-            within('inherit_env: ["*_X"]'),
-            'f.yaml:4:17: agent.inherit_env[0]: "*_X" is neither a variable\'s name nor a PREFIX_* pattern\n'
-            "    fix: write NAME or PREFIX_*",
-        ),
-        (
-            within("timeouts: {initialize: 10}"),
-            "f.yaml:4:26: agent.timeouts.initialize: expected a duration, found the number 10\n    fix: write 10s",
-        ),
-        (
-            within("timeouts: {session: 5 minutes}"),
-            'f.yaml:4:23: agent.timeouts.session: expected a duration, found the text "5 minutes"\n'
-            "    fix: write a positive number and its unit: 200ms, 10s, 2m, 1h",
-        ),
-        (
-            within("env: {A: 'token ${GITHUB}'}"),
-            "f.yaml:4:19: agent.env.A: unknown reference ${GITHUB}; did you mean ${env:GITHUB}?\n"
-            "    fix: write ${env:GITHUB}",
-        ),
-        (
-            within("env: {A B: c}"),
-            'f.yaml:4:9: agent.env."A B": "A B" is not a variable\'s name\n    fix: use a name without spaces and =',
-        ),
-        (
-            within("env: {ACP_LAUNCH_SECRET_X: c}"),
-            "f.yaml:4:9: agent.env.ACP_LAUNCH_SECRET_X: ACP_LAUNCH_SECRET_* is reserved for acp-launch's secrets; "
-            "children never receive it\n    fix: choose another name",
-        ),
-        (
-            "version: 1\nagent: {command: ' '}",
-            "f.yaml:2:18: agent.command: the command is empty\n    fix: write the program to start",
-        ),
-        (
-            "version: 1\nagent: {command: x}\npermissions: {default: alow}",
-            'f.yaml:3:24: permissions.default: expected ask, allow or deny, found the text "alow"\n'
-            "    fix: write allow",
-        ),
-        (
-            "version: 1\nagent: {command: x}\npermissions: {default: [a]}",
-            "f.yaml:3:24: permissions.default: expected ask, allow or deny, found a list\n"
-            "    fix: write one of them: ask",
-        ),
-        (
-            'version: 1\nagent: {command: x}\nsession: {name: "a\\tb"}',
-            "f.yaml:3:17: session.name: the session's name holds characters that cannot be printed\n"
-            "    fix: choose a printable name of 1 to 200 characters that begins with no dash",
-        ),
-        (
-            "version: 1\nagent: {command: x}\nsession: {name: ''}",
-            "f.yaml:3:17: session.name: the session's name is empty\n"
-            "    fix: choose a printable name of 1 to 200 characters that begins with no dash",
-        ),
-        (
-            "version: 1\nagent: {command: x}\nsession: {name: -x}",
-            'f.yaml:3:17: session.name: the session\'s name "-x" begins with "-" like an option\n'
-            "    fix: choose a printable name of 1 to 200 characters that begins with no dash",
-        ),
-        (
-            f"version: 1\nagent: {{command: x}}\nsession: {{name: {'n' * 201}}}",
-            "f.yaml:3:17: session.name: the session's name has 201 characters; at most 200 are allowed\n"
-            "    fix: choose a printable name of 1 to 200 characters that begins with no dash",
-        ),
-        (
-            "version: 1\nagent: {command: x}\nmcp_servers: [a]",
-            "f.yaml:3:14: mcp_servers: expected a mapping of names to servers, found a list\n"
-            "    fix: write it on lines of its own as KEY: VALUE",
-        ),
-        (
-            "version: 1\nagent: {command: x}\nmcp_servers: {my server: {command: x}}",
-            'f.yaml:3:15: mcp_servers."my server": "my server" is not a server name\n'
-            "    fix: use letters, digits, _ . and - only",
-        ),
-        (
-            with_server("{url: https://x/mcp}"),
-            "f.yaml:4:3: mcp_servers.s.type: a server with a url needs a type\n    fix: add: type: http",
-        ),
-        (
-            with_server("{command: x, url: https://x}"),
-            "f.yaml:4:19: mcp_servers.s.url: a server has a command or a url, not both\n"
-            "    fix: keep the command (a local program) or the url (a server on the network)",
-        ),
-        (
-            with_server("{type: htp, url: https://x}"),
-            'f.yaml:4:13: mcp_servers.s.type: expected stdio, http or sse, found the text "htp"\n    fix: write http',
-        ),
-        (
-            with_server("{type: streamable-http, url: https://x}"),
-            'f.yaml:4:13: mcp_servers.s.type: expected stdio, http or sse, found the text "streamable-http"\n'
-            "    fix: write http",
-        ),
-        (
-            with_server("{}"),
-            "f.yaml:4:3: mcp_servers.s: a server needs a command or a url\n    fix: add: command: ...",
-        ),
-        (
-            with_server("npx"),
-            'f.yaml:4:6: mcp_servers.s: expected a mapping with a command or a url, found the text "npx"\n'
-            "    fix: write it on lines of its own as KEY: VALUE",
-        ),
-        (
-            with_server("{type: http, url: https://x, args: [a]}"),
-            'f.yaml:4:35: mcp_servers.s.args: "args" is only for a server with a command\n'
-            "    fix: remove it, or remove the type if the server has a command",
-        ),
-        (
-            with_server("{type: http, url: ftp://x}"),
-            'f.yaml:4:24: mcp_servers.s.url: expected an http or https url, found "ftp://x"\n'
-            "    fix: write an address that begins with https:// or http://",
-        ),
-        (
-            with_server('{type: http, url: "https:///x"}'),
-            'f.yaml:4:24: mcp_servers.s.url: the url "https:///x" has no host\n'
-            "    fix: write an address that begins with https:// or http://",
-        ),
-        (
-            with_server('{type: sse, url: https://x, headers: {"a b": c}}'),
-            'f.yaml:4:44: mcp_servers.s.headers."a b": "a b" is not a header\'s name\n'
-            "    fix: use letters, digits and -",
-        ),
-        (
-            with_server('{type: sse, url: https://x, headers: {A: "b\\nc"}}'),
-            "f.yaml:4:47: mcp_servers.s.headers.A: a header cannot hold the character U+000A\n"
-            "    fix: write it on one line, in ASCII",
-        ),
-        (
-            with_server('{type: sse, url: https://x, headers: {A: "b €"}}'),
-            "f.yaml:4:47: mcp_servers.s.headers.A: a header cannot hold the character U+20AC\n"
-            "    fix: write it on one line, in ASCII",
-        ),
-        (
-            with_server('{type: http, url: https://x, env: {"a(b": c}}'),
-            'f.yaml:4:41: mcp_servers.s.env."a(b": the variable "a(b" cannot be sent as the header X-Env-a(b\n'
-            "    fix: use letters, digits and _",
-        ),
-        (
-            with_server('{type: http, url: https://x, env: {KEY: "v4lue\\n"}}'),
-            "f.yaml:4:46: mcp_servers.s.env.KEY: it is sent as a header, "
-            "and a header cannot hold the character U+000A\n"
-            "    fix: write it on one line, in ASCII",
-        ),
-        (
-            with_server("{type: http, url: https://x, headers: {x-env-key: a}, env: {KEY: b}}"),
-            "f.yaml:4:66: mcp_servers.s.env.KEY: the header X-Env-KEY would be sent twice; "
-            "upper and lower case are the same\n    fix: remove one of them",
-        ),
-        (
-            with_server("{type: http, url: https://x, headers: {x-env-a-b: a}, env: {A_B: b}, env_headers: dashes}"),
-            "f.yaml:4:66: mcp_servers.s.env.A_B: the header X-Env-A-B would be sent twice; "
-            "upper and lower case are the same\n    fix: remove one of them",
-        ),
-        (
-            with_server("{type: http, url: https://x, headers: {A: a, a: b}}"),
-            "f.yaml:4:51: mcp_servers.s.headers.a: the header a would be sent twice; "
-            "upper and lower case are the same\n    fix: remove one of them",
-        ),
-        (
-            with_server("{type: http, url: 'https://me:pw@x/mcp'}"),
-            "f.yaml:4:24: mcp_servers.s.url: the url holds a user name or a password, which end up in logs\n"
-            '    fix: remove it, and write headers: {Authorization: "Basic ${secret:NAME}"}',
-        ),
-        (
-            with_server("{type: http, url: 'http://x/mcp', env: {KEY: a}}"),
-            "f.yaml:4:24: mcp_servers.s.url: KEY would be sent unencrypted: the url is http, "
-            "and its host is not this machine\n    fix: write https://, or reach it through a tunnel on localhost; "
-            "insecure: true sends it all the same",
-        ),
-    ]:
-        assert complaints(text) == [expected]
+    for paragraph in FAULTS.strip().split("\n\n"):
+        written, message, fix = paragraph.rsplit("\n", 2)
+        place, _, entry = written.partition(" ")
+        text = PLACES[place].replace("@", entry) if place in PLACES else written
+        assert complaints(text) == [f"{message}\n{fix}"], written
         assert checked(text).profile is None
 
 
@@ -970,97 +914,6 @@ def test_nothing_is_served_and_nothing_is_ruled_unless_it_is_said() -> None:
 
 def with_rule(rule: str) -> str:
     return f"version: 1\nagent: {{command: x}}\npermissions:\n  rules:\n    - {rule}\n"
-
-
-KINDS = "read, edit, delete, move, search, execute, think, fetch, switch_mode or other"
-
-
-def test_a_rule_that_would_not_do_what_it_seems_to_is_refused() -> None:
-    for rule, expected in [
-        (
-            "{allow: {}}",
-            "f.yaml:5:8: permissions.rules[0].allow: this rule matches everything\n"
-            "    fix: write permissions.default: allow",
-        ),
-        (
-            "{deny: {kind: '*'}}",
-            "f.yaml:5:8: permissions.rules[0].deny: this rule matches everything\n"
-            "    fix: write permissions.default: deny",
-        ),
-        (
-            "{}",
-            "f.yaml:5:7: permissions.rules[0]: this rule is empty\n"
-            "    fix: write one of allow, deny or ask: {kind: ...}",
-        ),
-        (
-            "{allow: {kind: read}, deny: {kind: edit}}",
-            "f.yaml:5:29: permissions.rules[0].deny: a rule has one answer, but this one has allow and deny\n"
-            "    fix: make it two rules; the first that matches decides",
-        ),
-        (
-            "{alow: {kind: read}}",
-            'f.yaml:5:8: permissions.rules[0].alow: unknown key "alow"; did you mean "allow"?\n    fix: write allow',
-        ),
-        (
-            "{ask: {file_path: x}}",
-            'f.yaml:5:14: permissions.rules[0].ask.file_path: unknown key "file_path"; did you mean "path"?\n'
-            "    fix: write path",
-        ),
-        (
-            "{deny: {kind: reed}}",
-            f'f.yaml:5:21: permissions.rules[0].deny.kind: expected {KINDS}, found the text "reed"\n'
-            "    fix: write read",
-        ),
-        (
-            "{deny: {kind: [read, bash]}}",
-            f'f.yaml:5:28: permissions.rules[0].deny.kind[1]: expected {KINDS}, found the text "bash"\n'
-            "    fix: write execute",
-        ),
-        (
-            "{deny: {kind: 5}}",
-            "f.yaml:5:21: permissions.rules[0].deny.kind: expected a glob or a list of them, found the number 5\n"
-            '    fix: quote it: "5"',
-        ),
-        (
-            "{deny: {tool: [5]}}",
-            'f.yaml:5:22: permissions.rules[0].deny.tool[0]: expected text, found the number 5\n    fix: quote it: "5"',
-        ),
-        (
-            "{deny: {tool: []}}",
-            "f.yaml:5:21: permissions.rules[0].deny.tool: an empty list matches nothing\n"
-            "    fix: write a glob, or remove the key",
-        ),
-        (
-            "{deny: {title: ' '}}",
-            "f.yaml:5:22: permissions.rules[0].deny.title: the pattern is empty\n    fix: write a glob, or remove it",
-        ),
-        (
-            "{deny: {path: ~/x}}",
-            'f.yaml:5:21: permissions.rules[0].deny.path: "~/x": acp-launch does not expand "~"\n'
-            "    fix: write ${home}/x",
-        ),
-        (
-            "{deny: {path: 'a/${projet}'}}",
-            "f.yaml:5:24: permissions.rules[0].deny.path: unknown reference ${projet}; did you mean ${project}?\n"
-            "    fix: write ${project}",
-        ),
-        (
-            "{deny: {command: ['x', 'a${secret:t}']}}",
-            "f.yaml:5:32: permissions.rules[0].deny.command[1]: a pattern cannot come from a secret\n"
-            "    fix: write it as text, or use ${env:NAME}",
-        ),
-        (
-            "allow",
-            'f.yaml:5:7: permissions.rules[0]: expected a mapping, found the text "allow"\n'
-            "    fix: write it on lines of its own as KEY: VALUE",
-        ),
-        (
-            "{allow: read}",
-            'f.yaml:5:15: permissions.rules[0].allow: expected a mapping, found the text "read"\n'
-            "    fix: write it on lines of its own as KEY: VALUE",
-        ),
-    ]:
-        assert complaints(with_rule(rule)) == [expected]
 
 
 @pytest.mark.parametrize("kind", ["fetch", "switch_mode", "think", "other", "[f-t]*"])
