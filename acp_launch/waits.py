@@ -5,7 +5,9 @@ The module imports little, because waits in threads and without an event loop fo
 """
 
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -84,3 +86,29 @@ async def awaited(
         else:
             waiting(what, word, limit)
             word = next_word(word)
+
+
+class Work:
+    """Names the step that comes next where the steps of one command take long together, which looks like a hang."""
+
+    def __init__(self, first_word: float) -> None:
+        self.first_word = first_word
+        self.begin(lambda step, seconds: None)
+
+    def begin(self, say: Callable[[str, float], None]) -> None:
+        """Start with a command; `say` takes the step's name, and the seconds that those before it took."""
+        self._say, self._seconds, self._word = say, 0.0, self.first_word
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        if self._seconds >= self._word:
+            self._say(name, self._seconds)
+            self._word = next_word(self._word)
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self._seconds += time.monotonic() - begun
+
+
+reading = Work(stretch(1.0))  # the files of profiles

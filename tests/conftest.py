@@ -58,7 +58,7 @@ def an_environment_left_as_it_was() -> Iterator[None]:
 def nobody_else_writes_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process of acp-launch is one command; here it is many tests."""
     monkeypatch.setattr("acp_launch.console.stderr._is_marking", False)
-    monkeypatch.setattr("acp_launch.profile.progress.progress._say", None)
+    monkeypatch.setattr("acp_launch.waits.reading._say", lambda step, seconds: None)
     monkeypatch.setattr("acp_launch.secret.redact.redactor.tables", None)
 
 

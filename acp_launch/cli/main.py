@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from acp_launch import leave
 from acp_launch.errors import LaunchError, Stopped, UsageError
-from acp_launch.waits import stretch
+from acp_launch.waits import reading, stretch
 
 if TYPE_CHECKING:
     from acp_launch.cli.verb import Verb
@@ -79,9 +79,7 @@ def _dismiss_guards() -> None:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    from acp_launch.profile.progress import progress
-
-    progress.begin(_say_reading)
+    reading.begin(_say_reading)
     if not arguments:
         from acp_launch.cli.overview import show
 

@@ -26,9 +26,9 @@ from acp_launch.profile.layers import Extends, Layer, LayerSet, ParsedLayer, ord
 from acp_launch.profile.lockfile import Lock
 from acp_launch.profile.lockfile import read as read_lock
 from acp_launch.profile.model import Profile
-from acp_launch.profile.progress import progress
 from acp_launch.profile.values import LITERAL
 from acp_launch.settings.load import grounds, lies_in
+from acp_launch.waits import reading
 
 if TYPE_CHECKING:
     from acp_launch.document.yaml import Document
@@ -128,7 +128,7 @@ def _without_lock(found: Found, cache: Path | None) -> _Inspection:
         label, layers = shown(found.file), known.layers
         loaded = Loaded(found, known.profile, known.positions, label, (), layers, known.merged, known.vacant)
         return _Inspection(loaded, (), tuple(map(ParsedLayer, layers)), known.leaks)
-    return _anew(found, cache)
+    return _parse(found, cache)
 
 
 @functools.cache
@@ -136,15 +136,14 @@ def _is_foreign(cache: Path, project: Path) -> bool:
     return lies_in(cache, grounds(project))
 
 
-def _anew(found: Found, cache: Path | None) -> _Inspection:
-    with progress.file(shown(found.file)):
-        return _parse(found, cache)
-
-
 def _parse(found: Found, cache: Path | None) -> _Inspection:
     from acp_launch.profile.parse import merge_layers, parse_layer
 
-    gathered = gather(found, parse_layer)
+    def parse_in_time(layer: Layer) -> ParsedLayer:
+        with reading.step(layer.label):
+            return parse_layer(layer)
+
+    gathered = gather(found, parse_in_time)
     made = merge_layers(gathered)
     problems = _discreet(ordered(made.problems, gathered.layers))
     if made.profile is None or made.document is None or errors(problems):

@@ -16,7 +16,6 @@ from acp_launch.profile import layers
 from acp_launch.profile.check import check, version
 from acp_launch.profile.layers import Extends, Layer, LayerSet, ParsedLayer, merge
 from acp_launch.profile.model import Profile
-from acp_launch.profile.progress import progress
 
 ADD = "add: "  # begins the fix for every missing key, which another file may have
 
@@ -31,8 +30,7 @@ class MergedProfile(Struct, frozen=True):
 
 def parse_layer(layer: Layer) -> ParsedLayer:
     """Parse one layer on its own: its YAML, its version, and what it extends."""
-    with progress.file(layer.label):
-        document, problems = parse(layer.text, layer.label, OVERLAY if layer.role == "overlay" else PROFILE)
+    document, problems = parse(layer.text, layer.label, OVERLAY if layer.role == "overlay" else PROFILE)
     if document is None:
         return ParsedLayer(layer, problems=tuple(problems))
     wrong = list(_extends(document, layer))

@@ -196,11 +196,6 @@ class LineFramer:
         self._long = bytearray()
         self._held = 0
 
-    @property
-    def is_within(self) -> bool:
-        """Whether a line has begun and not ended."""
-        return self._held > 0
-
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Yield each line that `chunk` completes, without its newline.
 

@@ -226,12 +226,6 @@ def with_members(line: bytes, path: tuple[str, ...], written: bytes) -> bytes:
     return _within(line, 0, path, written)
 
 
-def with_result(line: bytes, written: bytes) -> bytes:
-    """Add members to the result of an answer; return it unchanged if it is not an object."""
-    result = find(line, 0, "result")
-    return line if result is None or not is_object(line, result.start) else put(line, result.start, written)
-
-
 def without(line: bytes, path: Collection[str], keys: Collection[str]) -> bytes:
     """Remove members of the object at `path` (`("params", "_meta")`), if there is one."""
     start = 0

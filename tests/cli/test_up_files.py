@@ -157,7 +157,7 @@ IMPORTED = (
     "print('MODULES', *sys.modules)"
 )
 # Of the packages that a launch of its own is made with: names and values only.
-NEEDED = {"plan.model", "process.lifecycle", "profile.discover", "profile.model", "profile.progress", "profile.values"}
+NEEDED = {"plan.model", "process.lifecycle", "profile.discover", "profile.model", "profile.values"}
 UNNEEDED = (
     "plan",
     "process",
