@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from acp_launch.registry.installed import Installation, Reference
     from acp_launch.settings.model import Settings
 
-DOWNLOAD = 30 * 60.0  # seconds for an archive
 app = typer.Typer(cls=Commands, help="Agents of the registry: search, show, install, list, rm.", no_args_is_help=True)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The agent's id in the registry.")]
@@ -90,11 +89,11 @@ def list_(as_json: Json = False) -> None:
     import time
 
     from acp_launch.console import agents, stdout
-    from acp_launch.registry.index import kept
+    from acp_launch.registry.index import read_copy
     from acp_launch.registry.installed import installations
 
     settings = _settings()
-    found, copy = installations(settings.state), kept(settings.cache)
+    found, copy = installations(settings.state), read_copy(settings.cache)
     copy = copy if copy is not None and copy.address == _address(settings) else None
     if as_json:
         stdout.put_json(agents.table_json(found, copy))
@@ -156,7 +155,7 @@ def _latest(settings: "Settings") -> "tuple[Copy, str]":
     from acp_launch.registry.index import LIMIT, latest
 
     address = _address(settings)
-    with _told("the registry's index", LIMIT):
+    with _say_waiting("the registry's index", LIMIT):
         copy, fault = latest(address, settings.cache)
     if fault:
         when = ago(copy.fetched, now=time.time())
@@ -197,7 +196,7 @@ def _safe(text: str) -> str:
 
 def _install(settings: "Settings", wanted: "Reference", *, allow_unverified: bool) -> "tuple[Installation, bool]":
     """Install a version. One that is there already is not asked for, so that a script may install what it needs."""
-    from acp_launch.registry.install import binary_of, install
+    from acp_launch.registry.install import DOWNLOAD, binary_of, install
     from acp_launch.registry.installed import home, read
 
     if wanted.version and (made := read(home(settings.state) / wanted.id / wanted.version)):
@@ -206,21 +205,12 @@ def _install(settings: "Settings", wanted: "Reference", *, allow_unverified: boo
     if made := read(home(settings.state) / entry.id / (wanted.version or entry.version)):
         return made, False
     binary = binary_of(entry, wanted.version or entry.version, allow_unverified=allow_unverified)
-    return install(entry, binary, state=settings.state, registry=_address(settings), fetch=_fetch)
-
-
-def _fetch(address: str, file: IO[bytes], most: int) -> None:
-    from acp_launch.registry.download import NotFetched, fetch
-
-    try:
-        with _told("the agent's archive", DOWNLOAD):
-            fetch(address, file.write, most=most, limit=DOWNLOAD)
-    except NotFetched as failed:
-        raise RegistryError(f"the agent's archive {failed}", fix="try again") from None
+    with _say_waiting("the agent's archive", DOWNLOAD):
+        return install(entry, binary, state=settings.state, registry=_address(settings))
 
 
 @contextmanager
-def _told(what: str, limit: float) -> Iterator[None]:
+def _say_waiting(what: str, limit: float) -> Iterator[None]:
     """Tell the user what is waited for, if it takes long. Not while programs are started: a thread does it."""
     import threading
 

@@ -11,17 +11,8 @@ from acp_launch.problem import KeyPath, Problem, likeliest, ours
 from acp_launch.profile.discover import shown
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.lockfile import Locked, place
-from acp_launch.registry.index import kept, pinned
-from acp_launch.registry.installed import (
-    Installation,
-    Lacking,
-    Reference,
-    chosen,
-    home,
-    installations,
-    of_program,
-    reference,
-)
+from acp_launch.registry.index import pinned, read_copy
+from acp_launch.registry.installed import Installation, Reference, home, installations, of_program, reference
 from acp_launch.registry.package import RUNNERS, Package, read, started
 from acp_launch.settings.load import directory, grounds, lies_in
 
@@ -142,8 +133,8 @@ def registered(written: str, places: Sequence[Path], search: str | None) -> Regi
         what = f"the state directory {state} lies in the project, so the agents in it cannot be trusted"
         return CannotRun(what, "unset ACP_LAUNCH_STATE_DIR, or name a directory outside of the project")
     installation = chosen(state, wanted)
-    if isinstance(installation, Lacking):
-        return _unknown(wanted, state) or CannotRun(installation.message, _pin_line(wanted.id) or installation.fix)
+    if isinstance(installation, CannotRun):
+        return _unknown(wanted, state) or installation
     program = find(str(installation.program), project=home(state), path=search)
     if isinstance(program, CannotRun):
         return program
@@ -153,12 +144,17 @@ def registered(written: str, places: Sequence[Path], search: str | None) -> Regi
     return Registered(program, args, env, str(installation.reference))
 
 
-def _pin_line(agent: str) -> str:
-    """Return the fix for an agent that is a package only, which needs no installation."""
-    copy = kept(directory("CACHE"))
-    entry = copy.agents.get(agent) if copy else None
-    line = pinned(entry) if entry and not entry.distribution.binary else ""
-    return f"write instead: {line}" if line else ""
+def chosen(state: Path, wanted: Reference) -> Installation | CannotRun:
+    """Return the installation that a profile means: that of its version, else the newest one."""
+    found = installations(state, wanted.id)
+    if made := next((each for each in found if wanted.version in ("", each.manifest.version)), None):
+        return made
+    others = f"; installed: {', '.join(each.manifest.version for each in found)}" if found else ""
+    copy = read_copy(directory("CACHE"))
+    entry = copy.agents.get(wanted.id) if copy else None
+    line = pinned(entry) if entry and not entry.distribution.binary else ""  # it needs no installation
+    fix = f"write instead: {line}" if line else ours("agents", "install", str(wanted))
+    return CannotRun(f"the registry's agent {wanted} is not installed{others}", fix)
 
 
 def unlisted(loaded: Loaded) -> tuple[Problem, ...]:
@@ -175,7 +171,7 @@ def unlisted(loaded: Loaded) -> tuple[Problem, ...]:
 def _unknown(wanted: Reference, state: Path, *, needs_hint: bool = True) -> CannotRun | None:
     """Say so if neither the copy of the index nor this machine knows the id. If `needs_hint`, only if another one looks
     like it, because a newer index may list it."""
-    copy = kept(directory("CACHE"))
+    copy = read_copy(directory("CACHE"))
     known = {*copy.agents, *(each.manifest.id for each in installations(state))} if copy else set()
     near = likeliest(wanted.id, known)
     if not known or wanted.id in known or (needs_hint and not near):

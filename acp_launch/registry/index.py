@@ -2,7 +2,7 @@
 The index of the registry: which agents are published, in which version, and how each is installed.
 
 `decode` reads its text, leaving out what it cannot use. The copy on this machine (`Copy`) has the text as it came, with
-its address and date; `kept` reads it, and only `latest` asks for a newer one.
+its address and date; `read_copy` reads it, and only `latest` asks for a newer one.
 """
 
 import json
@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -97,10 +96,8 @@ def decode(text: bytes) -> Mapping[str, Entry]:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(f"it is not an index of agents ({error})") from None
     found = [entry for raw in entries if (entry := _entry(raw))]
-    known: dict[str, Entry] = {}
-    for entry in sorted(found, key=lambda each: precedence(each.version)):
-        known[entry.id] = entry
-    return dict(sorted(known.items()))
+    found.sort(key=lambda each: (each.id, precedence(each.version)))
+    return {entry.id: entry for entry in found}
 
 
 def pinned(entry: Entry) -> str:
@@ -125,29 +122,18 @@ class _Listed(Struct):
 def _entry(raw: msgspec.Raw) -> Entry | None:
     """Read an entry; None if it is not one, or this version cannot use it. A later format may add what it likes."""
     try:
-        said = msgspec.json.decode(raw)
-        if not isinstance(said, dict):
-            return None
-        plain = {key: value for key, value in said.items() if value is not None}
-        plain["distribution"] = _known(plain.get("distribution"))
-        entry = msgspec.convert(plain, Entry)
+        entry = msgspec.json.decode(raw, type=Entry)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     is_named = _ID.fullmatch(entry.id) and _VERSION.fullmatch(entry.version)
     return entry if is_named and entry.distribution.kinds else None
 
 
-def _known(said: Any) -> Any:
-    if not isinstance(said, dict):
-        return said
-    return {key: value for key, value in said.items() if key in _KINDS and value is not None}
-
-
 def _place(cache: Path) -> Path:
     return cache / "registry" / "index.json"
 
 
-def kept(cache: Path) -> Copy | None:
+def read_copy(cache: Path) -> Copy | None:
     """Read the copy; None if there is none that can be used."""
     try:
         found = read_bounded(_place(cache), LARGEST + _ROOM)
@@ -161,7 +147,43 @@ def kept(cache: Path) -> Copy | None:
     return Copy(address=copy.address, fetched=copy.fetched, text=text)
 
 
-def keep(cache: Path, copy: Copy) -> None:
+def latest(address: str, cache: Path) -> tuple[Copy, str]:
+    """Read the index at an address, or in a file; if that fails, the copy, and why. `address` may begin with `~/`.
+
+    Raises:
+        RegistryError: there is no copy either.
+    """
+    from acp_launch.registry.download import NotFetched
+
+    try:
+        copy = Copy(address=address, fetched=time.time(), text=_content(address))
+        decode(copy.text)
+    except NotFetched as failed:
+        why = str(failed)
+    except (OSError, Unfit, ValueError) as error:
+        why = f"cannot be used: {error}"
+    else:
+        _write(cache, copy)
+        return copy, ""
+    before = read_copy(cache)
+    if before is None or before.address != address:
+        fix = "check the network, or name another index: acp-launch config set registry ADDRESS"
+        raise RegistryError(f"the registry's index {address} {why}", fix=fix)
+    return before, why
+
+
+def _content(address: str) -> bytes:
+    from acp_launch.registry.download import fetch
+
+    if "://" not in address:
+        found = read_bounded(Path(os.path.expanduser(address)), LARGEST)  # noqa: PTH111 - Path.expanduser may raise
+        return found[0] if found else b""
+    content = bytearray()
+    fetch(address, content.extend, most=LARGEST, limit=LIMIT)
+    return bytes(content)
+
+
+def _write(cache: Path, copy: Copy) -> None:
     """Write the copy. A cache that takes nothing is not a failure: the index is at hand all the same."""
     place = _place(cache)
     head = msgspec.json.encode({"address": copy.address, "fetched": copy.fetched})
@@ -170,52 +192,3 @@ def keep(cache: Path, copy: Copy) -> None:
         replace(place, head + b"\n" + copy.text)
     except OSError:
         return
-
-
-def latest(address: str, cache: Path) -> tuple[Copy, str]:
-    """Read the index at an address, or in a file; if that fails, the copy, and why. `address` may begin with `~/`.
-
-    Raises:
-        RegistryError: there is no copy either.
-    """
-    from acp_launch.registry.download import NotFetched, fetch
-
-    before = kept(cache)
-    before = before if before is not None and before.address == address else None
-    try:
-        if "://" in address:
-            content = bytearray()
-            fetch(address, content.extend, most=LARGEST, limit=LIMIT)
-            text = bytes(content)
-        else:
-            text = _of_file(Path(address))
-        copy = Copy(address=address, fetched=time.time(), text=text)
-        decode(text)
-    except NotFetched as failed:
-        why = str(failed)
-    except ValueError as unfit:
-        why = f"cannot be used: {unfit}"
-    else:
-        keep(cache, copy)
-        return copy, ""
-    if before is None:
-        fix = "check the network, or name another index: acp-launch config set registry ADDRESS"
-        raise RegistryError(f"the registry's index {address} {why}", fix=fix)
-    return before, why
-
-
-def _of_file(path: Path) -> bytes:
-    """Read an index from a file.
-
-    Raises:
-        ValueError: it is not one, or cannot be read.
-    """
-    try:
-        found = read_bounded(Path(os.path.expanduser(path)), LARGEST)  # noqa: PTH111 - Path.expanduser may raise
-    except Unfit as unfit:
-        raise ValueError(f"it {unfit}") from None
-    except OSError as error:
-        raise ValueError(f"it cannot be read: {error.strerror or error}") from None
-    if found is None:
-        raise ValueError("it does not exist")
-    return found[0]

@@ -12,9 +12,7 @@ import platform
 import shutil
 import stat
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
 import msgspec
 
@@ -24,16 +22,17 @@ from acp_launch.private import replace as write
 from acp_launch.problem import ours
 from acp_launch.profile.rules import ENVIRONMENT_NAME
 from acp_launch.regex import regex
+from acp_launch.registry.download import NotFetched, fetch
 from acp_launch.registry.index import Binary, Entry, pinned
-from acp_launch.registry.installed import MANIFEST, Installation, Manifest, home, leftovers, read
+from acp_launch.registry.installed import MANIFEST, Installation, Manifest, home, read
 from acp_launch.registry.unpack import Unsafe, inside, suffix, unpack
 from acp_launch.secret.value import is_private
 
 ARCHIVE = 1024**3  # bytes
+DOWNLOAD = 30 * 60.0  # seconds for it
 PATIENCE = 3600.0  # seconds for another process that installs the same agent
 _MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 _ENVIRONMENT_NAME = regex(ENVIRONMENT_NAME)
-Fetch = Callable[[str, IO[bytes], int], object]  # writes the file of an address, at most so many bytes of it
 
 
 def this_platform() -> str:
@@ -67,7 +66,7 @@ def binary_of(entry: Entry, version: str, *, allow_unverified: bool) -> Binary:
     raise RegistryError(f"{entry.id} is not published for {this_platform()}", fix=fix)
 
 
-def install(entry: Entry, binary: Binary, *, state: Path, registry: str, fetch: Fetch) -> tuple[Installation, bool]:
+def install(entry: Entry, binary: Binary, *, state: Path, registry: str) -> tuple[Installation, bool]:
     """Install a binary of this agent; also return whether it is new. `registry` is the address of the index.
 
     Raises:
@@ -79,11 +78,12 @@ def install(entry: Entry, binary: Binary, *, state: Path, registry: str, fetch: 
         with locked(home(state) / f"{entry.id}.lock", PATIENCE):
             if found := read(place):
                 return found, False
-            for left in leftovers(state, entry.id):
-                shutil.rmtree(left)
+            for left in place.parent.iterdir():
+                if left.is_dir() and not read(left):
+                    shutil.rmtree(left)
             place.mkdir(0o700)
             try:
-                manifest = _install(entry, binary, place, registry, fetch)
+                manifest = _install(entry, binary, place, registry)
                 write(place / MANIFEST, msgspec.json.encode(manifest))
             except BaseException:
                 shutil.rmtree(place, ignore_errors=True)  # what this leaves is removed by the next
@@ -97,12 +97,12 @@ def install(entry: Entry, binary: Binary, *, state: Path, registry: str, fetch: 
         raise RegistryError(what, fix=f"check the owner, the mode and the free space of {home(state)}") from error
 
 
-def _install(entry: Entry, binary: Binary, place: Path, registry: str, fetch: Fetch) -> Manifest:
+def _install(entry: Entry, binary: Binary, place: Path, registry: str) -> Manifest:
     name = binary.archive.partition("?")[0].partition("#")[0].rpartition("/")[2]
     files, download = place / "files", place / "download"
     try:
         kind, program = suffix(name), inside(binary.cmd)
-        digest = _download(binary.archive, download, fetch)
+        digest = _download(binary.archive, download)
         if binary.sha256 and digest != binary.sha256.lower():
             raise RegistryError(
                 f"the archive of {entry.id} has another sha256 than the registry says: {digest}",
@@ -133,10 +133,13 @@ def _install(entry: Entry, binary: Binary, place: Path, registry: str, fetch: Fe
     )
 
 
-def _download(address: str, to: Path, fetch: Fetch) -> str:
+def _download(address: str, to: Path) -> str:
     """Fetch an archive; return its SHA-256 in hex."""
-    with to.open("xb") as file:
-        fetch(address, file, ARCHIVE)
+    try:
+        with to.open("xb") as file:
+            fetch(address, file.write, most=ARCHIVE, limit=DOWNLOAD)
+    except NotFetched as failed:
+        raise RegistryError(f"the agent's archive {failed}", fix="try again") from None
     with to.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

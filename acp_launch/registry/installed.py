@@ -6,7 +6,7 @@ is ever seen half: a directory without one is what an interrupted installation l
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +14,6 @@ import msgspec
 from msgspec import Struct
 
 from acp_launch.private import Unfit, read_bounded
-from acp_launch.problem import ours
 from acp_launch.profile.values import AGENT_ID, AGENT_VERSION
 from acp_launch.regex import regex
 
@@ -75,13 +74,6 @@ class Installation(Struct, frozen=True):
         return Reference(self.manifest.id, self.manifest.version)
 
 
-class Lacking(Struct, frozen=True):
-    """Why a profile's agent cannot be started, and the fix."""
-
-    message: str
-    fix: str
-
-
 def home(state: Path) -> Path:
     """Return the directory of all installations."""
     return state / "agents"
@@ -89,8 +81,8 @@ def home(state: Path) -> Path:
 
 def installations(state: Path, agent: str | None = None) -> list[Installation]:
     """List what is installed, or all versions of one agent: by id, the newest version first."""
-    names = [agent] if agent else [path.name for path in _inside(home(state))]
-    found = (read(path) for name in names for path in _inside(home(state) / name))
+    agents = [home(state) / agent] if agent else _list(home(state))
+    found = (read(path) for directory in agents for path in _list(directory))
     known = [each for each in found if each is not None]
     known.sort(key=lambda each: precedence(each.manifest.version), reverse=True)
     known.sort(key=lambda each: each.manifest.id)
@@ -114,16 +106,6 @@ def of_program(program: Path) -> Installation | None:
     return next(filter(None, map(read, program.parents)), None)
 
 
-def chosen(state: Path, wanted: Reference) -> Installation | Lacking:
-    """Return the installation that a profile means: that of its version, else the newest one."""
-    found = installations(state, wanted.id)
-    if made := next((each for each in found if wanted.version in ("", each.manifest.version)), None):
-        return made
-    others = f"; installed: {', '.join(each.manifest.version for each in found)}" if found else ""
-    what = f"the registry's agent {wanted} is not installed{others}"
-    return Lacking(what, ours("agents", "install", str(wanted)))
-
-
 def precedence(version: str) -> tuple[object, ...]:
     """Return the key by which versions are ordered as Semantic Versioning does; other texts come first."""
     core, _, before = version.partition("+")[0].partition("-")
@@ -137,13 +119,8 @@ def _ordered(part: str, *, words_first: bool) -> tuple[bool, int, str]:
     return (not words_first, 0, part)
 
 
-def _inside(directory: Path) -> Sequence[Path]:
+def _list(directory: Path) -> Sequence[Path]:
     try:
         return sorted(directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return ()
-
-
-def leftovers(state: Path, agent: str) -> Iterator[Path]:
-    """Yield the directories of an agent that an interrupted installation, or removal, left."""
-    return (path for path in _inside(home(state) / agent) if path.is_dir() and read(path) is None)

@@ -147,7 +147,7 @@ def test_without_the_network_the_copy_is_used_and_its_age_is_said(agents: Launch
     web.files.pop("/registry.json")
     done = agents("agents", "search")
     assert (done.code, "npx-agent" in done.out.decode()) == (0, True)
-    assert "HTTP status 404); this is the copy of just now" in done.err
+    assert "answered 404; this is the copy of just now" in done.err
     done = agents("agents", "search", ACP_LAUNCH_REGISTRY=f"{web.url}/other.json")
     assert (done.code, "acp-launch config set registry ADDRESS" in done.err) == (3, True)
 

@@ -6,16 +6,17 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 from msgspec.structs import replace as with_
 
 from acp_launch.errors import RegistryError
-from acp_launch.registry.download import fetch
+from acp_launch.plan.executable import CannotRun
+from acp_launch.plan.locked import chosen
 from acp_launch.registry.index import Entry, decode, pinned
 from acp_launch.registry.install import binary_of, install, remove
-from acp_launch.registry.installed import Installation, Lacking, Reference, chosen, home, installations, read
+from acp_launch.registry.installed import Installation, Reference, home, installations, read
 from tests.patience import PATIENCE
 from tests.registry.published import PROGRAM, Web, binary, entry, serving, written
 
@@ -35,10 +36,6 @@ def packed(name: str = "bin/agent", content: bytes = PROGRAM.encode()) -> bytes:
     return out.getvalue()
 
 
-def fetching(address: str, file: IO[bytes], most: int) -> None:
-    fetch(address, file.write, most=most, limit=PATIENCE)
-
-
 def published(**members: Any) -> Entry:
     (found,) = decode(written(entry("agent", **members))).values()
     return found
@@ -46,7 +43,7 @@ def published(**members: Any) -> Entry:
 
 def installed(entry: Entry, state: Path) -> tuple[Installation, bool]:
     chosen = binary_of(entry, entry.version, allow_unverified=False)
-    return install(entry, chosen, state=state, registry="https://r.example/i.json", fetch=fetching)
+    return install(entry, chosen, state=state, registry="https://r.example/i.json")
 
 
 def test_a_binary_is_verified_unpacked_and_made_executable(web: Web, tmp_path: Path) -> None:
@@ -77,7 +74,7 @@ def test_a_program_that_is_not_packed_is_taken_as_it_is(web: Web, tmp_path: Path
     [
         ("a.tgz", packed(), "./bin/other", "does not hold its program"),
         ("a.tgz", packed("../agent"), "./agent", "leaves its directory"),
-        ("a.tgz", packed()[:60], "./bin/agent", "is damaged"),
+        ("a.tgz", packed()[:60], "./bin/agent", "cannot be unpacked"),
         ("a.tgz", packed(), "../../agent", "leaves its directory"),
         ("a.tgz", packed(), "/bin/sh", "leaves its directory"),
         ("a.tar.xz", packed(), "./bin/agent", "does not unpack"),
@@ -151,9 +148,7 @@ def test_a_manifest_of_another_directory_or_a_damaged_one_counts_as_none(web: We
     moved.rename(made.directory)
     assert read(made.directory) == made
     (made.directory / "install.json").write_bytes(b"{}")
-    assert chosen(tmp_path, Reference("agent")) == Lacking(
-        "the registry's agent agent is not installed", "acp-launch agents install agent"
-    )
+    assert installations(tmp_path) == []
 
 
 def test_a_variable_that_cannot_be_set_is_refused() -> None:
@@ -211,11 +206,9 @@ def test_a_profile_gets_the_newest_version_or_the_one_it_names(web: Web, tmp_pat
     for version in ("1.9.0", "1.10.0-beta", "1.10.0"):
         said = binary(web.put("/a.tgz", content), content)
         installed(with_(published(binary=said), version=version), tmp_path)
-    newest, named = chosen(tmp_path, Reference("agent")), chosen(tmp_path, Reference("agent", "1.9.0"))
+    newest, by_version = chosen(tmp_path, Reference("agent")), chosen(tmp_path, Reference("agent", "1.9.0"))
     assert isinstance(newest, Installation)
-    assert isinstance(named, Installation)
-    assert (newest.manifest.version, named.manifest.version) == ("1.10.0", "1.9.0")
-    lacking = chosen(tmp_path, Reference("agent", "3"))
-    assert isinstance(lacking, Lacking)
-    assert "installed: 1.10.0, 1.10.0-beta, 1.9.0" in lacking.message
-    assert lacking.fix == "acp-launch agents install agent@3"
+    assert isinstance(by_version, Installation)
+    assert (newest.manifest.version, by_version.manifest.version) == ("1.10.0", "1.9.0")
+    what = "the registry's agent agent@3 is not installed; installed: 1.10.0, 1.10.0-beta, 1.9.0"
+    assert chosen(tmp_path, Reference("agent", "3")) == CannotRun(what, "acp-launch agents install agent@3")

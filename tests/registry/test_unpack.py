@@ -79,7 +79,7 @@ def test_a_tar_becomes_its_files_with_their_modes_and_links(
         ("agent", SYMLINK, "dist/bin/agent"),
         ("dist/up", SYMLINK, "../dist/readme"),
         ("copy", HARD, "dist/bin/agent"),
-        executable=["dist/bin/agent"],
+        executable=["dist/bin/agent", "copy"],
     )
     root = unpacked(tmp_path, kind, packed(content))
     assert (root / "agent").read_bytes() == (root / "copy").read_bytes() == b"#!/bin/sh\n"
@@ -89,15 +89,13 @@ def test_a_tar_becomes_its_files_with_their_modes_and_links(
     assert stat.S_IMODE((root / "dist" / "readme").stat().st_mode) & 0o111 == 0
 
 
-def test_a_zip_becomes_its_files_with_their_modes_and_links(tmp_path: Path) -> None:
+def test_a_zip_becomes_its_files_with_their_modes(tmp_path: Path) -> None:
     content = zipped(
         ("dist/", stat.S_IFDIR | 0o755, b""),
         ("dist/agent", stat.S_IFREG | 0o755, b"a"),
         ("plain", 0, b"p"),
-        ("link", stat.S_IFLNK | 0o777, b"dist/agent"),
     )
     root = unpacked(tmp_path, ".zip", content)
-    assert (root / "link").read_bytes() == b"a"
     assert os.access(root / "dist" / "agent", os.X_OK)
     assert not os.access(root / "plain", os.X_OK)
     assert (root / "plain").read_bytes() == b"p"
@@ -110,24 +108,22 @@ HOSTILE: dict[str, tuple[tuple[Member, ...], str]] = {
     "a drive": ((("C:evil", FILE, b"x"),), "leaves its directory"),
     "backslashes": ((("..\\evil", FILE, b"x"),), "leaves its directory"),
     "a directory upwards": ((("../evil", DIRECTORY, ""),), "leaves its directory"),
-    "a link upwards": ((("l", SYMLINK, ".."),), "a link that leaves"),
-    "an absolute link": ((("l", SYMLINK, "/etc/passwd"),), "a link that leaves"),
-    "a link down and up": ((("l", SYMLINK, "a/../../x"),), "a link that leaves"),
-    "a file through a link": ((("l", SYMLINK, ".."), ("l/evil", FILE, b"x")), "a link that leaves"),
-    "a link as a file": ((("l", SYMLINK, "a"), ("l", FILE, b"x")), "twice"),
+    "a link upwards": ((("l", SYMLINK, ".."),), "outside the destination"),
+    "an absolute link": ((("l", SYMLINK, "/etc/passwd"),), "absolute path"),
+    "a link down and up": ((("l", SYMLINK, "a/../../x"),), "outside the destination"),
+    "a file through a link": ((("l", SYMLINK, "."), ("l/evil", FILE, b"x")), "through a link"),
+    "a link as a file": ((("l", SYMLINK, "a"), ("l", FILE, b"x")), "through a link"),
     "a link through links": (
         (("l2", SYMLINK, "l1/.."), ("l1", SYMLINK, "."), ("l2/evil/x", SYMLINK, "y")),
-        "a link that leaves",
+        "through a link",
     ),
     "links that lead out together": ((("l2", SYMLINK, "l1/.."), ("l1", SYMLINK, ".")), "a link that leaves"),
     "a hard link upwards": ((("h", HARD, "../archive"),), "leaves its directory"),
     "a hard link to what is not there": ((("h", HARD, "other"),), "does not hold"),
-    "a hard link to a link": ((("l", SYMLINK, "x"), ("h", HARD, "l")), "does not hold"),
-    "a hard link over a file": ((("a", FILE, b"1"), ("b", FILE, b"2"), ("b", HARD, "a")), "twice"),
-    "a name twice": ((("a", FILE, b"1"), ("./a", FILE, b"2")), 'holds "a" twice'),
-    "a file as a directory": ((("a", FILE, b"1"), ("a/b", FILE, b"2")), "twice"),
-    "a pipe": ((("f", FIFO, ""),), "a device or a pipe"),
-    "a device": ((("d", DEVICE, ""),), "a device or a pipe"),
+    "a hard link to a link": ((("l", SYMLINK, "x"), ("h", HARD, "l")), "through a link"),
+    "a file as a directory": ((("a", FILE, b"1"), ("a/b", FILE, b"2")), "cannot be unpacked"),
+    "a pipe": ((("f", FIFO, ""),), "is a special file"),
+    "a device": ((("d", DEVICE, ""),), "is a special file"),
     "a long name": ((("n" * 5000, FILE, b"x"),), "leaves its directory"),
 }
 
@@ -144,9 +140,8 @@ def test_a_hostile_tar_is_refused_and_nothing_gets_out(tmp_path: Path, case: str
     [
         ("../evil", 0o644, b"x", "leaves its directory"),
         ("/evil", 0o644, b"x", "leaves its directory"),
-        ("l", stat.S_IFLNK | 0o777, b"../x", "a link that leaves"),
-        ("l", stat.S_IFLNK | 0o777, b"/etc/passwd", "a link that leaves"),
-        ("f", stat.S_IFIFO | 0o644, b"", "a device or a pipe"),
+        ("l", stat.S_IFLNK | 0o777, b"x", "a link, a device or a pipe"),
+        ("f", stat.S_IFIFO | 0o644, b"", "a link, a device or a pipe"),
     ],
 )
 def test_a_hostile_zip_is_refused_and_nothing_gets_out(
@@ -156,7 +151,7 @@ def test_a_hostile_zip_is_refused_and_nothing_gets_out(
         unpacked(tmp_path, ".zip", zipped((name, mode, content)))
 
 
-def test_an_archive_is_bounded_in_size_in_files_and_in_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_is_bounded_in_size_and_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = gzip.compress(tar(("a", FILE, b"x" * 600), ("b", FILE, b"x" * 600)))
     monkeypatch.setattr(module, "LARGEST", 1000)
     with pytest.raises(Unsafe, match="more than"):
@@ -166,10 +161,6 @@ def test_an_archive_is_bounded_in_size_in_files_and_in_headers(tmp_path: Path, m
     monkeypatch.setattr(module, "MEMBERS", 1)
     with pytest.raises(Unsafe, match="more than 1 files"):
         unpacked(tmp_path / "3", ".tgz", content)
-    header = tarfile.TarInfo("x")
-    header.type, header.size = tarfile.XHDTYPE, 10**9  # a pax header of a gigabyte would be read into the memory
-    with pytest.raises(Unsafe, match="a header of"):
-        unpacked(tmp_path / "4", ".tgz", gzip.compress(header.tobuf() + b"\0" * 10240))
 
 
 @pytest.mark.parametrize("kind", [".tar.gz", ".tar.bz2", ".zip"])
@@ -180,7 +171,7 @@ def test_a_damaged_archive_is_refused(tmp_path: Path, kind: str) -> None:
         ".zip": zipped(("a", 0o644, os.urandom(5000))),
     }[kind]
     for number, content in enumerate((whole[: len(whole) // 2], b"", b"<html>not found</html>")):
-        with pytest.raises(Unsafe, match=r"is damaged|cannot be unpacked"):
+        with pytest.raises(Unsafe, match="cannot be unpacked"):
             unpacked(tmp_path / str(number), kind, content)
 
 
