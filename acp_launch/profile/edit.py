@@ -152,8 +152,8 @@ def judged(found: Found, before: str | None, after: str) -> Revision:
 
 def problems(found: Found, text: str) -> tuple[Problem, ...]:
     """Return the problems of the profile if its file held `text`, including credentials written in it."""
+    from acp_launch.profile.check import parse_layer
     from acp_launch.profile.load import gather
-    from acp_launch.profile.parse import parse_layer
 
     def parse_new(layer: Layer) -> ParsedLayer:
         return parse_layer(structs.replace(layer, text=text) if layer.role == "profile" else layer)
@@ -163,7 +163,7 @@ def problems(found: Found, text: str) -> tuple[Problem, ...]:
 
 def _alone(found: Found, text: str) -> tuple[Problem, ...]:
     """Check a new file without its other layers; if it extends others, a missing key is not a problem."""
-    from acp_launch.profile.parse import ADD, parse_layer
+    from acp_launch.profile.check import ADD, parse_layer
 
     part = parse_layer(Layer(file=found.file, origin=found.origin, role="profile", label=shown(found.file), text=text))
     said = _problems_of(found, LayerSet((part,), ()))
@@ -171,7 +171,7 @@ def _alone(found: Found, text: str) -> tuple[Problem, ...]:
 
 
 def _problems_of(found: Found, gathered: LayerSet) -> tuple[Problem, ...]:
-    from acp_launch.profile.parse import ADD, exposed, merge_layers
+    from acp_launch.profile.check import ADD, exposed, merge_layers
 
     made = (*merge_layers(gathered).problems, *exposed(gathered.parts))
     is_parent = found.file.name.startswith(PARENT)

@@ -91,14 +91,14 @@ def examine(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, 
     seen = _inspection(found, cache)
     leaks = seen.leaks
     if leaks is None:
-        from acp_launch.profile.parse import exposed
+        from acp_launch.profile.check import exposed
 
         leaks = exposed(seen.parts)
     told = {(each.file, each.line, each.column) for each in seen.problems if each.message == LITERAL}
     leaks = tuple(each for each in leaks if (each.file, each.line, each.column) not in told)
     problems = ordered((*seen.problems, *leaks), (part.layer for part in seen.parts))
     if found.file.name.startswith(PARENT):
-        from acp_launch.profile.parse import ADD
+        from acp_launch.profile.check import ADD
 
         problems = tuple(problem for problem in problems if not problem.fix.startswith(ADD))
     return seen.loaded, problems
@@ -137,7 +137,7 @@ def _is_foreign(cache: Path, project: Path) -> bool:
 
 
 def _parse(found: Found, cache: Path | None) -> _Inspection:
-    from acp_launch.profile.parse import merge_layers, parse_layer
+    from acp_launch.profile.check import merge_layers, parse_layer
 
     def parse_in_time(layer: Layer) -> ParsedLayer:
         with reading.step(layer.label):
@@ -160,7 +160,7 @@ def _keep_unless_leaky(
     cache: Path, loaded: Loaded, parts: tuple[ParsedLayer, ...], document: "Document"
 ) -> tuple[Problem, ...]:
     """Cache the profile, unless its text contains a credential, since caches get copied. Returns its credentials."""
-    from acp_launch.profile.parse import exposed
+    from acp_launch.profile.check import exposed
 
     leaks = exposed(parts)
     if not errors(leaks):
