@@ -47,9 +47,9 @@ def resuming(record: "Record", request: RunRequest | None = None) -> RunRequest:
     Raises:
         SessionError: it was made with --agent, and only the user knows the command.
     """
-    from acp_launch.plan.adhoc import PREFIX
+    from acp_launch.plan.resolve import ADHOC
 
-    if record.profile.startswith(PREFIX):
+    if record.profile.startswith(ADHOC):
         fix = ours("run", "--agent", "COMMAND ARGS", "--session", record.name)
         raise SessionError(f'the session "{called(record)}" was made with --agent', fix=f"with that command: {fix}")
     request = request or RunRequest()
@@ -123,13 +123,13 @@ def _resumed(request: RunRequest, settings: "Settings") -> RunRequest:
 
 def _of_project(settings: "Settings") -> "tuple[Path, Sequence[Record]]":
     """Return the sessions of this project that a profile can resume, the latest first."""
-    from acp_launch.plan.adhoc import PREFIX
+    from acp_launch.plan.resolve import ADHOC
     from acp_launch.profile.discover import project_of
     from acp_launch.session.store import open_registry
 
     project = project_of(here())
     with open_registry(settings.state) as registry:
-        return project, [each for each in registry.list(str(project)) if not each.profile.startswith(PREFIX)]
+        return project, [each for each in registry.list(str(project)) if not each.profile.startswith(ADHOC)]
 
 
 def _of_profile(name: str, settings: "Settings") -> "Sequence[Record]":

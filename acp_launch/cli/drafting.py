@@ -34,7 +34,7 @@ from acp_launch.interop.drafts import DraftSet, Token, collect_drafts, holes
 from acp_launch.interop.merge import refuse_escaping_link
 from acp_launch.interop.read import Finding, survey
 from acp_launch.interop.tools import this_machine
-from acp_launch.plan.adhoc import words
+from acp_launch.plan.resolve import split_command
 from acp_launch.private import make_private, replace
 from acp_launch.profile.agents import AGENTS, PYTHON, KnownAgent
 from acp_launch.profile.discover import HOLDER, OVERLAY, SUFFIXES, Found, project_of, users
@@ -333,7 +333,7 @@ def named_agent(text: str, *, is_users: bool) -> KnownAgent:
     """Return the known agent of this name, or an agent started by this command line."""
     if text in AGENTS:
         return AGENTS[text]
-    program, *args = words(text)
+    program, *args = split_command(text)
     return own_agent((_program(program, is_users=is_users), *args))
 
 

@@ -149,11 +149,11 @@ def _plan(profile: str) -> "LaunchPlan":
 def _shelf(profile: str) -> "AnswerStore":
     """Return the remembered answers of a profile, which may have problems, or of a `run --agent`."""
     from acp_launch.cli.planning import here
-    from acp_launch.plan.adhoc import PREFIX
+    from acp_launch.plan.resolve import ADHOC
     from acp_launch.profile.discover import find, project_of
     from acp_launch.session.permission.remembered import AnswerStore
 
-    if profile.startswith(PREFIX):
+    if profile.startswith(ADHOC):
         return AnswerStore(_settings().state, str(project_of(here())), profile)
     found = find(profile, start=here(), settings=_settings())
     return AnswerStore(_settings().state, str(found.project), found.name, found.called)

@@ -243,7 +243,7 @@ def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> "
         UsageError: the text is not a command line.
         MachineError: this machine cannot run it.
     """
-    from acp_launch.plan.adhoc import adhoc
+    from acp_launch.plan.resolve import adhoc
 
     named = checked_name(session)
     cwd = at_home(cwd)

@@ -403,9 +403,9 @@ def _plan_of(record: "Record", *, trust: bool) -> "Planned":
     from pathlib import Path
 
     from acp_launch.cli.planning import agent_plan
-    from acp_launch.plan.adhoc import PREFIX
+    from acp_launch.plan.resolve import ADHOC
 
-    if record.profile.startswith(PREFIX):
+    if record.profile.startswith(ADHOC):
         # The registry has only a digest of that command line, because an argument may be a secret.
         raise SessionError(
             f'the session "{record.name}" was made with --agent, so its agent cannot be started from here',

@@ -10,14 +10,17 @@ reported at once.
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from zlib import crc32
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_launch.document.nodes import Plain
+from acp_launch.errors import UsageError
 from acp_launch.plan.environment import environment, search_path
 from acp_launch.plan.executable import (
     CannotRun,
@@ -45,9 +48,10 @@ from acp_launch.plan.model import (
     needs,
 )
 from acp_launch.problem import KeyPath, Problem, dotted, errors
+from acp_launch.profile.discover import project_of
 from acp_launch.profile.layers import ordered
 from acp_launch.profile.load import Loaded
-from acp_launch.profile.model import Approval, HttpServer, Match, OAuth, Rule, SseServer, StdioServer
+from acp_launch.profile.model import Approval, HttpServer, Match, OAuth, Rule, SseServer, StdioServer, Timeouts
 from acp_launch.profile.values import (
     CLEAR,
     CLEAR_FIX,
@@ -664,3 +668,73 @@ class _Walk(Struct):
             cwd=cwd,
             registry=made.reference,
         )
+
+
+# Sessions of a command line are stored under the program's name and a checksum of the whole line: it may hold a secret,
+# and the session store is a file.
+ADHOC = "--agent "  # begins the name under which such sessions are stored; not a valid profile name
+
+
+def adhoc(
+    command_line: str,
+    *,
+    cwd: Path,
+    environ: Mapping[str, str],
+    cwd_override: Path | None = None,
+    session_override: str | None = None,
+) -> Resolved:
+    """Plan `run --agent 'COMMAND ARGS...'`, without a profile or servers.
+
+    `cwd` is where the command was typed; the overrides are `--cwd` and `--session`.
+
+    Raises:
+        UsageError: as `split_command`.
+    """
+    program, *args = split_command(command_line)
+    directory = usable(str(cwd_override or cwd), base=cwd)
+    command = find(program, project=cwd, path=search_path(environ, "all"))
+    if isinstance(command, CannotRun) or isinstance(directory, CannotRun):
+        checked = {"--agent": command, "--cwd": directory}
+        faults = ((option, each) for option, each in checked.items() if isinstance(each, CannotRun))
+        return Resolved(None, tuple(Problem(option, 0, 0, "", each.message, each.fix) for option, each in faults))
+    agent = ProcessPlan(
+        name="agent",
+        command=command,
+        args=tuple(Value((word,), Origin("--agent")) for word in args),
+        env=environment(environ, "all", {}),
+        cwd=directory,
+    )
+    return Resolved(_adhoc_plan(command_line, agent, session_override), ())
+
+
+def split_command(command_line: str) -> list[str]:
+    """Split the command line into words as a shell would.
+
+    Raises:
+        UsageError: it is empty, or a quote is not closed.
+    """
+    try:
+        found = shlex.split(command_line)
+    except ValueError as fault:
+        raise UsageError(
+            f"--agent: {str(fault)[0].lower()}{str(fault)[1:]} in {command_line}", fix="correct the quoting"
+        ) from None
+    if not found or not found[0]:
+        raise UsageError("--agent: the command is empty", fix="give a program: --agent 'claude-agent-acp'")
+    return found
+
+
+def _adhoc_plan(command_line: str, agent: ProcessPlan, session: str | None) -> LaunchPlan:
+    return LaunchPlan(
+        profile=f"{ADHOC}{agent.command.name} #{crc32(command_line.encode(errors='surrogateescape')):08x}",
+        file=None,
+        project=project_of(agent.cwd),
+        description="",
+        agent=agent,
+        timeouts=Timeouts(),
+        cwd=agent.cwd,
+        additional_directories=(),
+        session=session,
+        permission="ask",
+        servers=(),
+    )

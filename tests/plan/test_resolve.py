@@ -9,9 +9,8 @@ import pytest
 
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
-from acp_launch.plan.adhoc import adhoc, words
 from acp_launch.plan.model import LaunchPlan, LoginPlan, RemotePlan, StdioPlan
-from acp_launch.plan.resolve import Resolved, resolve
+from acp_launch.plan.resolve import Resolved, adhoc, resolve, split_command
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import load
 from acp_launch.profile.model import Restart, ServerTimeouts, Tools
@@ -446,7 +445,7 @@ def test_a_command_line_that_is_none_is_a_usage_error(line: str, message: str, f
         adhoc(line, cwd=machine.typed, environ=machine.environ)
     assert (caught.value.message, caught.value.fix) == (message, fix)
     with pytest.raises(UsageError):
-        words(line)
+        split_command(line)
 
 
 def test_a_command_this_machine_has_not_is_a_problem_of_the_option(machine: Machine) -> None:
@@ -461,7 +460,7 @@ def test_a_command_this_machine_has_not_is_a_problem_of_the_option(machine: Mach
 def test_resolving_imports_neither_yaml_nor_pydantic() -> None:
     """`run --agent` and a cached profile must not pay for them."""
     code = (
-        "import sys, os\nfrom pathlib import Path\nfrom acp_launch.plan.adhoc import adhoc\n"
+        "import sys, os\nfrom pathlib import Path\nfrom acp_launch.plan.resolve import adhoc\n"
         "made = adhoc(sys.executable, cwd=Path.cwd(), environ=dict(os.environ))\n"
         "assert made.plan, made.problems\n"
         "print(sorted({'pydantic', 'ruamel.yaml', 'asyncio', 'typer'} & set(sys.modules)))"

@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from acp_launch.errors import SessionError
-from acp_launch.plan.adhoc import adhoc
 from acp_launch.plan.model import LaunchPlan
+from acp_launch.plan.resolve import adhoc
 from acp_launch.session.hold import fresh_name
 from acp_launch.session.store import Record, continued, latest_name, open_registry
 from tests.session.stores import FIX
