@@ -20,8 +20,6 @@ import typer
 from acp_launch.regex import regex
 
 if TYPE_CHECKING:
-    from acp_launch.profile.discover import Found
-    from acp_launch.profile.layers import Layer, ParsedLayer
     from acp_launch.settings.model import Settings
 
 VARIABLE = "_ACP_LAUNCH_COMPLETE"
@@ -30,8 +28,6 @@ WIDEST = 100  # characters of a description
 # A name with other characters is not offered: typer's scripts quote nothing, and that for zsh evaluates its candidates.
 _NAME = regex(r"[\w@%+=,./][\w@%+=:,./-]{0,199}")
 _PLAIN = regex(r"[^\w @%+=,.;/()-]")
-_REMARK = regex(r"(?m)^[ \t]*#.*$")
-_SECRET = regex(r"\$\{secret:([A-Za-z0-9_./-]{1,200})\}")
 _BRACKETS = str.maketrans("", "", "[].")
 LATEST = "SELECT name, profile, title FROM session WHERE project = ? ORDER BY last_used DESC"
 
@@ -90,13 +86,10 @@ def _candidates(source: Source, parameter: str, context: Any, typed: str) -> lis
 
 
 def _profiles(context: Any, settings: "Settings") -> Candidates:
-    return ((found.name, found.origin) for found in _discovered(settings))
-
-
-def _discovered(settings: "Settings") -> "list[Found]":
     from acp_launch.profile.discover import discover
 
-    return [found for found in discover(start=Path.cwd(), settings=settings)[:MOST] if not found.shadowed_by]
+    found = discover(start=Path.cwd(), settings=settings)[:MOST]
+    return ((each.name, each.origin) for each in found if not each.shadowed_by)
 
 
 def _of_run(context: Any, settings: "Settings") -> Candidates:
@@ -106,8 +99,7 @@ def _of_run(context: Any, settings: "Settings") -> Candidates:
 
 def _on_line(context: Any) -> str:
     """Return the profile that is named before the word; typer leaves arguments aside while an option has no value."""
-    named = context.params.get("profile") or [*(context.params.get("words") or ()), *context.args, ""][0]
-    return str(named)
+    return str(context.params.get("profile") or [*(context.params.get("words") or ()), *context.args, ""][0])
 
 
 def _sessions(context: Any, settings: "Settings") -> Candidates:
@@ -130,58 +122,22 @@ def _sessions(context: Any, settings: "Settings") -> Candidates:
 
 
 def _servers(context: Any, settings: "Settings") -> Candidates:
-    """List the servers of the profile on the line and of all it extends, those of its parents first."""
+    """List the servers of the profile on the line."""
     from acp_launch.profile.discover import find
-    from acp_launch.profile.load import gather
+    from acp_launch.profile.load import inspect
 
-    profile = find(_on_line(context), start=Path.cwd(), settings=settings)
-    servers: dict[str, object] = {}
-    for part in gather(profile, _parse).parts:
-        servers |= (part.document.root.get("mcp_servers") if part.document else None) or {}
-    return ((name, profile.name) for name, server in servers.items() if server is not None)
-
-
-def _parse(layer: "Layer") -> "ParsedLayer":
-    """Parse only what the names of servers need; mistakes elsewhere in the text are not looked for."""
-    from acp_launch.document.yaml import parse
-    from acp_launch.profile.layers import KEY, Extends, ParsedLayer, entries
-
-    document, _ = parse(layer.text, layer.label)
-    written = document.root.get(KEY) if document else None
-    return ParsedLayer(layer, tuple(Extends(entry, 0, 0, KEY) for _, entry in entries(written)), document)
+    loaded, _ = inspect(find(_on_line(context), start=Path.cwd(), settings=settings))
+    return ((name, loaded.found.name) for name in loaded.profile.mcp_servers) if loaded else ()
 
 
 def _logs(context: Any, settings: "Settings") -> Candidates:
-    """List what has logs of the profile on the line: servers, and `agent`."""
-    from acp_launch.process.logs import logs
-
-    named = [log for log in logs(settings.state / "log").values() if log.profile == _on_line(context) and log.server]
-    return [("agent", "the agent's own"), *((log.server.partition("#")[0], "MCP server") for log in named)]
-
-
-def _logged(context: Any, settings: "Settings") -> Candidates:
-    """List the profiles, and deleted profiles that still have logs."""
-    from acp_launch.process.logs import logs
-
-    logged = reversed(logs(settings.state / "log").values())
-    return [*_profiles(context, settings), *((log.profile, "has logs") for log in logged)]
+    return ("agent", "the agent's own"), *_servers(context, settings)
 
 
 def _stored(context: Any, settings: "Settings") -> Candidates:
     from acp_launch.secret.lookup import stored_names
 
     return stored_names(settings.state)
-
-
-def _needed(context: Any, settings: "Settings") -> Candidates:
-    """List the secrets that profiles need before the stored ones, because setting a needed one is the usual case."""
-    from acp_launch.profile.discover import read
-
-    texts = ((found.name, read(found.file)[0] or "") for found in _discovered(settings))
-    needed = [
-        (secret, f"needed by {name}") for name, text in texts for secret in _SECRET.findall(_REMARK.sub("", text))
-    ]
-    return [*needed, *_stored(context, settings)]
 
 
 def _agents(context: Any, settings: "Settings") -> Candidates:
@@ -206,13 +162,11 @@ def _topics(context: Any, settings: "Settings") -> Candidates:
 SOURCES: dict[str, Source] = {
     "PROFILE": _profiles,
     "PROFILE PROMPT": _of_run,
-    "logs PROFILE": _logged,
     "logs SERVER": _logs,
     "SESSION": _sessions,
     "session NAME": _sessions,
     "SERVER": _servers,
     "secret NAME": _stored,
-    "secret set NAME": _needed,
     "NAME|COMMAND": _agents,
     "import SOURCE": _tools,
     "import TOOL": _tools,

@@ -1,7 +1,9 @@
 """The verb `help`: shows a page of docs/, or the sections where words occur. Completion uses its topics."""
 
-import re
+import os
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -25,69 +27,46 @@ Topic = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
-def help_(topic: Topic = None, as_json: Json = False) -> None:
-    """Show the documentation: the topics, a page, or where a word occurs."""
-    words = " ".join(topic or []).split()
-    name = " ".join(words).casefold()
-    if as_json:
-        _put_json(name, words)
-    elif not words:
-        width = max(map(len, topics())) + 2
-        _put("".join(f"{topic:{width}}{about(topic)}\n" for topic in topics()))
-        _note("acp-launch help TOPIC shows one; any other word is searched for")
-    elif name in topics():
-        _show(_drawn(page(name)))
-    else:
-        _show_matches(name, words)
-
-
-def _put_json(name: str, words: list[str]) -> None:
-    import json
-
-    if not words:
-        answer: dict[str, object] = {"topics": [{"topic": topic, "about": about(topic)} for topic in topics()]}
-    elif name in topics():
-        answer = {"topic": name, "text": page(name)}
-    else:
-        answer = {"matches": [match._asdict() for match in search(words)]}
-    _put(f"{json.dumps(answer)}\n")
-
-
-def _show_matches(name: str, words: list[str]) -> None:
-    from textwrap import shorten
-
-    from acp_launch.cli.verb import VERBS
-
-    found = search(words)
-    if not found:
-        headings = " ".join(section.heading for topic in topics() for section in sections(topic))
-        near = did_you_mean(name, sorted({*topics(), *re.findall(r"[a-z]{3,}", headings.casefold())}))
-        what = f'no topic is named "{name}", and no page has that text{near}'
-        raise UsageError(what, fix="acp-launch help lists the topics")
-    for match in found:
-        line = shorten(match.line, _width() - 4, placeholder=" …")
-        _put(f"{match.topic}: {match.heading}\n" + (f"    {line}\n" if line else ""))
-    options = f'; --help after "{name}" lists its options' if name in VERBS else ""
-    _note(f"acp-launch help TOPIC shows a page{options}")
-
-
-# The pages: inside the installed package, or beside it in a checkout.
-
-
-class Section(NamedTuple):
-    """A part of a page, from its heading to the next."""
-
-    topic: str
-    heading: str
-    lines: tuple[str, ...]
-
-
 class Match(NamedTuple):
     """A section with all the words of a search, and its first line with all of them, or with the first of them."""
 
     topic: str
     heading: str
     line: str
+
+
+def help_(topic: Topic = None, as_json: Json = False) -> None:
+    """Show the documentation: the topics, a page, or where a word occurs."""
+    import json
+
+    from acp_launch.console.stderr import DIM, say
+
+    words = " ".join(topic or []).casefold().split()
+    name = " ".join(words)
+    if not words:
+        listed = {each: about(each) for each in topics()}
+        answer: dict[str, object] = {"topics": [{"topic": each, "about": text} for each, text in listed.items()]}
+        width, hint = max(map(len, listed)) + 2, "acp-launch help TOPIC shows one; any other word is searched for"
+        shown = "".join(f"{each:{width}}{text}\n" for each, text in listed.items())
+    elif name in topics():
+        answer, shown, hint = {"topic": name, "text": page(name)}, "", ""
+    else:
+        found = search(words)
+        answer, hint = {"matches": [match._asdict() for match in found]}, "acp-launch help TOPIC shows a page"
+        shown = "".join(map(_draw_match, found))
+    if as_json:
+        _put(f"{json.dumps(answer)}\n")
+    elif hint:
+        if not shown:
+            what = f'no topic is named "{name}", and no page has that text{did_you_mean(name, topics())}'
+            raise UsageError(what, fix="acp-launch help lists the topics")
+        _put(shown)
+        say(hint, style=DIM)
+    else:
+        _show(_draw(page(name)))
+
+
+# The pages: inside the installed package, or beside it in a checkout.
 
 
 def _directory() -> Path:
@@ -114,62 +93,53 @@ def about(topic: str) -> str:
     return found[1] if found else ""
 
 
-def sections(topic: str) -> Iterator[Section]:
-    """Yield the sections of a page in order; a `#` inside a block of code is not a heading."""
+def sections(topic: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the sections of a page, each as its heading and lines; a `#` in a block of code does not begin one."""
     heading, lines, is_code = topic, list[str](), False
     for line in page(topic).splitlines():
         is_code ^= line.lstrip().startswith("```")
         if line.startswith("#") and not is_code:
-            yield Section(topic, heading, tuple(lines))
+            yield heading, lines
             heading, lines = line.lstrip("# "), []
         else:
             lines.append(line)
-    yield Section(topic, heading, tuple(lines))
+    yield heading, lines
 
 
 def search(words: Sequence[str]) -> list[Match]:
-    """Find the sections with all the words, in any case; matches in headings come first."""
-    wanted = [word.casefold() for word in words]
-    having = [
-        section
-        for topic in topics()
-        for section in sections(topic)
-        if _has("\n".join((section.heading, *section.lines)), wanted)
-    ]
-    having.sort(key=lambda section: not _has(section.heading, wanted))
-    return [Match(section.topic, section.heading, _line_with(section, wanted)) for section in having]
+    """Find the sections with all the words, which are in lower case; matches in headings come first."""
+    found: list[Match] = []
+    for topic in topics():
+        for heading, lines in sections(topic):
+            if _has("\n".join((heading, *lines)), words):
+                having = [line for wanted in (words, words[:1]) for line in lines if _has(line, wanted)]
+                found.append(Match(topic, heading, " ".join(_MARKS.sub("", next(iter(having), "")).split())))
+    return sorted(found, key=lambda match: not _has(match.heading, words))
 
 
-def _line_with(section: Section, wanted: Sequence[str]) -> str:
-    ways = (" ".join(wanted),), wanted, wanted[:1]
-    lines = (line for way in ways for line in section.lines if _has(line, way))
-    return " ".join(_MARKS.sub("", next(lines, "")).split())
-
-
-def _has(text: str, wanted: Sequence[str]) -> bool:
-    folded = text.casefold()
-    return all(word in folded for word in wanted)
+def _has(text: str, words: Sequence[str]) -> bool:
+    return all(word in text.casefold() for word in words)
 
 
 # The terminal.
 
 
-def _drawn(text: str) -> str:
-    """Render a page: in colours on a terminal, as plain text elsewhere."""
-    import io
+def _draw_match(match: Match) -> str:
+    from textwrap import shorten
 
+    line = shorten(match.line, _width() - 4, placeholder=" …")
+    return f"{match.topic}: {match.heading}\n" + (f"    {line}\n" if line else "")
+
+
+def _draw(text: str) -> str:
+    """Render a page: in colours on a terminal, as plain text elsewhere."""
     from rich.console import Console
     from rich.segment import Segment, Segments
 
     from acp_launch.console.draw.markdown import Typesetter, parser
 
     is_terminal = _is_terminal()
-    screen = Console(
-        file=io.StringIO(),
-        width=_width(),
-        force_terminal=is_terminal,
-        color_system="auto" if is_terminal else None,
-    )
+    screen = Console(width=_width(), force_terminal=is_terminal, color_system="auto" if is_terminal else None)
     lines = Typesetter(screen, coloured=is_terminal).lines(parser().parse(text), screen.width)
     with screen.capture() as drawn:
         screen.print(Segments(segment for line in lines for segment in (*line, Segment.line())))
@@ -177,52 +147,30 @@ def _drawn(text: str) -> str:
 
 
 def _show(text: str) -> None:
-    """Show text in the user's pager on a terminal; on stdout elsewhere, or if the pager is not installed."""
-    import os
+    """Show text in the user's pager on a terminal, which replaces this process; on stdout elsewhere, or without one."""
     import shlex
-    import sys
-
-    pager = os.environ.get("PAGER", "less -R")
-    if _is_terminal() and pager.strip() and sys.platform != "win32":
-        try:
-            _become(shlex.split(pager), text)
-        except (MachineError, ValueError):  # the pager is not installed, or $PAGER is not a command line
-            _put(text)
-    else:
-        _put(text)
-
-
-def _become(pager: list[str], text: str) -> None:
-    """Replace this process by the pager, with the text on stdin; `less` shows colours, and quits after short text."""
-    import os
     import tempfile
 
     from acp_launch.cli.execute import replaced_by
 
-    with tempfile.TemporaryFile() as file:
-        file.write(text.encode())
-        file.seek(0)
-        os.dup2(file.fileno(), 0)
-    replaced_by(pager, {}, {**os.environ, "LESS": f"{os.environ.get('LESS', '-FX')} -R"})
+    pager = os.environ.get("PAGER", "less -R")
+    if _is_terminal() and pager.strip() and sys.platform != "win32":
+        with tempfile.TemporaryFile() as file:
+            file.write(text.encode())
+            file.seek(0)
+            os.dup2(file.fileno(), 0)
+        with suppress(MachineError, ValueError):  # the pager is not installed, or $PAGER is not a command line
+            less = f"{os.environ.get('LESS', '-FX')} -R"  # shows colours, and quits after short text
+            replaced_by(shlex.split(pager), {}, {**os.environ, "LESS": less})
+    _put(text)
 
 
 def _put(text: str) -> None:
-    import sys
-
     sys.stdout.flush()
     sys.stdout.buffer.write(text.encode())  # UTF-8 whatever the locale, like all results on stdout
 
 
-def _note(text: str) -> None:
-    from acp_launch.console.stderr import DIM, say
-
-    say(text, style=DIM)
-
-
 def _is_terminal() -> bool:
-    import os
-    import sys
-
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 

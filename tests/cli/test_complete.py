@@ -160,31 +160,14 @@ def test_a_damaged_store_is_no_answer(project: Launcher, content: bytes) -> None
 
 
 def test_servers_are_those_of_the_profile_on_the_line_and_of_what_it_extends(project: Launcher) -> None:
-    project.write({"agent": {"command": "x"}, "mcp_servers": {"docs": {"command": "d"}}}, name="_base")
-    child = project.project / ".acp-launch" / "child.yaml"
-    child.write_text("extends: [_base, p]\nmcp_servers:\n  git: null\n  own:\n    command: o\n")
+    servers = {"git": None, "own": {"command": "o"}}
+    project.write({"extends": "p", "agent": {"command": "x"}, "mcp_servers": servers}, name="child")
     assert asked(project, "mcp tools p ") == ["git\tp"]
-    assert names(asked(project, "mcp call child ")) == ["docs", "own"]
+    assert asked(project, "logs p ") == ["agent\tthe agents own", "git\tp"]
+    assert names(asked(project, "mcp call child ")) == ["own"]
 
 
-def test_a_profile_that_leads_out_of_the_repository_is_not_followed(project: Launcher) -> None:
-    outside = project.project.parent / "outside.yaml"
-    outside.write_text("description: outside\nmcp_servers:\n  stolen:\n    command: x\n")
-    holder = project.project / ".acp-launch"
-    (holder / "child.yaml").write_text("extends: ../../outside.yaml\nmcp_servers:\n  own:\n    command: o\n")
-    (holder / "link.yaml").symlink_to(outside)
-    assert names(asked(project, "mcp tools child ")) == ["own"]
-    assert "link\tproject" in asked(project, "run ")
-
-
-def test_profiles_that_extend_each_other_are_no_answer_for_long(project: Launcher) -> None:
-    holder = project.project / ".acp-launch"
-    for one, other in (("a", "b"), ("b", "a")):
-        (holder / f"{one}.yaml").write_text(f"extends: {other}\nmcp_servers:\n  of-{one}:\n    command: o\n")
-    assert names(asked(project, "mcp tools a ")) == ["of-b", "of-a"]
-
-
-def test_secrets_come_from_the_index_and_from_what_profiles_need(project: Launcher) -> None:
+def test_secrets_come_from_the_index(project: Launcher) -> None:
     """No store is asked: the one these settings name would be started, and leave its mark."""
     state, config = Path(project.env["ACP_LAUNCH_STATE_DIR"]), Path(project.env["ACP_LAUNCH_CONFIG_DIR"])
     mark = project.project / "asked"
@@ -193,10 +176,7 @@ def test_secrets_come_from_the_index_and_from_what_profiles_need(project: Launch
     (state / "secrets.json").write_text(
         json.dumps({"version": 1, "stores": {"keyring": {"github": 1.0, "docs": None}}})
     )
-    project.write({"agent": {"command": "x", "env": {"KEY": "${secret:anthropic}"}}}, name="needy")
     assert asked(project, "secret rm docs ") == ["github\tkeyring"]
-    assert "anthropic\tneeded by needy" in asked(project, "secret set ")
-    assert "anthropic" not in names(asked(project, "secret rm "))
     assert not mark.exists()
 
 
@@ -204,15 +184,6 @@ def test_secrets_come_from_the_index_and_from_what_profiles_need(project: Launch
 def test_an_index_that_makes_no_sense_is_no_answer(project: Launcher, content: str) -> None:
     Path(project.env["ACP_LAUNCH_STATE_DIR"], "secrets.json").write_text(content)
     assert names(asked(project, "secret rm ")) == []
-
-
-def test_logs_are_offered_of_agents_and_servers_that_have_some(project: Launcher) -> None:
-    log = Path(project.env["ACP_LAUNCH_STATE_DIR"], "log")
-    log.mkdir()
-    for name in ("p", "p+git", "p+git#2", "gone"):
-        (log / f"20261121T121300.123Z-4711+{name}.log").touch()
-    assert names(asked(project, "logs p ")) == ["agent", "git"]
-    assert "gone\thas logs" in asked(project, "logs ")
 
 
 @pytest.mark.parametrize("name", HOSTILE)
