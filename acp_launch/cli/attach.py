@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from acp_launch.session.hold import Key
     from acp_launch.session.login import InFront
     from acp_launch.session.observer import TurnEnd
-    from acp_launch.session.permission.gate import Gate
     from acp_launch.session.person import Person
     from acp_launch.session.store import Record, Registry
     from acp_launch.settings.model import Settings
@@ -324,8 +323,8 @@ async def _attached(
     from acp_launch.interactive.session import SessionSetup, run_session
     from acp_launch.interactive.state import HeldSessions, HostedSession
     from acp_launch.interactive.which import choose_front
-    from acp_launch.session.permission.gate import Gate
-    from acp_launch.session.permission.policy import policy
+    from acp_launch.session.permission.policy import Policy, policy
+    from acp_launch.session.permission.remembered import AnswerStore, load
 
     shown = choose_front(settings.state / "history" / history_name(plan), settings.attention, profile=plan.profile)
     clock = StillClock()
@@ -339,8 +338,12 @@ async def _attached(
         afresh = bool(anew) and anew.pop() == session
         return Entrance(name=session, can_ask=True, approve=request.approve, afresh=afresh)
 
-    gate = Gate(policy(plan, approve="all", remembered=(), home=os.environ.get("HOME", "")))
-    context = front_context(request, plan, settings, person, gate, in_front)
+    def rules() -> Policy:
+        """Return the policy of the host, for a user who wants to see it."""
+        shelf = AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
+        return policy(plan, approve=request.approve, remembered=load(shelf), home=os.environ.get("HOME", ""))
+
+    context = front_context(request, plan, settings, person, in_front)
     entry = Entry(connect=partial(connect, note), entrance=entrance, ask=asking(person, request, plan), stays=True)
     setup = SessionSetup(
         front=shown,
@@ -353,6 +356,7 @@ async def _attached(
         blocks=partial(typed_blocks, plan),
         here=here(),
         log_in=partial(logged_in, request, plan, in_front),
+        policy=rules,
         resume=partial(resuming, request, plan),
         seen=settings.state / "interactive",
     )
@@ -423,11 +427,9 @@ def front_context(
     plan: "LaunchPlan",
     settings: "Settings",
     person: "Person | None",
-    gate: "Gate | None" = None,
     in_front: "InFront | None" = None,
 ) -> "LaunchContext":
-    """Return the context of a front: it serves nothing but questions, and the host has judged them. `gate` has the
-    policy for a user who wants to see it."""
+    """Return the context of a front: it serves nothing but questions, and the host has judged them."""
     from acp_launch.cli.session_needs import eliciting
     from acp_launch.launch.context import LaunchContext
     from acp_launch.launch.services import ServicePolicy
@@ -442,7 +444,7 @@ def front_context(
         max_line=settings.max_line,
         log=lambda data: None,
         offers=offered,
-        services=ServicePolicy(offers=offered, gate=gate, env={}, elicit=eliciting(person) if person else None),
+        services=ServicePolicy(offers=offered, gate=None, env={}, elicit=eliciting(person) if person else None),
         log_in=_logging_in(request, settings, person, in_front),
     )
 

@@ -50,6 +50,8 @@ async def _run(request: "RunRequest", kept: RunContext, held: ExitStack, started
     with run_context(
         request, plan, kept, guard, UntimedPerson(shown.person, clock), observer.note, in_front, trace=trace
     ) as context:
+        assert context.services is not None and context.services.gate is not None, "this launch has its own"
+        gate = context.services.gate
         setup = SessionSetup(
             front=shown,
             observer=observer,
@@ -61,6 +63,7 @@ async def _run(request: "RunRequest", kept: RunContext, held: ExitStack, started
             blocks=partial(typed_blocks, plan),
             here=here(),
             log_in=partial(logged_in, request, plan, in_front),
+            policy=lambda: gate.policy,
             resume=partial(resuming, request, plan),
             seen=kept.settings.state / "interactive",
         )

@@ -359,9 +359,7 @@ async def _login(interactive: InteractiveState, current: CurrentSession, rest: s
 
 
 async def _permissions(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
-    services = interactive.launch.context.services
-    assert services is not None and services.gate is not None, "only a front of one prompt has none"
-    for line in permissions(services.gate.policy):
+    for line in permissions(interactive.policy()):
         interactive.say(line)
 
 

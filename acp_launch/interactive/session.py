@@ -59,6 +59,7 @@ from acp_launch.session.client import Turn
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import Observer, TurnEnd
 from acp_launch.session.opening import Setting
+from acp_launch.session.permission.policy import Policy
 from acp_launch.session.person import Choice, Person
 from acp_launch.waits import stretch
 
@@ -362,6 +363,7 @@ class SessionSetup(Struct, frozen=True, kw_only=True):
     blocks: Callable[[str, Capabilities], Sequence[Block]]  # a prompt with what it mentions
     here: Path  # where the command was typed
     log_in: Callable[[str], Awaitable[bool]]  # logs in to an MCP server on the terminal; whether that worked
+    policy: Callable[[], Policy]  # what answers permission questions now
     resume: Callable[[str], str]  # the command that comes back to a session, by its name
     seen: Path  # exists once the user was told what the first keys do
 
@@ -386,6 +388,7 @@ async def run_session(launching: Launching, setup: SessionSetup) -> int:
                 held_sessions=setup.held_sessions,
                 here=setup.here,
                 log_in=setup.log_in,
+                policy=setup.policy,
             )
             tasks.create_task(front.run(), name="front")
             story = _InteractiveSession(interactive, setup)

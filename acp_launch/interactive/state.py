@@ -25,6 +25,7 @@ from acp_launch.session.hold import fresh_name, is_fresh
 from acp_launch.session.observer import SessionReady, TurnEnd
 from acp_launch.session.opening import Setting
 from acp_launch.session.options import Option
+from acp_launch.session.permission.policy import Policy
 from acp_launch.session.state import SessionState
 from acp_launch.session.store import Record, Registry, SessionKeeper, continued
 
@@ -170,6 +171,7 @@ class InteractiveState(Struct, kw_only=True, eq=False):
     held_sessions: HeldSessions
     here: Path  # where the command was typed
     log_in: Callable[[str], Awaitable[bool]]  # logs in to an MCP server on the terminal; whether that worked
+    policy: Callable[[], Policy]  # what answers permission questions now
     current: CurrentSession | None = None
     chosen: list[Setting] = field(default_factory=list)  # set again after a restart of the agent
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while a key changes an option

@@ -184,5 +184,6 @@ def test_a_terminal_shows_the_rules_of_the_profile(launch: Launcher) -> None:
         terminal.until("ready ·")
         terminal.types(":permissions" + ENTER)
         terminal.until("permissions.rules[0] (.acp-launch/p.yaml:")
+        assert "--approve" not in terminal.shown, "the host's rules hold"
         terminal.types(":quit" + ENTER)
         assert terminal.ends() == 0
