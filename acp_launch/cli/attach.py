@@ -313,24 +313,23 @@ async def _attached(
     from acp_launch.cli.interactive_run import history_name, in_front_of, logged_in, resuming, typed_blocks
     from acp_launch.cli.planning import checked_name, here
     from acp_launch.cli.session_needs import asking, wished
-    from acp_launch.console.stillclock import StillClock, UntimedPerson
+    from acp_launch.console.ask.terminal import StillClock
     from acp_launch.console.stream.redacted import RedactedOutput
     from acp_launch.host.door import connect
     from acp_launch.host.front import Entry
     from acp_launch.host.front import hosted as launching
     from acp_launch.host.wire import Entrance
     from acp_launch.interactive.output import session_output
-    from acp_launch.interactive.session import SessionSetup, run_session
+    from acp_launch.interactive.session import SessionSetup, choose_front, run_session
     from acp_launch.interactive.state import HeldSessions, HostedSession
-    from acp_launch.interactive.which import choose_front
     from acp_launch.session.permission.policy import Policy, policy
     from acp_launch.session.permission.remembered import AnswerStore, load
 
-    shown = choose_front(settings.state / "history" / history_name(plan), settings.attention, profile=plan.profile)
     clock = StillClock()
+    history = settings.state / "history" / history_name(plan)
+    shown = choose_front(history, settings.attention, profile=plan.profile, clock=clock)
     output = session_output(shown.canvas, clock, (plan.cwd, *plan.additional_directories), has_links=not request.plain)
     held_sessions = HeldSessions(registry, plan, lambda name: nullcontext(), check=checked_name, kind=HostedSession)
-    person = UntimedPerson(shown.person, clock)
     in_front = partial(in_front_of, shown)
     anew = [name] if request.new else []  # once: after a loss of the agent it is loaded
 
@@ -343,8 +342,10 @@ async def _attached(
         shelf = AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
         return policy(plan, approve=request.approve, remembered=load(shelf), home=os.environ.get("HOME", ""))
 
-    context = front_context(request, plan, settings, person, in_front)
-    entry = Entry(connect=partial(connect, note), entrance=entrance, ask=asking(person, request, plan), stays=True)
+    context = front_context(request, plan, settings, shown.person, in_front)
+    entry = Entry(
+        connect=partial(connect, note), entrance=entrance, ask=asking(shown.person, request, plan), stays=True
+    )
     setup = SessionSetup(
         front=shown,
         observer=RedactedOutput(output),

@@ -13,7 +13,7 @@ from acp_launch.session.hold import hold, is_fresh
 
 if TYPE_CHECKING:
     from acp_launch.cli.run_request import RunRequest
-    from acp_launch.interactive.which import TerminalFront
+    from acp_launch.interactive.front import Front
     from acp_launch.process.program import LocalProgram
     from acp_launch.process.tree import Exit
     from acp_launch.session.login import InFront
@@ -30,26 +30,23 @@ def run_interactive(request: "RunRequest", plan: LaunchPlan, kept: RunContext, h
 async def _run(request: "RunRequest", kept: RunContext, held: ExitStack, started: Launched) -> int:
     guard, plan, spawned, trace = started
     from acp_launch.cli.session_needs import run_context, wished
-    from acp_launch.console.stillclock import StillClock, UntimedPerson
+    from acp_launch.console.ask.terminal import StillClock
     from acp_launch.console.stream.redacted import RedactedOutput
     from acp_launch.interactive.output import session_output
-    from acp_launch.interactive.session import SessionSetup, run_session
+    from acp_launch.interactive.session import SessionSetup, choose_front, run_session
     from acp_launch.interactive.state import HeldSessions
-    from acp_launch.interactive.which import choose_front
     from acp_launch.launch.run import conversation
 
     history = kept.settings.state / "history" / history_name(plan)
-    shown = choose_front(history, kept.settings.attention, profile=plan.profile)
     clock = StillClock()
+    shown = choose_front(history, kept.settings.attention, profile=plan.profile, clock=clock)
     roots = (plan.cwd, *plan.additional_directories)
     output = session_output(shown.canvas, clock, roots, has_links=not request.plain)
     held_sessions = HeldSessions(kept.registry, plan, partial(_holding, plan, kept), check=checked_name)
 
     in_front = partial(in_front_of, shown)
     observer = RedactedOutput(output)
-    with run_context(
-        request, plan, kept, guard, UntimedPerson(shown.person, clock), observer.note, in_front, trace=trace
-    ) as context:
+    with run_context(request, plan, kept, guard, shown.person, observer.note, in_front, trace=trace) as context:
         assert context.services is not None and context.services.gate is not None, "this launch has its own"
         gate = context.services.gate
         setup = SessionSetup(
@@ -72,7 +69,7 @@ async def _run(request: "RunRequest", kept: RunContext, held: ExitStack, started
         )
 
 
-async def in_front_of(shown: "TerminalFront", program: "LocalProgram") -> "Exit":
+async def in_front_of(shown: "Front", program: "LocalProgram") -> "Exit":
     """Run a program on the terminal, which the session leaves meanwhile."""
     from acp_launch.process.foreground import foreground
 

@@ -39,11 +39,11 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()  # here, where a closed reader still changes the exit code
         return code
     except LaunchError as error:
-        from acp_launch.console.failure import show
+        from acp_launch.console.problems import show_error
 
         if isinstance(error, Stopped):
             leave.within(LAST_WORDS, error.exit_code)
-        show(error)
+        show_error(error)
         return error.exit_code
     except KeyboardInterrupt:
         _stdout_is_gone()  # a reader that has stopped reading must not delay the exit
@@ -59,13 +59,13 @@ def run(arguments: Sequence[str]) -> int:
 
 def _failed(error: BaseException) -> int:
     """Report a refusal of the system in one line; raise anything else again, as it is a bug."""
-    from acp_launch.console.failure import show
+    from acp_launch.console.problems import show_error
     from acp_launch.errors import first
     from acp_launch.process.spawn import exhausted
 
     cause = first(error) if isinstance(error, BaseExceptionGroup) else error
     if failure := exhausted(cause):
-        show(failure)
+        show_error(failure)
         return failure.exit_code
     if isinstance(error, OSError) and error.filename is None:
         return _stdout_is_full(error)  # only a descriptor we were given has no name
@@ -144,11 +144,11 @@ def _missing_streams() -> bool:
 
 
 def _stdout_is_full(error: OSError) -> int:
-    from acp_launch.console.failure import show
+    from acp_launch.console.problems import show_error
 
     _stdout_is_gone()
     failure = LaunchError(f"cannot write to stdout: {error.strerror}")
-    show(failure)
+    show_error(failure)
     return failure.exit_code
 
 

@@ -123,7 +123,7 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
 
 def _worst(targets: Sequence[Target], log_in: Callable[[Target], None]) -> int:
     """Log in to each; show all failures but that of a single one, which is raised. Return the highest exit code."""
-    from acp_launch.console.failure import show
+    from acp_launch.console.problems import show_error
 
     if len(targets) == 1:
         log_in(targets[0])
@@ -135,7 +135,7 @@ def _worst(targets: Sequence[Target], log_in: Callable[[Target], None]) -> int:
         except Stopped:
             raise
         except LaunchError as error:
-            show(error)
+            show_error(error)
             codes.append(error.exit_code)
     return max(codes)
 

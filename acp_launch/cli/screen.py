@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from acp_launch.console.stillclock import StillClock
+    from acp_launch.console.ask.terminal import StillClock
     from acp_launch.console.stream.redacted import Output
     from acp_launch.session.person import Person
 
@@ -42,8 +42,8 @@ class Screen:
 
     def _make(self) -> "Output":
         if self._output == "text" and sys.stdout.isatty():
+            from acp_launch.console.ask.terminal import StillClock
             from acp_launch.console.draw.live import Live
-            from acp_launch.console.stillclock import StillClock
 
             self._clock = StillClock()
             return Live(clock=self._clock, roots=self.roots, has_links=self._has_links)
@@ -65,12 +65,7 @@ class Screen:
 
         if not possible():
             return None
-        questions = Questions(self.observer.pause)
-        if self._clock is None:
-            return questions
-        from acp_launch.console.stillclock import UntimedPerson
-
-        return UntimedPerson(questions, self._clock)
+        return Questions(self.observer.pause, self._clock)
 
     def waiting(self, what: str, waited: float, limit: float) -> None:
         """Report a wait that happens before the run has an observer."""

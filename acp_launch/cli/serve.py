@@ -88,11 +88,11 @@ def _refused(error: LaunchError, source: int, sink: int) -> int:
     """Tell the editor why its agent does not come; return the exit code once it has ended."""
     import asyncio
 
-    from acp_launch.console.failure import show
+    from acp_launch.console.problems import show_error
     from acp_launch.serve.lines import refuse_all
     from acp_launch.settings.model import MAX_LINE
 
-    show(error)
+    show_error(error)
     asyncio.run(refuse_all(error, *_lent(source, sink), max_line=MAX_LINE))
     return error.exit_code
 

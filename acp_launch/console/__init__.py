@@ -6,13 +6,12 @@ the mark that every other module relies on are there.
 
 columns, sessions          text in columns, terminal cells, ages
 stdout, stderr             the two streams, and what makes foreign text safe on a terminal
-failure, problems          errors and their fixes
+problems                   problems and errors, with their fixes
 profiles, plans, trust     `validate` and `list`, `plan`, `trust`
 secrets, servers, doctor   `secret`, `mcp`, `doctor`
 permissions, processes     `permission`; `ps` and `reap`
 trace                      `trace`: the steps of a trace
 logs, init, interop        `logs`; the questions of `init`; `import` and `export`
-stillclock                 the clock that does not count the user's time
 ask                        questions at the terminal: permissions, forms, links, logins
 draw                       the drawn answer of a run on a terminal (rich)
 stream                     the plain and JSON answer of a run (without rich)

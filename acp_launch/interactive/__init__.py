@@ -7,17 +7,14 @@ session       the order of an interactive session, its turns, and restarting a d
 state         what the session and the commands share: the held session, the status line, completions
 commands      the `:` commands
 front         the interface between a session and what shows it, and its events
-which         the choice of the front
 application   the front on a terminal: prompt, status line, questions, keys
 layout        its windows, the status line and the rows of a question
-screen        its canvas: scrollback above, drawn rows below, one write per frame
-activity      what the agent does at the moment, in words, and for how long
+screen        the terminal: its canvas, one write per frame, its keys
 attention     how the user is called beside the screen: bell, title
-keyboard      its keys, and text typed before it reads them
 questions     its questions, safe from keys typed before them
 picker        a list to choose from, with a filter
 completion    its completions: commands, values, files
 history       its history of prompts, on disk
 lines         the front on a dumb terminal, line by line
-output        the output of a session, and the transcript for `:export`
+output        the output of a session, the transcript for `:export`, what is folded, what the agent does
 """

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from time import monotonic
-from typing import Any, TextIO, cast
+from typing import Any
 
 from msgspec.structs import replace
 from prompt_toolkit import Application as Toolkit
@@ -26,15 +26,14 @@ from prompt_toolkit.filters import Condition, has_completions, has_focus, is_sea
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bindings
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.search import stop_search
 from rich.console import Console
 from rich.text import Text
 
-from acp_launch.console.ask.terminal import given_back
+from acp_launch.console.ask.terminal import StillClock, given_back
 from acp_launch.console.stderr import harmless
 from acp_launch.errors import LaunchError
-from acp_launch.interactive.attention import Attention, abilities
+from acp_launch.interactive.attention import Attention, can_retitle
 from acp_launch.interactive.completion import Completing
 from acp_launch.interactive.front import (
     Activity,
@@ -52,17 +51,18 @@ from acp_launch.interactive.front import (
     is_ours,
 )
 from acp_launch.interactive.history import PromptHistory
-from acp_launch.interactive.keyboard import ESCAPE, SEQUENCE, Keyboard
 from acp_launch.interactive.layout import FINE, MOODS, POOR, Screen, room_above, statusline
 from acp_launch.interactive.questions import Question, ScreenQuestions
 from acp_launch.interactive.screen import (
-    DEPTHS,
+    ESCAPE,
+    SEQUENCE,
     Drawing,
+    Keyboard,
     SessionCanvas,
     Tty,
     Unwritten,
     redirect_streams,
-    terminal_size,
+    vt100_output,
 )
 from acp_launch.mark import marked
 from acp_launch.secret.redact import Redactor, redactor
@@ -221,9 +221,10 @@ class Application:
         *,
         attention: AttentionSettings | None = None,
         profile: str = "",
+        clock: StillClock | None = None,
     ) -> None:
         """`history` is the file with this project's prompts; text for it passes `source`. `attention` is how the user
-        is called, and by which `profile`.
+        is called, and by which `profile`; `clock` stands still while the user is asked.
         """
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self._status, self._queued, self._offered = Status(), tuple[str, ...](), ""
@@ -233,24 +234,16 @@ class Application:
         self._is_away, self._back = False, float("-inf")
         console = Console(file=Unwritten(sys.stdout), highlight=False)
         tty = Tty(sys.stdout.fileno(), sys.stdout.encoding or "utf-8", self._lose)
-        output = Vt100_Output(
-            cast(TextIO, tty),
-            lambda: terminal_size(tty.fileno()),
-            term=os.environ.get("TERM"),
-            default_color_depth=DEPTHS[None if console.no_color else console.color_system],
-            enable_bell=False,
-            enable_cpr=False,
-        )
+        output = vt100_output(tty, console)
         self._is_calm = console.no_color
         self._attention = Attention(
-            attention or AttentionSettings(), abilities(os.environ), profile, source.text, monotonic
+            attention or AttentionSettings(), profile, source.text, monotonic, has_title=can_retitle(os.environ)
         )
-        self._called: Question | None = None  # the question that the user was called for
         self._signs = FINE if _is_fine(tty.encoding) else POOR
         self._activity: Callable[[], Activity | None] = lambda: None
         self._beat: asyncio.TimerHandle | None = None  # of the next step of the spinner
         self.canvas = SessionCanvas(console, output.get_size, self._frame)
-        self._asking = ScreenQuestions(self.canvas, self._refocus, self._room)
+        self._asking = ScreenQuestions(self.canvas, self._refocus, self._room, clock or StillClock())
         self.person: Person = self._asking
         self._completing = Completing()
         self._past = PromptHistory(history, source, lambda text: self.canvas.print(Text(text, "dim")))
@@ -262,7 +255,7 @@ class Application:
         self._app = _Sized(
             self._screen.layout,
             key_bindings=self._keys(),
-            input=Keyboard(sys.stdin, focus=self._attention.focus),
+            input=Keyboard(sys.stdin),
             output=output,
             erase_when_done=True,
             terminal_size_polling_interval=None,
@@ -277,9 +270,11 @@ class Application:
         taken_back = given_back()
         with redirect_streams(self.canvas.write), self._signals():
             try:
-                with suppress(EOFError), self._noticed():
+                self._attention.enter()
+                with suppress(EOFError):
                     await self._app.run_async(handle_sigint=False, set_exception_handler=False)
             finally:
+                self._write(self._attention.leave())
                 self._rest()
                 self.canvas.stop()
                 taken_back()
@@ -294,7 +289,7 @@ class Application:
 
     def status(self, status: Status) -> None:
         self._status = status
-        self._attention.show(self._shown)
+        self._call()
         self.canvas.touch()
         self._live()
 
@@ -389,7 +384,7 @@ class Application:
             self._drawing.finish()
             self._is_away = True
             try:
-                with self._unnoticed():
+                with self._give_back_title():
                     yield
             finally:
                 self._is_away = False
@@ -435,33 +430,17 @@ class Application:
         self._live()
 
     def _call(self) -> None:
-        """Call the user for a question, once."""
-        question = self._asking.question
-        self._attention.show(self._shown)
-        if question is not None and question is not self._called:
-            self._attention.ask()
-        elif question is None and self._called is not None:
-            self._attention.unask()
-        self._called = question
+        self._attention.show(self._shown, is_asked=self._asking.question is not None)
 
     @contextmanager
-    def _noticed(self) -> Iterator[None]:
-        """Tell the terminal more than what is on the screen while the block runs; all of it is undone."""
-        self._attention.enter()
-        try:
-            yield
-        finally:
-            self._tell(self._attention.leave())
-
-    @contextmanager
-    def _unnoticed(self) -> Iterator[None]:
-        self._tell(self._attention.leave())
+    def _give_back_title(self) -> Iterator[None]:
+        self._write(self._attention.leave())
         try:
             yield
         finally:
             self._attention.enter()
 
-    def _tell(self, sequences: str) -> None:
+    def _write(self, sequences: str) -> None:
         self._app.output.write_raw(sequences)
         self._app.output.flush()
 
@@ -567,7 +546,7 @@ class Application:
         loop = asyncio.get_running_loop()
         async with in_terminal():
             self._drawing.finish()
-            with self._unnoticed():
+            with self._give_back_title():
                 loop.remove_signal_handler(signal.SIGTSTP)
                 os.kill(0, signal.SIGTSTP)  # the whole job, as Ctrl-Z in the terminal would
                 loop.add_signal_handler(signal.SIGTSTP, self._stop)
@@ -580,7 +559,7 @@ class Application:
             return
         self._app.input.raw_mode().__enter__()  # undone at the end of the application
         self._app.renderer.reset()
-        self._tell(self._attention.again())
+        self._attention.forget_title()
         self._frame()
 
 

@@ -6,11 +6,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
 from acp_launch.session.person import Person
+
+if TYPE_CHECKING:
+    from acp_launch.console.draw.region import Canvas
 
 
 class Submitted(Struct, frozen=True):
@@ -92,6 +95,15 @@ class Activity(Struct, frozen=True):
     remark: str = ""
 
 
+def elapsed(time: float) -> str:
+    """Format whole seconds: `12 s`, `2 min 5 s`, `1 h 2 min`."""
+    minutes, rest = divmod(int(time), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
 class Word(Struct, frozen=True):
     """A completion: the inserted text, the meaning shown next to it, and a hint about what follows."""
 
@@ -116,6 +128,10 @@ class Front(Protocol):
     events: "asyncio.Queue[Event]"
     person: Person
 
+    @property
+    def canvas(self) -> "Canvas | None":
+        """Return the canvas for the session; None if it is written line by line."""
+
     async def run(self) -> None:
         """Show the session and take input until `close`; the terminal is always restored."""
 
@@ -136,6 +152,9 @@ class Front(Protocol):
 
     def take_back(self, text: str) -> None:
         """Put a prompt of the queue on the line, above those that were taken back before."""
+
+    def interrupt(self) -> None:
+        """Handle a SIGINT like Ctrl-C."""
 
     def suspended(self) -> AbstractAsyncContextManager[None]:
         """Leave the terminal, in its usual mode, to another program while the block runs."""

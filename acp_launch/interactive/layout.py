@@ -32,8 +32,7 @@ from prompt_toolkit.widgets import SearchToolbar
 
 from acp_launch.console.ask.room import broken
 from acp_launch.console.stderr import harmless
-from acp_launch.interactive.activity import elapsed
-from acp_launch.interactive.front import Activity, Mood, Status
+from acp_launch.interactive.front import Activity, Mood, Status, elapsed
 from acp_launch.interactive.questions import Question, ScreenQuestions
 from acp_launch.mark import COLUMNS, MARK, marked
 from acp_launch.session.person import Choice

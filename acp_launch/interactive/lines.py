@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from acp_launch.console.ask.room import needed, screen
-from acp_launch.console.ask.terminal import answers, chosen, forget_typed, key_by_key, tell
+from acp_launch.console.ask.terminal import StillClock, answers, chosen, forget_typed, key_by_key, tell
 from acp_launch.console.stderr import DIM, ask, harmless, paint, put, say
 from acp_launch.interactive.front import Activity, Event, Interrupted, Left, Mood, Status, Submitted, Vocabulary
 from acp_launch.mark import COLUMNS, marked
@@ -28,7 +28,9 @@ READY: tuple[Mood, ...] = ("idle", "down")  # when a prompt is expected
 class Lines:
     """A `Front`, and its `Person`, line by line."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: StillClock) -> None:
+        """`clock` stands still while the user is asked."""
+        self._clock = clock
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self.person: Person = self
         self.canvas = None
@@ -95,8 +97,9 @@ class Lines:
 
     @asynccontextmanager
     async def floor(self) -> AsyncIterator[None]:
-        async with self._floor:
-            yield
+        with self._clock.still():
+            async with self._floor:
+                yield
 
     def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
         columns, rows = screen()

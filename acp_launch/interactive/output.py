@@ -1,11 +1,12 @@
-"""The output of an interactive session, which also records the transcript and tells the session about changes."""
+"""The output of an interactive session: it also records the transcript, and knows what is folded and what happens."""
 
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
@@ -17,14 +18,14 @@ from acp_launch.console.draw.tools import ENDED, FOLDED, OUTPUT, ROUTINE, Diff, 
 from acp_launch.console.stderr import DIM, YELLOW
 from acp_launch.console.stream.outlet import Outlet
 from acp_launch.console.stream.text import NO_CHUNK, OPENED, Notices, Plain, opened, unasked
-from acp_launch.interactive.activity import SILENCE, Pulse
-from acp_launch.interactive.front import Activity
+from acp_launch.interactive.front import Activity, Mood, elapsed
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import WORDS, Updated
 from acp_launch.session.observer import When
 from acp_launch.session.service import FileServed, TerminalServed
-from acp_launch.session.state import KINDS, OVER, ToolCalls, call_id, title
+from acp_launch.session.state import KINDS, OVER, ToolCalls, call_id, deed, server, title, tool
+from acp_launch.waits import next_word, seconds
 
 # The transcript for `:export`, as Markdown: prompts, messages of the agent, tool calls.
 
@@ -222,6 +223,139 @@ def _change(heading: str, path: str, old: str | None, new: str) -> Piece:
     return piece
 
 
+# What the agent does at the moment, in a few words, and for how long: the left of the status line.
+#
+# Running tool calls come from what is drawn (`console.draw.tools`), and are named by their kind and their title. The
+# rest follows from the last update. An update of the same kind as the last one costs nothing.
+
+
+Running = Sequence[tuple[dict[str, Any], float]]  # unfinished calls, and when each began
+
+DOING: Mapping[str, str] = {
+    "read": "reading",
+    "edit": "editing",
+    "write": "writing",
+    "create": "creating",
+    "add": "adding",
+    "delete": "deleting",
+    "move": "moving",
+    "rename": "renaming",
+    "search": "searching",
+    "run": "running",
+    "think": "thinking:",
+    "fetch": "fetching",
+    "switch mode": "switching the mode:",
+    "use": "using",
+}
+REPEATED = {"run": "bash ", "search": "for ", "fetch": "web fetch "}  # after the verb, or instead of it
+TITLE = 200  # characters of a title that are looked at
+
+
+def describe_call(call: Mapping[str, Any]) -> str:
+    """Describe a running call: `running npm test`, `waiting for github.search`."""
+    call = dict(call)
+    name = one_line(title(call)[:TITLE]).strip("` ")
+    if host := server(call):
+        short = tool(call).removeprefix(f"mcp__{host}__")
+        return f"waiting for {one_line(f'{host}.{short or name}')}"
+    verb, name = deed(call, name)
+    repeated = REPEATED.get(verb, "")
+    if name[: len(repeated)].casefold() == repeated:
+        name = name[len(repeated) :]
+    return f"{DOING[verb]} {name.lstrip(' :`')}"
+
+
+# The state between tool calls, by the kind of the last update; other kinds change nothing.
+STATES = {
+    "agent_message_chunk": "answering",
+    "agent_thought_chunk": "thinking",
+    "tool_call": "thinking",
+    "tool_call_update": "thinking",
+    "plan": "thinking",
+}
+MOODS: Mapping[Mood, str] = {
+    "starting": "starting the agent",
+    "working": "thinking",
+    "cancelling": "cancelling",
+}
+SILENT = 30.0  # seconds of silence that are mentioned
+SLACK = 2.0  # seconds that the next word of a wait may be late
+SILENCE = "sign of life"  # the wait for an agent in a turn, as it is named (`waits`)
+
+
+class _Wait(Struct, frozen=True):
+    what: str
+    limit: float
+    began: float
+    until: float  # when it is over if nothing more is heard of it
+
+
+class Pulse:
+    """Follows what the agent does."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock` measures the seconds that are shown; it stands still while the user is asked."""
+        self._clock = clock
+        self._state = ""
+        self._since = self._heard = clock()
+        self._is_fresh = False  # something was heard since the clock was read
+        self._kind = ""  # of the last update
+        self._patience: float | None = None  # how long the agent may be silent
+        self._wait: _Wait | None = None
+
+    def begin(self, mood: Mood, *, is_open: bool = False) -> None:
+        """Begin something else; `is_open` tells whether there is a session already."""
+        self._state = "opening the session" if mood == "starting" and is_open else MOODS.get(mood, "")
+        self._since = self._heard = self._clock()
+        self._wait, self._is_fresh, self._kind = None, False, ""
+
+    def hear(self, kind: str) -> None:
+        """Note an update of the agent. Called 100,000 times in a long turn, so the clock is read later, by `now`."""
+        self._is_fresh = True
+        if kind == self._kind:
+            return
+        self._kind = kind
+        state = STATES.get(kind, self._state)
+        if state != self._state and self._state in STATES.values():
+            self._state, self._since = state, self._clock()
+
+    def waits(self, what: str, waited: float, limit: float) -> None:
+        """Note a word of a wait (`waits`)."""
+        now = self._read()
+        if what.startswith(SILENCE):
+            self._patience = limit
+        else:
+            self._wait = _Wait(one_line(what), limit, now - waited, now + next_word(waited) - waited + SLACK)
+
+    def _read(self) -> float:
+        """Read the clock. Updates since the last time are taken for new ones."""
+        now = self._clock()
+        if self._is_fresh:
+            self._is_fresh, self._heard, self._wait = False, now, None
+        return now
+
+    def now(self, running: Running) -> Activity | None:
+        """Return what is being done; None if nothing is."""
+        now = self._read()
+        if self._wait is not None and now < self._wait.until:
+            limit = f"timeout {seconds(self._wait.limit)}"
+            return Activity(f"still waiting for the {self._wait.what}", now - self._wait.began, limit)
+        if not self._state:
+            return None
+        if running and self._state in STATES.values():
+            call, began = running[-1]
+            others = f" and {len(running) - 1} more" if running[1:] else ""
+            return Activity(describe_call(call) + others, now - began)
+        return Activity(self._state, now - self._since, self._silence(now))
+
+    def _silence(self, now: float) -> str:
+        """Tell how long the agent has been silent in a turn, once that is long."""
+        if now - self._heard < SILENT or self._state not in STATES.values():
+            return ""
+        limit = f", timeout {seconds(self._patience)}" if self._patience else ""
+        return f"silent for {elapsed(now - self._heard)}{limit}"
+
+
 THINKS = 20.0  # seconds; the words of a wait come after 3, 9, 27 s (`waits`)
 SETTINGS = frozenset({"config_option_update", "current_mode_update"})
 
@@ -247,7 +381,7 @@ class SessionOutput(Notices):
             self.settings_told += 1
         self.transcript.update(update, chunk[0])
         self.folded.update(update, chunk[0])
-        self.pulse.heard(kind)
+        self.pulse.hear(kind)
         self.take(update, chunk)
 
     def served(self, step: FileServed | TerminalServed) -> None:

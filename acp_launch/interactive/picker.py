@@ -6,10 +6,8 @@ is for a terminal that can be drawn on (`front.can_draw`); elsewhere the caller 
 """
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TextIO, cast
 
 from msgspec import Struct
 from prompt_toolkit import Application
@@ -18,13 +16,11 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.layout import BufferControl, FormattedTextControl, HSplit, Layout, VSplit, Window
-from prompt_toolkit.output.vt100 import Vt100_Output
 from rich.console import Console
 
 from acp_launch.console.ask.terminal import forget_typed, given_back
 from acp_launch.console.columns import columns, fit
-from acp_launch.interactive.keyboard import ESCAPE, SEQUENCE, Keyboard
-from acp_launch.interactive.screen import DEPTHS, Tty, terminal_size
+from acp_launch.interactive.screen import ESCAPE, SEQUENCE, Keyboard, Tty, vt100_output
 
 MOST = 15  # rows that are visible at once
 AROUND = 5  # rows of the terminal that are left: the heading, the filter, the keys, and the line above
@@ -63,34 +59,11 @@ async def pick(choices: Choices) -> int | None:
 
 
 def matching(rows: Sequence[Sequence[str]], typed: str) -> list[int]:
-    """Return the numbers of the rows that match, the best first; equally good ones keep their order.
-
-    Every word of the filter must occur in the row, or at least its letters in that order.
-    """
+    """Return the numbers of the rows that hold every word of the filter; first those in which all begin a word."""
     words = typed.casefold().split()
-    texts = [" ".join(row).casefold() for row in rows]
-    scored = [(score, number) for number, text in enumerate(texts) if (score := _score(words, text)) is not None]
-    return [number for _, number in sorted(scored)]
-
-
-def _score(words: Sequence[str], text: str) -> int | None:
-    """Return how badly the words fit; None if one of them does not fit at all."""
-    scores = [_misfit(word, text) for word in words]
-    return None if None in scores else sum(filter(None, scores))
-
-
-def _misfit(word: str, text: str) -> int | None:
-    """Return 0 for the beginning of a word, 1 for text within one, more for letters that are apart."""
-    if (place := text.find(word)) >= 0:
-        return 0 if f" {word}" in f" {text}" else 1 + (place > 0)
-    gaps, at = 2, -1
-    for letter in word:
-        found = text.find(letter, at + 1)
-        if found < 0:
-            return None
-        gaps += found - at - 1 if at >= 0 else 0
-        at = found
-    return gaps + 1
+    texts = [f" {' '.join(row)}".casefold() for row in rows]
+    numbers = [number for number, text in enumerate(texts) if all(word in text for word in words)]
+    return sorted(numbers, key=lambda number: not all(f" {word}" in texts[number] for word in words))
 
 
 class _Picker:
@@ -101,16 +74,7 @@ class _Picker:
         self._filter = Buffer(multiline=False, on_text_changed=lambda _: self._filtered())
         self._found = list(range(len(choices.rows)))
         self._at = self._top = 0
-        tty = Tty(1, sys.stdout.encoding or "utf-8", self._lose)
-        console = Console(file=sys.stdout)
-        output = Vt100_Output(
-            cast(TextIO, tty),
-            lambda: terminal_size(1),
-            term=os.environ.get("TERM"),
-            default_color_depth=DEPTHS[None if console.no_color else console.color_system],
-            enable_bell=False,
-            enable_cpr=False,
-        )
+        output = vt100_output(Tty(1, sys.stdout.encoding or "utf-8", self._lose), Console(file=sys.stdout))
         self._size: Callable[[], Size] = output.get_size
         self.app: Application[int | None] = Application(
             self._layout(), key_bindings=self._keys(), input=Keyboard(sys.stdin), output=output, erase_when_done=True

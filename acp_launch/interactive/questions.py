@@ -17,7 +17,7 @@ from rich.console import Group
 from rich.text import Text
 
 from acp_launch.console.ask.room import broken
-from acp_launch.console.ask.terminal import PAUSE, QUIET
+from acp_launch.console.ask.terminal import PAUSE, QUIET, StillClock
 from acp_launch.interactive.screen import SessionCanvas
 from acp_launch.mark import COLUMNS, MARK
 from acp_launch.session.person import Choice, Tone
@@ -54,9 +54,16 @@ class ScreenQuestions:
     """The `Person` of an interactive session on a terminal."""
 
     def __init__(
-        self, board: SessionCanvas, changed: Callable[[], None], room: Callable[["Question"], tuple[int, int]]
+        self,
+        board: SessionCanvas,
+        changed: Callable[[], None],
+        room: Callable[["Question"], tuple[int, int]],
+        clock: StillClock,
     ) -> None:
-        """`changed` is called when a question comes, opens or goes; `room` returns the space above a question."""
+        """`changed` is called when a question comes, opens or goes; `room` returns the space above a question; `clock`
+        stands still while the user is asked.
+        """
+        self._clock = clock
         self.question: Question | None = None
         self._board = board
         self._changed = changed
@@ -69,16 +76,17 @@ class ScreenQuestions:
 
     @asynccontextmanager
     async def floor(self) -> AsyncIterator[None]:
-        async with self._turn:
-            self._board.hold()
-            self._board.say(Text())
-            self._has_said = False
-            try:
-                yield
-            finally:
-                self._after_line = False
-                self._changed()
-                self._board.release()
+        with self._clock.still():
+            async with self._turn:
+                self._board.hold()
+                self._board.say(Text())
+                self._has_said = False
+                try:
+                    yield
+                finally:
+                    self._after_line = False
+                    self._changed()
+                    self._board.release()
 
     def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
         return self._room(Question(prompt, choices, is_open=True))

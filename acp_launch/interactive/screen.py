@@ -1,5 +1,7 @@
 """
-The canvas of an interactive session: prints go into the scrollback above the application, redrawn rows are part of it.
+The terminal of an interactive session, as prompt_toolkit writes and reads it: canvas, frames, redirected output, keys.
+
+The canvas: prints go into the scrollback above the application, redrawn rows are part of it.
 
 Nothing is written directly. Both are collected for the next frame, at most twelve a second and fewer when frames take
 long, so that keys never wait for prints. During a question (`hold`) prints wait, so that the text above it does not
@@ -9,23 +11,29 @@ scroll away while the user reads it.
 import asyncio
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from math import ceil, inf
 from time import monotonic
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 from prompt_toolkit import Application
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.input.posix_utils import PosixStdinReader
+from prompt_toolkit.input.vt100 import Vt100Input, cooked_mode, raw_mode
 from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.utils import get_cwidth
 from rich.color import Color, ColorType
 from rich.console import Console, RenderableType
 from rich.segment import Segment
 from rich.style import Style
+
+from acp_launch.regex import regex
 
 # rich segments as prompt_toolkit fragments.
 
@@ -300,6 +308,18 @@ class Tty:
 FALLBACK = Size(rows=24, columns=80)  # for a terminal without a size
 
 
+def vt100_output(tty: Tty, console: Console) -> Vt100_Output:
+    """Return the output to a terminal; its colours are those of `console`."""
+    return Vt100_Output(
+        cast(TextIO, tty),
+        lambda: terminal_size(tty.fileno()),
+        term=os.environ.get("TERM"),
+        default_color_depth=DEPTHS[None if console.no_color else console.color_system],
+        enable_bell=False,
+        enable_cpr=False,
+    )
+
+
 def terminal_size(descriptor: int) -> Size:
     try:
         columns, rows = os.get_terminal_size(descriptor)
@@ -434,3 +454,73 @@ def redirect_streams(write: Callable[[str], None]) -> Iterator[None]:
         for stream in put:
             if stream is not None:
                 stream.finish()
+
+
+# The keys as prompt_toolkit reads them, and text typed before it does.
+#
+# Until we take the terminal it is in its usual mode, in which Enter is a line feed, like Ctrl-J in ours. Text typed
+# before that (while the session starts, or while another program has the terminal) becomes one prompt per line, except
+# for marked pastes.
+
+
+ESCAPE = 0.1  # seconds for the rest of an escape sequence, also over a slow connection
+SEQUENCE = 0.3  # seconds in which Escape and another key count as Alt
+_PASTE = regex("(\x1b\\[200~.*?(?:\x1b\\[201~|\\Z))", re.DOTALL)
+_TYPED = str.maketrans({"\n": "\r", "\0": ""})  # the usual mode turns Ctrl-D into a NUL
+
+
+class Keyboard(Vt100Input):
+    """Notices that the terminal is gone; prompt_toolkit would continue to read it."""
+
+    def __init__(self, stdin: TextIO) -> None:
+        super().__init__(stdin)
+        self.stdin_reader: _Reader = _Reader(self.fileno(), encoding=stdin.encoding)
+
+    def read_keys(self) -> list[Any]:
+        keys = super().read_keys()
+        if not keys and not os.isatty(self.fileno()):
+            self.stdin_reader.closed = True
+        return keys
+
+    def raw_mode(self) -> raw_mode:
+        return _Raw(self.stdin_reader)
+
+    @contextmanager
+    def cooked_mode(self) -> Iterator[None]:
+        with cooked_mode(self.fileno()):
+            yield
+        self.stdin_reader.count_unread()
+
+
+class _Reader(PosixStdinReader):
+    ahead = 0  # unread bytes that were typed in the terminal's usual mode
+
+    def read(self, count: int = 1024) -> str:
+        if not self.ahead:
+            return super().read(count)
+        ahead, self.ahead = self.ahead, 0
+        return convert_typed(super().read(ahead))
+
+    def count_unread(self) -> None:
+        """Remember what was typed until now: the terminal has just become ours."""
+        import fcntl
+        import termios
+
+        with suppress(OSError):  # the terminal is gone
+            self.ahead = int.from_bytes(fcntl.ioctl(self.stdin_fd, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+class _Raw(raw_mode):
+    def __init__(self, reader: _Reader) -> None:
+        super().__init__(reader.stdin_fd)
+        self._reader = reader
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self._reader.count_unread()
+
+
+def convert_typed(text: str) -> str:
+    """Convert text typed in the usual mode, so that Enter is Enter."""
+    parts = _PASTE.split(text)  # every other one is a paste
+    return "".join(part if number % 2 else part.translate(_TYPED) for number, part in enumerate(parts))

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from acp_launch.console.ask.terminal import StillClock
 from acp_launch.console.stderr import DIM
 from acp_launch.console.stream.redacted import Output
 from acp_launch.errors import (
@@ -37,6 +38,7 @@ from acp_launch.interactive.front import (
     Pressed,
     Submitted,
     Unqueued,
+    can_draw,
     is_ours,
 )
 from acp_launch.interactive.output import SessionOutput
@@ -51,7 +53,6 @@ from acp_launch.interactive.state import (
     is_first_time,
     is_the_end,
 )
-from acp_launch.interactive.which import TerminalFront
 from acp_launch.launch.run import Launch, RestartAgent, after_login, once
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.session.attachments import Block, described
@@ -61,6 +62,7 @@ from acp_launch.session.observer import Observer, TurnEnd
 from acp_launch.session.opening import Setting
 from acp_launch.session.permission.policy import Policy
 from acp_launch.session.person import Choice, Person
+from acp_launch.settings.model import AttentionSettings
 from acp_launch.waits import stretch
 
 # The routing of keyboard events. There is always a handler, so Ctrl-C always works.
@@ -353,7 +355,7 @@ Launching = Callable[[Observer, Callable[[], None]], AbstractAsyncContextManager
 class SessionSetup(Struct, frozen=True, kw_only=True):
     """The means of an interactive session besides its launch."""
 
-    front: TerminalFront
+    front: Front
     observer: Output
     output: SessionOutput
     held_sessions: HeldSessions
@@ -366,6 +368,24 @@ class SessionSetup(Struct, frozen=True, kw_only=True):
     policy: Callable[[], Policy]  # what answers permission questions now
     resume: Callable[[str], str]  # the command that comes back to a session, by its name
     seen: Path  # exists once the user was told what the first keys do
+
+
+def choose_front(
+    history: Path,
+    attention: AttentionSettings | None = None,
+    *,
+    profile: str = "",
+    clock: StillClock | None = None,
+) -> Front:
+    """Return the front for this terminal; call it within the event loop. `history` is the file with this project's
+    prompts; the rest is as `Application` says."""
+    if can_draw():
+        from acp_launch.interactive.application import Application
+
+        return Application(history, attention=attention, profile=profile, clock=clock)
+    from acp_launch.interactive.lines import Lines
+
+    return Lines(clock or StillClock())
 
 
 async def run_session(launching: Launching, setup: SessionSetup) -> int:

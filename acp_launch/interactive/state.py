@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_launch.console.failure import lines
+from acp_launch.console.problems import error_lines
 from acp_launch.console.stderr import TYPED, YELLOW, harmless
 from acp_launch.console.stream.redacted import Output
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, RemoteProtocolError, SessionError, WaitExpired
@@ -198,7 +198,7 @@ class InteractiveState(Struct, kw_only=True, eq=False):
     def failed(self, error: LaunchError) -> None:
         """Print an error after which the session continues; unfinished drawings are completed first."""
         self.observer.failed(error)
-        for text, style in lines(error):
+        for text, style in error_lines(error):
             self.output.tell(redactor.text(text), style)
 
 

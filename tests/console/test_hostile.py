@@ -20,7 +20,7 @@ from acp_launch.console.ask.logins import Logins
 from acp_launch.console.ask.permission import permitting
 from acp_launch.console.ask.terminal import Questions, answers, tell
 from acp_launch.console.draw.live import Live
-from acp_launch.console.failure import show
+from acp_launch.console.problems import show_error
 from acp_launch.console.stream.outlet import Outlet
 from acp_launch.console.stream.text import Notices, Plain, Quiet
 from acp_launch.errors import AgentRefused, AuthRequired, WaitExpired
@@ -313,5 +313,5 @@ class Answering(Questions):
 @pytest.mark.parametrize("evil", HOSTILE)
 def test_no_failure_lets_it_through(evil: str, capsys: pytest.CaptureFixture[str]) -> None:
     for error in (AgentRefused(evil, code=1, detail=[evil], fix=evil), AuthRequired(evil, detail=[evil], fix=evil)):
-        show(error)
+        show_error(error)
         assert_tame(capsys.readouterr().err)

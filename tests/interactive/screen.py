@@ -18,7 +18,6 @@ from pathlib import Path
 
 import pyte
 
-from acp_launch.interactive.attention import SIGNS_OF_FOCUS
 from acp_launch.interactive.screen import BEGIN, END
 from tests.cli.terminal import ACP_LAUNCH, Process, begun
 from tests.patience import PATIENCE
@@ -28,7 +27,7 @@ DRIVERS = Path(__file__).parent / "drivers"
 OPENS, CLOSES = BEGIN.encode(), END.encode()
 SCROLLBACK = 20_000  # lines
 # What tells about the terminal that the tests run on, which is not this one.
-OUTER = ("TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TMUX", "STY", "ConEmuANSI", *SIGNS_OF_FOCUS)
+OUTER = ("TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TMUX", "STY")
 
 
 READY, AGENT = "ready · ? shows the keys", "agent · fix-42"  # of the status line of drivers/story.py

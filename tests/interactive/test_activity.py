@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from acp_launch.interactive.activity import SILENT, Pulse, doing
 from acp_launch.interactive.front import Activity
-from acp_launch.interactive.output import session_output
+from acp_launch.interactive.output import SILENT, Pulse, describe_call, session_output
 from acp_launch.session.state import verb
 from tests.clock import Clock
 
@@ -44,7 +43,7 @@ def pulse(clock: Clock) -> Pulse:
     ],
 )
 def test_a_running_call_is_told_by_its_kind_and_its_title(call: dict[str, Any], told: str) -> None:
-    assert doing(call) == told
+    assert describe_call(call) == told
 
 
 def test_a_kind_that_is_not_known_is_named_in_words_of_ours() -> None:
@@ -68,19 +67,19 @@ def test_an_agent_thinks_until_it_answers_or_works(pulse: Pulse, clock: Clock) -
     pulse.begin("working")
     clock.now += 5
     assert pulse.now(()) == Activity("thinking", 5)
-    pulse.heard("agent_thought_chunk")
+    pulse.hear("agent_thought_chunk")
     clock.now += 1
     assert pulse.now(()) == Activity("thinking", 6)
-    pulse.heard("agent_message_chunk")
+    pulse.hear("agent_message_chunk")
     clock.now += 2
     assert pulse.now(()) == Activity("answering", 2)
-    pulse.heard("usage_update")
+    pulse.hear("usage_update")
     assert pulse.now(()) == Activity("answering", 2)
     call = {"kind": "execute", "title": "npm test"}
-    pulse.heard("tool_call")
+    pulse.hear("tool_call")
     assert pulse.now([({"title": "first"}, 0.0), (call, clock.now - 12)]) == Activity("running npm test and 1 more", 12)
     pulse.begin("cancelling")
-    pulse.heard("agent_message_chunk")
+    pulse.hear("agent_message_chunk")
     assert pulse.now([(call, clock.now)]) == Activity("cancelling", 0)
 
 
@@ -91,7 +90,7 @@ def test_silence_is_told_from_thirty_seconds_on_and_ends_with_the_next_sign(puls
     assert pulse.now(()) == Activity("thinking", SILENT - 1)
     clock.now += 1
     assert pulse.now(()) == Activity("thinking", SILENT, "silent for 30 s, timeout 30 min")
-    pulse.heard("agent_thought_chunk")
+    pulse.hear("agent_thought_chunk")
     assert pulse.now(()) == Activity("thinking", SILENT)
 
 

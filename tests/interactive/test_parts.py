@@ -28,14 +28,14 @@ from rich.segment import ControlType, Segment
 from rich.style import Style
 from rich.text import Text
 
+from acp_launch.console.ask.terminal import StillClock
 from acp_launch.interactive import screen
 from acp_launch.interactive.application import _complete as tab
 from acp_launch.interactive.application import of_choice
-from acp_launch.interactive.keyboard import entered
 from acp_launch.interactive.layout import Tail
 from acp_launch.interactive.output import session_output
 from acp_launch.interactive.questions import ScreenQuestions
-from acp_launch.interactive.screen import BEGIN, END, SessionCanvas, Tty, fragments, redirect_streams
+from acp_launch.interactive.screen import BEGIN, END, SessionCanvas, Tty, convert_typed, fragments, redirect_streams
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Updated
 from tests.clock import Clock
@@ -212,7 +212,7 @@ def test_a_stream_that_is_a_terminal_is_written_above_and_another_is_left_alone(
 
 
 def test_a_key_that_is_no_choice_is_neither_an_answer_nor_typed() -> None:
-    asking, prompt = ScreenQuestions(board(), lambda: None, lambda question: (80, 24)), Buffer()
+    asking, prompt = ScreenQuestions(board(), lambda: None, lambda question: (80, 24), StillClock()), Buffer()
     (binding,) = of_choice(asking, prompt, lambda: None).get_bindings_for_keys((Keys.Up,))
     event = SimpleNamespace(data="\x1b[A", app=SimpleNamespace(key_processor=SimpleNamespace(input_queue=[])))
     binding.handler(cast(Any, event))
@@ -242,7 +242,7 @@ def test_the_only_completion_is_not_taken_back_by_another_tab(names: list[str], 
     ],
 )
 def test_enter_that_was_typed_before_the_terminal_was_ours_is_enter(typed: str, keys: str) -> None:
-    assert entered(typed) == keys
+    assert convert_typed(typed) == keys
 
 
 def drawn_by_tail(*rows: list[tuple[str, str]], width: int = 10, height: int = 5) -> list[str]:

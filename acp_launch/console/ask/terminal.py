@@ -4,6 +4,7 @@ import asyncio
 import codecs
 import os
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TextIO
@@ -143,12 +144,38 @@ def tell(text: str, tone: Tone = "plain", keys: Sequence[str] = ()) -> None:
         put(f"{bar} {paint(row, style)}".rstrip() + "\n")
 
 
+class StillClock:
+    """A clock for the time an agent takes: it stands still while the user answers a question."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock  # never stands still; its start is arbitrary
+        self._questions = 0  # open ones
+        self._since = 0.0  # when the first of them was asked
+        self._left_out = 0.0
+
+    def __call__(self) -> float:
+        return (self._since if self._questions else self._clock()) - self._left_out
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Stop the clock while the block runs; such blocks may overlap."""
+        if not self._questions:
+            self._since = self._clock()
+        self._questions += 1
+        try:
+            yield
+        finally:
+            self._questions -= 1
+            if not self._questions:
+                self._left_out += self._clock() - self._since
+
+
 class Questions:
     """A `Person` at a terminal on which nothing else draws during a question."""
 
-    def __init__(self, pause: Callable[[], None]) -> None:
-        """`pause` stops other drawing on the terminal."""
-        self._pause = pause
+    def __init__(self, pause: Callable[[], None], clock: StillClock | None = None) -> None:
+        """`pause` stops other drawing on the terminal; `clock` stands still while the user is asked."""
+        self._pause, self._clock = pause, clock or StillClock()
         self._turn = asyncio.Lock()
         self._has_said = False
 
@@ -156,12 +183,13 @@ class Questions:
     async def floor(self) -> AsyncIterator[None]:
         from acp_launch.console.ask.room import is_roomy
 
-        async with self._turn:
-            self._pause()
-            self._has_said = False
-            if is_roomy():
-                put("\n")
-            yield
+        with self._clock.still():
+            async with self._turn:
+                self._pause()
+                self._has_said = False
+                if is_roomy():
+                    put("\n")
+                yield
 
     def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
         from acp_launch.console.ask.room import broken, is_roomy, needed, screen

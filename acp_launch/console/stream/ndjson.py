@@ -8,7 +8,7 @@ characters become escapes, which mean the same.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acp_launch.console.problems import closing
+from acp_launch.console.problems import summary
 from acp_launch.console.stream.outlet import Outlet
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import LaunchError, ProblemsError
@@ -85,22 +85,18 @@ class Ndjson:
 
     def failed(self, error: LaunchError) -> None:
         """Emit the last line of a failed run; problems have their own messages and fixes."""
-        problems = error.problems if isinstance(error, ProblemsError) else ()
-        message = _summary(error) if isinstance(error, ProblemsError) else error.message
-        members = {"message": message, "fix": error.fix, "detail": error.detail}
-        listed = [problem.as_json() for problem in problems]
-        self.emit("error", {"exitCode": error.exit_code, **members, "problems": listed})
+        message, problems = error.message, list[object]()
+        if isinstance(error, ProblemsError):
+            message = "".join(summary(error.problems, error.outcome))
+            problems = [problem.as_json() for problem in error.problems]
+        members = {"message": message, "fix": error.fix, "detail": error.detail, "problems": problems}
+        self.emit("error", {"exitCode": error.exit_code, **members})
 
     def pause(self) -> None:
         """Do nothing: a question is asked on stderr, so stdout may go on."""
 
     async def drain(self) -> None:
         await self._outlet.drain()
-
-
-def _summary(error: ProblemsError) -> str:
-    """Return the line that closes the problems on stderr (`console.failure`)."""
-    return "".join(closing(error.problems, error.outcome))
 
 
 def _served(step: FileServed | TerminalServed) -> tuple[str, dict[str, object]]:

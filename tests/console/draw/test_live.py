@@ -6,10 +6,10 @@ import json
 import pytest
 from msgspec import Raw
 
+from acp_launch.console.ask.terminal import StillClock
 from acp_launch.console.draw.live import Live
 from acp_launch.console.draw.region import Region
 from acp_launch.console.stderr import TYPED
-from acp_launch.console.stillclock import StillClock
 from acp_launch.errors import AgentError
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol.conversation import Updated

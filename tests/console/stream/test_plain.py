@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
-from acp_launch.console.failure import show
+from acp_launch.console.problems import show_error
 from acp_launch.console.stream.ndjson import Ndjson
 from acp_launch.console.stream.outlet import Outlet, OutputClosed
 from acp_launch.console.stream.text import Messages, Plain, Quiet
@@ -192,7 +192,7 @@ def test_an_error_of_problems_has_all_members_and_the_closing_line_of_stderr(
         observer.failed(failure)
         return observer
 
-    show(failure)
+    show_error(failure)
     assert capsys.readouterr().err.splitlines()[-1] == message
     said = {"message": message, "fix": "", "detail": [], "problems": [problem.as_json()] * count}
     assert json.loads(written(tmp_path, story)) == {"type": "error", "exitCode": failure.exit_code, **said}

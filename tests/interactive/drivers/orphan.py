@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from acp_launch.interactive.front import Status
-from acp_launch.interactive.which import choose_front
+from acp_launch.interactive.session import choose_front
 
 
 async def main(history: Path) -> str:

@@ -20,8 +20,18 @@ from pathlib import Path
 from rich.text import Text
 
 from acp_launch.console.draw.region import Canvas
-from acp_launch.interactive.front import Event, Left, Pressed, Status, Submitted, Unqueued, Vocabulary, Word
-from acp_launch.interactive.which import TerminalFront, choose_front
+from acp_launch.interactive.front import (
+    Event,
+    Front,
+    Left,
+    Pressed,
+    Status,
+    Submitted,
+    Unqueued,
+    Vocabulary,
+    Word,
+)
+from acp_launch.interactive.session import choose_front
 from acp_launch.session.person import Choice
 
 CHOICES = (Choice("y", "Allow once"), Choice("a", "Allow always"), Choice("n", "Reject"))
@@ -37,7 +47,7 @@ VOCABULARY = Vocabulary(
 
 
 class Story:
-    def __init__(self, seat: TerminalFront) -> None:
+    def __init__(self, seat: Front) -> None:
         self.seat = seat
         self.asked: list[asyncio.Task[None]] = []
         self.waiting: list[str] = []
@@ -142,7 +152,7 @@ class Story:
         raise RuntimeError("the story broke")
 
 
-async def play(seat: TerminalFront) -> None:
+async def play(seat: Front) -> None:
     story = Story(seat)
     async with asyncio.TaskGroup() as group:
         while True:
