@@ -2,7 +2,7 @@
 The resolution of a profile: together with this machine it becomes a `LaunchPlan`, or every Problem at once.
 
 `resolve` reads the machine (environment, files, PATH) and changes nothing. Secrets stay references; they are looked up
-once, when something is about to start; `needs` beside this module lists them.
+once, when something is about to start; `needs` in `model` lists them.
 
 The steps are: `Substitution` fills in references, `Machine` finds directories and programs, `servers` and `rules`
 plan those, and `_Walk` puts everything together. Each records problems at their places and goes on, so that all are
@@ -68,7 +68,6 @@ from acp_launch.profile.values import (
     user_fault,
     variable_headers,
 )
-from acp_launch.secret.detect import noun
 from acp_launch.secret.reference import (
     EnvironmentReference,
     Part,
@@ -413,6 +412,8 @@ def _clear(
     """Refuse to send credentials unencrypted, if the host comes from a reference; `rules` judges all other hosts."""
     if not is_in_the_clear("".join(str(part) for part in url.parts)):
         return
+    from acp_launch.secret.detect import noun  # rarely needed
+
     names = [
         *(name for name, value in headers.items() if value.secrets or noun(name)),
         *variable_headers(env, server.env_headers),

@@ -7,6 +7,7 @@ pydantic only supplies messages, for values that `build` declines. MCP servers a
 class that their `type` names, because the errors of a union of three would not help the user.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,11 +25,10 @@ from acp_launch.document.faults import (
     placed,
     unknown_key,
 )
-from acp_launch.document.nodes import OVERLAY, PROFILE, Node, Plain, found
+from acp_launch.document.nodes import OVERLAY, PROFILE, Node, Plain, found, number_text, shorten
 from acp_launch.document.shape import Shape, build
 from acp_launch.document.yaml import Document, parse
 from acp_launch.problem import KeyPath, Problem, dotted, errors, likeliest
-from acp_launch.profile import layers
 from acp_launch.profile.agents import AGENTS
 from acp_launch.profile.layers import Extends, Layer, LayerSet, ParsedLayer, merge
 from acp_launch.profile.model import (
@@ -55,6 +55,7 @@ from acp_launch.profile.model import (
     Workspace,
 )
 from acp_launch.profile.rules import broken
+from acp_launch.regex import regex
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -335,6 +336,75 @@ def _named_kind(written: Plain, path: KeyPath, faults: list[Fault]) -> str | Non
     return None
 
 
+# The value of `extends`. An entry is a name, or a path that begins with ./ or ../ and is relative to the file. A path
+# that is absolute or begins with ~ is refused, because a profile is shared, and the path differs on other machines.
+EXTENDS = "extends"
+MAX_ENTRIES = 63
+ENTRY = r"^(?:\.\.?/[^\\$]+|[^./\\$~][^/\\$]*)$"  # as far as a pattern can tell
+_PATH = regex(r"\.\.?(?:/|$)")  # no name begins with a dot
+_ABSOLUTE = regex(r"/|[A-Za-z]:[\\/]|\\\\")
+_ELSEWHERE = "copy the file beside this one and write ./NAME.yaml, or put it among your own profiles and write its name"
+
+
+def _extends_entries(written: Plain) -> list[tuple[KeyPath, str]]:
+    """List each entry with its path in the document, including wrong ones."""
+    if isinstance(written, str):
+        return [((EXTENDS,), written)]
+    items = enumerate(written) if isinstance(written, list) else ()
+    return [((EXTENDS, index), item) for index, item in items if isinstance(item, str)]
+
+
+def _extends_faults(written: Plain) -> Iterator[Fault]:
+    """Yield everything that is wrong with the value of `extends`, without looking for the files."""
+    if not isinstance(written, str | list):
+        yield _wrong_entry_type((EXTENDS,), "a profile's name, a ./path or a list of them", written)
+    elif not written:
+        yield Fault((EXTENDS,), "this does not name a profile", "name one, or remove the key")
+    elif isinstance(written, list) and len(written) > MAX_ENTRIES:
+        what = f"{len(written):,} profiles to extend; at most {MAX_ENTRIES} are allowed"
+        yield Fault((EXTENDS,), what, "merge some of them")
+    else:
+        for index, item in enumerate(written) if isinstance(written, list) else ():
+            if not isinstance(item, str):
+                yield _wrong_entry_type((EXTENDS, index), "a profile's name or a ./path", item)
+        for path, entry in _extends_entries(written):
+            if fault := _entry_fault(entry):
+                yield Fault(path, *fault)
+
+
+def _wrong_entry_type(path: KeyPath, expected: str, value: Plain) -> Fault:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    fix = f'quote it: "{number_text(value)}"' if number else "write the name of a profile, or remove the key"
+    return Fault(path, f"expected {expected}, found {found(value)}", fix)
+
+
+def _entry_fault(entry: str) -> tuple[str, str] | None:
+    """Return what is wrong with one entry, and the fix; None if nothing is."""
+    quoted = f'"{shorten(entry)}"'
+    if not entry.strip():
+        return "this does not name a profile", "name one, or remove the key"
+    if not entry.isprintable():
+        return f"{quoted} holds characters that cannot be printed", "write a profile's name or a ./path"
+    if "$" in entry:
+        return f"{quoted}: references are not allowed here", "write a profile's name or a ./path"
+    if entry.startswith("~"):
+        return f"{quoted} means another place for every user", _ELSEWHERE
+    if _ABSOLUTE.match(entry):
+        return f"{quoted} is an absolute path, which other machines do not have", _ELSEWHERE
+    return _misspelt_entry(entry, quoted)
+
+
+def _misspelt_entry(entry: str, quoted: str) -> tuple[str, str] | None:
+    if "\\" in entry:
+        return f"{quoted} holds a backslash", f"write {entry.replace(chr(92), '/')}"
+    stem = re.sub(r"\.ya?ml$", "", entry)
+    if stem.endswith(".local"):
+        return f"{quoted} is an overlay, which cannot be extended", "write the name of its profile"
+    if _PATH.match(entry) or (stem == entry and "/" not in entry and not entry.startswith(".")):
+        return None
+    return f"{quoted} is neither a profile's name nor a ./path", f"write ./{entry}"
+
+
 ADD = "add: "  # begins the fix for every missing key, which another file may have
 
 
@@ -358,19 +428,19 @@ def parse_layer(layer: Layer) -> ParsedLayer:
 
 
 def _extends(document: Document, layer: Layer) -> Iterator[Fault]:
-    if layers.KEY not in document.root:
+    if EXTENDS not in document.root:
         return
     if layer.role == "overlay":
         what = "an overlay extends nothing; it lies over the profile and all that this one extends"
-        yield Fault((layers.KEY,), what, "move it to the profile", at_key=True)
+        yield Fault((EXTENDS,), what, "move it to the profile", at_key=True)
     else:
-        yield from layers.faults(document.root[layers.KEY])
+        yield from _extends_faults(document.root[EXTENDS])
 
 
 def _entries(document: Document) -> Iterator[Extends]:
-    for path, entry in layers.entries(document.root.get(layers.KEY)):
+    for path, entry in _extends_entries(document.root.get(EXTENDS)):
         line, column = document.locate(path)
-        yield Extends(entry, line, column, layers.KEY)
+        yield Extends(entry, line, column, EXTENDS)
 
 
 def merge_layers(gathered: LayerSet) -> MergedProfile:
@@ -390,14 +460,12 @@ def merge_layers(gathered: LayerSet) -> MergedProfile:
 def _is_whole(gathered: LayerSet) -> bool:
     """Whether every file of the profile was read, and is a mapping (or an empty overlay)."""
     missing = (part for part in gathered.parts if part.document is None and part.problems)
-    cut_off = (
-        part for part in gathered.parts if part.document and layers.KEY in part.document.root and not part.extends
-    )
+    cut_off = (part for part in gathered.parts if part.document and EXTENDS in part.document.root and not part.extends)
     return not gathered.problems and not any((*missing, *cut_off))
 
 
 def _merge(own: Document, documents: Sequence[Document]) -> tuple[Document, tuple[Problem, ...]]:
-    if len(documents) == 1 and layers.KEY not in own.root:
+    if len(documents) == 1 and EXTENDS not in own.root:
         return own, ()
     tree, idle = merge([_without_extends(document.tree) for document in documents])
     tree.place = own.tree.place  # missing keys are reported for the profile itself
@@ -407,7 +475,7 @@ def _merge(own: Document, documents: Sequence[Document]) -> tuple[Document, tupl
 def _without_extends(tree: Node) -> Node:
     rest = Node(tree.place, {})
     for key, (place, child) in tree.entries.items():
-        if key != layers.KEY:
+        if key != EXTENDS:
             rest.put(key, place, child)
     return rest
 

@@ -1,22 +1,19 @@
 """
-The files of a profile as `Layer`s, the entries of `extends`, and the merge of layers into one tree. Pure.
+The files of a profile as `Layer`s, and their merge into one tree. Pure.
 
 `gather` finds and reads the files. `merge` combines them: mappings merge by key, everything else replaces, and `null`
 removes (docs/profiles.md).
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from acp_launch.document.faults import Fault
-from acp_launch.document.nodes import Node, Place, Plain, found, number_text, shorten
+from acp_launch.document.nodes import Node, Place, shorten
 from acp_launch.problem import KeyPath, Problem, dotted, likeliest
 from acp_launch.profile.discover import Origin
-from acp_launch.regex import regex
 
 if TYPE_CHECKING:
     from acp_launch.document.yaml import Document
@@ -86,75 +83,6 @@ def ordered(problems: Iterable[Problem], layers: Iterable[Layer]) -> tuple[Probl
     return tuple(
         sorted(dict.fromkeys(problems), key=lambda each: (rank.get(each.file, 0), each.file, each.line, each.column))
     )
-
-
-# The value of `extends`. An entry is a name, or a path that begins with ./ or ../ and is relative to the file. A path
-# that is absolute or begins with ~ is refused, because a profile is shared, and the path differs on other machines.
-KEY = "extends"
-MAX_ENTRIES = 63
-ENTRY = r"^(?:\.\.?/[^\\$]+|[^./\\$~][^/\\$]*)$"  # as far as a pattern can tell
-_PATH = regex(r"\.\.?(?:/|$)")  # no name begins with a dot
-_ABSOLUTE = regex(r"/|[A-Za-z]:[\\/]|\\\\")
-_ELSEWHERE = "copy the file beside this one and write ./NAME.yaml, or put it among your own profiles and write its name"
-
-
-def entries(written: Plain) -> list[tuple[KeyPath, str]]:
-    """List each entry with its path in the document, including wrong ones."""
-    if isinstance(written, str):
-        return [((KEY,), written)]
-    items = enumerate(written) if isinstance(written, list) else ()
-    return [((KEY, index), item) for index, item in items if isinstance(item, str)]
-
-
-def faults(written: Plain) -> Iterator[Fault]:
-    """Yield everything that is wrong with the value of `extends`, without looking for the files."""
-    if not isinstance(written, str | list):
-        yield _wrong_type((KEY,), "a profile's name, a ./path or a list of them", written)
-    elif not written:
-        yield Fault((KEY,), "this does not name a profile", "name one, or remove the key")
-    elif isinstance(written, list) and len(written) > MAX_ENTRIES:
-        what = f"{len(written):,} profiles to extend; at most {MAX_ENTRIES} are allowed"
-        yield Fault((KEY,), what, "merge some of them")
-    else:
-        for index, item in enumerate(written) if isinstance(written, list) else ():
-            if not isinstance(item, str):
-                yield _wrong_type((KEY, index), "a profile's name or a ./path", item)
-        for path, entry in entries(written):
-            if fault := _fault(entry):
-                yield Fault(path, *fault)
-
-
-def _wrong_type(path: KeyPath, expected: str, value: Plain) -> Fault:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    fix = f'quote it: "{number_text(value)}"' if number else "write the name of a profile, or remove the key"
-    return Fault(path, f"expected {expected}, found {found(value)}", fix)
-
-
-def _fault(entry: str) -> tuple[str, str] | None:
-    """Return what is wrong with one entry, and the fix; None if nothing is."""
-    quoted = f'"{shorten(entry)}"'
-    if not entry.strip():
-        return "this does not name a profile", "name one, or remove the key"
-    if not entry.isprintable():
-        return f"{quoted} holds characters that cannot be printed", "write a profile's name or a ./path"
-    if "$" in entry:
-        return f"{quoted}: references are not allowed here", "write a profile's name or a ./path"
-    if entry.startswith("~"):
-        return f"{quoted} means another place for every user", _ELSEWHERE
-    if _ABSOLUTE.match(entry):
-        return f"{quoted} is an absolute path, which other machines do not have", _ELSEWHERE
-    return _misspelt(entry, quoted)
-
-
-def _misspelt(entry: str, quoted: str) -> tuple[str, str] | None:
-    if "\\" in entry:
-        return f"{quoted} holds a backslash", f"write {entry.replace(chr(92), '/')}"
-    stem = re.sub(r"\.ya?ml$", "", entry)
-    if stem.endswith(".local"):
-        return f"{quoted} is an overlay, which cannot be extended", "write the name of its profile"
-    if _PATH.match(entry) or (stem == entry and "/" not in entry and not entry.startswith(".")):
-        return None
-    return f"{quoted} is neither a profile's name nor a ./path", f"write ./{entry}"
 
 
 # Merging keeps the place of every node. A mapping in several layers has the place of the last one. A list is one value:

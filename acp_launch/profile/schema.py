@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from acp_launch.document.scalars import Duration
 from acp_launch.document.shape import Shape
 from acp_launch.profile import model, rules
-from acp_launch.profile.layers import ENTRY, MAX_ENTRIES
+from acp_launch.profile.check import ENTRY, MAX_ENTRIES
 from acp_launch.profile.values import MAX_SESSION_NAME, SCOPE
 
 # Twins are made from the strict shapes: they require no key and allow `null` beside every value. All kinds of servers
