@@ -291,7 +291,7 @@ def brought_by_asyncio() -> set[str]:
     return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
 
 
-HEAVY = {"pydantic", "ruamel.yaml", "keyring", "psutil", "asyncio", "rich", "msgspec", "sqlite3", "tomlkit"}
+HEAVY = {"pydantic", "ruamel.yaml", "keyring", "psutil", "asyncio", "rich", "msgspec", "sqlite3"}
 
 
 @pytest.mark.parametrize(
@@ -413,7 +413,6 @@ UNNEEDED = {
     "keyring",
     "psutil",
     "rich",
-    "tomlkit",
 }  # where all is well
 
 

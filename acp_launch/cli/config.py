@@ -177,11 +177,11 @@ def _text(file: Path) -> str | None:
 
 
 def _put(file: Path, text: str, before: str | None) -> None:
-    from acp_launch.interop import files
+    from acp_launch.interop.merge import replace_file
     from acp_launch.private import create, make_private
 
     if before is not None:
-        files.put(file, text, instead_of=before)
+        replace_file(file, text, instead_of=before)
         return
     try:
         make_private(file.parent)

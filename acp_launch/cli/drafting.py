@@ -29,9 +29,9 @@ from acp_launch.console.ask.terminal import possible
 from acp_launch.console.interop import warn
 from acp_launch.console.stderr import say
 from acp_launch.errors import SecretError, UsageError
-from acp_launch.interop import files, merge
+from acp_launch.interop import merge
 from acp_launch.interop.drafts import DraftSet, Token, collect_drafts, holes
-from acp_launch.interop.merge import refuse_escaping_link
+from acp_launch.interop.merge import refuse_escaping_link, replace_file
 from acp_launch.interop.read import Finding, survey
 from acp_launch.interop.tools import this_machine
 from acp_launch.plan.resolve import split_command
@@ -137,8 +137,8 @@ def import_servers(found: Sequence[Finding], project: Path, credentials: Credent
     """
     incoming = collect_drafts([(one.tool, one.source.root) for one in found if one.source], str(project))
     redactor.register(*(token.secret for token in incoming.tokens if token.secret is not None))
-    servers = [one for one in merge.chosen(incoming.drafts, (), wants_agent=False) if one.kind == "server"]
-    drafts = merge.fitting(servers)
+    servers = [one for one in merge.choose_drafts(incoming.drafts, (), wants_agent=False) if one.kind == "server"]
+    drafts = merge.mark_unfit(servers)
     needed = dict.fromkeys(index for one in drafts if not one.unfit for index in holes(one.shape))
     names = credentials.names(incoming, needed, ())
     steps = merge.steps({}, [one for one in drafts if not one.unfit], names)
@@ -390,7 +390,7 @@ class ProfileFiles:
                 if old is None:
                     made.append(path)
                 if old != content:
-                    files.put(path, content, instead_of=old)
+                    replace_file(path, content, instead_of=old)
         except BaseException:
             self._take_back(made, is_new=is_new)
             raise

@@ -35,7 +35,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would c
 def edit(profile: Name) -> None:
     """Edit a profile's file in $VISUAL or $EDITOR. It is checked when you save it."""
     from acp_launch.cli.correct import corrected
-    from acp_launch.interop import files
+    from acp_launch.interop.merge import replace_file
     from acp_launch.profile.edit import Revision, problems
     from acp_launch.profile.load import read
 
@@ -47,7 +47,7 @@ def edit(profile: Name) -> None:
     if text is None:
         return
     was_trusted = _is_trusted(found)
-    files.put(found.file, text, instead_of=before)
+    replace_file(found.file, text, instead_of=before)
     remaining = len(errors(problems(found, text)))
     _remarks(profile, Revision(found, before, text, (), remaining), was_trusted=was_trusted)
 
@@ -160,7 +160,7 @@ def _change(profile: str, path: "KeyPath", change: Callable[[str], str], *, dry_
         LaunchError: the change is refused.
     """
     from acp_launch.console.interop import note, show_change
-    from acp_launch.interop import files
+    from acp_launch.interop.merge import replace_file
     from acp_launch.profile.edit import revised
 
     found = editable(profile)
@@ -175,7 +175,7 @@ def _change(profile: str, path: "KeyPath", change: Callable[[str], str], *, dry_
     show_change(found.file, revision.before, revision.after)
     if not dry_run:
         was_trusted = _is_trusted(found)
-        files.put(found.file, revision.after, instead_of=revision.before)
+        replace_file(found.file, revision.after, instead_of=revision.before)
         _remarks(profile, revision, was_trusted=was_trusted)
 
 

@@ -17,14 +17,13 @@ from acp_launch.console import stdout
 from acp_launch.console.ask.terminal import agreed, possible
 from acp_launch.console.interop import listed, note, show_change, warn
 from acp_launch.errors import UsageError
-from acp_launch.interop import files, write
+from acp_launch.interop import write
 from acp_launch.interop.drafts import collect_drafts
-from acp_launch.interop.editors import serving
 from acp_launch.interop.formats import Misfit
-from acp_launch.interop.merge import refuse_escaping_link
+from acp_launch.interop.merge import refuse_escaping_link, replace_file
 from acp_launch.interop.read import ToolEntry, entries
-from acp_launch.interop.tools import PRINTED, Host, Tool, at_home, own_place, read
-from acp_launch.interop.write import ExportContext, Exported, exported, exported_whole
+from acp_launch.interop.tools import PRINTED, SERVE, Host, Tool, at_home, own_place, read
+from acp_launch.interop.write import ExportContext, Exported, export_entries, export_whole
 from acp_launch.problem import ours
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, shown
@@ -59,9 +58,9 @@ def export_profile(name: str, tool: Tool, request: ExportRequest) -> None:
     is_whole = bool(tool.agents) and not request.direct
     called = _named(loaded.found, file)
     if is_whole:
-        found = exported_whole(loaded.found.name, tool, serving(_launcher(), called))
+        found = export_whole(loaded.found.name, tool, [*_launcher(), SERVE, called])
     else:
-        found = exported(loaded.profile, tool, _surroundings(loaded))
+        found = export_entries(loaded.profile, tool, _surroundings(loaded))
     for remark in found.notes:
         warn(remark)
     if not (found.servers or found.agents):
@@ -126,7 +125,7 @@ def _write(loaded: Loaded, tool: Tool, found: Exported, request: ExportRequest, 
         tokens = collect_drafts([(tool, source.root)], str(project)).tokens
         redactor.register(*(token.secret for token in tokens if token.secret is not None))
         _tell_of_doubles(loaded, tool, found, entries(tool, source.root, str(project)))
-    everything = write.pieces(found, tool, source.root if source else {})
+    everything = write.compare(found, tool, source.root if source else {})
     for piece in everything:
         if piece.difference == "other" and not request.force:
             warn(f"{piece.holder}.{piece.name} already exists and differs; --force replaces it")
@@ -143,7 +142,7 @@ def _write(loaded: Loaded, tool: Tool, found: Exported, request: ExportRequest, 
         raise UsageError(f"{shown(file)} cannot be changed alone: expected {misfit}", fix=fix) from None
     show_change(file, source.text if source else None, new)
     _agree(request)
-    files.put(file, new, instead_of=source.text if source else None)
+    replace_file(file, new, instead_of=source.text if source else None)
     note(f"{shown(file)}: {listed(piece.name for piece in wanted)} written")
 
 

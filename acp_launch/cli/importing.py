@@ -16,9 +16,9 @@ from acp_launch.console import interop
 from acp_launch.console.ask.terminal import agreed, possible
 from acp_launch.console.interop import listed, note, show_change, show_findings
 from acp_launch.errors import UsageError
-from acp_launch.interop import files, merge
+from acp_launch.interop import merge
 from acp_launch.interop.drafts import Draft, DraftSet, Spot, Token, collect_drafts, holes, used_secrets
-from acp_launch.interop.merge import Step, Target, target
+from acp_launch.interop.merge import Step, Target, replace_file, target
 from acp_launch.interop.read import survey
 from acp_launch.interop.tools import Source, Tool, at_home, read, sources, this_machine
 from acp_launch.profile.discover import HOLDER, discover, project_of
@@ -162,7 +162,7 @@ class _Import:
         kept = [(name, secret) for name, secret in wanted if secret is not None]
         self._credentials.store(kept)
         if self._new_files is None:
-            files.put(self._goal.file, plan.text, instead_of=self._goal.text)
+            replace_file(self._goal.file, plan.text, instead_of=self._goal.text)
         else:
             self._new_files.write(self._goal.file, plan.text)
         if kept:
@@ -198,7 +198,7 @@ class _Import:
         needed = {index for one in drafted for index in holes(one.shape)}
         names = self._credentials.names(incoming, needed, others) if ask_store else incoming.names(others)
         taken = merge.steps(self._goal.root, drafted, names, self._request.called)
-        text = merge.applied(self._goal.start if self._goal.text is None else self._goal.text, taken)
+        text = merge.apply_steps(self._goal.start if self._goal.text is None else self._goal.text, taken)
         return ImportPlan(incoming, drafts, steps, taken, tuple(names), text)
 
     def _chosen(self, incoming: DraftSet) -> tuple[Draft, ...]:
@@ -208,7 +208,7 @@ class _Import:
             UsageError: a name is unknown, --as does not have exactly one server, or a new profile would lack an agent.
         """
         wants_agent = not {"agent", "extends"} & self._goal.root.keys() and not self._is_parent
-        drafts = merge.fitting(merge.chosen(incoming.drafts, self._request.only, wants_agent=wants_agent))
+        drafts = merge.mark_unfit(merge.choose_drafts(incoming.drafts, self._request.only, wants_agent=wants_agent))
         fit = [one for one in drafts if not one.unfit]
         if self._request.called and sum(one.kind == "server" for one in fit) != 1:
             raise UsageError("--as names one server", fix="say which: --only NAME --as OTHER")

@@ -7,15 +7,15 @@ written as a comment.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_launch.errors import UsageError
-from acp_launch.interop import read
-from acp_launch.interop.read import Kind, ToolEntry, Untranslatable, translated
-from acp_launch.interop.tools import Dialect, Tool
+from acp_launch.interop.read import Kind, ToolEntry, entries
+from acp_launch.interop.tools import Tool
 from acp_launch.problem import KeyPath
 from acp_launch.profile.leaks import named, numbered, slug
 from acp_launch.regex import regex
@@ -31,12 +31,9 @@ _OPTION = regex(r"--?[A-Za-z][\w-]*")
 _SCHEME = regex(r"\s*(?:(?:bearer|basic|token|apikey)\s+)?", re.IGNORECASE)
 
 
-def seen(text: str, name: str, *, is_named: bool) -> tuple[Sighting, ...]:
+def _sightings(text: str, name: str, *, is_named: bool) -> Iterable[Sighting]:
     """Find the credentials in a text, from left to right. `is_named`: it is the variable or header called `name`."""
-    found = sightings(text, name)
-    if found or not is_named:
-        return found
-    return tuple(_by_name(text, name))
+    return sightings(text, name) or (_by_name(text, name) if is_named else ())
 
 
 def _by_name(text: str, name: str) -> Iterator[Sighting]:
@@ -48,14 +45,13 @@ def _by_name(text: str, name: str) -> Iterator[Sighting]:
         scheme = _SCHEME.match(piece[0])
         begin = piece.start() + (scheme.end() if scheme else 0)
         literal = opened[begin : piece.end()].strip()
-        if not literal or _NOT_ONE.fullmatch(literal):
-            continue
-        begin = opened.index(literal, begin)
-        certainty = "placeholder" if is_placeholder(literal) else "likely"
-        yield Sighting(begin, begin + len(literal), what, certainty)  # type: ignore[arg-type]
+        if literal and not _NOT_ONE.fullmatch(literal):
+            begin = opened.index(literal, begin)
+            certainty = "placeholder" if is_placeholder(literal) else "likely"
+            yield Sighting(begin, begin + len(literal), what, certainty)  # type: ignore[arg-type]
 
 
-def option(arguments: Sequence[str], index: int) -> str:
+def _option(arguments: Sequence[str], index: int) -> str:
     """Return the option before an argument, `token` for one after `--token`; empty if the argument is an option."""
     before = arguments[index - 1] if index else ""
     return before.lstrip("-") if _OPTION.fullmatch(before) and not arguments[index].startswith("-") else ""
@@ -93,18 +89,28 @@ class Text(Struct, frozen=True):
     parts: tuple[str | int, ...]
 
 
-def filled(shape: Any, names: Sequence[str] | Mapping[int, str]) -> Any:
-    """Write the entry as in a profile; `names` are the names of the tokens' secrets."""
+def _map_texts(shape: Any, change: Callable[[Text], Any]) -> Any:
     if isinstance(shape, Text):
-        return "".join(part if isinstance(part, str) else f"${{secret:{names[part]}}}" for part in shape.parts)
+        return change(shape)
     if isinstance(shape, Mapping):
-        return {key: filled(value, names) for key, value in shape.items()}
-    return [filled(item, names) for item in shape] if isinstance(shape, list) else shape
+        return {key: _map_texts(value, change) for key, value in shape.items()}
+    return [_map_texts(item, change) for item in shape] if isinstance(shape, list) else shape
+
+
+def fill(shape: Any, names: Sequence[str] | Mapping[int, str]) -> Any:
+    """Write the entry as in a profile; `names` are the names of the tokens' secrets."""
+
+    def written(text: Text) -> str:
+        return "".join(part if isinstance(part, str) else f"${{secret:{names[part]}}}" for part in text.parts)
+
+    return _map_texts(shape, written)
 
 
 def holes(shape: Any) -> tuple[int, ...]:
     """Return the tokens that an entry needs, each once."""
-    return tuple(dict.fromkeys(part for text in _texts(shape) for part in text.parts if isinstance(part, int)))
+    parts: list[str | int] = []
+    _map_texts(shape, lambda text: parts.extend(text.parts))
+    return tuple(dict.fromkeys(part for part in parts if isinstance(part, int)))
 
 
 class DraftBuilder:
@@ -132,7 +138,7 @@ class DraftBuilder:
             raise UsageError(what, fix="import from a smaller file")
         parts: list[str | int] = []
         done = 0
-        for found in seen(written, name, is_named=path[0] in ("env", "headers")):
+        for found in _sightings(written, name, is_named=path[0] in ("env", "headers")):
             if (owner, path, found.start) in self._spared:
                 self._harmless.add(written[found.start : found.end])
             if written[found.start : found.end] not in self._harmless:
@@ -148,50 +154,34 @@ class DraftBuilder:
             self.tokens.append(Token(owner, ("env", name), 0, noun(name) or "a secret", word, why=why))
         return self._kept[owner, word]
 
-    def punched(self, shape: Any) -> Any:
+    def punch(self, shape: Any) -> Any:
         """Take out further occurrences of credentials that were found in other texts."""
-        known = {text: index for text, index in self._known.items() if len(text) >= LEAST_ELSEWHERE}
+        known = [text for text in self._known if len(text) >= LEAST_ELSEWHERE]
         if not known:
             return shape
-        longest_first = "|".join(sorted(map(re.escape, known), key=len, reverse=True))
-        return _punched(shape, re.compile(f"({longest_first})"), known)
+        pattern = re.compile(f"({'|'.join(sorted(map(re.escape, known), key=len, reverse=True))})")
+
+        def punched(text: Text) -> Text:
+            cut = [piece for part in text.parts for piece in (pattern.split(part) if isinstance(part, str) else [part])]
+            return Text(tuple(self._known.get(one, one) if isinstance(one, str) else one for one in cut if one != ""))
+
+        return _map_texts(shape, punched)
 
     def _token(self, owner: str, path: KeyPath, name: str, written: str, found: Sighting) -> int:
         literal = written[found.start : found.end]
         is_value = found.certainty != "placeholder"
         if is_value and literal in self._known:
             return self._known[literal]
-        called = found.name or ("" if path[0] in ("command", "url") else name)
-        wanted = named(found, called)
-        token = Token(owner, path, found.start, found.what, wanted, is_sure=found.certainty != "random")
         if is_value:
             self._known[literal] = len(self.tokens)
-            token = Token(owner, path, found.start, found.what, wanted, Secret(literal), token.is_sure)
-        else:
-            token = Token(owner, path, found.start, found.what, wanted, why="the file has only a placeholder")
-        self.tokens.append(token)
+        wanted = named(found, found.name or ("" if path[0] in ("command", "url") else name))
+        secret, why = (Secret(literal), "") if is_value else (None, "the file has only a placeholder")
+        is_sure = found.certainty != "random"
+        self.tokens.append(Token(owner, path, found.start, found.what, wanted, secret, is_sure, why))
         return len(self.tokens) - 1
 
 
-def _texts(shape: Any) -> Iterator[Text]:
-    if isinstance(shape, Text):
-        yield shape
-    elif isinstance(shape, Mapping | list):
-        for value in shape.values() if isinstance(shape, Mapping) else shape:
-            yield from _texts(value)
-
-
-def _punched(shape: Any, pattern: re.Pattern[str], known: Mapping[str, int]) -> Any:
-    if isinstance(shape, Text):
-        pieces = (piece for part in shape.parts for piece in (pattern.split(part) if isinstance(part, str) else [part]))
-        return Text(tuple(known.get(one, one) if isinstance(one, str) else one for one in pieces if one != ""))
-    if isinstance(shape, Mapping):
-        return {key: _punched(value, pattern, known) for key, value in shape.items()}
-    return [_punched(item, pattern, known) for item in shape] if isinstance(shape, list) else shape
-
-
-_UNPRINTABLE = regex("[\0\ud800-\udfff]")
-_ASKED = regex(r"\$\{secret:([^}]*)\}")  # how `translated` writes an input
+_STORED = regex(r"(?<!\$)\$\{secret:([^}]*)\}")  # how `read` writes what is in a tool's own store
 
 
 class Draft(Struct, frozen=True):
@@ -209,139 +199,53 @@ class Draft(Struct, frozen=True):
     disabled: bool = False
 
 
-def draft(
-    entry: ToolEntry, name: str, tool: Tool, builder: DraftBuilder, inputs: frozenset[str] = frozenset()
-) -> Draft:
-    """Convert one entry. `name` is its name in the profile; `inputs` as from `read.inputs`."""
-    work = _EntryDraft(entry, name, tool, builder, inputs)
-    shape = {} if entry.unfit else work.shape()
-    left = tuple((masked(key), why) for key, why in entry.left)
-    return Draft(name, masked(entry.name), entry.kind, shape, left, entry.unfit, entry.disabled)
+def _draft(entry: ToolEntry, name: str, builder: DraftBuilder) -> Draft:
+    """Convert an entry that is called `name` in the profile."""
+
+    def text(path: KeyPath, called: str, written: str) -> Text:
+        parts = builder.text(name, path, called, written).parts
+        return Text(tuple(each for part in parts for each in _with_stored(part, entry, name, builder)))
+
+    def texts(key: str, written: Mapping[str, str]) -> dict[str, Text]:
+        return {called: text((key, called), called, each) for called, each in written.items()}
+
+    shape: dict[str, Any] = {}
+    unused: list[tuple[str, Any]] = []
+    why = ""
+    if entry.unfit:  # its credentials are of no use
+        pass
+    elif entry.url:
+        shape = {"type": entry.transport, "url": text(("url",), "", entry.url)}
+        shape["headers"] = texts("headers", entry.headers)
+        unused = [("cwd", entry.cwd), *((f"env.{each}", each) for each in entry.env)]
+        why = "belongs to a server with a command"
+    else:
+        arguments = enumerate(entry.args)
+        shape = {"command": text(("command",), "", entry.command)}
+        shape["args"] = [text(("args", at), _option(entry.args, at), each) for at, each in arguments]
+        shape["env"] = texts("env", entry.env)
+        shape["cwd"] = text(("cwd",), "", entry.cwd) if entry.cwd else None
+        unused = [(f"headers.{each}", each) for each in entry.headers]
+        why = "belongs to a server with a url"
+    shape |= {} if entry.unfit else entry.more
+    if entry.kind == "agent":
+        unused += [(key, shape.pop(key, None)) for key in ("cwd", *entry.more)]
+        why = "is only for servers"
+    left = (*entry.left, *((key, why) for key, value in unused if value))
+    shape = {key: value for key, value in shape.items() if value not in (None, {}, [])}
+    said = tuple((masked(key), why) for key, why in left)
+    return Draft(name, masked(entry.name), entry.kind, shape, said, entry.unfit, entry.disabled)
 
 
-def punch_credentials(drafts: Iterable[Draft], builder: DraftBuilder) -> tuple[Draft, ...]:
-    """Take the credentials of each draft out of all others; call it when all are drafted."""
-    return tuple(_punched_draft(one, builder.punched(one.shape)) for one in drafts)
-
-
-def _punched_draft(one: Draft, shape: Mapping[str, Any]) -> Draft:
-    unfit = one.unfit
-    for key in ("command", "cwd"):
-        if any(isinstance(part, int) for part in getattr(shape.get(key), "parts", ())):
-            unfit = f"its {key} contains a credential, but a {key} cannot come from a secret"
-    return Draft(one.name, one.original, one.kind, {} if unfit else shape, one.left, unfit, one.disabled)
-
-
-class _EntryDraft(Struct):
-    """The conversion of one entry."""
-
-    entry: ToolEntry
-    name: str
-    tool: Tool
-    builder: DraftBuilder
-    inputs: frozenset[str]
-
-    def shape(self) -> dict[str, Any]:
-        entry = self.entry
-        for mapping in (entry.env, entry.headers):
-            for name in [name for name in mapping if issued(name)]:  # a name cannot come from a secret
-                del mapping[name]
-                entry.leave(name, "is a credential in the place of a name")
-        shape = self._remote() if entry.url else self._program()
-        for key, value in entry.more.items():
-            if entry.kind == "agent":
-                entry.leave(key, "is only for servers")
-            else:
-                shape[key] = value
-        return {} if entry.unfit else shape
-
-    def _program(self) -> dict[str, Any]:
-        entry = self.entry
-        shape: dict[str, Any] = {"command": self._required(("command",), "", entry.command)}
-        if entry.args:
-            named = enumerate(entry.args)
-            shape["args"] = [self._required(("args", at), option(entry.args, at), text) for at, text in named]
-        env = self._mapping("env", entry.env)
-        env |= {name: self._kept(name) for name in entry.kept}
-        env |= self._from_env("env", {name: ("", name) for name in entry.passed if name not in env})
-        if env:
-            shape["env"] = env
-        if entry.cwd and entry.kind == "server":
-            shape["cwd"] = self._required(("cwd",), "", entry.cwd)
-        elif entry.cwd:
-            entry.leave("cwd")
-        for name in (*entry.headers, *entry.from_env):
-            entry.leave(f"headers.{name}", "belongs to a server with a url")
-        return shape
-
-    def _remote(self) -> dict[str, Any]:
-        entry = self.entry
-        shape: dict[str, Any] = {"type": entry.transport, "url": self._required(("url",), "", entry.url)}
-        if headers := self._mapping("headers", entry.headers) | self._from_env("headers", entry.from_env):
-            shape["headers"] = headers
-        for name in (*entry.env, *entry.passed):
-            entry.leave(f"env.{name}", "belongs to a server with a command")
-        return shape
-
-    def _mapping(self, key: str, written: Mapping[str, str]) -> dict[str, Text]:
-        found = {name: self._optional((key, name), name, text) for name, text in written.items()}
-        return {name: text for name, text in found.items() if text is not None}
-
-    def _from_env(self, key: str, written: Mapping[str, tuple[str, str]]) -> dict[str, Text]:
-        """Convert variables that are given by name, each with the text before it."""
-        found = {}
-        for name, (before, variable) in written.items():
-            if text := self._optional((key, name), name, f"${{{variable}}}", "shell"):
-                found[name] = Text(((before,) if before else ()) + text.parts)
-        return found
-
-    def _optional(self, path: KeyPath, name: str, text: str, dialect: Dialect | None = None) -> Text | None:
-        try:
-            return self._text(path, name, text, dialect)
-        except Untranslatable as why:
-            self.entry.leave(".".join(map(str, path)), str(why))
-            return None
-
-    def _required(self, path: KeyPath, name: str, text: str) -> Text:
-        try:
-            return self._text(path, name, text)
-        except Untranslatable as why:
-            self.entry.unfit = f"its {path[0]} {why}"
-            return Text(())
-
-    def _text(self, path: KeyPath, name: str, text: str, dialect: Dialect | None = None) -> Text:
-        if _UNPRINTABLE.search(text):
-            raise Untranslatable("holds characters that no program can receive")
-        kept, parts = self.entry.kept, list[str | int]()
-        # goose fills in values of its own store: `$NAME` is a secret if it is one of those.
-        pieces = re.split(_any_of(kept), text) if kept and self.entry.url else [text]
-        for piece in pieces:
-            bare = piece.strip("${}")
-            if bare in kept and piece != bare:
-                parts += self._kept(bare).parts
-            else:
-                ours = translated(piece, dialect or self.tool.dialect_of(str(path[0])), self.inputs)
-                parts += self._asked(self.builder.text(self.name, path, name, ours))
-        return Text(tuple(parts))
-
-    def _kept(self, name: str) -> Text:
-        why = f"{self.tool.title} keeps it in its own store"
-        return Text((self.builder.elsewhere(self.name, name, why),))
-
-    def _asked(self, text: Text) -> Iterable[str | int]:
-        """Turn inputs that VS Code asks for into tokens, one for all servers."""
-        for part in text.parts:
-            pieces = _ASKED.split(part) if isinstance(part, str) and self.inputs else [part]
-            for index, piece in enumerate(pieces):
-                if index % 2 and isinstance(piece, str):
-                    yield self.builder.elsewhere("", piece, f"{self.tool.title} keeps it in its own store")
-                elif piece != "":
-                    yield piece
-
-
-def _any_of(names: Iterable[str]) -> str:
-    words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    return rf"(\$\{{(?:{words})\}}|\$(?:{words})(?![A-Za-z0-9_]))"
+def _with_stored(part: str | int, entry: ToolEntry, name: str, builder: DraftBuilder) -> Iterator[str | int]:
+    """Turn what is in the tool's own store into tokens; what VS Code asks for is one for all servers."""
+    pieces = _STORED.split(part) if isinstance(part, str) and entry.stored else [part]
+    owner = "" if entry.tool.name == "vscode" else name
+    for index, piece in enumerate(pieces):
+        if index % 2 and isinstance(piece, str):
+            yield builder.elsewhere(owner, piece, f"{entry.tool.title} keeps it in its own store")
+        elif piece != "":
+            yield piece
 
 
 Difference = Literal["new", "same", "other"]  # of an entry to the present one of its name
@@ -378,13 +282,21 @@ def collect_drafts(files: Sequence[tuple[Tool, Any]], project: str, *, spared: I
     seen: set[tuple[Kind, str]] = set()
     used: dict[Kind, set[str]] = {"server": set(), "agent": set()}
     for tool, root in files:
-        inputs = read.inputs(tool, root)
-        here = [entry for entry in read.entries(tool, root, project) if (entry.kind, entry.name) not in seen]
+        here = [entry for entry in entries(tool, root, project) if (entry.kind, entry.name) not in seen]
         seen |= {(entry.kind, entry.name) for entry in here}
-        for entry in here:
-            name = _name(entry, used[entry.kind])
-            drafts.append(draft(entry, name, tool, builder, inputs))
-    return DraftSet(punch_credentials(drafts, builder), tuple(builder.tokens))
+        drafts += [_draft(entry, _name(entry, used[entry.kind]), builder) for entry in here]
+    return DraftSet(tuple(_punch(one, builder) for one in drafts), tuple(builder.tokens))
+
+
+def _punch(one: Draft, builder: DraftBuilder) -> Draft:
+    """Take the credentials of all other drafts out of one."""
+    shape = builder.punch(one.shape)
+    for key in ("command", "cwd"):
+        if holes(shape.get(key)):
+            return replace(
+                one, shape={}, unfit=f"its {key} contains a credential, but a {key} cannot come from a secret"
+            )
+    return replace(one, shape=shape)
 
 
 def difference(root: Mapping[str, Any], one: Draft, names: Sequence[str], name: str = "") -> Difference:
@@ -394,7 +306,7 @@ def difference(root: Mapping[str, Any], one: Draft, names: Sequence[str], name: 
     there = above.get(key) if isinstance(above, Mapping) else None
     if there is None:
         return "new"
-    return "same" if _says(there, filled(one.shape, names)) else "other"
+    return "same" if _says(there, fill(one.shape, names)) else "other"
 
 
 def used_secrets(root: Any) -> Iterator[str]:

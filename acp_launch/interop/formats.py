@@ -1,27 +1,24 @@
 """
-JSON with comments and trailing commas, as editors write it: `parse` reads it, `put` and `add` change one value. Pure.
+JSON with comments and trailing commas, as editors write it, and TOML: read, and one value changed. Pure.
 
 Comments are replaced by spaces, so offsets and lines stay the same. Untrusted text costs linear time, and too deep a
-nesting is reported like any other error. An edit keeps comments, order and indentation of all other text.
+nesting is reported like any other error. An edit keeps all other text, or is refused: the new text always means the old
+one with exactly that change.
 """
 
 import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from itertools import dropwhile
-from typing import TYPE_CHECKING, Any
+from copy import deepcopy
+from itertools import pairwise
+from typing import Any
 
 from msgspec import Struct
 
 from acp_launch.document.nodes import as_written
 from acp_launch.protocol.written import visible, visible_long
 from acp_launch.regex import regex
-
-if TYPE_CHECKING:
-    from tomlkit.items import InlineTable, Item, Table
-
 
 MAX_DEPTH = 64  # our formats need 7
 # An unclosed string ends with its line, so that each quote is read only once.
@@ -52,8 +49,7 @@ def blanked(text: str) -> str:
 
 
 def parse(text: str) -> Parsed:
-    """
-    Parse a text.
+    """Parse JSON.
 
     Raises:
         BadJson: it is not JSON, or is nested deeper than `MAX_DEPTH`.
@@ -61,39 +57,32 @@ def parse(text: str) -> Parsed:
     bare = _COMMA.sub(lambda token: " " if token["comma"] else token[0], blanked(text.removeprefix("\ufeff")))
     twice: dict[str, None] = {}
     try:
-        root = json.loads(bare, parse_float=_number, object_pairs_hook=lambda pairs: _once(pairs, twice))
+        root = json.loads(bare, parse_float=number, object_pairs_hook=lambda pairs: _object(pairs, twice))
     except json.JSONDecodeError as bad:
         reason = f"{bad.msg[:1].lower()}{bad.msg[1:]}"
         raise BadJson(f"not valid JSON: {reason}", line=bad.lineno, column=bad.colno) from None
     except (RecursionError, ValueError):  # ValueError for a number with thousands of digits
         raise BadJson("not valid JSON: nested too deep, or a number too long") from None
-    if _is_deep(root):
+    level = [root]
+    for _ in range(MAX_DEPTH):
+        level = [child for value in level for child in _children(value)]
+    if level:
         raise BadJson(f"nested deeper than {MAX_DEPTH} levels")
     return Parsed(root, tuple(twice))
 
 
-def _number(text: str) -> float:
+def number(text: str) -> float:
+    """Read a number that remembers how it is written: a version of 1.50 is not 1.5."""
     return as_written(float(text), text)
 
 
-def _once(pairs: list[tuple[str, Any]], twice: dict[str, None]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                twice[key] = None
-            seen.add(key)
+def _object(pairs: list[tuple[str, Any]], twice: dict[str, None]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            twice[key] = None
+        found[key] = value
     return found
-
-
-def _is_deep(root: Any) -> bool:
-    level = [root]
-    for _ in range(MAX_DEPTH):
-        level = [child for value in level for child in _children(value)]
-        if not level:
-            return False
-    return True
 
 
 def _children(value: Any) -> list[Any]:
@@ -102,65 +91,59 @@ def _children(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-# Edits are for text that `parse` accepted; only the path to the changed value is checked again.
+# An edit of text that `parse` accepted.
 _SPACE = regex(r"\s*")
 _STRING = regex(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACKET = regex(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
 _SCALAR = regex(r"[^\s,\]}]+")
+_INDENT = regex(r"\n([ \t]+)[^\s]")
 
 
 class Misfit(ValueError):  # noqa: N818 - it reads as what it is
-    """Raised when a value of another type is in the way; the message names the expected type."""
+    """Raised when other text would have to change too; the message says what was expected there."""
 
 
 class _Part(Struct, frozen=True):
     """A member of an object or an item of a list; `start` is the start of its key, or of an item's value."""
 
-    key: str
+    key: str | int
     start: int
     value: int
     end: int
 
 
-def put(text: str, path: tuple[str, ...], value: Any) -> str:
-    """Set `value` at `path`; missing objects are created.
+def put(text: str, path: tuple[str | int, ...], value: Any) -> str:
+    """Set `value` at `path` of a JSON text; missing objects are created. A number one past a list's end appends to it.
 
     Raises:
-        Misfit: another value is in the way.
+        Misfit: another value is in the way, or a key on the way appears twice.
     """
+    made = _put(text, path, value)
+    wanted = deepcopy(parse(text).root)
+    above = wanted
+    for step, further in pairwise(path):
+        above = above.setdefault(step, [] if isinstance(further, int) else {})
+    if isinstance(above, list) and path[-1] == len(above):
+        above.append(None)
+    above[path[-1]] = value
+    if parse(made).root != wanted:
+        raise Misfit("keys that appear once")
+    return made
+
+
+def _put(text: str, path: tuple[str | int, ...], value: Any) -> str:
     bare = blanked(text)
-    at = _space(bare, 1 if bare.startswith("\ufeff") else 0)
+    at = end = _space(bare, 1 if bare.startswith("\ufeff") else 0)
     for depth, key in enumerate(path):
-        parts, close = _parts(bare, at, "{")
+        parts, close = _parts(bare, at, "{" if isinstance(key, str) else "[")
         found = next((part for part in reversed(parts) if part.key == key), None)
         if found is None:
             for missing in reversed(path[depth + 1 :]):
-                value = {missing: value}
-            return _inserted(text, bare, at, parts, close, f"{_quoted(key)}: ", value)
-        at = found.value
-        end = found.end
-    return text[:at] + _written(value, _margin(text, at), _unit(text), _line_end(text)) + text[end:]
-
-
-def add(text: str, path: tuple[str, ...], value: Any, *, instead: int | None = None) -> str:
-    """Append `value` to the list at `path`, which is created if missing; or replace the item number `instead`.
-
-    Raises:
-        Misfit: another value is in the way.
-    """
-    bare = blanked(text)
-    at = _space(bare, 1 if bare.startswith("\ufeff") else 0)
-    for key in path:
-        parts, _ = _parts(bare, at, "{")
-        found = next((part for part in reversed(parts) if part.key == key), None)
-        if found is None:
-            return put(text, path, [value])
-        at = found.value
-    parts, close = _parts(bare, at, "[")
-    if instead is None:
-        return _inserted(text, bare, at, parts, close, "", value)
-    old = parts[instead]
-    return text[: old.value] + _written(value, _margin(text, old.value), _unit(text), _line_end(text)) + text[old.end :]
+                value = {missing: value} if isinstance(missing, str) else [value]
+            name = f"{visible(json.dumps(key, ensure_ascii=False))}: " if isinstance(key, str) else ""
+            return _insert(text, bare, at, parts, close, name, value)
+        at, end = found.value, found.end
+    return text[:at] + _json(value, text, _margin(text, at)) + text[end:]
 
 
 def _parts(bare: str, at: int, opening: str) -> tuple[list[_Part], int]:
@@ -173,23 +156,18 @@ def _parts(bare: str, at: int, opening: str) -> tuple[list[_Part], int]:
         if bare[position] == ",":
             position = _space(bare, position + 1)
             continue
-        start, key = position, ""
+        start, key = position, len(parts)
         if opening == "{":
-            key, position = _key(bare, position)
-        end = _end(bare, position)
+            position = _value_end(bare, start)
+            key = json.loads(bare[start:position])
+            position = _space(bare, _space(bare, position) + 1)  # behind the colon
+        end = _value_end(bare, position)
         parts.append(_Part(key, start, position, end))
         position = _space(bare, end)
     return parts, position
 
 
-def _key(bare: str, position: int) -> tuple[str, int]:
-    """Return a member's key, and the position of its value."""
-    quoted = _STRING.match(bare, position)
-    assert quoted, "the text was parsed before"
-    return json.loads(quoted[0]), _space(bare, _space(bare, quoted.end()) + 1)
-
-
-def _end(bare: str, position: int) -> int:
+def _value_end(bare: str, position: int) -> int:
     """Return the end of the value that begins at `position`."""
     if bare[position] not in "{[":
         found = (_STRING if bare[position] == '"' else _SCALAR).match(bare, position)
@@ -203,13 +181,14 @@ def _end(bare: str, position: int) -> int:
     raise AssertionError("the text was parsed before")
 
 
-def _inserted(text: str, bare: str, at: int, parts: list[_Part], close: int, key: str, value: Any) -> str:
+def _insert(text: str, bare: str, at: int, parts: list[_Part], close: int, name: str, value: Any) -> str:
     """Append a part on its own line; a comment behind the former last part stays behind that."""
-    line_end, unit = _line_end(text), _unit(text)
-    margin = _margin(text, parts[-1].start if parts else at) + ("" if _begins_line(text, parts) else unit)
-    new = line_end + margin + key + _written(value, margin, unit, line_end)
+    before = parts[-1].start if parts else at
+    begins_line = bool(parts) and not text[text.rfind("\n", 0, before) + 1 : before].strip()
+    margin = _margin(text, before) + ("" if begins_line else _unit(text))
+    new = _line_end(text) + margin + name + _json(value, text, margin)
     last = len(text[:close].rstrip())
-    tail = text[last:close] if "\n" in text[last:close] else line_end + _margin(text, at)
+    tail = text[last:close] if "\n" in text[last:close] else _line_end(text) + _margin(text, at)
     if not parts:
         return text[:last] + new + tail + text[close:]
     end = parts[-1].end
@@ -217,19 +196,10 @@ def _inserted(text: str, bare: str, at: int, parts: list[_Part], close: int, key
     return text[:end] + comma + text[end:last] + new + tail + text[close:]
 
 
-def _begins_line(text: str, parts: list[_Part]) -> bool:
-    if not parts:
-        return False
-    start = parts[-1].start
-    return not text[text.rfind("\n", 0, start) + 1 : start].strip()
-
-
-def _written(value: Any, margin: str, unit: str, line_end: str) -> str:
-    return visible(json.dumps(value, indent=unit, ensure_ascii=False)).replace("\n", line_end + margin)
-
-
-def _quoted(key: str) -> str:
-    return visible(json.dumps(key, ensure_ascii=False))
+def _json(value: Any, text: str, margin: str) -> str:
+    """Write a value with the indentation of `text`."""
+    written = visible(json.dumps(value, indent=_unit(text), ensure_ascii=False))
+    return written.replace("\n", _line_end(text) + margin)
 
 
 def _margin(text: str, position: int) -> str:
@@ -239,8 +209,7 @@ def _margin(text: str, position: int) -> str:
 
 
 def _unit(text: str) -> str:
-    """Return the unit of indentation of this text."""
-    found = re.search(r"\n([ \t]+)[^\s]", text)
+    found = _INDENT.search(text)
     return found[1] if found else "  "
 
 
@@ -253,90 +222,68 @@ def _space(bare: str, position: int) -> int:
     return found.end() if found else position
 
 
-# Edits of a TOML text: `put_table` adds or replaces one table; comments and everything else stay.
+# An edit of TOML replaces whole tables by their lines. Tables in other notations are left to the user.
+_HEADER = regex(r"\s*\[([^\n]*)\]\s*(?:#.*)?")
+_BARE_KEY = regex(r"[A-Za-z0-9_-]+")
 
 
-def put_table(text: str, holder: str, name: str, value: Mapping[str, Any]) -> str:
-    """Put `value` as the table `[holder.name]`.
+def put_table(text: str, path: tuple[str, ...], value: Mapping[str, Any]) -> str:
+    """Put `value` as the table `[path]` of a TOML text: in its present place, else at the end.
 
     Raises:
         Misfit: other text would have to change too.
     """
     wanted = tomllib.loads(text)
-    above = wanted.setdefault(holder, {})
-    if not isinstance(above, dict):
-        raise Misfit("a table")
-    above[name] = dict(value)
-    from tomlkit.exceptions import TOMLKitError  # takes 80 ms to import, and is seldom needed
-
-    with suppress(TOMLKitError):
-        for written in _attempts(text, holder, name, value):
-            if _reads_as(written, wanted):
-                return written
+    above: Any = wanted
+    for step in path[:-1]:
+        above = above.setdefault(step, {})
+        if not isinstance(above, dict):
+            raise Misfit("a table")
+    above[path[-1]] = dict(value)
+    new = [line + _line_end(text) for line in _table(path, value)]
+    lines = text.splitlines(keepends=True)
+    headers = [(number, key) for number, line in enumerate(lines) if (key := _header(line))]
+    own = [number for number, key in headers if key[: len(path)] == path]
+    if own:
+        end = next((number for number, key in headers if number > own[0] and number not in own), len(lines))
+        while not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#"):
+            end -= 1  # comments behind a table are about the next one
+        made = "".join([*lines[: own[0]], *new, *lines[end:]])
+    else:
+        gap = _line_end(text) * (1 if text.endswith("\n") else 2) if text else ""
+        made = "".join([text, gap, *new])
+    try:
+        if tomllib.loads(made) == wanted:
+            return made
+    except tomllib.TOMLDecodeError:
+        pass
     raise Misfit("a table of its own")
 
 
-def _attempts(text: str, holder: str, name: str, value: Mapping[str, Any]) -> Iterator[str]:
-    """Yield candidates: the table at the end, then in its present place. The caller checks them; some are wrong."""
-    import tomlkit
-
-    line_end = "\r\n" if "\r\n" in text else "\n"
-    lines = tomlkit.dumps({holder: {name: value}}).removesuffix("\n").split("\n")
-    new = "".join(visible_long(line) + line_end for line in lines)
-    yield text + (line_end * (1 if text.endswith("\n") else 2) if text else "") + new
-    for is_inline in (False, True):
-        document = tomlkit.parse(text)
-        _replace(document[holder], name, tomlkit.parse(new)[holder][name], is_inline)
-        yield document.as_string()
-
-
-def _replace(above: Any, name: str, new: "Table", is_inline: bool) -> None:
-    """Replace a table. Comments behind the old one belong to the next, though the library attaches them to the old."""
-    from tomlkit.items import InlineTable, Table
-
-    old = above.get(name)
-    behind = _behind(old) if isinstance(old, Table) else []
-    if (
-        isinstance(above, InlineTable)
-        or isinstance(old, InlineTable)
-        or (is_inline and isinstance(old, Table) and not behind)
-    ):
-        above[name] = _inline(new)
-    elif isinstance(old, Table):
-        above[name] = new
-        for item in behind:
-            _last(new).append(None, item)
-    else:
-        raise Misfit("a table of its own")
-
-
-def _behind(old: "Table") -> "list[Item]":
-    from tomlkit.items import Comment, Whitespace
-
-    items = [item for _, item in _last(old).value.body]
-    kept = list(dropwhile(lambda item: isinstance(item, Comment | Whitespace), reversed(items)))
-    return items[len(kept) :]
-
-
-def _last(table: "Table") -> "Table":
-    """Return the innermost table that ends where this one ends."""
-    from tomlkit.items import Table
-
-    items = [item for _, item in table.value.body]
-    return _last(items[-1]) if items and isinstance(items[-1], Table) else table
-
-
-def _inline(table: Mapping[str, Any]) -> "InlineTable":
-    import tomlkit
-
-    made = tomlkit.inline_table()
-    for key, item in table.items():
-        made[key] = _inline(item) if isinstance(item, Mapping) else item
-    return made
-
-
-def _reads_as(written: str, wanted: dict[str, Any]) -> bool:
+def _header(line: str) -> tuple[str, ...]:
+    """Return the key of a table whose header is this line; empty if it is not one."""
+    found = _HEADER.fullmatch(line)
     try:
-        return tomllib.loads(written) == wanted
+        root: Any = tomllib.loads(f"[{found[1].strip('[]')}]") if found else {}
     except tomllib.TOMLDecodeError:
-        return False
+        return ()
+    key: list[str] = []
+    while root:
+        ((name, root),) = root.items()
+        key.append(name)
+    return tuple(key)
+
+
+def _table(path: tuple[str, ...], value: Mapping[str, Any]) -> Iterator[str]:
+    yield f"[{'.'.join(map(_key, path))}]"
+    for key, entry in value.items():
+        if not isinstance(entry, Mapping):
+            yield f"{_key(key)} = {visible_long(json.dumps(entry, ensure_ascii=False))}"
+    for key, entry in value.items():
+        if isinstance(entry, Mapping):
+            yield ""
+            yield from _table((*path, key), entry)
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else visible_long(json.dumps(name, ensure_ascii=False))

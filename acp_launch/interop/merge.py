@@ -1,7 +1,7 @@
 """
 The merge of drafts into a profile: which drafts are taken, how they differ from present entries, and the new text.
 
-`target` finds the profile that an import writes to. The files themselves are written by the caller.
+`target` finds the profile that an import writes to, `replace_file` replaces a user's file.
 """
 
 import re
@@ -12,9 +12,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_launch import private
 from acp_launch.document.yaml import parse
 from acp_launch.errors import ProfileError, UsageError
-from acp_launch.interop.drafts import Difference, Draft, difference, filled, holes
+from acp_launch.interop.drafts import Difference, Draft, difference, fill, holes
 from acp_launch.interop.tools import at_home
 from acp_launch.private import real
 from acp_launch.problem import errors
@@ -46,7 +47,7 @@ class Step(Struct, frozen=True):
         return tuple(f"not imported: {key}: {why}" for key, why in self.draft.left)
 
 
-def chosen(drafts: Sequence[Draft], only: Sequence[str], *, wants_agent: bool) -> tuple[Draft, ...]:
+def choose_drafts(drafts: Sequence[Draft], only: Sequence[str], *, wants_agent: bool) -> tuple[Draft, ...]:
     """Choose drafts: those in `only`, by their original or their new names.
 
     Without `only`, these are all enabled servers, and the agent if one is wanted and there is exactly one.
@@ -68,7 +69,7 @@ def chosen(drafts: Sequence[Draft], only: Sequence[str], *, wants_agent: bool) -
     return found
 
 
-def fitting(drafts: Iterable[Draft]) -> tuple[Draft, ...]:
+def mark_unfit(drafts: Iterable[Draft]) -> tuple[Draft, ...]:
     """Mark drafts that a profile would refuse, for instance for a wrong variable name or url."""
     return tuple(one if one.unfit else replace(one, unfit=_fault(one)) for one in drafts)
 
@@ -78,7 +79,7 @@ def steps(root: Mapping[str, Any], drafts: Iterable[Draft], names: Sequence[str]
     found = []
     for one in drafts:
         name = called if called and one.kind == "server" else one.name
-        found.append(Step(one, name, filled(one.shape, names), difference(root, one, names, name)))
+        found.append(Step(one, name, fill(one.shape, names), difference(root, one, names, name)))
     return tuple(found)
 
 
@@ -90,7 +91,7 @@ def without(root: Mapping[str, Any], drafts: Iterable[Draft], called: str = "") 
     return {**root, "mcp_servers": others}
 
 
-def applied(text: str, wanted: Iterable[Step]) -> str:
+def apply_steps(text: str, wanted: Iterable[Step]) -> str:
     """Apply each step to the profile's text; present entries are replaced.
 
     Raises:
@@ -98,51 +99,30 @@ def applied(text: str, wanted: Iterable[Step]) -> str:
     """
     for step in wanted:
         try:
-            text = _applied(text, step)
+            text = _apply(text, step)
         except CannotEdit as cannot:
             what = f"{step.draft.original} cannot be added to this file: {cannot.message}"
             raise UsageError(what, fix=cannot.fix or "edit the file by hand") from None
     return text
 
 
-def _applied(text: str, step: Step) -> str:
-    if step.draft.kind == "agent":
-        text = _without_the_rest(text, step)
-        for key, value in step.entry.items():
-            text = put(text, ("agent", key), value)
-        return _commented(text, ("agent", "command"), step)
-    return _commented(put(text, step.path, step.entry), step.path, step)
-
-
-def _commented(text: str, path: tuple[str, ...], step: Step) -> str:
-    """Add the keys that were left out as comments above the entry, if it is new and on its own lines."""
-    document, _ = parse(text, "")
-    if document is None or step.difference != "new":
-        return text
-    line, column = document.locate(path, key=True)
-    lines = text.splitlines(keepends=True)
-    margin = lines[line - 1][: column - 1]
-    if margin.strip():
-        return text
-    line_end = "\r\n" if lines[line - 1].endswith("\r\n") else "\n"
-    comments = [f"{margin}# {comment}{line_end}" for comment in step.comments]
-    made = "".join([*lines[: line - 1], *comments, *lines[line - 1 :]])
-    after, _ = parse(made, "")
-    return made if after is not None and after.root == document.root else text
-
-
-def _without_the_rest(text: str, step: Step) -> str:
-    """Remove arguments and variables of the former agent that the new one does not have."""
+def _apply(text: str, step: Step) -> str:
+    if step.difference == "new":
+        return put(text, step.path, step.entry, comments=step.comments)
+    if step.draft.kind == "server":
+        return put(text, step.path, step.entry)
     document, _ = parse(text, "")
     agent = document.root.get("agent") if document else None
-    for key in ("args", "env"):
+    for key in ("args", "env"):  # of the former agent
         if isinstance(agent, dict) and key in agent and key not in step.entry:
             text = remove(text, ("agent", key))
+    for key, value in step.entry.items():
+        text = put(text, ("agent", key), value)
     return text
 
 
 def _fault(one: Draft) -> str:
-    entry = filled(one.shape, dict.fromkeys(holes(one.shape), "x"))
+    entry = fill(one.shape, dict.fromkeys(holes(one.shape), "x"))
     text = "version: 1\n" if one.kind == "agent" else _BARE
     path = ("agent",) if one.kind == "agent" else ("mcp_servers", one.name)
     try:
@@ -225,3 +205,25 @@ def _new(name: str, start: Path) -> Path:
     if file.suffix not in (".yaml", ".yml"):
         raise UsageError(f"{shown(file)} is not a profile's file", fix="a profile's file ends in .yaml")
     return file
+
+
+def replace_file(file: Path, text: str, *, instead_of: str | None) -> None:
+    """Write a file, with the same mode; the target of a link is replaced. `instead_of` is its expected content, None if
+    there was no file.
+
+    Raises:
+        UsageError: it cannot be written, or its content has changed.
+    """
+    goal, old = real(file), None if instead_of is None else instead_of.encode()
+    try:
+        if old is None:
+            goal.parent.mkdir(parents=True, exist_ok=True)
+        if (goal.read_bytes() if goal.exists() else None) != old:
+            raise UsageError(f"{shown(file)} has changed meanwhile; it was not overwritten", fix="try again")
+        if old is None:
+            private.create(goal, text.encode(), is_shared=True)  # fails if another process creates it at this moment
+        else:
+            private.replace(goal, text.encode(), mode=goal.stat().st_mode & 0o7777)
+    except OSError as fault:
+        why = (fault.strerror or str(fault)).lower()
+        raise UsageError(f"cannot write {shown(file)}: {why}; it was not changed", fix="check its directory") from None

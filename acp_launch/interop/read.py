@@ -1,14 +1,15 @@
 """
 The entries of other tools' files, read by the keys in the tools' documentation (November 2026).
 
-`entries` yields a `ToolEntry` for each server and agent. One function reads each key; `_KEYS` is the table of each
-tool. A key that is not in the table, or has a value of the wrong type, is left out with a note, never guessed.
-`translated` turns a tool's references into ours. `survey` lists the files of all tools on this machine.
+`entries` yields a `ToolEntry` for each server and agent. One function reads each key. A key that is not known, or has a
+value of the wrong type, is left out with a note, never guessed. `translated` turns a tool's references into ours.
+`survey` lists the files of all tools on this machine.
 """
 
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,16 +18,18 @@ from msgspec import Struct
 from acp_launch.document.nodes import number_text
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError, ProblemsError
-from acp_launch.interop.editors import served
-from acp_launch.interop.tools import TOOLS, Dialect, Host, Source, Tool, places, read
+from acp_launch.interop.tools import TOOLS, Dialect, Host, Source, Tool, places, read, served_profile
 from acp_launch.profile.values import header_name_fault
 from acp_launch.regex import regex
+from acp_launch.secret.detect import issued
 from acp_launch.secret.reference import NAME
 from acp_launch.secret.value import is_private
 
 Kind = Literal["server", "agent"]
 Transport = Literal["", "stdio", "http", "sse"]
 MOST = 10_000  # texts of one entry
+MOST_ENTRIES = 1000
+_UNPRINTABLE = regex("[\0\ud800-\udfff]")
 _TRANSPORTS: Mapping[str, Transport] = {
     "stdio": "stdio",
     "local": "stdio",
@@ -41,13 +44,16 @@ _TRANSPORTS: Mapping[str, Transport] = {
 
 @dataclass
 class ToolEntry:
-    """An entry with our names for its keys, and the tool's own references in its texts.
+    """An entry with our names for its keys, and our references in its texts.
 
-    `left` are keys that are left out, and why. `unfit` says why the entry cannot be imported at all.
+    `stored` are names whose values are in the tool's own store; a text has them as `${secret:NAME}`. `left` are keys
+    that are left out, and why. `unfit` says why the entry cannot be imported at all.
     """
 
     name: str
-    kind: Kind = "server"
+    kind: Kind
+    tool: Tool
+    stored: Collection[str]
     command: str = ""
     args: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
@@ -56,9 +62,6 @@ class ToolEntry:
     transport: Transport = ""
     headers: dict[str, str] = field(default_factory=dict)
     more: dict[str, Any] = field(default_factory=dict)  # `timeouts`, `tools` and `required` as a profile has them
-    passed: list[str] = field(default_factory=list)  # variables of the tool's own environment
-    from_env: dict[str, tuple[str, str]] = field(default_factory=dict)  # header → text before it, variable
-    kept: list[str] = field(default_factory=list)  # variables whose values are in the tool's own store
     left: list[tuple[str, str]] = field(default_factory=list)
     disabled: bool = False
     unfit: str = ""
@@ -66,66 +69,70 @@ class ToolEntry:
     def leave(self, key: str, why: str = "has no counterpart in a profile") -> None:
         self.left.append((key, why))
 
+    def text(self, value: Any, key: str = "") -> str:
+        """Convert a value to the text that a program gets; `key` as for `Tool.dialect_of`.
+
+        Raises:
+            Untranslatable: it is not a text, or has no counterpart.
+        """
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, int | float):
+            return number_text(value)
+        if not isinstance(value, str):
+            raise Untranslatable("is not a string")
+        if _UNPRINTABLE.search(value):
+            raise Untranslatable("holds characters that no program can receive")
+        return translated(value, self.tool.dialect_of(key), self.stored)
+
 
 Reader = Callable[[ToolEntry, str, Any], None]  # the entry, the key as it is written, its value
 
 
-def text(value: Any) -> str | None:
-    """Convert a value to the text that a program gets; None for a list or a mapping."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return number_text(value)
-    return value if isinstance(value, str) else None
+def _attribute(entry: ToolEntry, key: str, value: Any, *, name: str, transport: Transport = "") -> None:
+    """Read `command`, `cwd` or `url`, whose key may imply the transport."""
+    entry.transport = entry.transport or transport
+    try:
+        setattr(entry, name, entry.text(value))
+    except Untranslatable as why:
+        entry.unfit = f"its {key} {why}"
 
 
-def command(entry: ToolEntry, key: str, value: Any) -> None:
+def _command(entry: ToolEntry, key: str, value: Any) -> None:
     if isinstance(value, Mapping):  # Zed's older form: a command with its own arguments
-        command(entry, f"{key}.path", value.get("path"))
-        args(entry, f"{key}.args", value.get("args", []))
-        env(entry, f"{key}.env", value.get("env") or {})
-        return
-    if isinstance(value, list):
-        args(entry, key, value)
+        _command(entry, f"{key}.path", value.get("path"))
+        _args(entry, f"{key}.args", value.get("args", []))
+        _env(entry, f"{key}.env", value.get("env") or {})
+    elif isinstance(value, list):
+        _args(entry, key, value)
         entry.command, entry.args = (entry.args[0], entry.args[1:]) if entry.args else ("", [])
-        return
-    found = text(value)
-    if found is None:
-        entry.unfit = f"its {key} must be a string"
-    entry.command = found or ""
+    else:
+        _attribute(entry, key, value, name="command")
 
 
-def args(entry: ToolEntry, key: str, value: Any) -> None:
-    found = [text(item) for item in value] if isinstance(value, list) and len(value) <= MOST else [None]
-    if None in found:  # without one of its arguments it would be another command
-        entry.unfit = f"its {key} must be a list of strings"
-        return
-    entry.args = [item for item in found if item is not None]
+def _args(entry: ToolEntry, key: str, value: Any) -> None:
+    """Read arguments; without one of them it would be another command."""
+    try:
+        if not isinstance(value, list) or len(value) > MOST:
+            raise Untranslatable("is not a list of strings")
+        entry.args = [entry.text(item) for item in value]
+    except Untranslatable as why:
+        entry.unfit = f"its {key} {why}"
 
 
-def env(entry: ToolEntry, key: str, value: Any) -> None:
-    entry.env |= _map(entry, key, value)
+def _env(entry: ToolEntry, key: str, value: Any) -> None:
+    entry.env |= _map(entry, key, value, "env")
 
 
-def headers(entry: ToolEntry, key: str, value: Any) -> None:
-    for name, written in _map(entry, key, value).items():
+def _headers(entry: ToolEntry, key: str, value: Any) -> None:
+    for name, written in _map(entry, key, value, "headers").items():
         if header_name_fault(name):
             entry.leave(f"{key}.{name}", "is set by the connection itself")
         else:
             entry.headers[name] = written
 
 
-def oauth(entry: ToolEntry, key: str, value: Any) -> None:
-    """Leave a login to the user: a client is registered for one tool."""
-    entry.leave(key, "is a login of that tool; write oauth: true for your own")
-
-
-def headers_command(entry: ToolEntry, key: str, value: Any) -> None:
-    """Leave a command that prints headers to the user: no profile may name one."""
-    entry.leave(key, "belongs in your settings, as headers_command: acp-launch help login")
-
-
-def _map(entry: ToolEntry, key: str, value: Any) -> dict[str, str]:
+def _map(entry: ToolEntry, key: str, value: Any, what: str) -> dict[str, str]:
     """Read a mapping of texts; acpx writes it as a list of names and values."""
     if isinstance(value, list) and len(value) <= MOST:
         value = _pairs(entry, key, value)
@@ -134,10 +141,12 @@ def _map(entry: ToolEntry, key: str, value: Any) -> dict[str, str]:
         return {}
     found = {}
     for name, written in value.items():
-        if (one := text(written)) is None:
-            entry.leave(f"{key}.{name}", "is not a string")
-        else:
-            found[str(name)] = one
+        try:
+            if issued(str(name)):  # a name cannot come from a secret
+                raise Untranslatable("is a credential in the place of a name")
+            found[str(name)] = entry.text(written, what)
+        except Untranslatable as why:
+            entry.leave(f"{key}.{name}", str(why))
     return found
 
 
@@ -154,196 +163,142 @@ def _pairs(entry: ToolEntry, key: str, items: Sequence[Any]) -> dict[str, Any]:
     return found
 
 
-def cwd(entry: ToolEntry, key: str, value: Any) -> None:
-    entry.cwd = _single(entry, key, value)
-
-
-def url(entry: ToolEntry, key: str, value: Any) -> None:
-    entry.url = _single(entry, key, value)
-
-
-def url_of(transport: Transport) -> Reader:
-    """Make a reader for a url whose key implies the transport."""
-
-    def read(entry: ToolEntry, key: str, value: Any) -> None:
-        url(entry, key, value)
-        entry.transport = entry.transport or transport
-
-    return read
-
-
-def transport(entry: ToolEntry, key: str, value: Any) -> None:
+def _transport(entry: ToolEntry, key: str, value: Any) -> None:
     word = re.sub("[^a-z]", "", value.lower()) if isinstance(value, str) else ""
-    if word in _TRANSPORTS:
+    if entry.kind == "agent":
+        if value != "custom":
+            entry.unfit = "its command is not in the file: the editor installs it"
+    elif value in _NO_PROGRAM:
+        entry.unfit = f"it is part of {entry.tool.title} itself"
+    elif word in _TRANSPORTS:
         entry.transport = _TRANSPORTS[word]
     else:
         entry.unfit = f"its {key} is not one that acp-launch knows"
 
 
-def disabled(entry: ToolEntry, key: str, value: Any) -> None:
-    entry.disabled = entry.disabled or value is True
+def _switch(entry: ToolEntry, key: str, value: Any, *, off: bool) -> None:
+    entry.disabled = entry.disabled or value is off
 
 
-def enabled(entry: ToolEntry, key: str, value: Any) -> None:
-    entry.disabled = entry.disabled or value is False
-
-
-def required(entry: ToolEntry, key: str, value: Any) -> None:
+def _required(entry: ToolEntry, key: str, value: Any) -> None:
     if isinstance(value, bool):
         entry.more["required"] = value
     else:
         entry.leave(key, "is neither true nor false")
 
 
-def silent(entry: ToolEntry, key: str, value: Any) -> None:
+def _timeout(entry: ToolEntry, key: str, value: Any, *, what: str, unit: float = 0) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    seconds = value * (unit or entry.tool.unit) if is_number else 0
+    if 0.001 <= seconds <= 24 * 3600:
+        entry.more.setdefault("timeouts", {})[what] = str(Duration(round(seconds, 3)))
+    else:
+        entry.leave(key, "is not a length of time")
+
+
+def _tools(entry: ToolEntry, key: str, value: Any, *, what: str) -> None:
+    if value == []:
+        return  # no restriction
+    listed = value if isinstance(value, list) else [None]
+    names = [name for name in listed if isinstance(name, str) and name.strip()]
+    if len(names) == len(listed) <= MOST:
+        entry.more.setdefault("tools", {})[what] = [re.sub(r"([*?\[])", r"[\1]", name) for name in names]
+    else:  # the whole entry is refused: without its restriction the server would offer more tools than the user wants
+        entry.unfit = f"its {key} must be a list of names"
+
+
+def _names(value: Any) -> list[str]:
+    """Read the names of variables; Codex writes some as mappings."""
+    items = value if isinstance(value, list) else []
+    names = [item.get("name") if isinstance(item, Mapping) else item for item in items]
+    return [name for name in names if isinstance(name, str)]
+
+
+def _passed(entry: ToolEntry, key: str, value: Any) -> None:
+    """Read variables of the tool's own environment."""
+    _variables(entry, key, {name: name for name in _names(value) if name not in entry.env}, entry.env)
+
+
+def _bearer(entry: ToolEntry, key: str, value: Any) -> None:
+    _variables(entry, key, {"Authorization": value}, entry.headers, "Bearer ")
+
+
+def _header_variables(entry: ToolEntry, key: str, value: Any) -> None:
+    _variables(entry, key, value if isinstance(value, Mapping) else {}, entry.headers)
+
+
+def _variables(entry: ToolEntry, key: str, named: Mapping[str, Any], into: dict[str, str], before: str = "") -> None:
+    for name, variable in named.items():
+        try:
+            into[str(name)] = before + _variable(str(variable))
+        except Untranslatable as why:
+            entry.leave(f"{key}.{name}", str(why))
+
+
+def _skip(entry: ToolEntry, key: str, value: Any) -> None:
     """Skip a key without effect for acp-launch, such as a description or an icon."""
 
 
-def timeout(what: Literal["start", "call"], unit: float) -> Reader:
-    """Make a reader for a timeout; `unit` is the tool's unit in seconds."""
-
-    def read(entry: ToolEntry, key: str, value: Any) -> None:
-        seconds = value * unit if isinstance(value, int | float) and not isinstance(value, bool) else 0
-        if not 0.001 <= seconds <= 24 * 3600:
-            entry.leave(key, "is not a length of time")
-            return
-        entry.more.setdefault("timeouts", {})[what] = str(Duration(round(seconds, 3)))
-
-    return read
+def _leave(entry: ToolEntry, key: str, value: Any, *, why: str) -> None:
+    entry.leave(key, why)
 
 
-def tools(what: Literal["allow", "deny"]) -> Reader:
-    def read(entry: ToolEntry, key: str, value: Any) -> None:
-        names = value if isinstance(value, list) else []
-        if value is None or (names == [] and isinstance(value, list)):
-            return  # no restriction
-        if not names or len(names) > MOST or not all(isinstance(name, str) and name.strip() for name in names):
-            # The whole entry is refused: without its restriction the server would offer more tools than the user wants.
-            entry.unfit = f"its {key} must be a list of names"
-            return
-        entry.more.setdefault("tools", {})[what] = [re.sub(r"([*?\[])", r"[\1]", name) for name in names]
-
-    return read
-
-
-def _single(entry: ToolEntry, key: str, value: Any) -> str:
-    found = text(value)
-    if found is None:
-        entry.unfit = f"its {key} must be a string"
-    return found or ""
-
-
-MOST_ENTRIES = 1000
-_COMMON: Mapping[str, Reader] = {
-    "command": command,
-    "args": args,
-    "env": env,
-    "cwd": cwd,
-    "url": url,
-    "headers": headers,
-    "oauth": oauth,
-    "type": transport,
-    "transport": transport,
-    "disabled": disabled,
-    "enabled": enabled,
-    "name": silent,
-    "description": silent,
+_USUAL: Mapping[str, Reader] = {
+    "command": _command,
+    "args": _args,
+    "env": _env,
+    "cwd": partial(_attribute, name="cwd"),
+    "url": partial(_attribute, name="url"),
+    "headers": _headers,
+    # A client is registered for one tool.
+    "oauth": partial(_leave, why="is a login of that tool; write oauth: true for your own"),
+    "type": _transport,
+    "transport": _transport,
+    "disabled": partial(_switch, off=True),
+    "enabled": partial(_switch, off=False),
+    "name": _skip,
+    "description": _skip,
 }
-
-
-def _codex_variables(entry: ToolEntry, key: str, value: Any) -> None:
-    """Read the names of variables that are passed on from Codex's own environment."""
-    for item in value if isinstance(value, list) else []:
-        name = item.get("name") if isinstance(item, Mapping) else item
-        if isinstance(name, str):
-            entry.passed.append(name)
-
-
-def _codex_bearer(entry: ToolEntry, key: str, value: Any) -> None:
-    if isinstance(value, str):
-        entry.from_env["Authorization"] = ("Bearer ", value)
-
-
-def _codex_headers(entry: ToolEntry, key: str, value: Any) -> None:
-    for header, name in value.items() if isinstance(value, Mapping) else ():
-        if isinstance(name, str):
-            entry.from_env[str(header)] = ("", name)
-
-
-def _goose_keys(entry: ToolEntry, key: str, value: Any) -> None:
-    entry.kept += [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
-
-
-def _argv(entry: ToolEntry, key: str, value: Any) -> None:
-    command(entry, key, value if isinstance(value, list) else None)
-
-
-_KEYS: Mapping[str, Mapping[str, Reader]] = {
-    "claude-desktop": _COMMON,
-    "claude": {**_COMMON, "timeout": timeout("call", 0.001), "headersHelper": headers_command},
-    "vscode": {**_COMMON, "gallery": silent, "version": silent},
-    "cursor": _COMMON,
-    "codex": {
-        **_COMMON,
-        "env_vars": _codex_variables,
-        "bearer_token_env_var": _codex_bearer,
-        "http_headers": headers,
-        "env_http_headers": _codex_headers,
-        "startup_timeout_sec": timeout("start", 1),
-        "startup_timeout_ms": timeout("start", 0.001),
-        "tool_timeout_sec": timeout("call", 1),
-        "enabled_tools": tools("allow"),
-        "disabled_tools": tools("deny"),
-        "required": required,
-    },
-    "gemini": {
-        **_COMMON,
-        "httpUrl": url_of("http"),
-        "url": url_of("sse"),
-        "timeout": timeout("call", 0.001),
-        "includeTools": tools("allow"),
-        "excludeTools": tools("deny"),
-    },
-    "zed": {**_COMMON, "source": silent, "timeout": timeout("call", 1)},
-    "jetbrains": _COMMON,
-    "opencode": {
-        **_COMMON,
-        "environment": env,
-        "timeout": timeout("start", 0.001),
-    },
-    "goose": {
-        **_COMMON,
-        "cmd": command,
-        "envs": env,
-        "uri": url,
-        "env_keys": _goose_keys,
-        "timeout": timeout("call", 1),
-        "available_tools": tools("allow"),
-        "bundled": silent,
-        "display_name": silent,
-    },
-    "acpx": {**_COMMON, "argv": _argv},
+# By the names that `Tool.keys` has for them.
+_READERS: Mapping[str, Reader] = {
+    **_USUAL,
+    "words": _command,
+    "argv": _command,
+    "http": partial(_attribute, name="url", transport="http"),
+    "sse": partial(_attribute, name="url", transport="sse"),
+    "start": partial(_timeout, what="start"),
+    "start_ms": partial(_timeout, what="start", unit=0.001),
+    "call": partial(_timeout, what="call"),
+    "allow": partial(_tools, what="allow"),
+    "deny": partial(_tools, what="deny"),
+    "required": _required,
+    "passed": _passed,
+    "stored": _skip,  # read before the others
+    "bearer": _bearer,
+    "header_variables": _header_variables,
+    "headers_command": partial(_leave, why="belongs in your settings, as headers_command: acp-launch help login"),
 }
-_NO_PROGRAM = {"builtin", "platform", "frontend", "inline_python"}  # goose's own extensions, which are not servers
+_NO_PROGRAM = ("builtin", "platform", "frontend", "inline_python")  # goose's own extensions, which are not servers
 
 
 def entries(tool: Tool, root: Any, project: str) -> Iterator[ToolEntry]:
     """Yield every server and agent of a file in order; of two scopes with the same name, the nearer one."""
     nearer: set[tuple[Kind, str]] = set()
+    inputs = _inputs(root) if tool.name == "vscode" else frozenset[str]()
     for kind, holder in _holders(tool, root, project):
-        found = [(name, value) for name, value in _named(holder) if (kind, name) not in nearer]
+        found = [(name, value) for name, value in _entries_of(holder) if (kind, name) not in nearer]
         nearer |= {(kind, name) for name, _ in found}
         for name, value in found:
-            entry = ToolEntry(name, kind)
-            _read(tool, entry, value)
+            entry = ToolEntry(name, kind, tool, inputs)
+            _read(entry, value)
             yield entry
 
 
-def inputs(tool: Tool, root: Any) -> frozenset[str]:
+def _inputs(root: Any) -> frozenset[str]:
     """Return the ids of the inputs that VS Code asks the user for."""
-    listed = root.get("inputs") if tool.name == "vscode" and isinstance(root, Mapping) else None
-    asked = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
-    ids = (one.get("id") for one in asked if one.get("type") == "promptString")
+    listed = root.get("inputs") if isinstance(root, Mapping) else None
+    known = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+    ids = (one.get("id") for one in known if one.get("type") == "promptString")
     return frozenset(id for id in ids if isinstance(id, str) and re.fullmatch(r"[\w. -]{1,80}", id, re.ASCII))
 
 
@@ -359,7 +314,7 @@ def _holders(tool: Tool, root: Any, project: str) -> Iterator[tuple[Kind, Any]]:
         yield "agent", root.get(tool.agents)
 
 
-def _named(holder: Any) -> Sequence[tuple[str, Any]]:
+def _entries_of(holder: Any) -> Sequence[tuple[str, Any]]:
     if isinstance(holder, Mapping):
         return [(str(name), value) for name, value in holder.items()][:MOST_ENTRIES]
     if not isinstance(holder, list):
@@ -368,51 +323,52 @@ def _named(holder: Any) -> Sequence[tuple[str, Any]]:
     return [(name if isinstance(name, str) else "", one) for name, one in names]
 
 
-def _read(tool: Tool, entry: ToolEntry, value: Any) -> None:
+def _read(entry: ToolEntry, value: Any) -> None:
     if not isinstance(value, Mapping):
         entry.unfit = "it must be a mapping"
         return
-    if tool.name == "goose" and isinstance(value.get("config"), Mapping):
-        value = {**value["config"], **{key: inner for key, inner in value.items() if key != "config"}}
-    if isinstance(value.get("type"), str) and value["type"] in _NO_PROGRAM:
-        entry.unfit = f"it is part of {tool.title} itself"
-        return
-    keys = _keys(tool, entry, value)
+    readers = _readers(entry.tool)
+    if entry.tool.name == "goose":
+        if isinstance(config := value.get("config"), Mapping):  # its older form
+            value = {**config, **{key: inner for key, inner in value.items() if key != "config"}}
+        entry.stored = _names(value.get("env_keys"))
     for key, inner in value.items():
-        if str(key) not in keys:
+        if str(key) not in readers:
             entry.leave(str(key))
         elif inner is not None:
-            keys[str(key)](entry, str(key), inner)
-    _complete(tool, entry)
+            readers[str(key)](entry, str(key), inner)
+    _complete(entry)
 
 
-def _keys(tool: Tool, entry: ToolEntry, value: Mapping[str, Any]) -> Mapping[str, Reader]:
-    keys = _KEYS[tool.name]
-    if entry.kind == "agent":
-        return {**keys, "type": _agent_type}
-    if tool.name == "gemini" and "type" in value:
-        return {**keys, "url": url}  # the entry states its transport
-    return keys
-
-
-def _agent_type(entry: ToolEntry, key: str, value: Any) -> None:
-    if value != "custom":
-        entry.unfit = "its command is not in the file: the editor installs it"
-
-
-def _complete(tool: Tool, entry: ToolEntry) -> None:
-    if entry.unfit:
-        return
-    if not entry.command.strip() and not entry.url:
-        entry.unfit = "its command is not in the file" if tool.name == "zed" else "it has neither a command nor a url"
-    elif entry.command and entry.url:
-        entry.unfit = "it has both a command and a url"
-    elif entry.url and entry.kind == "agent":
-        entry.unfit = "it is not a program to start"
-    elif entry.kind == "agent" and (profile := served([entry.command, *entry.args])) is not None:
-        entry.unfit = f"it is acp-launch itself, which runs the profile {profile}".rstrip()
-    elif entry.url and entry.transport not in ("http", "sse"):
+def _complete(entry: ToolEntry) -> None:
+    entry.unfit = entry.unfit or _fault(entry)
+    if entry.url and entry.transport not in ("http", "sse"):
         entry.transport = "sse" if entry.url.rstrip("/").endswith("/sse") and not entry.transport else "http"
+    if entry.command and entry.tool.name == "goose":
+        entry.env |= {name: f"${{secret:{name}}}" for name in entry.stored}
+
+
+def _readers(tool: Tool) -> Mapping[str, Reader]:
+    return {
+        **_USUAL,
+        **{theirs: _READERS[ours] for ours, theirs in tool.keys.items()},
+        **dict.fromkeys(tool.ignored, _skip),
+    }
+
+
+def _fault(entry: ToolEntry) -> str:
+    """Say why an entry as a whole cannot be imported; empty if it can."""
+    if not entry.command.strip() and not entry.url:
+        is_elsewhere = entry.tool.name == "zed"
+        return "its command is not in the file" if is_elsewhere else "it has neither a command nor a url"
+    if entry.command and entry.url:
+        return "it has both a command and a url"
+    if entry.kind == "server":
+        return ""
+    profile = served_profile([entry.command, *entry.args])
+    if profile is not None:
+        return f"it is acp-launch itself, which runs the profile {profile}".rstrip()
+    return "it is not a program to start" if entry.url else ""
 
 
 # References of the tools, by dialect. All other text is literal; a `${` in it is written `$${`.
@@ -438,8 +394,8 @@ class Untranslatable(ValueError):  # noqa: N818 - it reads as what it is
     """Raised for a reference without a counterpart; the message continues a sentence that begins with its place."""
 
 
-def translated(text: str, dialect: Dialect, inputs: Container[str] = ()) -> str:
-    """Translate a tool's references. `inputs` are the ids of its inputs; each becomes `${secret:ID}`.
+def translated(text: str, dialect: Dialect, stored: Container[str] = ()) -> str:
+    """Translate a tool's references. `stored` are names in its own store; each becomes `${secret:NAME}`.
 
     Raises:
         Untranslatable: part of it has no counterpart.
@@ -447,7 +403,7 @@ def translated(text: str, dialect: Dialect, inputs: Container[str] = ()) -> str:
     written, done = "", 0
     for found in _PATTERNS[dialect].finditer(text):
         written += _literal(text[done : found.start()])
-        reference = _reference(found, inputs)
+        reference = _reference(found, stored)
         if written.endswith("$") and reference.startswith("$"):
             raise Untranslatable('has a "$" right before a variable')
         written += reference
@@ -459,23 +415,24 @@ def _literal(text: str) -> str:
     return text.replace("${", "$${")
 
 
-def _reference(found: re.Match[str], inputs: Container[str]) -> str:
+def _reference(found: re.Match[str], stored: Container[str]) -> str:
     parts = found.groupdict()
     if parts.get("inside") is not None:
-        return _of_editor(found["inside"], inputs)
+        return _editor_reference(found["inside"], stored)
     if parts.get("kind") == "file":
         raise Untranslatable("is read from a file")
     if parts.get("kind") == "env":
         return _variable(found["what"])
-    return _variable(parts.get("name") or parts.get("bare") or "", parts.get("default") or "")
+    name = parts.get("name") or parts.get("bare") or ""
+    return f"${{secret:{name}}}" if name in stored else _variable(name, parts.get("default") or "")
 
 
-def _of_editor(inside: str, inputs: Container[str]) -> str:
+def _editor_reference(inside: str, stored: Container[str]) -> str:
     kind, separator, name = inside.partition(":")
     if separator and kind == "env":
         return _variable(name)
     if separator and kind == "input":
-        if name in inputs:
+        if name in stored:
             return f"${{secret:{name}}}"
         raise Untranslatable("asks for an input that the file does not describe")
     if separator and kind == "workspaceFolder":

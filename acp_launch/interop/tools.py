@@ -1,20 +1,21 @@
 """
-The other tools: where each keeps its configuration on each system, and how a file is read and recognised.
+The other tools: where each keeps its configuration on each system, what an entry looks like, and how a file is read.
 
-`places` lists the files of a tool, the nearest first. `sources` and `read` read them within bounds. A file that is
-wrong gives a Problem with its line; its content is never quoted, since it may hold credentials.
+`TOOLS` is the table of all that differs. `places` lists the files of a tool, the nearest first; `sources` and `read`
+read them within bounds. A file that is wrong gives a Problem with its line; its content is never quoted, since it may
+hold credentials.
 """
 
 import os
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PureWindowsPath
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from acp_launch.document.nodes import Kind, as_written
+from acp_launch.document.nodes import Kind
 from acp_launch.document.yaml import parse as parse_yaml
 from acp_launch.errors import ProfileError, UsageError
 from acp_launch.interop import formats
@@ -28,35 +29,174 @@ Dialect = Literal["none", "shell", "dollar", "code", "braces"]
 
 
 class Tool(Struct, frozen=True):
-    """A tool whose configuration can be imported and exported; `servers` and `agents` are the keys that hold them."""
+    """A tool whose configuration can be imported and exported; `servers` and `agents` are the keys that hold them.
+
+    `project` and `user` are its files: below a project, and below one of the directories of a `Host`. `types` are the
+    transports that it takes, with the value of `type`, empty for none. `head` is in every entry that is written.
+    `keys` are its names for what `read` knows by others; an export writes `cwd` and the like only if they are named
+    here. `unit` is that of its timeouts, in seconds.
+    """
 
     name: str
     title: str
-    syntax: Syntax
-    dialect: Dialect
+    syntax: Syntax = "json"
+    dialect: Dialect = "none"
     servers: str = ""
     agents: str = ""
-    of_headers: Dialect | None = None  # if headers have another dialect
+    header_dialect: Dialect | None = None  # if headers have another one
+    project: tuple[str, ...] = ()
+    user: tuple[str, ...] = ()
+    types: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(("stdio", "http", "sse"), ""))
+    head: Mapping[str, Any] = {}
+    keys: Mapping[str, str] = {}
+    unit: float = 1
+    ignored: tuple[str, ...] = ()  # keys without effect for acp-launch, such as an icon
+    export_goes_to: Literal["project", "there", "user"] = "there"  # the project's file: always; if it exists; never
 
     def dialect_of(self, key: str) -> Dialect:
         """Return the dialect of `env`, `headers` and the like."""
-        return self.of_headers if key == "headers" and self.of_headers else self.dialect
+        return self.header_dialect if key == "headers" and self.header_dialect else self.dialect
 
 
+_NAMED = {"stdio": "stdio", "http": "http", "sse": "sse"}
 TOOLS = {
     tool.name: tool
     for tool in (
-        Tool("claude-desktop", "Claude Desktop", "json", "none", "mcpServers"),
-        Tool("claude", "Claude Code", "json", "shell", "mcpServers"),
-        Tool("vscode", "VS Code", "json", "code", "servers"),
-        Tool("cursor", "Cursor", "json", "code", "mcpServers"),
-        Tool("codex", "Codex", "toml", "none", "mcp_servers"),
-        Tool("gemini", "Gemini CLI", "json", "dollar", "mcpServers"),
-        Tool("zed", "Zed", "json", "none", "context_servers", "agent_servers"),
-        Tool("jetbrains", "JetBrains", "json", "none", "", "agent_servers"),
-        Tool("opencode", "opencode", "json", "braces", "mcp"),
-        Tool("goose", "goose", "yaml", "none", "extensions", of_headers="dollar"),
-        Tool("acpx", "acpx", "json", "none", "mcpServers", "agents"),
+        Tool(
+            "claude-desktop",
+            "Claude Desktop",
+            servers="mcpServers",
+            user=("{settings}/Claude/claude_desktop_config.json",),
+            types={"stdio": ""},
+        ),
+        Tool(
+            "claude",
+            "Claude Code",
+            dialect="shell",
+            servers="mcpServers",
+            project=(".mcp.json",),
+            user=("{CLAUDE_CONFIG_DIR}/.claude.json",),
+            types=_NAMED,
+            keys={"call": "timeout", "headers_command": "headersHelper"},
+            unit=0.001,
+            export_goes_to="project",
+        ),
+        Tool(
+            "vscode",
+            "VS Code",
+            dialect="code",
+            servers="servers",
+            project=(".vscode/mcp.json",),
+            user=("{settings}/Code/User/mcp.json",),
+            types=_NAMED,
+            keys={"cwd": "cwd"},
+            ignored=("gallery", "version"),
+            export_goes_to="project",
+        ),
+        Tool(
+            "cursor",
+            "Cursor",
+            dialect="code",
+            servers="mcpServers",
+            project=(".cursor/mcp.json",),
+            user=("{home}/.cursor/mcp.json",),
+            keys={"cwd": "cwd"},
+            export_goes_to="project",
+        ),
+        Tool(
+            "codex",
+            "Codex",
+            syntax="toml",
+            servers="mcp_servers",
+            project=(".codex/config.toml",),
+            user=("{CODEX_HOME}/config.toml",),
+            types={"stdio": "", "http": ""},
+            keys={
+                "cwd": "cwd",
+                "passed": "env_vars",
+                "headers": "http_headers",
+                "bearer": "bearer_token_env_var",
+                "header_variables": "env_http_headers",
+                "start": "startup_timeout_sec",
+                "start_ms": "startup_timeout_ms",
+                "call": "tool_timeout_sec",
+                "allow": "enabled_tools",
+                "deny": "disabled_tools",
+                "required": "required",
+            },
+        ),
+        Tool(
+            "gemini",
+            "Gemini CLI",
+            dialect="dollar",
+            servers="mcpServers",
+            project=(".gemini/settings.json",),
+            user=("{home}/.gemini/settings.json",),
+            keys={
+                "cwd": "cwd",
+                "http": "httpUrl",
+                "sse": "url",
+                "call": "timeout",
+                "allow": "includeTools",
+                "deny": "excludeTools",
+            },
+            unit=0.001,
+        ),
+        Tool(
+            "zed",
+            "Zed",
+            servers="context_servers",
+            agents="agent_servers",
+            project=(".zed/settings.json",),
+            user=("{zed}/settings.json",),
+            head={"source": "custom"},
+            keys={"call": "timeout"},
+            ignored=("source",),
+            export_goes_to="user",  # it takes no agent from a project, so that a repository cannot start programs
+        ),
+        Tool("jetbrains", "JetBrains", agents="agent_servers", user=("{home}/.jetbrains/acp.json",)),
+        Tool(
+            "opencode",
+            "opencode",
+            dialect="braces",
+            servers="mcp",
+            project=("opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc"),
+            user=("{config}/opencode/opencode.json", "{config}/opencode/opencode.jsonc"),
+            types={"stdio": "local", "http": "remote", "sse": "remote"},
+            head={"enabled": True},
+            keys={"words": "command", "env": "environment", "start": "timeout"},
+            unit=0.001,
+        ),
+        Tool(
+            "goose",
+            "goose",
+            syntax="yaml",
+            servers="extensions",
+            header_dialect="dollar",
+            user=("{goose}/config.yaml",),
+            types={"stdio": "stdio", "http": "streamable_http", "sse": "sse"},
+            head={"enabled": True, "name": "", "description": "", "envs": {}, "env_keys": []},
+            keys={
+                "command": "cmd",
+                "env": "envs",
+                "url": "uri",
+                "stored": "env_keys",
+                "call": "timeout",
+                "allow": "available_tools",
+            },
+            ignored=("bundled", "display_name"),
+        ),
+        Tool(
+            "acpx",
+            "acpx",
+            servers="mcpServers",
+            agents="agents",
+            project=(".acpxrc.json",),
+            user=("{home}/.acpx/config.json",),
+            types={"stdio": "", "http": "http", "sse": "sse"},
+            head={"name": ""},
+            keys={"argv": "argv"},
+        ),
     )
 }
 
@@ -64,14 +204,27 @@ TOOLS = {
 PRINTED = {
     tool.name: tool
     for tool in (
-        Tool("toad", "toad", "shell", "none", agents="agents"),
-        Tool("neovim", "Neovim", "lua", "none", agents="agents"),
+        Tool("toad", "toad", syntax="shell", agents="agents"),
+        Tool("neovim", "Neovim", syntax="lua", agents="agents"),
     )
 }
 
+SERVE = "serve"
+_OURS = ("acp-launch", "acp_launch")  # the program, and the module of `python -m`
+_TAKES_VALUE = ("--cwd", "--login", "--trace")
 
-_SHARED = {"claude", "vscode", "cursor"}  # tools whose users usually keep servers in the project
-_OF_USER = {"zed"}  # tools that take no agent from a project, so that a repository cannot start programs
+
+def served_profile(words: Sequence[str]) -> str | None:
+    """Return the profile that a command of ours runs for an editor, empty if it names none; None for any other."""
+    for each in (words, [piece for word in words for piece in word.split()]):
+        for index, word in enumerate(each[1:], 1):
+            if word == SERVE and PureWindowsPath(each[index - 1]).stem in _OURS:  # of either separator
+                rest = iter(each[index + 1 :])
+                while (word := next(rest, "")).startswith("-"):
+                    if word in _TAKES_VALUE:
+                        next(rest, "")
+                return word
+    return None
 
 
 class Host(Struct, frozen=True):
@@ -81,21 +234,27 @@ class Host(Struct, frozen=True):
     environ: Mapping[str, str]
     platform: str
 
-    @property
-    def settings(self) -> Path:
-        """The settings directory of desktop programs."""
+    def directories(self) -> dict[str, Path]:
+        """Name the directories that tools keep their files in; `~/.config` is that of command-line programs on macOS,
+        too."""
+        config = self._chosen("XDG_CONFIG_HOME", self.home / ".config")
+        settings = config
         if self.platform == "darwin":
-            return self.home / "Library" / "Application Support"
-        if self.platform == "win32":
-            return Path(self.environ.get("APPDATA") or self.home / "AppData" / "Roaming")
-        return self.config
+            settings = self.home / "Library" / "Application Support"
+        elif self.platform == "win32":
+            settings = self._chosen("APPDATA", self.home / "AppData" / "Roaming")
+        on_windows = self.platform == "win32"
+        return {
+            "home": self.home,
+            "config": config,
+            "settings": settings,
+            "zed": settings / "Zed" if on_windows else config / "zed",
+            "goose": settings / "Block" / "goose" / "config" if on_windows else config / "goose",
+            "CLAUDE_CONFIG_DIR": self._chosen("CLAUDE_CONFIG_DIR", self.home),
+            "CODEX_HOME": self._chosen("CODEX_HOME", self.home / ".codex"),
+        }
 
-    @property
-    def config(self) -> Path:
-        """The settings directory of command-line programs: `~/.config`, on macOS too."""
-        return Path(self.environ.get("XDG_CONFIG_HOME") or self.home / ".config")
-
-    def named(self, variable: str, default: Path) -> Path:
+    def _chosen(self, variable: str, default: Path) -> Path:
         return Path(self.environ.get(variable) or default)
 
 
@@ -103,9 +262,14 @@ def this_machine() -> Host:
     return Host(Path.home(), os.environ, sys.platform)
 
 
+def _user_places(tool: Tool, machine: Host) -> tuple[Path, ...]:
+    directories = machine.directories()
+    return tuple(Path(place.format(**directories)) for place in tool.user)
+
+
 def places(tool: Tool, machine: Host, project: Path) -> tuple[Path, ...]:
     """List every file that the tool would read here, whether it exists or not."""
-    return (*_of_project(tool.name, project), *_of_user(tool.name, machine))
+    return (*(project / place for place in tool.project), *_user_places(tool, machine))
 
 
 def own_place(tool: Tool, machine: Host, project: Path) -> Path:
@@ -113,50 +277,13 @@ def own_place(tool: Tool, machine: Host, project: Path) -> Path:
 
     If a file may have several names, it is the one that exists, since the tool would read both.
     """
-    shared = () if tool.name in _OF_USER else _of_project(tool.name, project)
-    own = _of_user(tool.name, machine)
-    if there := next((file for file in shared if _is_taken(file)), None):
+    shared = [] if tool.export_goes_to == "user" else [project / place for place in tool.project]
+    own = _user_places(tool, machine)
+    if there := next((file for file in shared if os.path.lexists(file)), None):
         return there
-    if shared and tool.name in _SHARED:
+    if tool.export_goes_to == "project":
         return shared[0]
-    return next((file for file in own if _is_taken(file)), own[0])
-
-
-def _is_taken(file: Path) -> bool:
-    """Whether a name is taken; also by a link that leads nowhere."""
-    return file.exists() or file.is_symlink()
-
-
-def _of_project(tool: str, project: Path) -> tuple[Path, ...]:
-    inside = {
-        "claude": (".mcp.json",),
-        "vscode": (".vscode/mcp.json",),
-        "cursor": (".cursor/mcp.json",),
-        "codex": (".codex/config.toml",),
-        "gemini": (".gemini/settings.json",),
-        "zed": (".zed/settings.json",),
-        "opencode": ("opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc"),
-        "acpx": (".acpxrc.json",),
-    }
-    return tuple(project / name for name in inside.get(tool, ()))
-
-
-def _of_user(tool: str, machine: Host) -> tuple[Path, ...]:
-    home, config, settings = machine.home, machine.config, machine.settings
-    windows = machine.platform == "win32"
-    return {
-        "claude-desktop": (settings / "Claude" / "claude_desktop_config.json",),
-        "claude": (machine.named("CLAUDE_CONFIG_DIR", home) / ".claude.json",),
-        "vscode": (settings / "Code" / "User" / "mcp.json",),
-        "cursor": (home / ".cursor" / "mcp.json",),
-        "codex": (machine.named("CODEX_HOME", home / ".codex") / "config.toml",),
-        "gemini": (home / ".gemini" / "settings.json",),
-        "zed": ((settings / "Zed" if windows else config / "zed") / "settings.json",),
-        "jetbrains": (home / ".jetbrains" / "acp.json",),
-        "opencode": (config / "opencode" / "opencode.json", config / "opencode" / "opencode.jsonc"),
-        "goose": ((settings / "Block" / "goose" / "config" if windows else config / "goose") / "config.yaml",),
-        "acpx": (home / ".acpx" / "config.json",),
-    }[tool]
+    return next((file for file in own if os.path.lexists(file)), own[0])
 
 
 MOST_JSON = 32 * 1024 * 1024  # bytes; `~/.claude.json` holds every project
@@ -183,16 +310,16 @@ def sources(what: str, machine: Host, project: Path, start: Path) -> tuple[Sourc
         ProfileError: a file cannot be read, or has the wrong format.
     """
     if what in TOOLS:
-        files = [file for file in places(TOOLS[what], machine, project) if file.is_file()]
-        if not files:
-            looked = [f"looked for {file}" for file in places(TOOLS[what], machine, project)]
+        known = places(TOOLS[what], machine, project)
+        if not (files := [file for file in known if file.is_file()]):
             fix = "give a file's path: acp-launch import FILE --into PROFILE"
+            looked = [f"looked for {file}" for file in known]
             raise UsageError(f"{TOOLS[what].title} is not configured here", fix=fix, detail=looked)
         return tuple(read(file, TOOLS[what]) for file in files)
     file = start / at_home(what)
     if not file.exists() and "/" not in what:
-        known = ", ".join(TOOLS)
-        raise UsageError(f'"{what}" is neither a tool nor a file', fix=f"give a file's path, or one of {known}")
+        fix = f"give a file's path, or one of {', '.join(TOOLS)}"
+        raise UsageError(f'"{what}" is neither a tool nor a file', fix=fix)
     return (read(file),)
 
 
@@ -217,98 +344,85 @@ def read(file: Path, tool: Tool | None = None) -> Source:
     """
     syntax = tool.syntax if tool else _SYNTAX.get(file.suffix.lower(), "json")
     text = _text(file, MOST_JSON if syntax == "json" else MOST)
-    root, twice = _parsed(file, text, syntax)
-    owner = tool or _owner(file, root, syntax)
+    root, twice = parse(text, syntax, shown(file))
+    owner = tool or _by_name(file) or TOOLS.get(_by_keys(root if isinstance(root, dict) else {}, syntax))
     if owner is None:
-        raise UsageError(f"{shown(file)}: this is not a configuration that acp-launch knows", fix=_fix())
+        fix = f"it must be one of {', '.join(tool.title for tool in TOOLS.values())}; --from TOOL says which"
+        raise UsageError(f"{shown(file)}: this is not a configuration that acp-launch knows", fix=fix)
     return Source(owner, file, text, root, twice)
 
 
-def _fix() -> str:
-    return f"it must be one of {', '.join(tool.title for tool in TOOLS.values())}; --from TOOL says which"
+def _refusal(file: str, what: str, fix: str = "", line: int = 0, column: int = 0) -> ProfileError:
+    return ProfileError([Problem(file, line, column, "", what, fix)])
 
 
 def _text(file: Path, most: int) -> str:
     try:
         found = read_bounded(file, most)
         content = found[0].decode() if found else None
-    except (Unfit, UnicodeDecodeError) as unfit:
-        why = "is not UTF-8 text" if isinstance(unfit, UnicodeDecodeError) else str(unfit)
-        raise ProfileError([Problem(shown(file), 0, 0, "", f"this file {why}", "give another file")]) from None
+    except UnicodeDecodeError:
+        raise _refusal(shown(file), "this file is not UTF-8 text", "give another file") from None
+    except Unfit as unfit:
+        raise _refusal(shown(file), f"this file {unfit}", "give another file") from None
     except OSError as fault:
-        why = (fault.strerror or str(fault)).lower()
-        raise ProfileError([Problem(shown(file), 0, 0, "", f"cannot be read: {why}", "")]) from None
+        raise _refusal(shown(file), f"cannot be read: {(fault.strerror or str(fault)).lower()}") from None
     if content is None:
-        raise ProfileError([Problem(shown(file), 0, 0, "", "no such file", "acp-launch import lists what is here")])
+        raise _refusal(shown(file), "no such file", "acp-launch import lists what is here")
     return content
 
 
-def _parsed(file: Path, text: str, syntax: Syntax) -> tuple[Any, tuple[str, ...]]:
-    if syntax == "toml":
-        return _toml(file, text), ()
+def parse(text: str, syntax: Syntax, file: str) -> tuple[Any, tuple[str, ...]]:
+    """Return the content of a file, and the keys that appear twice in one object.
+
+    Raises:
+        ProfileError: it has another format.
+    """
     if syntax == "yaml":
-        document, problems = parse_yaml(text, shown(file), YAML)
+        document, problems = parse_yaml(text, file, YAML)
         if document is None and problems:
             raise ProfileError(problems)
         return (document.root if document else {}), ()
-    if not text.strip():
-        return {}, ()
     try:
-        parsed = formats.parse(text)
+        if syntax == "toml":
+            return tomllib.loads(text, parse_float=formats.number), ()
+        parsed = formats.parse(text if text.strip() else "{}")
+        return parsed.root, parsed.twice
     except formats.BadJson as bad:
-        raise ProfileError([Problem(shown(file), bad.line, bad.column, "", str(bad), "fix the file first")]) from None
-    return parsed.root, parsed.twice
-
-
-def _toml(file: Path, text: str) -> Any:
-    try:
-        return tomllib.loads(text, parse_float=lambda written: as_written(float(written), written))
+        raise _refusal(file, str(bad), "fix the file first", bad.line, bad.column) from None
     except tomllib.TOMLDecodeError as bad:
         # The message may quote a key, so only its end is used, which is the place.
         place = str(bad).rpartition(" (at ")[2].rstrip(")")
         what = f"not valid TOML (at {place})" if place.startswith(("line", "end")) else "not valid TOML"
-        raise ProfileError([Problem(shown(file), 0, 0, "", what, "fix the file first")]) from None
+        raise _refusal(file, what, "fix the file first") from None
     except (RecursionError, ValueError):
-        raise ProfileError([Problem(shown(file), 0, 0, "", "not valid TOML: nested too deep", "")]) from None
+        raise _refusal(file, "not valid TOML: nested too deep") from None
 
 
-def _owner(file: Path, root: Any, syntax: Syntax) -> Tool | None:
-    """Detect the tool of a file by its name, then by its keys; None if unknown."""
-    keys = set(root) if isinstance(root, dict) else set()
-    return TOOLS.get(_by_name(file) or _by_keys(keys, root, syntax))
+def _by_name(file: Path) -> Tool | None:
+    """Detect the tool of a file: by its name if that says so, else together with its directory."""
+    for tool in TOOLS.values():
+        if any(file.match(pattern) for pattern in _patterns(tool)):
+            return tool
+    return None
 
 
-def _by_name(file: Path) -> str:
-    name, folder = file.name, file.parent.name
-    named = {
-        "claude_desktop_config.json": "claude-desktop",
-        ".mcp.json": "claude",
-        ".claude.json": "claude",
-        "acp.json": "jetbrains",
-        "opencode.json": "opencode",
-        "opencode.jsonc": "opencode",
-        ".acpxrc.json": "acpx",
-    }
-    folders = {".vscode": "vscode", ".cursor": "cursor", ".codex": "codex", ".gemini": "gemini", ".acpx": "acpx"}
-    editors = {".zed": "zed", "zed": "zed", "Zed": "zed", "goose": "goose"}
-    return named.get(name) or (folders | editors).get(folder, "")
+def _patterns(tool: Tool) -> Iterator[str]:
+    for place in (*tool.project, *tool.user):
+        *_, folder, name = f"/{place}".split("/")
+        says_so = name.startswith((".", tool.name.partition("-")[0]))
+        yield name if says_so else f"{folder.strip('{}')}/{name}"
 
 
-def _by_keys(keys: Iterable[str], root: Any, syntax: Syntax) -> str:
-    found = set(keys)
+def _by_keys(root: Mapping[str, Any], syntax: Syntax) -> str:
+    """Detect the tool by the keys of its file; empty if unknown. Other tools adopted the format of Claude Code."""
+    found = set(root)
     if syntax != "json":
         return {"toml": "codex", "yaml": "goose"}[syntax] if found & {"mcp_servers", "extensions"} else ""
-    if "context_servers" in found:
-        return "zed"
-    if "agent_servers" in found:
-        return "jetbrains" if found <= {"agent_servers", "default_mcp_settings"} else "zed"
-    if "servers" in found:
-        return "vscode"
-    if "mcpServers" in found:
-        return "acpx" if isinstance(root["mcpServers"], list) else _with_map(found)
-    return "opencode" if "mcp" in found else ""
-
-
-def _with_map(keys: set[str]) -> str:
-    """Choose between tools that share a format; other tools adopted that of Claude Code."""
-    return "gemini" if keys & {"selectedAuthType", "security", "general", "context", "ui"} else "claude"
+    if "agent_servers" in found and found <= {"agent_servers", "default_mcp_settings"}:
+        return "jetbrains"
+    if "mcpServers" in found and not found & {"context_servers", "agent_servers", "servers"}:
+        if isinstance(root["mcpServers"], list):
+            return "acpx"
+        return "gemini" if found & {"selectedAuthType", "security", "general", "context", "ui"} else "claude"
+    known = {"context_servers": "zed", "agent_servers": "zed", "servers": "vscode", "mcp": "opencode"}
+    return next((tool for key, tool in known.items() if key in found), "")

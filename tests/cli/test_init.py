@@ -12,7 +12,7 @@ import pytest
 
 from acp_launch.cli.main import run
 from acp_launch.errors import UsageError
-from acp_launch.interop import files
+from acp_launch.interop.merge import replace_file
 from acp_launch.profile.agents import AGENTS, known
 from acp_launch.profile.check import check
 from acp_launch.profile.discover import built_in, find
@@ -335,14 +335,12 @@ def test_a_directory_that_leads_out_of_the_project_is_refused(project: Path, typ
 def test_what_was_written_is_taken_back_when_the_rest_cannot_be(
     project: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put = files.put
-
     def full(file: Path, text: str, *, instead_of: str | None) -> None:
         if file.suffix == ".yaml":
             raise UsageError("no space left", fix="make some")
-        put(file, text, instead_of=instead_of)
+        replace_file(file, text, instead_of=instead_of)
 
-    monkeypatch.setattr(files, "put", full)
+    monkeypatch.setattr("acp_launch.cli.drafting.replace_file", full)
     assert typed("--agent", "demo") == (2, "", "acp-launch: no space left\n    fix: make some\n")
     assert not (project / ".acp-launch").exists()
 

@@ -304,9 +304,9 @@ def test_what_cannot_be_translated_is_kept_as_a_comment(project: Launcher) -> No
         "acp-launch: .acp-launch/p.yaml: my-server imported\n"
     )
     assert (
-        "  # not imported: envFile: has no counterpart in a profile\n"
-        "  # not imported: env.A: has a variable in the default of another\n"
-        "  my-server:\n    command: x\n"
+        "# not imported: envFile: has no counterpart in a profile\n"
+        "# not imported: env.A: has a variable in the default of another\n"
+        "mcp_servers:\n  my-server:\n    command: x\n"
     ) in profile(project).read_text()
 
 

@@ -7,18 +7,17 @@ import pytest
 from msgspec.structs import replace
 
 from acp_launch.interop.drafts import collect_drafts
-from acp_launch.interop.editors import served, serving
 from acp_launch.interop.formats import parse
-from acp_launch.interop.tools import PRINTED, TOOLS
-from acp_launch.interop.write import exported_whole, insert_entries, pieces, standalone_text
+from acp_launch.interop.tools import PRINTED, TOOLS, served_profile
+from acp_launch.interop.write import compare, export_whole, insert_entries, standalone_text
 
-COMMAND = serving(["/opt/my tools/acp-launch"], "review")
+COMMAND = ["/opt/my tools/acp-launch", "serve", "review"]
 ODD = "/a'b\\c\"d\u202e\n${x}/p.yaml"
 
 
 def text(tool: str, profile: str = "review") -> str:
     known = TOOLS | PRINTED
-    return standalone_text(exported_whole("review", known[tool], serving(["/opt/acp-launch"], profile)), known[tool])
+    return standalone_text(export_whole("review", known[tool], ["/opt/acp-launch", "serve", profile]), known[tool])
 
 
 @pytest.mark.parametrize(
@@ -30,15 +29,15 @@ def text(tool: str, profile: str = "review") -> str:
     ],
 )
 def test_an_editor_gets_one_agent_and_neither_server_nor_secret(tool: str, entry: dict[str, Any]) -> None:
-    found = exported_whole("review", TOOLS[tool], COMMAND)
+    found = export_whole("review", TOOLS[tool], COMMAND)
     assert found.agents == {"review": entry}
     assert (found.servers, found.variables, found.inputs, found.notes) == ({}, {}, {}, ())
 
 
 @pytest.mark.parametrize("tool", ["zed", "jetbrains", "acpx"])
 def test_what_was_exported_is_not_taken_for_another_agent(tool: str) -> None:
-    found = exported_whole("review", TOOLS[tool], COMMAND)
-    root = parse(insert_entries(None, TOOLS[tool], pieces(found, TOOLS[tool], {}), {})).root
+    found = export_whole("review", TOOLS[tool], COMMAND)
+    root = parse(insert_entries(None, TOOLS[tool], compare(found, TOOLS[tool], {}), {})).root
     (draft,) = collect_drafts([(TOOLS[tool], root)], "/project").drafts
     assert (draft.kind, draft.unfit) == ("agent", "it is acp-launch itself, which runs the profile review")
 
@@ -60,7 +59,7 @@ def test_what_was_exported_is_not_taken_for_another_agent(tool: str) -> None:
     ],
 )
 def test_a_command_of_ours_is_known_however_it_is_started(words: list[str], profile: str | None) -> None:
-    assert served(words) == profile
+    assert served_profile(words) == profile
 
 
 def test_toad_gets_a_line_for_the_shell() -> None:
@@ -75,11 +74,11 @@ def test_toad_gets_a_line_for_the_shell() -> None:
 def test_neovim_gets_lua_for_its_two_plugins() -> None:
     lua = text("neovim")
     assert 'commands = { default = { "/opt/acp-launch", "serve", "review" } }' in lua
-    assert '["review"] = { command = "/opt/acp-launch", args = { "serve", "review" } },' in lua
+    assert '["review"] = { command = "/opt/acp-launch", args = { "serve", "review" }, env = {  } },' in lua
     assert '"/a\'b\\\\c\\"d\\u{202e}\\n${x}/p.yaml"' in text("neovim", ODD)
 
 
 def test_a_variable_of_the_agent_goes_to_toad_before_its_command() -> None:
     agents = {"review": {"command": "agent", "args": ["--acp"], "env": {"A": "b c"}}}
-    found = replace(exported_whole("review", PRINTED["toad"], ["x"]), agents=agents)
+    found = replace(export_whole("review", PRINTED["toad"], ["x"]), agents=agents)
     assert shlex.split(shlex.split(standalone_text(found, PRINTED["toad"]))[2]) == ["env", "A=b c", "agent", "--acp"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from acp_launch.errors import ProfileError, UsageError
 from acp_launch.interop import merge
-from acp_launch.interop.drafts import DraftSet, collect_drafts, filled
+from acp_launch.interop.drafts import DraftSet, collect_drafts, fill
 from acp_launch.interop.read import survey
 from acp_launch.interop.tools import MOST, MOST_JSON, TOOLS, Host, read, sources
 from acp_launch.secret.detect import issued
@@ -26,7 +26,7 @@ def claude(servers: Any) -> DraftSet:
 
 
 def faults(found: DraftSet) -> dict[str, str]:
-    return {one.original: one.unfit for one in merge.fitting(found.drafts) if one.unfit}
+    return {one.original: one.unfit for one in merge.mark_unfit(found.drafts) if one.unfit}
 
 
 @pytest.mark.parametrize("root", [None, [], "x", 1, {"mcpServers": None}, {"mcpServers": 1}, {"projects": [1]}])
@@ -40,16 +40,16 @@ def test_a_file_of_another_shape_holds_nothing(root: Any) -> None:
         (None, "it must be a mapping"),
         ([], "it must be a mapping"),
         ({}, "it has neither a command nor a url"),
-        ({"command": ["x", {}]}, "its command must be a list of strings"),
-        ({"command": {"a": 1}}, "its command.path must be a string"),
-        ({"command": "x", "args": "-y"}, "its args must be a list of strings"),
-        ({"command": "x", "args": [None]}, "its args must be a list of strings"),
+        ({"command": ["x", {}]}, "its command is not a string"),
+        ({"command": {"a": 1}}, "its command.path is not a string"),
+        ({"command": "x", "args": "-y"}, "its args is not a list of strings"),
+        ({"command": "x", "args": [None]}, "its args is not a string"),
         ({"command": "x", "args": ["\0"]}, "its args holds characters that no program can receive"),
         ({"command": "x", "args": ["\ud800"]}, "its args holds characters that no program can receive"),
         ({"command": "x", "url": "https://x"}, "it has both a command and a url"),
         ({"url": "https://x", "type": "websocket"}, "its type is not one that acp-launch knows"),
-        ({"url": ["https://x"]}, "its url must be a string"),
-        ({"command": "x", "args": ["a"] * 10_001}, "its args must be a list of strings"),
+        ({"url": ["https://x"]}, "its url is not a string"),
+        ({"command": "x", "args": ["a"] * 10_001}, "its args is not a list of strings"),
         ({"command": f"run {TOKEN}"}, "its command contains a credential, but a command cannot come from a secret"),
     ],
 )
@@ -256,9 +256,9 @@ def test_whatever_a_file_says_nothing_raises_and_no_token_is_left(tool: str, val
     holder = TOOLS[tool].servers or TOOLS[tool].agents
     found = collect_drafts([(TOOLS[tool], {holder: {"s": value, "t": {"command": "x", "env": value}}})], "/project")
     names = ["name"] * len(found.tokens)
-    for one in merge.fitting(found.drafts):
+    for one in merge.mark_unfit(found.drafts):
         if not one.unfit:
             step = merge.steps({}, [one], names)
-            text = merge.applied("version: 1\nagent: {command: x}\n", step)
+            text = merge.apply_steps("version: 1\nagent: {command: x}\n", step)
             assert issued(text) == ()
-            assert TOKEN not in json.dumps(filled(one.shape, names))
+            assert TOKEN not in json.dumps(fill(one.shape, names))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.interop.formats import MAX_DEPTH, BadJson, Misfit, add, blanked, parse, put
+from acp_launch.interop.formats import MAX_DEPTH, BadJson, Misfit, blanked, parse, put
 
 SETTINGS = """\
 // settings of an editor
@@ -105,9 +105,9 @@ def test_what_is_missing_on_the_way_is_made_in_the_texts_own_manner(text: str, m
 
 
 def test_an_item_is_added_to_a_list_or_takes_the_place_of_another() -> None:
-    assert add('{"l": [1, 2]}', ("l",), 3) == '{"l": [1, 2,\n  3\n]}'
-    assert add('{"l": [1, 2]}', ("l",), 3, instead=0) == '{"l": [3, 2]}'
-    assert parse(add("{}", ("l",), 3)).root == {"l": [3]}
+    assert put('{"l": [1, 2]}', ("l", 2), 3) == '{"l": [1, 2,\n  3\n]}'
+    assert put('{"l": [1, 2]}', ("l", 0), 3) == '{"l": [3, 2]}'
+    assert parse(put("{}", ("l", 0), 3)).root == {"l": [3]}
 
 
 @pytest.mark.parametrize("text", ["[]", '{"s": 1}', '{"s": [1]}', '{"s": null}'])
@@ -155,7 +155,7 @@ def test_a_member_that_is_put_is_the_only_change_there_is(
 @given(st.data(), st.lists(VALUES, max_size=4), VALUES)
 def test_an_item_that_is_added_is_the_only_change_there_is(data: st.DataObject, before: list[Any], value: Any) -> None:
     text = data.draw(texts({"l": before, "other": 1}))
-    assert parse(add(text, ("l",), value)).root == {"l": [*before, value], "other": 1}
+    assert parse(put(text, ("l", len(before)), value)).root == {"l": [*before, value], "other": 1}
 
 
 @given(st.data(), OBJECTS)

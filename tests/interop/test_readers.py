@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.interop.drafts import DraftBuilder, DraftSet, collect_drafts, filled
+from acp_launch.interop.drafts import DraftBuilder, DraftSet, collect_drafts, fill
 from acp_launch.interop.tools import TOOLS, Source, read
 from acp_launch.secret.value import Secret
 
@@ -35,7 +35,7 @@ def imported(tool: str) -> DraftSet:
 
 def entries(found: DraftSet) -> dict[str, Any]:
     names = found.names()
-    return {one.name: filled(one.shape, names) for one in found.drafts if not one.unfit and not one.disabled}
+    return {one.name: fill(one.shape, names) for one in found.drafts if not one.unfit and not one.disabled}
 
 
 def left(found: DraftSet) -> dict[str, tuple[tuple[str, str], ...]]:
@@ -112,8 +112,8 @@ def test_what_vs_code_asks_for_becomes_one_secret_for_all_servers() -> None:
     assert secrets(found) == {"perplexity-key": "VS Code keeps it in its own store"}
     assert left(found) == {
         "perplexity": (
-            ("envFile", "has no counterpart in a profile"),
             ("env.REGION", "asks for an input that the file does not describe"),
+            ("envFile", "has no counterpart in a profile"),
         )
     }
     assert unfit(found) == {"configured": "its command uses a variable that only the editor knows (config)"}
@@ -232,7 +232,7 @@ def test_opencode() -> None:
         "sentry": {"type": "http", "url": "https://mcp.sentry.dev/mcp", "headers": {"X": "${env:X}"}},
     }
     assert left(found) == {
-        "everything": (("env.KEY", "is read from a file"),),
+        "everything": (("environment.KEY", "is read from a file"),),
         "sentry": (("oauth", "is a login of that tool; write oauth: true for your own"),),
     }
     assert unfit(found) == {

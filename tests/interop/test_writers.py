@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from acp_launch.document.yaml import parse
-from acp_launch.interop.drafts import collect_drafts, filled
+from acp_launch.interop.drafts import collect_drafts, fill
 from acp_launch.interop.formats import Misfit
 from acp_launch.interop.formats import parse as parse_json
 from acp_launch.interop.tools import TOOLS, Host, Tool, own_place, places
@@ -16,9 +16,9 @@ from acp_launch.interop.write import (
     ExportContext,
     Exported,
     ExportEntry,
-    exported,
+    compare,
+    export_entries,
     insert_entries,
-    pieces,
     standalone_text,
 )
 from acp_launch.profile.check import check
@@ -54,7 +54,7 @@ def profile(text: str) -> Profile:
 
 
 def export(tool: str, text: str = PROFILE) -> Exported:
-    return exported(profile(text), TOOLS[tool], AROUND)
+    return export_entries(profile(text), TOOLS[tool], AROUND)
 
 
 def test_vs_code_asks_for_secrets_itself() -> None:
@@ -166,7 +166,7 @@ def test_jetbrains_gets_the_agent_alone() -> None:
 def test_claude_desktop_takes_programs_only() -> None:
     found = export("claude-desktop")
     assert list(found.servers) == ["github"]
-    assert "docs is left out: it has a url, and Claude Desktop's file takes programs only" in found.notes
+    assert "docs is left out: it is a server over http, which Claude Desktop does not take" in found.notes
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -196,10 +196,10 @@ def test_what_a_tool_says_comes_back_as_it_was(tool: str) -> None:
     if tool == "gemini":  # relative to the project here, to where it is started there
         servers["python"]["cwd"] = "/project/mcp_tools"
     text = json.dumps({"version": 1, "agent": {"command": "x"}, "mcp_servers": servers})
-    found = exported(profile(text), TOOLS[tool], AROUND)
+    found = export_entries(profile(text), TOOLS[tool], AROUND)
     again = collect_drafts([(TOOLS[tool], _read_back(TOOLS[tool], standalone_text(found, TOOLS[tool])))], "/project")
     names = ["s"] * len(again.tokens)
-    back = {one.name: filled(one.shape, names) for one in again.drafts if one.kind == "server"}
+    back = {one.name: fill(one.shape, names) for one in again.drafts if one.kind == "server"}
     kept = {name: _nameless(entry) for name, entry in servers.items() if name in found.servers}
     noted = " ".join(found.notes)
     assert {name: _nameless(entry) for name, entry in back.items() if f"{name}:" not in noted} == {
@@ -238,14 +238,14 @@ def _read_back(tool: Tool, text: str) -> Any:
 def test_an_entry_is_added_to_a_real_file_and_everything_else_stays(tool: str) -> None:
     chosen, found = TOOLS[tool], export(tool)
     before = (Path(__file__).parent / "configs" / FILES[tool]).read_text()
-    wanted = tuple(one for one in pieces(found, chosen, _read_back(chosen, before)) if one.difference == "new")
+    wanted = tuple(one for one in compare(found, chosen, _read_back(chosen, before)) if one.difference == "new")
     made = insert_entries(before, chosen, wanted, found.inputs)
     assert wanted
     lines = iter(made.splitlines())
     lost = [line for line in before.splitlines() if line.strip().strip(",") and not _comes(line, lines)]
     assert lost == []
-    assert all(one.difference == "same" for one in pieces(found, chosen, _read_back(chosen, made)) if one in wanted)
-    again = pieces(found, chosen, _read_back(chosen, made))
+    assert all(one.difference == "same" for one in compare(found, chosen, _read_back(chosen, made)) if one in wanted)
+    again = compare(found, chosen, _read_back(chosen, made))
     assert [one.difference for one in again if one.name in {each.name for each in wanted}] == ["same"] * len(wanted)
 
 
@@ -344,7 +344,8 @@ def test_the_variables_of_a_remote_server_are_headers_elsewhere_and_what_only_we
     )
     found = export("vscode", text)
     assert found.servers["a"]["headers"] == {"X": "y", "X-Env-REGION": "eu"}
-    assert found.notes[-2:] == (
-        "a: tools is left out: VS Code shows all of them",
-        "a: restart, protocol, timeouts, oauth is left out: only acp-launch does that",
+    assert found.notes == (
+        "a: timeouts.start is left out: VS Code has no such setting",
+        "a: tools.deny is left out: VS Code has no such setting",
+        "a: restart, protocol, oauth is left out: only acp-launch does that",
     )
