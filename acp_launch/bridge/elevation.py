@@ -23,7 +23,7 @@ from typing import Protocol
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from acp_launch.bridge.messages import BROKEN, SERVER_LOST, each
+from acp_launch.bridge.messages import BROKEN, each
 from acp_launch.mcp.era import CANCELLED, INITIALIZE, INITIALIZED, PROGRESS, UPDATED, is_stateless
 from acp_launch.mcp.message import cancelled_id, reported_token, wanted_token
 from acp_launch.protocol import jsonrpc, splice
@@ -40,7 +40,7 @@ HELD = 4 * 1024 * 1024  # bytes of the server's requests that can be sent again
 DIGITS = 12  # of the number in the id of an event
 HAS_SESSION = "this connection has a session; another session needs another connection"
 THE_AGENT = "the agent"
-UNKNOWN = SERVER_LOST  # the code of all that has to do with a session that cannot be resumed
+UNKNOWN = jsonrpc.SERVER_LOST  # the code of all that has to do with a session that cannot be resumed
 STATUS, LIST_CHANGED = "notifications/tasks/status", "/list_changed"
 # What an answer to these says of us: the path to the capabilities, and the name of ours there.
 ADVERTISED = {

@@ -13,7 +13,6 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import jsonrpc
 
-SERVER_LOST = -32010
 TIMED_OUT = -32011
 AGAIN, NOT_STARTED = "it is being started again", "could not be started"
 BROKEN = "this message was not passed on, by a bug in acp-launch"
@@ -36,7 +35,7 @@ class Lost(Struct, frozen=True, kw_only=True):
             message += f"; {self.comes_back}"
         elif self.stderr:
             message += "; its last stderr lines: " + " / ".join(self.stderr[-WORDS:])
-        return jsonrpc.error(id, SERVER_LOST, message, {"server": self.server, "stderr": list(self.stderr)})
+        return jsonrpc.error(id, jsonrpc.SERVER_LOST, message, {"server": self.server, "stderr": list(self.stderr)})
 
 
 def lost(change: Change, name: str) -> Lost:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from acp_launch.errors import StateError
-from acp_launch.mcp.http.challenge import Challenge
-from acp_launch.mcp.http.wire import Credentials, Failure, Headers, NoToken
+from acp_launch.mcp.http.wire import Challenge, Credentials, Failure, Headers, NoToken
 from acp_launch.oauth.grant import NOT_LOGGED_IN, PATIENCE, STEP_UPS, Grant, Login, Logins, decoded
 from acp_launch.plan.model import RemotePlan, ServerPlan
 from acp_launch.problem import Problem, ours

@@ -6,6 +6,7 @@ Until 2025-11-25 a client begins with a *handshake*, and the server may send req
 `legacy` and `modern`. The `Knowledge` keeps the era that a server has shown for its next process.
 """
 
+import base64
 from typing import Literal
 
 import msgspec
@@ -15,6 +16,7 @@ from acp_launch.mcp.message import VERSIONS
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.protocol.written import written
+from acp_launch.regex import regex
 
 HANDSHAKE = VERSIONS  # newest first
 STATELESS = ("2026-07-28",)
@@ -31,6 +33,11 @@ SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE = "logging/setLevel", "resources/subscribe", "
 UPDATED, ROOTS_CHANGED = "notifications/resources/updated", "notifications/roots/list_changed"
 SAMPLING, ELICITATION, ROOTS = "sampling/createMessage", "elicitation/create", "roots/list"
 
+NAMED = {CALL: "name", "prompts/get": "name", "resources/read": "uri"}  # method → the parameter in `Mcp-Name`
+
+_PLAIN = regex(r"[\x20-\x7e]*+")
+_SENTINEL = regex(r"=\?base64\?.*\?=")
+
 UNSUPPORTED = -32022
 RESERVED = range(-32099, -32019)  # codes that only stateless servers use
 REFUSALS = (jsonrpc.METHOD_NOT_FOUND, jsonrpc.INVALID_PARAMS, jsonrpc.INVALID_REQUEST)  # how they refuse `initialize`
@@ -44,6 +51,13 @@ class _Meta(Struct):
 
 class _Params(Struct):
     meta: _Meta = field(default_factory=_Meta, name="_meta")
+
+
+class _Named(Struct):
+    """The parameters of a request that a header repeats."""
+
+    name: str = ""
+    uri: str = ""
 
 
 class _Supported(Struct):
@@ -65,6 +79,8 @@ class Discovered(Struct):
 
 
 _params = msgspec.json.Decoder(_Params)
+_named = msgspec.json.Decoder(_Named)
+_version = msgspec.json.Decoder(str)
 _unsupported = msgspec.json.Decoder(_Unsupported)
 _discovered = msgspec.json.Decoder(Discovered)
 
@@ -73,6 +89,29 @@ def is_stateless(params: Raw) -> bool:
     """Tell whether a request with these parameters is of the era without a handshake."""
     found = jsonrpc.read(_params, params)
     return found is not None and found.meta.version is not UNSET
+
+
+def version_of(params: Raw) -> str:
+    """Return the version in the `_meta` of a stateless request; empty for one of the era with a handshake."""
+    found = jsonrpc.read(_params, params)
+    return "" if found is None or found.meta.version is UNSET else jsonrpc.read(_version, found.meta.version) or ""
+
+
+def encode_header(value: str) -> str:
+    """Write a value as a header: as it is where that is safe, else as Base64 of UTF-8 between marks."""
+    if _PLAIN.fullmatch(value) and value == value.strip() and not _SENTINEL.fullmatch(value):
+        return value
+    encoded = base64.b64encode(value.encode("utf-8", "surrogatepass")).decode("ascii")
+    return f"=?base64?{encoded}?="
+
+
+def request_headers(version: str, method: str, params: Raw) -> dict[str, str]:
+    """Return the headers that repeat parts of a stateless request; its server refuses one that differs from them."""
+    headers = {"MCP-Protocol-Version": encode_header(version), "Mcp-Method": encode_header(method)}
+    if method in NAMED and (read := jsonrpc.read(_named, params)) is not None:
+        name = read.uri if NAMED[method] == "uri" else read.name
+        headers |= {"Mcp-Name": encode_header(name)} if name else {}
+    return headers
 
 
 def supported(error: Raw) -> list[str] | None:

@@ -14,8 +14,7 @@ from pathlib import PurePath
 import msgspec
 
 from acp_launch.errors import LaunchError
-from acp_launch.mcp.http.challenge import Challenge
-from acp_launch.mcp.http.wire import Failure, Headers, NoToken
+from acp_launch.mcp.http.wire import Challenge, Failure, Headers, NoToken
 from acp_launch.profile.values import header_fault, header_name_fault
 from acp_launch.regex import regex
 from acp_launch.secret.command import Captured, Run, failure, sentence

@@ -17,13 +17,22 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
-from acp_launch.mcp.http.challenge import read_challenges
-from acp_launch.mcp.http.clients import TOGETHER, Clients, Cookies, Pool, SetUp
+from acp_launch.mcp.http.clients import Clients, Cookies, SetUp
 from acp_launch.mcp.http.connection import Connection
 from acp_launch.mcp.http.failure import failure, too_late
 from acp_launch.mcp.http.site import Site
-from acp_launch.mcp.http.stream import Request
-from acp_launch.mcp.http.wire import DELETE, Credentials, Era, Failure, Headers, Limits, NoToken, origin
+from acp_launch.mcp.http.wire import (
+    DELETE,
+    Credentials,
+    Era,
+    Failure,
+    Headers,
+    Limits,
+    NoToken,
+    Request,
+    origin,
+    read_challenges,
+)
 from acp_launch.process.child import Tail
 from acp_launch.process.lifecycle import Ended
 from acp_launch.process.tree import Exit, Outcome
@@ -146,7 +155,7 @@ class Remote:
         self._was_full = False
         self._stopping: asyncio.Task[Outcome] | None = None
         self._clients = Clients.of(self._loop)
-        self._pool: Pool | None = None  # that of the last request
+        self._client: httpx2.AsyncClient | None = None  # for its address, until the machine sleeps
         self._cookies: Cookies | None = None
         self._tls: str | None = None  # None: nothing was answered yet
         self._mishaps = Mishaps(self.note)
@@ -355,22 +364,9 @@ class Remote:
 
     async def _ask(self, request: Request) -> None:
         """Make one request, and tell the connection what comes of it, until it has enough."""
-        pool = self._pool
-        if pool is None or pool.is_old or pool.in_use >= TOGETHER:
-            try:
-                pool = self._pool = await self._clients.pool(request.url)
-            except SetUp as error:
-                self._step(self._connection.fail, request.stream, self._failure(error))
-                return
-        pool.in_use += 1
-        try:
-            await self._ask_by(pool.client, request)
-        finally:
-            pool.in_use -= 1
-
-    async def _ask_by(self, client: "httpx2.AsyncClient", request: Request) -> None:
         connection, stream = self._connection, request.stream
         try:
+            self._client = client = self._client or self._clients.client(request.url)
             response = await self._send_authorized(client, request)
         except TimeoutError:
             self._step(connection.fail, stream, too_late(request.patience or 0.0))
@@ -482,6 +478,7 @@ class Remote:
 
     def _verify(self) -> None:
         """Note that the machine has slept: connections may be dead without a sign."""
+        self._client = None
         self._step(self._connection.verify)
 
 

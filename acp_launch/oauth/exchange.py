@@ -17,10 +17,9 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import Struct
 
-from acp_launch.mcp.http.challenge import scopes_in
 from acp_launch.mcp.http.clients import Clients, SetUp
 from acp_launch.mcp.http.failure import failure
-from acp_launch.mcp.http.wire import phrase, printable, retry_after, shown_origin
+from acp_launch.mcp.http.wire import phrase, printable, retry_after, scopes_in, shown_origin
 from acp_launch.oauth.grant import LONGEST, Client, Tokens
 from acp_launch.profile.values import is_in_the_clear, url_fault
 from acp_launch.protocol.jsonrpc import BOM
@@ -171,13 +170,14 @@ async def fetch(
     body = b""
     try:
         async with asyncio.timeout(limit), connected() as clients:
-            with await clients.pool(url) as client:
-                limits = {"timeout": {"connect": CONNECT, "read": None, "write": None, "pool": None}}
-                sending = client.stream(method, url, headers=wanted, content=content or None, extensions=limits)
-                async with sending as response:
-                    chunks = response.aiter_bytes()
-                    while wants_body and len(body) <= ANSWER and (chunk := await anext(chunks, b"")):
-                        body += chunk
+            limits = {"timeout": {"connect": CONNECT, "read": None, "write": None, "pool": None}}
+            sending = clients.client(url).stream(
+                method, url, headers=wanted, content=content or None, extensions=limits
+            )
+            async with sending as response:
+                chunks = response.aiter_bytes()
+                while wants_body and len(body) <= ANSWER and (chunk := await anext(chunks, b"")):
+                    body += chunk
     except (SetUp, httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         raise _unanswered(server, url, limit, error) from None
     if len(body) > ANSWER:

@@ -20,8 +20,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from acp_launch.mcp.http.challenge import NONE, Challenge, first_scopes, read_challenges
-from acp_launch.mcp.http.wire import origin, phrase, shown_origin
+from acp_launch.mcp.http.wire import NONE, Challenge, first_scopes, origin, phrase, read_challenges, shown_origin
 from acp_launch.mcp.message import CLIENT_INFO, VERSIONS
 from acp_launch.oauth import metadata
 from acp_launch.oauth.exchange import Answer, Refused, ask, connected, excerpt, fetch, post, refusal

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.errors import StateError
-from acp_launch.mcp.http.challenge import first_scopes
+from acp_launch.mcp.http.wire import first_scopes
 from acp_launch.private import Unfit, locked, make_private, read_bounded
 from acp_launch.private import replace as replace_file
 from acp_launch.secret.value import LOGINS, Secret

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 from msgspec import Struct, field
 
-from acp_launch.mcp.http.challenge import Challenge, first_scopes
-from acp_launch.mcp.http.wire import origin, printable, shown_origin
+from acp_launch.mcp.http.wire import Challenge, first_scopes, origin, printable, shown_origin
 from acp_launch.oauth.grant import Method
 from acp_launch.profile.values import is_local
 from acp_launch.regex import regex

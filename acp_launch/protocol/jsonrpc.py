@@ -25,6 +25,7 @@ INTERNAL_ERROR = -32603
 AUTH_REQUIRED = -32000  # ACP v1, "Error codes"
 NOT_FOUND = -32002
 CANCELLED = -32800
+SERVER_LOST = -32010  # ours: the MCP server does not answer
 
 T = TypeVar("T")
 

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from acp_launch.cli import credentials as module
 from acp_launch.cli.credentials import RECORD, LoginCredentials, ServerLogin
-from acp_launch.mcp.http.challenge import Challenge
-from acp_launch.mcp.http.wire import NoToken
+from acp_launch.mcp.http.wire import Challenge, NoToken
 from acp_launch.oauth.grant import Login, Logins
 from acp_launch.oauth.keeper import TokenStore
 from acp_launch.plan.model import LoginPlan, Origin, RemotePlan, Value

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 
-from acp_launch.mcp.http.challenge import read_challenges
+from acp_launch.mcp.http.wire import read_challenges
 from acp_launch.oauth.flow import Wanted, log_in
 from acp_launch.oauth.grant import Grant
 from acp_launch.secret.value import Secret

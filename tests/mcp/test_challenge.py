@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.mcp.http.challenge import LONGEST, SCOPES, Challenge, read_challenges, scopes_in
+from acp_launch.mcp.http.wire import CHALLENGES, SCOPES, Challenge, read_challenges, scopes_in
 
 WHERE = "https://mcp.example/.well-known/oauth-protected-resource"
 bearer = partial(Challenge, is_bearer=True)
@@ -68,7 +68,7 @@ def test_any_challenge_can_be_read(text: str) -> None:
 
 @pytest.mark.parametrize("flood", ['Bearer scope="', "a=" * 50_000, '"\\' * 50_000, "Bearer " * 50_000, "," * 100_000])
 def test_a_challenge_is_read_up_to_its_bound(flood: str) -> None:
-    beyond = f'{flood:,<{LONGEST}}, Bearer resource_metadata="{WHERE}"'
+    beyond = f'{flood:,<{CHALLENGES}}, Bearer resource_metadata="{WHERE}"'
     assert read_challenges([beyond]).resource_metadata == ""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from acp_launch.mcp.http.headers import encode_header, request_headers, version_of
+from acp_launch.mcp.era import encode_header, request_headers, version_of
 
 
 @pytest.mark.parametrize("plain", ["", "eu-1", "a b", "=?base64?x", "!~"])
@@ -34,8 +34,9 @@ def test_any_other_value_is_written_in_base64_between_marks(value: str) -> None:
     ],
 )
 def test_the_name_of_what_is_used_is_a_header(method: str, params: dict[str, Any], name: str | None) -> None:
-    headers = request_headers(method, Raw(json.dumps(params).encode()))
-    assert headers == {"Mcp-Method": method, **({} if name is None else {"Mcp-Name": name})}
+    headers = request_headers("x", method, Raw(json.dumps(params).encode()))
+    named = {} if name is None else {"Mcp-Name": name}
+    assert headers == {"MCP-Protocol-Version": "x", "Mcp-Method": method, **named}
 
 
 def test_the_version_in_meta_makes_a_message_one_of_the_newer_era() -> None:
@@ -43,3 +44,4 @@ def test_the_version_in_meta_makes_a_message_one_of_the_newer_era() -> None:
     assert version_of(Raw(line[10:-1])) == "2026-07-28"
     assert version_of(Raw(b"{}")) == ""
     assert version_of(Raw(b"[]")) == ""
+    assert version_of(Raw(line[10:-1].replace(b'"2026-07-28"', b"3"))) == ""

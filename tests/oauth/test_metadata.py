@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.mcp.http.challenge import Challenge
+from acp_launch.mcp.http.wire import Challenge
 from acp_launch.oauth.metadata import (
     AuthorizationServer,
     Resource,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.errors import StateError
-from acp_launch.mcp.http.challenge import SCOPES
+from acp_launch.mcp.http.wire import SCOPES
 from acp_launch.oauth.grant import SIZE, STEP_UPS, Login, Logins
 from acp_launch.private import locked
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.mcp.http.challenge import Challenge
-from acp_launch.mcp.http.wire import Failure, Headers, NoToken
+from acp_launch.mcp.http.wire import Challenge, Failure, Headers, NoToken
 from acp_launch.process.lifecycle import Ended
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret

@@ -7,7 +7,7 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -254,8 +254,7 @@ def test_a_flood_of_cookies_is_not_kept() -> None:
             for _ in range(5):
                 peer.heard.clear()
                 await peer.answer(peer.ask("ping", id=1))
-            pool = await Clients.of(asyncio.get_running_loop()).pool(url)
-            assert not pool.client.cookies
+            assert not Clients.of(asyncio.get_running_loop()).client(url).cookies
             assert sum("cookies" in line for line in peer.remote.stderr_tail()) == 1
 
     asyncio.run(use())
@@ -311,52 +310,3 @@ def test_a_stream_that_grows_a_thousandfold_leaves_the_other_servers_their_turn(
     asyncio.run(use())
     assert len(seen) > 10
     assert len(set(seen)) == len(seen)
-
-
-def test_many_requests_at_once_use_several_pools_and_one_at_a_time_the_first() -> None:
-    """The library looks at each connection of a pool with each request."""
-
-    async def use() -> None:
-        clients = Clients.of(asyncio.get_running_loop())
-        leave = lambda: None  # noqa: E731
-        clients.join(leave)
-        url = "http://127.0.0.1:1/mcp"
-        first = await clients.pool(url)
-        with ExitStack() as busy:
-            pools = []
-            for _ in range(10):
-                pools.append(await clients.pool(url))
-                busy.enter_context(pools[-1])
-            assert [pools.index(pool) for pool in pools] == [0] * 4 + [4] * 4 + [8] * 2
-            assert pools[0] is first
-            clients.renew()
-            later = [await clients.pool(url)]
-            closed = [first.client.is_closed]  # requests use it
-        later.append(await clients.pool(url))
-        closed.append(first.client.is_closed)
-        assert (closed, first in later) == ([False, True], False)
-        assert not later[1].client.is_closed
-        await clients.leave(leave)
-        assert all(pool.client.is_closed for pool in later)
-
-    asyncio.run(use())
-
-
-def test_pools_that_only_many_requests_needed_are_given_up() -> None:
-    async def use() -> None:
-        clients = Clients.of(asyncio.get_running_loop())
-        leave = lambda: None  # noqa: E731
-        clients.join(leave)
-        url = "http://127.0.0.1:1/mcp"
-        with ExitStack() as busy:
-            pools = [busy.enter_context(await clients.pool(url)) for _ in range(9)]
-            clients._retire()
-            await clients.pool(url)
-            assert not any(client.is_closed for client in pools)
-        clients._retire()
-        first = await clients.pool(url)
-        assert [client.is_closed for client in (pools[0], pools[4], pools[8])] == [False, True, True]
-        assert first.client is pools[0]
-        await clients.leave(leave)
-
-    asyncio.run(use())

@@ -23,7 +23,6 @@ from acp_launch.protocol.jsonrpc import NULL, Envelope, key
 CALLS = frozenset({CALL, "prompts/get", "resources/read", "completion/complete"})
 KEPT, KEPT_BYTES = 1000, 4 * 1024 * 1024  # messages that wait for a stream opened with GET
 LISTENING = 4  # streams opened with GET at once; the newest gets the messages
-ENDED = -32010  # as of a lost server: bridge/messages.py
 ALIVE = b": keep-alive\n\n"  # a comment, for clients and proxies that give up a silent connection
 UNHEARD = "the agent does not listen for requests of the server"
 NO_MESSAGE = "the body is not a JSON-RPC message"
@@ -250,7 +249,7 @@ class HttpSession:
     def end(self, why: str) -> None:
         """End the session: every open request is answered with an error, and every stream is closed."""
         for id in list(self._owners):
-            self._answer(Envelope(id=Raw(id)), jsonrpc.error(Raw(id), ENDED, why))
+            self._answer(Envelope(id=Raw(id)), jsonrpc.error(Raw(id), jsonrpc.SERVER_LOST, why))
         for reply in self._listening:
             reply.end()
         self._listening.clear()

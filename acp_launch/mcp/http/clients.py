@@ -1,15 +1,12 @@
 """
-The HTTP clients of an event loop, shared by all its remote servers: connection pools, TLS, proxies, and machine sleep.
-
-Each client has a pool of connections, and with each request the library looks at every one of them. So a pool is for a
-few requests at once, and there are more of them when there are more.
+The HTTP clients of an event loop, shared by all its remote servers: connections, TLS, proxies, and machine sleep.
 
 httpx2 is imported, and TLS set up, when the first address needs it.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
@@ -19,7 +16,6 @@ if TYPE_CHECKING:
     import httpx2
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")  # reached without a proxy, whatever NO_PROXY says
-TOGETHER = 4  # requests at once that share a pool
 KEPT_ALIVE = 4.0  # seconds an unused connection is kept: many servers close them after 5
 WATCH = 5.0  # seconds between two looks at the clocks
 SLEPT = 2.0  # seconds that the machine must have slept
@@ -56,23 +52,6 @@ class Cookies:
             self._note(f"its cookies have more than {COOKIES:,} bytes; they are not kept")
 
 
-class Pool:
-    """A client with connections of its own, and how many requests use it. To be used as a context by each.
-
-    One that `is_old` is not for further requests.
-    """
-
-    def __init__(self, client: "httpx2.AsyncClient") -> None:
-        self.client, self.in_use, self.is_old = client, 0, False
-
-    def __enter__(self) -> "httpx2.AsyncClient":
-        self.in_use += 1
-        return self.client
-
-    def __exit__(self, *raised: object) -> None:
-        self.in_use -= 1
-
-
 class Clients:
     """The clients of one event loop. `join` them while they are needed; the last to `leave` closes them."""
 
@@ -81,9 +60,8 @@ class Clients:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._users: set[Callable[[], None]] = set()
-        self._makers: dict[tuple[bool, bool], Callable[[], httpx2.AsyncClient]] = {}
-        self._pools: dict[tuple[bool, bool], list[Pool]] = {}
-        self._old: list[Pool] = []
+        self._clients: dict[tuple[bool, bool], httpx2.AsyncClient] = {}
+        self._old: list[httpx2.AsyncClient] = []  # of the time before a sleep; some of their requests may go on
         self._watching: asyncio.TimerHandle | None = None
         self._asleep = seconds_asleep()
 
@@ -110,43 +88,26 @@ class Clients:
         if self._watching is not None:
             self._watching.cancel()
             self._watching = None
-        pools = [*self._current(), *self._old]
-        self._makers, self._pools, self._old = {}, {}, []
-        for pool in pools:
-            pool.is_old = True
-            await pool.client.aclose()
+        clients = [*self._clients.values(), *self._old]
+        self._clients, self._old = {}, []
+        for client in clients:
+            await client.aclose()
 
-    async def pool(self, url: str) -> Pool:
-        """Return the first pool for an address that has room: few requests then use the same few connections.
+    def client(self, url: str) -> "httpx2.AsyncClient":
+        """Return the client for an address.
 
         Raises:
             SetUp: certificates or proxies are set up wrongly.
         """
-        for old in [pool for pool in self._old if not pool.in_use]:
-            self._old.remove(old)
-            await old.client.aclose()
         kind = _kind(url)
-        pools = self._pools.setdefault(kind, [])
-        for pool in pools:
-            if pool.in_use < TOGETHER:
-                return pool
-        if kind not in self._makers:
-            self._makers[kind] = _maker(is_secure=kind[0], is_near=kind[1])
-        pools.append(Pool(self._makers[kind]()))
-        return pools[-1]
-
-    def _give_up(self, pools: Iterable[Pool]) -> None:
-        for pool in pools:
-            pool.is_old = True
-            self._old.append(pool)
-
-    def _current(self) -> Iterator[Pool]:
-        return (pool for pools in self._pools.values() for pool in pools)
+        if kind not in self._clients:
+            self._clients[kind] = _make(is_secure=kind[0], is_near=kind[1])
+        return self._clients[kind]
 
     def renew(self) -> None:
         """Use new connections from now on, after the machine has slept; the present ones until their requests end."""
-        self._give_up(self._current())
-        self._pools = {}
+        self._old += self._clients.values()
+        self._clients = {}
         for slept in list(self._users):
             slept()
 
@@ -154,15 +115,7 @@ class Clients:
         before, self._asleep = self._asleep, seconds_asleep()
         if self._asleep - before >= SLEPT:
             self.renew()
-        self._retire()
         self._watching = self._loop.call_later(WATCH, self._watch)
-
-    def _retire(self) -> None:
-        """Give the pools up that many requests at once have needed, and that none uses any more."""
-        for pools in self._pools.values():
-            idle = [pool for pool in pools[1:] if not pool.in_use]
-            self._give_up(idle)
-            pools[:] = [pool for pool in pools if pool not in idle]
 
 
 def seconds_asleep() -> float:
@@ -179,8 +132,7 @@ def _kind(url: str) -> tuple[bool, bool]:
     return parts.scheme == "https", parts.hostname in LOOPBACK
 
 
-def _maker(*, is_secure: bool, is_near: bool) -> "Callable[[], httpx2.AsyncClient]":
-    """Return the function that makes clients, which share the TLS context."""
+def _make(*, is_secure: bool, is_near: bool) -> "httpx2.AsyncClient":
     import ssl
     from http.cookiejar import CookieJar, DefaultCookiePolicy
 
@@ -192,15 +144,11 @@ def _maker(*, is_secure: bool, is_near: bool) -> "Callable[[], httpx2.AsyncClien
         how = "could not be reached: the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read"
         raise SetUp(how, f"correct that variable, or unset it ({error})") from None
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEPT_ALIVE)
-
-    def make() -> httpx2.AsyncClient:
-        none = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # each server has its own
-        try:
-            return httpx2.AsyncClient(
-                verify=context, limits=limits, timeout=None, trust_env=not is_near, cookies=none, follow_redirects=False
-            )
-        except (ValueError, ImportError, httpx2.InvalidURL):
-            how = "could not be reached: the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY cannot be used"
-            raise SetUp(how, "write it as http://host:port") from None
-
-    return make
+    none = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # each server has its own
+    try:
+        return httpx2.AsyncClient(
+            verify=context, limits=limits, timeout=None, trust_env=not is_near, cookies=none, follow_redirects=False
+        )
+    except (ValueError, ImportError, httpx2.InvalidURL):
+        how = "could not be reached: the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY cannot be used"
+        raise SetUp(how, "write it as http://host:port") from None

@@ -5,15 +5,14 @@ The era of a message is decided by its `_meta`: one with a protocol version goes
 repeat its body (2026-07-28); any other belongs to the session that `initialize` has opened (2025-03-26 to 2025-11-25).
 With HTTP+SSE (2024-11-05) one event stream carries all answers.
 
-    fresh ──introduce──▶ opening ──settle──▶ open        the handshake, and the address to post to, are awaited
-      └───────────speak───────────────────────▲          a message without a handshake
-    opening, open ──part──▶ parting ──end──▶ over        nothing more is sent; other requests may still be answered
+The first messages wait while the connection is `opening`: the handshake is awaited, or the address to post to. While it
+is `parting` nothing more is sent; other requests may still be answered.
 
 There is no single socket. A connection ends when the server has forgotten the session or refuses us altogether, or
 cannot be reached while nothing else of it lives; a stream that breaks fails the requests on it alone, unless it can be
-resumed. A request that cannot be sent while others are answered is tried again, and then fails alone. Each request gets
-one answer: the server's, or an error of ours, or it is still open when the connection ends; then it is `unsent` if it
-certainly had no effect.
+resumed. A request that cannot be sent while others are answered fails alone. Each request gets one answer: the
+server's, or an error of ours, or it is still open when the connection ends; then it is `unsent` if it certainly had no
+effect.
 """
 
 from collections import deque
@@ -24,19 +23,18 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from acp_launch.mcp.http.challenge import Challenge, read_challenges
-from acp_launch.mcp.http.headers import VERSION, encode_header, request_headers, version_of
+from acp_launch.mcp import era as eras
+from acp_launch.mcp.era import DISCOVER, INITIALIZE, INITIALIZED, PING, STATELESS, version_of
 from acp_launch.mcp.http.site import Site
 from acp_launch.mcp.http.stream import (
     AGAIN,
     LEAST,
     Answer,
-    Asked,
     EventStream,
-    Request,
     Role,
     ServerEvent,
     Stream,
+    error_in,
     is_fit,
     one_line,
 )
@@ -44,31 +42,30 @@ from acp_launch.mcp.http.wire import (
     DELETE,
     EXCERPT,
     JITTER,
-    MODERN,
+    Challenge,
     Era,
     Failure,
     Limits,
     Ports,
+    Request,
     ended_by,
-    error_in,
     phrase,
+    read_challenges,
     retry_after,
     shown_origin,
 )
 from acp_launch.mcp.message import CLIENT_INFO, VERSIONS, cancelled_id
 from acp_launch.process.lifecycle import Ended
 from acp_launch.protocol import jsonrpc
-from acp_launch.protocol.jsonrpc import Envelope, LineTooLong, key
+from acp_launch.protocol.jsonrpc import SERVER_LOST, Envelope, LineTooLong, key
 from acp_launch.waits import stretch
 
-LOST = -32010  # as the bridge calls a lost server
-WRONG_VERSION = -32022
 OURS = "acp-launch:"
 QUICK = 30.0  # seconds for the answer to what a server need not think about
-SIGNS = 2  # further attempts, if the connection for it breaks
+SIGNS = 2  # further attempts, if it cannot be sent or its connection breaks
 PARTING = stretch(0.5)  # seconds for other requests to learn that the session is gone, too
 RESUMES = 4  # attempts in a row to resume a stream that bring nothing
-REPEATS = 4  # times that a request which had no effect is sent again
+REPEATS = 4  # times that a request which a busy server has refused is sent again
 SHORT = 5.0  # seconds that a busy server may ask us to wait for that
 REDIRECTS = 5
 REFUSAL = 64 * 1024  # bytes that are read of a refusal
@@ -76,35 +73,13 @@ HELD = 1024 * 1024  # bytes that wait for the session to open before the writer 
 STREAMS = 512  # requests under way before the writer has to wait
 LINGER = 5.0  # seconds for a server to close a stream on which everything is answered
 
-Phase = Literal["fresh", "opening", "open", "parting", "over"]
-Event = Literal["introduce", "speak", "settle", "part", "end"]
+Phase = Literal["opening", "open", "parting", "over"]
 
-STATE: Mapping[tuple[Phase, Event], Phase] = {
-    ("fresh", "introduce"): "opening",
-    ("open", "introduce"): "opening",  # `initialized` after `initialize`, or another handshake
-    ("opening", "introduce"): "opening",  # again, over HTTP+SSE
-    ("fresh", "speak"): "open",
-    ("opening", "speak"): "opening",
-    ("open", "speak"): "open",
-    ("opening", "settle"): "open",
-    ("fresh", "part"): "parting",
-    ("opening", "part"): "parting",
-    ("open", "part"): "parting",
-    ("fresh", "end"): "over",
-    ("opening", "end"): "over",
-    ("open", "end"): "over",
-    ("parting", "end"): "over",
-}
-
-INITIALIZE, INITIALIZED, PING, DISCOVER = "initialize", "notifications/initialized", "ping", "server/discover"
+MODERN = STATELESS[0]
 HELLO = {"protocolVersion": VERSIONS[0], "capabilities": {}, "clientInfo": CLIENT_INFO}
-META = {
-    "io.modelcontextprotocol/protocolVersion": MODERN,
-    "io.modelcontextprotocol/clientInfo": CLIENT_INFO,
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
+META = {eras.VERSION: MODERN, eras.CLIENT: CLIENT_INFO, eras.CAPABILITIES: {}}
 PARAMS: Mapping[str, object] = {PING: None, INITIALIZE: HELLO, DISCOVER: {"_meta": META}}  # of requests of ours
-MARK = VERSION.encode()
+MARK = eras.VERSION.encode()
 MORE_SCOPES = "add them to its oauth.scopes in the profile"
 
 
@@ -168,16 +143,15 @@ class Connection:
     """
 
     def __init__(self, site: Site, url: str, ports: Ports, *, known: Era = "", limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
-        self.phase: Phase = "fresh"
+        self.phase: Phase = "open"
         self.era: Era = "sse" if site.type == "sse" else known
         self.is_met = False  # it has answered in this connection
         self.refusal: Failure | None = None
         self._site, self._url, self._ports, self._limits = site, url, ports, limits
-        self._is_assumed = site.type != "sse" and known == "sse"
         self._endpoint = ""  # HTTP+SSE: where to post
         self._session, self._modern = Session(), ""
         self._streams: dict[int, Stream] = {}
-        self._owners: dict[bytes, Stream] = {}  # of each request that waits for an answer
+        self._owners: dict[bytes, Stream] = {}  # by the key of each request that waits for an answer
         self._numbers = 0
         self._held, self._sign, self._parting = Held(), Sign(), Parting()
         self._has_noted: set[str] = set()
@@ -211,9 +185,6 @@ class Connection:
     def _is_closed(self) -> bool:
         return self.phase in ("parting", "over")
 
-    def _step(self, event: Event) -> None:
-        self.phase = STATE[self.phase, event]
-
     # Messages for the server.
 
     def begin(self) -> None:
@@ -222,28 +193,31 @@ class Connection:
             self._open_endpoint()
 
     def send(self, line: bytes, message: Envelope | None = None) -> None:
-        """Take one message for the server, without its newline; `message` is what it says, if that was read."""
+        """Take one message for the server, without its newline; `message` is what it says, if that was read.
+
+        Those of a batch (MCP 2025-03-26) are sent one by one, as most servers know no batch.
+        """
         if self._is_closed:
             self._parting.unsent.append(line)
             return
-        parts = None if message is not None else jsonrpc.batch(line)
-        found = [message or jsonrpc.decode(part) for part in parts or (line,)]
-        messages = [each for each in found if each is not None]
-        if not messages or (parts is None and self._keep(messages[0])):
+        if message is None and (parts := jsonrpc.batch(line)):
+            for part in parts:
+                self.send(part)
             return
-        first = messages[0]
-        is_alone = parts is None and first.method is not UNSET and MARK in line
-        version = version_of(first.params) if is_alone and self.era != "sse" else ""
-        if version:
-            self._post_alone(line, first, version)
+        message = message or jsonrpc.decode(line)
+        if message is None or self._keep(message):
+            return
+        is_stateless = message.method is not UNSET and MARK in line and self.era != "sse"
+        if is_stateless and (version := version_of(message.params)):
+            self._post_alone(line, message, version)
         elif self.phase == "opening":
             self._held.add(line)
         else:
-            self._post(line, messages)
+            self._post(line, message)
 
     def _keep(self, message: Envelope) -> bool:
         """Handle what is not sent as it is: cancellations, and a ping before the handshake."""
-        if message.method == "notifications/cancelled" and message.id is UNSET:
+        if message.method == eras.CANCELLED and message.id is UNSET:
             return self._cancel(message.params)
         if message.method == PING and message.id is not UNSET and not (self._session.version or self._modern):
             self._probe(message.id.copy())
@@ -254,73 +228,56 @@ class Connection:
         """Cancel a request; return whether the server must not be told by a message."""
         id = cancelled_id(params)
         owner = None if id is None else self._owners.get(key(id))
-        if owner is None or id is None:
+        if owner is None:
             return bool(self._modern) and not self._session.version
-        if owner.is_stateless or (owner.is_waiting and len(owner.open) == 1):
+        if owner.is_stateless or owner.is_waiting:
             self._drop(owner)  # the end of the stream is the cancellation; or the server has never seen it
             return True
         if owner.is_introduction:
             return True  # never cancelled
-        if len(owner.open) == 1:
-            owner.is_cancelled, owner.finished = True, self._ports.now()
+        owner.is_cancelled, owner.finished = True, self._ports.now()
         return False
 
     def _post_alone(self, line: bytes, message: Envelope, version: str) -> None:
         self._modern = version
-        self._step("speak")
-        headers = {**self._site.posting, "MCP-Protocol-Version": encode_header(version)}
-        headers |= request_headers(str(message.method), message.params)
-        self._ask(self._stream("line", line, headers, [message], is_stateless=True))
+        headers = {**self._site.posting, **eras.request_headers(version, str(message.method), message.params)}
+        stream = self._stream("line", line, headers, message)
+        stream.is_stateless = True
+        self._ask(stream)
 
-    def _post(self, line: bytes, messages: list[Envelope]) -> None:
-        stream = self._stream("line", line, self._site.posting, messages)
-        methods = {message.method for message in messages}
-        if INITIALIZE in methods:
+    def _post(self, line: bytes, message: Envelope) -> None:
+        stream = self._stream("line", line, self._site.posting, message)
+        if message.method == INITIALIZE:
             self._session = Session()
         else:
             self._add_session(stream)
-        is_handshake = self.era != "sse" and not methods.isdisjoint((INITIALIZE, INITIALIZED))
-        self._step("introduce" if is_handshake else "speak")
-        if is_handshake:
-            self._held.stream = stream.number
+        if self.era != "sse" and message.method in (INITIALIZE, INITIALIZED):
+            self.phase, self._held.stream = "opening", stream.number
         self._ask(stream)
 
     def _release(self) -> None:
         """Send what has waited, as far as nothing holds it back again."""
         if self.phase == "opening":
-            self._held.stream = 0
-            self._step("settle")
-            self._send_held()
-
-    def _send_held(self) -> None:
-        while self._held.lines and self.phase == "open":
-            self.send(self._held.take())
+            self.phase, self._held.stream = "open", 0
+            while self._held.lines and self.phase == "open":
+                self.send(self._held.take())
 
     # Requests.
 
-    def _stream(
-        self,
-        role: Role,
-        line: bytes,
-        headers: Mapping[str, str],
-        messages: list[Envelope],
-        *,
-        is_stateless: bool = False,
-    ) -> Stream:
-        asked = {
-            key(message.id): Asked(message.id.copy(), message.method)
-            for message in messages
-            if message.id is not UNSET and message.method is not UNSET
-        }
+    def _stream(self, role: Role, line: bytes, headers: Mapping[str, str], message: Envelope | None = None) -> Stream:
         self._numbers += 1
+        stream = Stream(self._numbers, role, Request(self._numbers, "POST", "", headers), self._ports.now())
+        if message is not None and message.method is not UNSET:
+            stream.method = message.method
+            stream.id = None if message.id is UNSET else message.id.copy()
         url = self._endpoint if self.era == "sse" else self._url
-        patience = None if asked and self.era != "sse" else QUICK
-        request = Request(self._numbers, "POST", url, headers, line, patience)
-        return Stream(self._numbers, role, request, asked, is_stateless, self._ports.now())
+        patience = None if stream.id is not None and self.era != "sse" else QUICK
+        stream.request = replace(stream.request, url=url, body=line, patience=patience)
+        return stream
 
     def _get(self, role: Role, last_event: str = "") -> Stream:
         headers = {**self._site.listening, "Last-Event-ID": last_event} if last_event else self._site.listening
-        stream = self._stream(role, b"", headers, [])
+        stream = self._stream(role, b"", headers)
         patience = None if role == "listen" else QUICK
         stream.request = replace(stream.request, method="GET", url=self._url, patience=patience)
         self._add_session(stream)
@@ -331,8 +288,8 @@ class Connection:
         line = jsonrpc.request(Raw(f'"{OURS}{self._numbers + 1}"'.encode()), method, PARAMS[method])
         if method == DISCOVER:
             headers = {**self._site.posting, "MCP-Protocol-Version": MODERN, "Mcp-Method": method}
-            return self._stream(role, line, headers, [], is_stateless=True)
-        stream = self._stream(role, line, self._site.posting, [])
+            return self._stream(role, line, headers)
+        stream = self._stream(role, line, self._site.posting)
         self._add_session(stream)
         return stream
 
@@ -345,8 +302,8 @@ class Connection:
 
     def _ask(self, stream: Stream) -> None:
         self._streams[stream.number] = stream
-        for known in stream.open:
-            self._owners[known] = stream
+        if stream.id is not None:
+            self._owners[key(stream.id)] = stream
         self._send(stream)
 
     def _send(self, stream: Stream) -> None:
@@ -423,7 +380,7 @@ class Connection:
             versions = read.versions if read and read.versions is not UNSET else []
             self._judge("modern" if MODERN in versions or not versions else "legacy")
         elif message.error is not UNSET:
-            self._judge("modern" if jsonrpc.fault(message.error).code == WRONG_VERSION else "legacy")
+            self._judge("modern" if jsonrpc.fault(message.error).code == eras.UNSUPPORTED else "legacy")
 
     def _pong(self) -> None:
         pongs, self._sign.pongs = self._sign.pongs, []
@@ -461,8 +418,7 @@ class Connection:
     def _fall_back(self, stream: Stream) -> None:
         """Try the older transport with a handshake that streamable HTTP has refused."""
         self._streams.pop(stream.number, None)
-        for known in stream.open:
-            self._owners.pop(known, None)
+        self._take_request(stream)
         self._held.add(stream.request.body, first=True)
         self._held.stream = 0
         self._begin_sse()
@@ -474,7 +430,7 @@ class Connection:
 
     def _open_endpoint(self) -> None:
         self._endpoint = ""
-        self._step("introduce")
+        self.phase = "opening"
         self._ask(self._get("endpoint"))
 
     def _take_endpoint(self, data: bytes) -> None:
@@ -491,7 +447,7 @@ class Connection:
             return
         self._ports.remember_era("sse")
         if self._site.type == "http":
-            self._note("it speaks HTTP+SSE of MCP 2024-11-05 (`type: sse` saves the attempt at streamable HTTP)")
+            self._note_once("it speaks HTTP+SSE of MCP 2024-11-05 (`type: sse` saves the attempt at streamable HTTP)")
         self.is_met = True
         self._pong()
         self._release()
@@ -503,9 +459,6 @@ class Connection:
             self._drop(stream)
             if status == 404:
                 self.verify()
-        elif self._is_assumed:
-            self._drop(stream)
-            self._use_streamable()
         elif status in (429, 503) or status >= 500:
             self._finish(Ended(how, pause=stream.tries.retry or 0.0, jitter=JITTER))
         else:
@@ -513,14 +466,6 @@ class Connection:
             where = f"{shown_origin(self._url)} answers, but does not speak {spoken} at this path: check its {keys}"
             self._ports.remember_era("")
             self._finish(self._call_alien(how, where))
-
-    def _use_streamable(self) -> None:
-        """Begin anew with a server that was of the older transport when we last met it."""
-        self._is_assumed = False
-        self._judge("")
-        if self._sign.pongs:
-            self._ask_probe(DISCOVER)
-        self._release()
 
     # Answers, by the number of their stream. A stream that was dropped gets no more.
 
@@ -603,11 +548,10 @@ class Connection:
             self._drop(stream)
         elif failure.is_denied:
             self._miss_token(stream, failure)
+        elif stream.role == "sign" and not (failure.timed_out or failure.is_final) and stream.tries.repeated < SIGNS:
+            self._send_again(stream, AGAIN * 2**stream.tries.repeated)
         elif not failure.was_sent:
             self._miss_server(stream, failure)
-        elif stream.role == "sign" and not failure.timed_out and stream.tries.resumed < SIGNS:
-            stream.tries.resumed += 1
-            self._ports.request(stream.request)
         elif stream.role in ("sign", "probe"):
             self._finish(ended_by(failure))
         elif stream.answer.events is not None or stream.is_resuming or stream.role != "line":
@@ -617,7 +561,7 @@ class Connection:
 
     def _give_up(self, stream: Stream, how: str, fix: str = "") -> None:
         """Fail the requests of a stream, or the connection if it has never worked."""
-        if stream.open and not self.is_met:
+        if stream.id is not None and not self.is_met:
             self._finish(Ended(how, reason=fix, jitter=JITTER))
             return
         self._fail(stream, how)
@@ -665,7 +609,7 @@ class Connection:
     def _awaits(self, stream: Stream) -> bool:
         if stream.role == "endpoint":
             return bool(self._owners)
-        return bool(stream.open) and not stream.is_cancelled
+        return stream.id is not None and not stream.is_cancelled
 
     # What an answer holds.
 
@@ -673,7 +617,7 @@ class Connection:
         session = headers.get("mcp-session-id", "")
         if stream.is_introduction:
             if session and not (session.isascii() and session.isprintable() and " " not in session):
-                self._note("the id of its session has characters that are not allowed; it is not used")
+                self._note_once("the id of its session has characters that are not allowed; it is not used")
                 session = ""
             self._session.id = session
         elif session and stream.step == INITIALIZE:
@@ -708,36 +652,33 @@ class Connection:
         elif stream.role in ("probe", "sign"):
             self._take_sign(stream, message)
         else:
-            self._settle(stream, message, key(message.id), line, is_direct=is_direct)
+            self._settle(stream, message, message.id, line, is_direct=is_direct)
 
-    def _settle(self, stream: Stream, message: Envelope, known: bytes, line: bytes, *, is_direct: bool) -> None:
+    def _settle(self, stream: Stream, message: Envelope, id: Raw, line: bytes, *, is_direct: bool) -> None:
         """Pass an answer on, if a request waits for it."""
-        owner = self._owners.get(known)
-        if owner is None or (is_direct and known not in stream.open):
-            if known.startswith(b'"' + OURS.encode()):
+        owner = self._owners.get(key(id))
+        if owner is None or (is_direct and owner is not stream):
+            if bytes(id).startswith(b'"' + OURS.encode()):
                 self.is_met = True
-            if not (is_direct and len(stream.open) == 1 and message.error is not UNSET):
+            if not is_direct or stream.id is None or message.error is UNSET:
                 return  # late, or an answer to nothing, or to our own sign of life
-            known, owner = next(iter(stream.open)), stream
-            line = _with_id(stream.open[known].id, message.error)
-            message = Envelope(id=stream.open[known].id, error=message.error)
-        del self._owners[known]
-        asked = owner.open.pop(known)
+            owner, line = stream, _with_id(stream.id, message.error)
+            message = Envelope(id=stream.id, error=message.error)
+        self._take_request(owner)
         self.is_met = True
-        if asked.method == INITIALIZE and not owner.is_stateless:
+        if owner.method == INITIALIZE and not owner.is_stateless:
             self._introduce(message)
-        elif asked.method == DISCOVER and owner.is_stateless and message.result is not UNSET:
+        elif owner.method == DISCOVER and owner.is_stateless and message.result is not UNSET:
             self._judge_discovery(message)
         self._ports.receive(line, message)
-        if not owner.open:
-            owner.finished = self._ports.now()
-            self._unblock(owner)
+        owner.finished = self._ports.now()
+        self._unblock(owner)
 
     def _introduce(self, message: Envelope) -> None:
         """Take the server's answer to a handshake."""
         if message.result is UNSET:
             self._session.id = ""
-            if message.error is not UNSET and jsonrpc.fault(message.error).code == WRONG_VERSION:
+            if message.error is not UNSET and jsonrpc.fault(message.error).code == eras.UNSUPPORTED:
                 self._judge("modern")
             return
         read = jsonrpc.read(_introduction, message.result)
@@ -765,9 +706,9 @@ class Connection:
             self._take_body(stream, body)
 
     def _take_body(self, stream: Stream, body: bytes) -> None:
-        if body and (stream.answer.kind == "application/json" or (stream.open and body[:1] in b"{[")):
+        if body and (stream.answer.kind == "application/json" or (stream.id is not None and body[:1] in b"{[")):
             self._take_line(stream, one_line(body), is_direct=True)
-        if stream.number in self._streams and (stream.open or stream.role == "probe"):
+        if stream.number in self._streams and (stream.id is not None or stream.role == "probe"):
             self._take_nothing(stream, body)
         if self.phase != "over":
             self._close(stream)
@@ -788,7 +729,7 @@ class Connection:
             self._rest(stream)
         elif stream.role in ("sign", "probe"):
             self._take_sign(stream, None)
-        elif not stream.open or stream.is_cancelled:
+        elif stream.id is None or stream.is_cancelled:
             self._fail(stream, how)
             self._close(stream)
         elif stream.last_event and not stream.is_stateless and stream.tries.resumed < RESUMES:
@@ -824,14 +765,14 @@ class Connection:
         elif status == 403 and stream.answer.challenge.wants_more:
             self._refuse(stream, "; ".join(filter(None, (_too_few(stream.answer.challenge), self._scopes_fix(stream)))))
             self._close(stream)
-        elif error is not None and stream.open:
+        elif error is not None and stream.id is not None:
             self._pass_on(stream, error, body)
             self._close(stream)
         elif self._may_be_sse(stream):
             self._fall_back(stream)
         elif self._endpoint and status == 404:
             self._lose_session(stream)
-        elif not self.is_met and stream.open and not stream.is_resuming and not self._is_of_other_era(stream):
+        elif not self.is_met and stream.id is not None and not stream.is_resuming and not self._is_of_other_era(stream):
             self._finish(self._turn_away(stream, body), also=stream)
         else:
             self._refuse_request(stream, f"answered {phrase(status)}{self._site.quote(body)}")
@@ -840,7 +781,7 @@ class Connection:
     def _refuse_request(self, stream: Stream, how: str) -> None:
         """Answer a request that was refused without a reason in JSON-RPC, while the connection goes on."""
         status, retry = stream.answer.status, stream.tries.retry
-        if not stream.open:
+        if stream.id is None:
             self._note_once(f"{how} to a notification")
         elif stream.is_resuming:
             self._fail(stream, f"ended its event stream, and refused to resume it ({phrase(status)})")
@@ -873,13 +814,10 @@ class Connection:
         return True
 
     def _pass_on(self, stream: Stream, error: Raw, body: bytes) -> None:
-        """Answer every open request of a stream with the server's own error, under the request's id."""
-        if len(stream.open) == 1:
-            self._take_line(stream, one_line(body), is_direct=True)
-        for known, asked in stream.open.items():
-            self._owners.pop(known, None)
-            self._ports.receive(_with_id(asked.id, error))
-        stream.open.clear()
+        """Answer the request of a stream with the server's own error, under the request's id."""
+        self._take_line(stream, one_line(body), is_direct=True)
+        if (id := self._take_request(stream)) is not None:  # the error has no id
+            self._ports.receive(_with_id(id, error))
 
     def _turn_away(self, stream: Stream, body: bytes) -> Ended:
         """Describe the end of a connection that has never worked."""
@@ -979,24 +917,17 @@ class Connection:
 
     def _miss_server(self, stream: Stream, failure: Failure) -> None:
         """Handle a request that never got to the server; the connection ends only if nothing else of it lives."""
-        is_hopeful, tries = not failure.is_final, stream.tries
-        if stream.is_resuming and tries.resumed < RESUMES and is_hopeful:
-            tries.resumed += 1
-            self._rest(stream)
-            return
         if stream.is_resuming:
+            if stream.tries.resumed < RESUMES and not failure.is_final:
+                stream.tries.resumed += 1
+                self._rest(stream)
+                return
             self._fail(stream, failure.how)
-        is_busy = self._answers_others(stream)
-        if self._is_closed or not (is_busy or self._listens_elsewhere(stream)):
+        if self._is_closed or not self._answers_others(stream) or stream.number == self._held.stream:
             self._part(stream, ended_by(failure))
         elif stream.role == "listen":
             self._rest(stream)
-        elif stream.is_resuming:
-            self._close(stream)
-        elif is_hopeful and tries.repeated < (SIGNS if stream.role == "sign" else REPEATS):
-            self._note_once(f"{failure.how}, while it answers other requests; what is asked now waits")
-            self._send_again(stream, AGAIN * 2**tries.repeated)
-        elif is_busy and stream.role == "line" and stream.number != self._held.stream:
+        elif stream.role == "line":
             self._refuse(stream, failure.how)
             self._close(stream)
         else:
@@ -1007,31 +938,29 @@ class Connection:
         others = [owner for owner in self._owners.values() if owner is not stream and not owner.is_cancelled]
         return any(not owner.is_waiting and (owner.answer.status or not owner.is_resuming) for owner in others)
 
-    def _listens_elsewhere(self, stream: Stream) -> bool:
-        """Whether an event stream of the server's own messages is open, other than this one."""
-        listening = (each for each in self._streams.values() if each.role in ("listen", "endpoint"))
-        return any(each.answer.status and each is not stream for each in listening)
-
     # Answers of our own, and the ends of streams.
 
+    def _take_request(self, stream: Stream) -> Raw | None:
+        """Return the id of a stream's request, which waits for no answer any more; None if it did not."""
+        id, stream.id = stream.id, None
+        if id is not None:
+            self._owners.pop(key(id), None)
+        return id
+
     def _fail(self, stream: Stream, how: str) -> None:
-        """Answer every open request of a stream with an error."""
-        for known, asked in stream.open.items():
-            self._owners.pop(known, None)
-            if not stream.is_cancelled:
-                self._answer(asked, f"{how} during {asked.method}, whose outcome is unknown")
-        stream.open.clear()
+        """Answer the request of a stream, if it is open, with an error."""
+        id = self._take_request(stream)
+        if id is not None and not stream.is_cancelled:
+            self._answer(id, f"{how} during {stream.method}, whose outcome is unknown")
 
-    def _refuse(self, stream: Stream, how: str, code: int = LOST) -> None:
-        """Answer every open request of a stream, which had no effect, with an error."""
-        for known, asked in stream.open.items():
-            self._owners.pop(known, None)
-            self._answer(asked, how, code)
-        stream.open.clear()
+    def _refuse(self, stream: Stream, how: str, code: int = SERVER_LOST) -> None:
+        """Answer the request of a stream, which had no effect, with an error."""
+        if (id := self._take_request(stream)) is not None:
+            self._answer(id, how, code)
 
-    def _answer(self, asked: Asked, how: str, code: int = LOST) -> None:
+    def _answer(self, id: Raw, how: str, code: int = SERVER_LOST) -> None:
         server = self._site.name
-        self._ports.receive(jsonrpc.error(asked.id, code, f'MCP server "{server}" {how}', {"server": server}))
+        self._ports.receive(jsonrpc.error(id, code, f'MCP server "{server}" {how}', {"server": server}))
 
     def _refuse_or_fail(self, stream: Stream, how: str) -> None:
         """Do so with a stream that may have had an effect before."""
@@ -1039,8 +968,7 @@ class Connection:
         self._close(stream)
 
     def _drop(self, stream: Stream) -> None:
-        for known in stream.open:
-            self._owners.pop(known, None)
+        self._take_request(stream)
         self._forget(stream)
         self._unblock(stream)
 
@@ -1054,10 +982,10 @@ class Connection:
         """Forget a stream that has ended, and go on after it."""
         self._forget(stream)
         is_of_session = stream.role == "line" and not stream.is_stateless and self.era != "sse"
-        if is_of_session and not self._session.is_introduced and stream.answer.is_success:
-            self._session.is_introduced = INITIALIZED.encode() in stream.request.body
-            if self._session.is_introduced:
-                self._ask(self._get("listen"))
+        is_introduced = is_of_session and stream.method == INITIALIZED and stream.answer.is_success
+        if is_introduced and not self._session.is_introduced:
+            self._session.is_introduced = True
+            self._ask(self._get("listen"))
         self._unblock(stream)
         if self.phase == "parting":
             self._part_if_all_know()
@@ -1070,14 +998,12 @@ class Connection:
 
     def _part(self, stream: Stream, ended: Ended) -> None:
         """Begin to end the connection because of a request that had no effect; others may learn the same."""
-        if not stream.was_effective and (stream.open or not stream.answer.status):
+        if not stream.was_effective and (stream.id is not None or not stream.answer.status):
             self._parting.refused[stream.number] = stream.request.body
-        for known in stream.open:
-            self._owners.pop(known, None)
-        stream.open.clear()
+        self._take_request(stream)
         self._streams.pop(stream.number, None)
         if not self._is_closed:
-            self._step("part")
+            self.phase = "parting"
             self._numbers += 1
             self._parting.ended, self._parting.timer = ended, self._numbers
             self._ports.timer(self._numbers, PARTING)
@@ -1092,8 +1018,7 @@ class Connection:
         """Begin to end the session; return whether there is one that the server should be told about."""
         if self.phase == "over":
             return False
-        if self.phase != "parting":
-            self._step("part")
+        self.phase = "parting"
         for stream in list(self._streams.values()):
             self._drop(stream)
         if not self._session.id or self.era == "sse":
@@ -1104,7 +1029,7 @@ class Connection:
     def _end_session(self, session: str) -> None:
         version = self._session.version or VERSIONS[0]
         headers = {**self._site.headers, "Mcp-Session-Id": session, "MCP-Protocol-Version": version}
-        stream = self._stream("delete", b"", headers, [])
+        stream = self._stream("delete", b"", headers)
         stream.request = replace(stream.request, method="DELETE", url=self._url, patience=DELETE)
         self._ask(stream)
 
@@ -1116,9 +1041,9 @@ class Connection:
         """End the connection. The request of `also` had no effect."""
         if self.phase == "over":
             return
-        self._step("end")
+        self.phase = "over"
         refused = self._parting.refused
-        if also is not None and also.open and not also.was_effective:
+        if also is not None and also.id is not None and not also.was_effective:
             refused[also.number] = also.request.body
         for stream in self._streams.values():
             self._ports.drop(stream.number)
@@ -1130,13 +1055,10 @@ class Connection:
         self._owners.clear()
         self._ports.ended(ended)
 
-    def _note(self, text: str) -> None:
-        self._ports.note(text)
-
     def _note_once(self, text: str) -> None:
         if text not in self._has_noted and len(self._has_noted) < 100:
             self._has_noted.add(text)
-            self._note(text)
+            self._ports.note(text)
 
 
 def _with_id(id: Raw, error: Raw | UnsetType) -> bytes:

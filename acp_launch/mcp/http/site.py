@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from urllib.parse import urljoin
 
+from acp_launch.mcp.era import STATELESS
 from acp_launch.mcp.http.stream import Answer
-from acp_launch.mcp.http.wire import EXCERPT, MODERN, origin, phrase, printable, shown_origin
+from acp_launch.mcp.http.wire import EXCERPT, origin, phrase, printable, shown_origin
 from acp_launch.mcp.message import CLIENT_INFO
 from acp_launch.secret.redact import redactor
 
@@ -34,7 +35,7 @@ class Site:
     ) -> None:
         self.name, self.type, self.login, self.is_proven = name, type, login, is_proven
         self.origin = origin(url)
-        self.is_pinned_stateless = pin in ("modern", MODERN)
+        self.is_pinned_stateless = pin in ("modern", *STATELESS)
         self.is_pinned_legacy = pin != "auto" and not self.is_pinned_stateless
         words = {word for value in headers.values() for word in (value, *value.split()) if len(word) > 3} - SCHEMES
         self._secrets = sorted(words, key=len, reverse=True)

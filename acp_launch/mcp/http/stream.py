@@ -5,12 +5,14 @@ Events are server-sent ones (WHATWG HTML, "server-sent events"): lines end with 
 empty line at the end of the stream is dropped. Sans-IO.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Literal
 
-from msgspec import Raw, Struct, field
+from msgspec import UNSET, Raw, Struct, field
 
-from acp_launch.mcp.http.challenge import NONE, Challenge
+from acp_launch.mcp.era import INITIALIZE
+from acp_launch.mcp.http.wire import LONGEST_PAUSE, NONE, Challenge, Request
+from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import BOM, LineTooLong
 
 Role = Literal["line", "listen", "endpoint", "probe", "sign", "delete"]
@@ -20,23 +22,8 @@ AGAIN_AT_MOST = 30.0
 HASTY = 8  # times in a row that a stream may end at once before we insist on a pause
 LEAST = 0.25  # seconds of that pause
 LONGEST_ID = 4096  # characters of a value of the server's that we repeat in a header
-LONGEST_PAUSE = 3600.0
 
 _RETURN, _NEWLINE = b"\r\n"  # searching for a number is faster than for bytes
-
-
-class Request(Struct, frozen=True):
-    """An HTTP request to make. `patience`: seconds until the answer must have begun; None: no limit."""
-
-    stream: int
-    method: str
-    url: str
-    headers: Mapping[str, str]
-    body: bytes = b""
-    patience: float | None = None
-
-    def __repr__(self) -> str:
-        return f"Request({self.stream}, {self.method})"  # headers are secret
 
 
 class ServerEvent(Struct, frozen=True):
@@ -134,11 +121,6 @@ class EventStream:
         return event
 
 
-class Asked(Struct, frozen=True):
-    id: Raw
-    method: str
-
-
 class Answer(Struct):
     """What has come of an HTTP answer so far."""
 
@@ -170,14 +152,15 @@ class Attempts(Struct):
 
 
 class Stream(Struct):
-    """One request to the server. `open` are the requests of ours on it that have no answer yet."""
+    """One HTTP request to the server, for at most one message of the agent."""
 
     number: int
     role: Role
     request: Request
-    open: dict[bytes, Asked]
-    is_stateless: bool
     heard: float
+    id: Raw | None = None  # of the message, while it waits for an answer
+    method: str = ""
+    is_stateless: bool = False
     answer: Answer = field(default_factory=Answer)
     tries: Attempts = field(default_factory=Attempts)
     step: str = ""  # of a probe
@@ -191,7 +174,7 @@ class Stream(Struct):
     @property
     def is_introduction(self) -> bool:
         """Whether it holds the handshake of a session."""
-        return not self.is_stateless and any(asked.method == "initialize" for asked in self.open.values())
+        return self.id is not None and self.method == INITIALIZE and not self.is_stateless
 
     @property
     def was_effective(self) -> bool:
@@ -230,3 +213,13 @@ def one_line(data: bytes) -> bytes:
     if b"\n" in data or b"\r" in data:
         data = data.replace(b"\r", b" ").replace(b"\n", b" ")
     return data.removeprefix(BOM).strip()
+
+
+def error_in(body: bytes) -> Raw | None:
+    """Return the JSON-RPC error that a refusal holds, if any."""
+    if not body.lstrip().startswith((b"{", BOM)):
+        return None
+    message = jsonrpc.decode(one_line(body))
+    if message is None or message.error is UNSET or message.method is not UNSET:
+        return None
+    return message.error if bytes(message.error).startswith(b"{") else None

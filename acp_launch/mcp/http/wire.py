@@ -2,28 +2,25 @@
 What the connection to a remote server and its driver say to each other, and the words and readings both need. Pure.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
-from msgspec import UNSET, Raw, Struct
+from msgspec import Struct
 
-from acp_launch.mcp.http.challenge import Challenge
-from acp_launch.mcp.http.stream import LONGEST_PAUSE, Request, one_line
 from acp_launch.process.lifecycle import Ended
-from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope
+from acp_launch.regex import regex
 from acp_launch.secret.value import Secret
 from acp_launch.waits import stretch
 
 Era = Literal["", "modern", "legacy", "sse"]
 
-MODERN = "2026-07-28"
-
 DELETE = stretch(2.0)  # seconds for the end of a session
 EXCERPT = 160  # characters that are quoted of a refusal
 JITTER = 0.25
+LONGEST_PAUSE = 3600.0  # seconds
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -34,6 +31,20 @@ class Limits(Struct, frozen=True, kw_only=True):
     silence: float = 30.0  # silence while a request is open, before a sign of life is asked for
     sign: float = stretch(10.0)  # for a sign of life
     max_line: int = 64 * 1024 * 1024
+
+
+class Request(Struct, frozen=True):
+    """An HTTP request to make. `patience`: seconds until the answer must have begun; None: no limit."""
+
+    stream: int
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+    patience: float | None = None
+
+    def __repr__(self) -> str:
+        return f"Request({self.stream}, {self.method})"  # headers are secret
 
 
 class RemoteFacts(Struct, frozen=True):
@@ -63,6 +74,75 @@ class Failure(Struct, frozen=True):
     timed_out: bool = False
     is_denied: bool = False
 
+
+# The challenges of a server that refuses a request: `WWW-Authenticate` (RFC 9110 11.6.1, RFC 6750 3, RFC 9728 5.1).
+
+CHALLENGES = 8 * 1024  # characters of all challenges of an answer
+SCOPES = 100  # of a list
+TOO_FEW = "insufficient_scope"  # the error if a token is good, and lacks a scope
+
+_PART = regex(
+    r"(?P<name>[!#$%&'*+\-.^_`|~0-9A-Za-z]++)"
+    r'(?:[ \t]*+=[ \t]*+(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"?|(?P<plain>[^\s,"]*+)))?+'
+)
+_SCOPE = regex(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}+")  # RFC 6749, section 3.3
+_ESCAPED = regex(r"\\(.)")
+
+
+class Challenge(Struct, frozen=True, kw_only=True):
+    """What a server says when it refuses a request. `is_bearer`: it takes tokens, which a login may give."""
+
+    is_bearer: bool = False
+    resource_metadata: str = ""
+    scopes: tuple[str, ...] = ()
+    error: str = ""
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether the token is good, and lacks a scope."""
+        return self.error == TOO_FEW
+
+
+NONE = Challenge()
+
+
+def read_challenges(headers: Iterable[str]) -> Challenge:
+    """Read the `WWW-Authenticate` headers of an answer. What cannot be read is left out."""
+    bearer: dict[str, str] = {}
+    other: dict[str, str] = {}
+    into, is_bearer = other, False
+    text = ", ".join(headers)[:CHALLENGES]
+    end = 0  # of the part before
+    for part in _PART.finditer(text):
+        name = part["name"].lower()
+        if part["quoted"] is not None:
+            into.setdefault(name, _ESCAPED.sub(r"\1", part["quoted"]))
+        elif part["plain"] is not None:
+            into.setdefault(name, part["plain"])
+        elif name == "bearer" or "," in text[end : part.start()]:
+            into = bearer if name == "bearer" else other
+            is_bearer |= name == "bearer"
+        end = part.end()
+    return Challenge(
+        is_bearer=is_bearer,
+        resource_metadata=bearer.get("resource_metadata") or other.get("resource_metadata", ""),  # RFC 9728: any scheme
+        scopes=scopes_in(bearer.get("scope", "")),
+        error=bearer.get("error", "")[:200],
+    )
+
+
+def scopes_in(text: str) -> tuple[str, ...]:
+    """Return the scopes of a list that is separated by spaces, each once."""
+    return first_scopes(text.split())
+
+
+def first_scopes(scopes: Iterable[Any] | None) -> tuple[str, ...]:
+    """Return the first scopes of a list, each once, without what cannot be one."""
+    fitting = (each for each in scopes or () if _SCOPE.fullmatch(each))
+    return tuple(dict.fromkeys(fitting))[:SCOPES]
+
+
+# Credentials.
 
 Headers = Mapping[str, Secret]  # by their names, no two of which differ only in case
 
@@ -174,16 +254,6 @@ def printable(text: str) -> str:
 def ended_by(failure: Failure) -> Ended:
     follows: Literal["judged", "never"] = "never" if failure.is_final else "judged"
     return Ended(failure.how, reason=failure.fix, follows=follows, jitter=JITTER)
-
-
-def error_in(body: bytes) -> Raw | None:
-    """Return the JSON-RPC error that a refusal holds, if any."""
-    if not body.lstrip().startswith((b"{", jsonrpc.BOM)):
-        return None
-    message = jsonrpc.decode(one_line(body))
-    if message is None or message.error is UNSET or message.method is not UNSET:
-        return None
-    return message.error if bytes(message.error).startswith(b"{") else None
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
