@@ -354,7 +354,7 @@ def _extends_entries(written: Plain) -> list[tuple[KeyPath, str]]:
     return [((EXTENDS, index), item) for index, item in items if isinstance(item, str)]
 
 
-def _extends_faults(written: Plain) -> Iterator[Fault]:
+def extends_faults(written: Plain) -> Iterator[Fault]:
     """Yield everything that is wrong with the value of `extends`, without looking for the files."""
     if not isinstance(written, str | list):
         yield _wrong_entry_type((EXTENDS,), "a profile's name, a ./path or a list of them", written)
@@ -434,7 +434,7 @@ def _extends(document: Document, layer: Layer) -> Iterator[Fault]:
         what = "an overlay extends nothing; it lies over the profile and all that this one extends"
         yield Fault((EXTENDS,), what, "move it to the profile", at_key=True)
     else:
-        yield from _extends_faults(document.root[EXTENDS])
+        yield from extends_faults(document.root[EXTENDS])
 
 
 def _entries(document: Document) -> Iterator[Extends]:

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import fields
 
 from acp_launch.document.yaml import Document, parse
-from acp_launch.profile.check import check
-from acp_launch.profile.layers import faults, merge
+from acp_launch.profile.check import check, extends_faults
+from acp_launch.profile.layers import merge
 from acp_launch.profile.model import Agent
 from acp_launch.profile.schema import schema, text
 from acp_launch.secret.value import PREFIX
@@ -266,7 +266,7 @@ def test_what_a_profile_that_extends_another_may_say_is_accepted_by_both(over: s
 @pytest.mark.parametrize("over", WRONG)
 def test_what_is_wrong_in_a_profile_that_extends_another_is_refused_by_both(over: str) -> None:
     written = {"extends": "base", **root(over)}
-    assert not together(over) or list(faults(written["extends"]))
+    assert not together(over) or list(extends_faults(written["extends"]))
     assert not jsonschema.Draft202012Validator(schema()).is_valid(written)
 
 
