@@ -23,6 +23,7 @@ from acp_launch.problem import Problem, ours
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Outcome, Secret, Store
 from acp_launch.settings.model import Settings
+from acp_launch.waits import awaited
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -285,32 +286,29 @@ class Wallet(Struct, frozen=True, kw_only=True):
 
 def print_headers(logins: Collection[ServerLogin], made: Mapping[str, Credentials], settings: Settings) -> list[Lack]:
     """Call the commands that print headers, each once and all at once; return the servers that get none."""
-    made = {login.printer: made[login.server.name] for login in logins if login.printer}
-    if not made:
+    printers = {login.printer: made[login.server.name] for login in logins if login.printer}
+    if not printers:
         return []
-    from acp_launch.cli.stores import captured, protect_secrets, say_waiting
-    from acp_launch.mcp.headerscommand import PrintedHeaders
-    from acp_launch.secret.command import AT_ONCE, in_parallel
-    from acp_launch.secret.isolate import Late, NoThread, bounded
+    import asyncio
+
+    from acp_launch.cli.stores import protect_secrets, say_waiting
+    from acp_launch.launch.loop import listening
+    from acp_launch.process.guard import start_guards
 
     protect_secrets()
-    printers = {address: each for address, each in made.items() if isinstance(each, PrintedHeaders)}
     failed = dict[str, NoToken]()
 
-    def call(address: str) -> None:
+    async def call(address: str) -> None:
         try:
-            printers[address].first(captured)
+            await printers[address].headers()
         except NoToken as error:
             failed[address] = error
 
-    limit = settings.secrets.timeout * -(-len(printers) // AT_ONCE) + GRACE
-    work, what = partial(in_parallel, call, list(printers)), f"headers for {', '.join(printers)}"
-    try:
-        bounded(work, limit=limit, waiting=lambda waited: say_waiting(what, waited, limit))
-    except NoThread:
-        work()
-    except Late:  # a command cannot be killed
-        how = f"no answer within {limit:g} s"
-        failed = {address: each.fault(how, is_late=True) for address, each in printers.items()}
-    lacking = [(login.server, failed[login.printer]) for login in logins if login.printer in failed]
+    async def call_all() -> None:
+        what, limit = f"headers for {', '.join(printers)}", settings.secrets.timeout + GRACE
+        with listening(start_guards()):
+            await awaited(asyncio.gather(*map(call, printers)), what=what, limit=limit, waiting=say_waiting)
+
+    asyncio.run(call_all())
+    lacking = ((login.server, failed[login.printer]) for login in logins if login.printer in failed)
     return [Lack(server, error.how, error.fix) for server, error in lacking]

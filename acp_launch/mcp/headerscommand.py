@@ -17,7 +17,7 @@ from acp_launch.errors import LaunchError
 from acp_launch.mcp.http.wire import Challenge, Failure, Headers, NoToken
 from acp_launch.profile.values import header_fault, header_name_fault
 from acp_launch.regex import regex
-from acp_launch.secret.command import Captured, Run, failure, sentence
+from acp_launch.secret.command import Captured, failure, sentence
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import MAX_VALUE, Secret
 from acp_launch.settings.model import HeadersCommand
@@ -79,18 +79,6 @@ class PrintedHeaders:
     def refusal(self) -> Failure:
         return Failure(f"answered 401 Unauthorized to new headers of {self._program}, too", self._fix, is_final=True)
 
-    def first(self, run: Run) -> None:
-        """Run the command before there is an event loop.
-
-        Raises:
-            NoToken: there are no headers.
-        """
-        self._made = self._clock()
-        try:
-            self._headers = self._read(run(self._argv, self._limit))
-        except LaunchError as error:
-            raise self.fault(sentence(error)) from None
-
     async def headers(self, refused: Headers | None = None) -> Headers:
         async with self._lock:  # a caller that is cancelled here kills the command; the next one starts it again
             now = self._clock()
@@ -113,11 +101,11 @@ class PrintedHeaders:
         """Run the command; keep why that did not help, and tell the user once why the headers grow old."""
         began, before, self._error = self._clock(), self._error, None
         try:
-            headers = self._read(await self._run(self._argv, self._limit))
-        except (LaunchError, NoToken) as error:
-            self._error = error if isinstance(error, NoToken) else self.fault(sentence(error))
+            headers = await self._print()
+        except NoToken as error:
+            self._error = error
             if self._headers not in (None, refused) and (before is None or before.is_final):
-                why = self._error.how.removeprefix(NO_HEADERS)
+                why = error.how.removeprefix(NO_HEADERS)
                 self.note(f"the headers of {self._program} cannot be renewed, so those in use stay: {why}")
         else:
             if refused is not None and self._headers == refused:  # should the server refuse these, too
@@ -126,19 +114,17 @@ class PrintedHeaders:
             self._headers, self._made = headers, began
         self._failed = self._clock()
 
-    def _read(self, captured: Captured) -> Headers:
-        headers, fault = dict[str, Secret](), ""
+    async def _print(self) -> Headers:
+        headers, fault, fix = dict[str, Secret](), "", self._fix
         try:
-            headers = read_headers(captured.out)  # first: its stderr may repeat what is hidden by that
+            captured = await self._run(self._argv, self._limit)
+            fault = failure(self._program, captured, self._limit) if len(captured.out) <= MAX_VALUE else ""
+            fix = f"it may be waiting for you to sign in; {fix}" if captured.timed_out else fix
+            headers = read_headers(captured.out)  # also of a call that failed: its stderr may repeat them
+        except LaunchError as error:
+            fault = sentence(error)
         except ValueError as error:
-            fault = f"{self._program} {error}; {EXAMPLE}"
-        if len(captured.out) <= MAX_VALUE and (how := failure(self._program, captured, self._limit)):
-            fault = how
+            fault = fault or f"{self._program} {error}; {EXAMPLE}"
         if fault:
-            raise self.fault(fault, is_late=captured.timed_out)
+            raise NoToken(f"{NO_HEADERS}{fault}", fix, is_final=False)
         return headers
-
-    def fault(self, how: str, *, is_late: bool = False) -> NoToken:
-        """Return the error of a call that gave no headers."""
-        signing_in = "it may be waiting for you to sign in; " if is_late else ""
-        return NoToken(f"{NO_HEADERS}{how}", f"{signing_in}{self._fix}", is_final=False)

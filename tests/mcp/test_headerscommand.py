@@ -41,7 +41,9 @@ class Mint:
         self.answers, self.calls = list(answers), 0
         self.gate: asyncio.Event | None = None
 
-    def __call__(self, argv: Sequence[str], limit: float) -> Captured:
+    async def run(self, argv: Sequence[str], limit: float) -> Captured:
+        if self.gate is not None:
+            await self.gate.wait()
         assert (tuple(argv), limit) == (("mint", "--all"), 10.0)
         self.calls += 1
         said = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -49,17 +51,12 @@ class Mint:
             raise said
         return Captured(said.ending, said.out, said.err, said.timed_out)
 
-    async def later(self, argv: Sequence[str], limit: float) -> Captured:
-        if self.gate is not None:
-            await self.gate.wait()
-        return self(argv, limit)
-
 
 def made(mint: Mint, clock: Clock | None = None) -> PrintedHeaders:
     """Headers whose command has been called once."""
     entry = HeadersCommand(command=("mint", "--all"), ttl=Duration(TTL))
-    credentials = PrintedHeaders(entry, mint.later, limit=10.0, clock=clock or Clock())
-    credentials.first(mint)
+    credentials = PrintedHeaders(entry, mint.run, limit=10.0, clock=clock or Clock())
+    asyncio.run(credentials.headers())
     return credentials
 
 
