@@ -22,8 +22,8 @@ Launching:
 - `probe`: an MCP server started for one operation.
 
 Verbs:
-- `profiles`, `edit`, `init`, `drafting`: `validate`, `plan`, `list`, `show`, `schema`; `profile`; `init`.
-- `interop`, `importing`, `exporting`, `onboarding`: `import` and `export`.
+- `profiles`, `edit`: `validate`, `plan`, `list`, `show`, `schema`; `edit` and `profile`.
+- `imports`, `newprofile`, `drafting`, `importing`, `exporting`: `init`, `import` and `export`.
 - `secrets`, `secretvalue`, `stores`, `execute`: `secret`, and the store that the user chose.
 - `sessions`, `permission`, `trust`, `logs`, `trace`, `processes`, `login`: the verbs of these names, `lock`, `ps` and
   `reap`.

@@ -68,7 +68,7 @@ def add_server(
     dry_run: DryRun = False,
 ) -> None:
     """Add an MCP server: a command after --, or a --url. Its tokens are references: --env 'TOKEN=${secret:github}'."""
-    entry = server(command or [], url, kind, _pairs(headers, "--header"), _pairs(env, "--env"))
+    entry = server_entry(command or [], url, kind, _pairs(headers, "--header"), _pairs(env, "--env"))
     path = ("mcp_servers", name)
     _change(profile, path, lambda text: _added(text, profile, name, entry), dry_run=dry_run)
 
@@ -96,7 +96,7 @@ def remove(profile: Name, key: Key, dry_run: DryRun = False) -> None:
     _change(profile, path, lambda text: edit.remove(text, path), dry_run=dry_run)
 
 
-def server(
+def server_entry(
     command: Sequence[str], url: str | None, kind: str | None, headers: dict[str, str], env: dict[str, str]
 ) -> dict[str, Any]:
     """Build the entry under `mcp_servers`.

@@ -7,28 +7,26 @@ and any with `--direct`, get the profile's own servers and agent.
 
 import os
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec import Struct
 
+from acp_launch.cli.importing import read_drafts
 from acp_launch.cli.planning import here, loaded_profile, require, resolved_from
 from acp_launch.console import stdout
 from acp_launch.console.ask.terminal import agreed, possible
 from acp_launch.console.interop import listed, note, show_change, warn
 from acp_launch.errors import UsageError
 from acp_launch.interop import write
-from acp_launch.interop.drafts import collect_drafts
 from acp_launch.interop.formats import Misfit
 from acp_launch.interop.merge import refuse_escaping_link, replace_file
-from acp_launch.interop.read import ToolEntry, entries
-from acp_launch.interop.tools import PRINTED, SERVE, Host, Tool, at_home, own_place, read
+from acp_launch.interop.read import entries
+from acp_launch.interop.tools import PRINTED, SERVE, Source, Tool, at_home, own_place, read, this_machine
 from acp_launch.interop.write import ExportContext, Exported, export_entries, export_whole
 from acp_launch.problem import ours
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, shown
 from acp_launch.profile.trust import trust_state
-from acp_launch.secret.redact import redactor
 from acp_launch.settings import load
 
 
@@ -56,24 +54,26 @@ def export_profile(name: str, tool: Tool, request: ExportRequest) -> None:
     if request.write:
         require(loaded, resolved_from(loaded, cwd=None).found, chosen, is_waved=request.trust)
     is_whole = bool(tool.agents) and not request.direct
-    called = _named(loaded.found, file)
+    name = loaded.found.name
     if is_whole:
-        found = export_whole(loaded.found.name, tool, [*_launcher(), SERVE, called])
+        found = export_whole(name, tool, [*_launcher(), SERVE, _name_in(loaded.found, file)])
     else:
-        found = export_entries(loaded.profile, tool, _surroundings(loaded))
+        context = ExportContext(str(loaded.found.project), str(Path.home()), name, sys.executable)
+        found = export_entries(loaded.profile, tool, context)
     for remark in found.notes:
         warn(remark)
     if not (found.servers or found.agents):
-        raise UsageError(
-            f"nothing of {loaded.found.name} can be exported to {tool.title}", fix="the warnings above say why"
-        )
+        raise UsageError(f"nothing of {name} can be exported to {tool.title}", fix="the warnings above say why")
     if file is not None and request.write:
         _write(loaded, tool, found, request, file)
     else:
         stdout.put(write.standalone_text(found, tool))
     _tell_of_secrets(tool, found)
     if is_whole:
-        _tell_of_whole(loaded, tool, called, is_trusted=trust_state(loaded, chosen).is_trusted)
+        note(f"{tool.title} starts acp-launch, which runs {name}: its servers and secrets stay in the profile")
+        if not trust_state(loaded, chosen).is_trusted:
+            warn(f"{tool.title} cannot ask whether you trust it: {ours('trust', loaded.found.called)}")
+        note("a start from the desktop lacks what your shell sets: acp-launch help serve")
 
 
 def _file(loaded: Loaded, tool: Tool, request: ExportRequest) -> Path | None:
@@ -87,11 +87,10 @@ def _file(loaded: Loaded, tool: Tool, request: ExportRequest) -> Path | None:
             what = f"there is no file of {tool.title} that acp-launch can change"
             raise UsageError(what, fix=f"print it: {ours('export', loaded.found.called, '--to', tool.name)}")
         return None
-    machine = Host(Path.home(), os.environ, sys.platform)
-    return here() / at_home(request.file) if request.file else own_place(tool, machine, loaded.found.project)
+    return here() / at_home(request.file) if request.file else own_place(tool, this_machine(), loaded.found.project)
 
 
-def _named(found: Found, file: Path | None) -> str:
+def _name_in(found: Found, file: Path | None) -> str:
     """Return how an entry in `file` names a profile: a project's by its absolute path, as editors start anywhere."""
     is_inside = file is not None and file.is_relative_to(found.project)
     return (
@@ -109,87 +108,57 @@ def _launcher() -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", "acp_launch")  # -P: nothing in the editor's directory replaces a module
 
 
-def _tell_of_whole(loaded: Loaded, tool: Tool, called: str, *, is_trusted: bool) -> None:
-    """Tell what stays here, and what an editor cannot ask."""
-    note(f"{tool.title} starts acp-launch, which runs {loaded.found.name}: its servers and secrets stay in the profile")
-    if not is_trusted:
-        warn(f"{tool.title} cannot ask whether you trust it: {ours('trust', loaded.found.called)}")
-    note("a start from the desktop lacks what your shell sets: acp-launch help serve")
-
-
 def _write(loaded: Loaded, tool: Tool, found: Exported, request: ExportRequest, file: Path) -> None:
-    project = loaded.found.project
-    refuse_escaping_link(file, project)
-    source = read(file, tool) if file.exists() or file.is_symlink() else None
+    refuse_escaping_link(file, loaded.found.project)
+    source = read(file, tool) if os.path.lexists(file) else None
     if source is not None:  # the change is shown, and secrets in the file must not be
-        tokens = collect_drafts([(tool, source.root)], str(project)).tokens
-        redactor.register(*(token.secret for token in tokens if token.secret is not None))
-        _tell_of_doubles(loaded, tool, found, entries(tool, source.root, str(project)))
+        read_drafts([source])
+        _warn_of_doubles(loaded, found, source)
+    old = source.text if source else None
     everything = write.compare(found, tool, source.root if source else {})
     for piece in everything:
         if piece.difference == "other" and not request.force:
             warn(f"{piece.holder}.{piece.name} already exists and differs; --force replaces it")
-    wanted = tuple(
-        one for one in everything if one.difference == "new" or (one.difference == "other" and request.force)
-    )
+    wanted = [one for one in everything if one.difference == "new" or (one.difference == "other" and request.force)]
+    if not wanted and any(piece.difference == "other" for piece in everything):
+        raise UsageError(f"nothing was written to {shown(file)}", fix="--force replaces the existing entries")
     if not wanted:
-        _nothing_new(file, everything)
+        note(f"{shown(file)} already has all of it; nothing was changed")
         return
     try:
-        new = write.insert_entries(source.text if source else None, tool, wanted, found.inputs)
+        new = write.insert_entries(old, tool, wanted, found.inputs)
     except Misfit as misfit:
         fix = f"add it by hand: {ours('export', loaded.found.called, '--to', tool.name)} prints it"
         raise UsageError(f"{shown(file)} cannot be changed alone: expected {misfit}", fix=fix) from None
-    show_change(file, source.text if source else None, new)
-    _agree(request)
-    replace_file(file, new, instead_of=source.text if source else None)
+    show_change(file, old, new)
+    if not request.yes:
+        _require_agreement()
+    replace_file(file, new, instead_of=old)
     note(f"{shown(file)}: {listed(piece.name for piece in wanted)} written")
 
 
-def _nothing_new(file: Path, everything: tuple[write.ExportEntry, ...]) -> None:
-    """Report that nothing was written.
-
-    Raises:
-        UsageError: existing entries differ.
-    """
-    if any(piece.difference == "other" for piece in everything):
-        raise UsageError(f"nothing was written to {shown(file)}", fix="--force replaces the existing entries")
-    note(f"{shown(file)} already has all of it; nothing was changed")
-
-
-def _tell_of_doubles(loaded: Loaded, tool: Tool, found: Exported, present: Iterable[ToolEntry]) -> None:
-    """Tell of servers that the agent would have twice, such as those of an earlier export."""
-    own = () if found.servers else loaded.profile.mcp_servers
-    twice = [one.name for one in present if one.kind == "server" and one.name in own and not one.disabled]
-    if twice:
-        warn(f"{tool.title} has {listed(twice)} besides, and gives it to all agents; remove it there")
-
-
-def _agree(request: ExportRequest) -> None:
-    """Ask for agreement, unless --yes is given.
-
-    Raises:
-        UsageError: the user declines, or there is no terminal to ask on.
-    """
-    if request.yes:
-        return
+def _require_agreement() -> None:
     if not possible():
         raise UsageError("there is no terminal to ask on; nothing was written", fix="--yes writes it")
     if not agreed("Change it?"):
         raise UsageError("nothing was written")
 
 
-def _surroundings(loaded: Loaded) -> ExportContext:
-    return ExportContext(str(loaded.found.project), str(Path.home()), loaded.found.name, sys.executable)
+def _warn_of_doubles(loaded: Loaded, found: Exported, source: Source) -> None:
+    """Warn of servers that the agent would have twice, such as those of an earlier export."""
+    present = entries(source.tool, source.root, str(loaded.found.project))
+    own = () if found.servers else loaded.profile.mcp_servers
+    twice = [one.name for one in present if one.kind == "server" and one.name in own and not one.disabled]
+    if twice:
+        warn(f"{source.tool.title} has {listed(twice)} besides, and gives it to all agents; remove it there")
 
 
 def _tell_of_secrets(tool: Tool, found: Exported) -> None:
     """Tell from where the tool takes each secret, as it does not ask acp-launch."""
-    if tool.name == "goose":
-        for variable, secret in found.variables.items():
-            note(f'goose asks for {variable} (secret "{secret}") and stores it')
-        return
     for variable, secret in found.variables.items():
-        note(f'{tool.title} reads secret "{secret}" from the environment variable {variable}')
+        if tool.name == "goose":
+            note(f'goose asks for {variable} (secret "{secret}") and stores it')
+        else:
+            note(f'{tool.title} reads secret "{secret}" from the environment variable {variable}')
     for input, secret in found.inputs.items():
         note(f'VS Code asks for {input} (secret "{secret}") and stores it')

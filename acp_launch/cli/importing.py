@@ -1,63 +1,156 @@
 """
-The verb `import`: servers and agents of other tools become part of a profile.
+Servers and agents of other tools become part of a profile: `import`, and the same within `init`.
 
 The order is: read, draft, show the change, ask, store the secrets, write the profile. In this order nothing is lost.
 """
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
+from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.cli.drafting import CredentialStore, ProfileFiles, installed_schema, named_agent
+from acp_launch.cli.newprofile import ProfileFiles, named_agent
 from acp_launch.cli.planning import here
+from acp_launch.cli.stores import Vault
+from acp_launch.cli.supply import sealed_file
 from acp_launch.console import interop
 from acp_launch.console.ask.terminal import agreed, possible
 from acp_launch.console.interop import listed, note, show_change, show_findings
-from acp_launch.errors import UsageError
+from acp_launch.errors import SecretError, UsageError
 from acp_launch.interop import merge
 from acp_launch.interop.drafts import Draft, DraftSet, Spot, Token, collect_drafts, holes, used_secrets
-from acp_launch.interop.merge import Step, Target, replace_file, target
-from acp_launch.interop.read import survey
+from acp_launch.interop.merge import Step, Target, target
+from acp_launch.interop.read import Finding, survey
 from acp_launch.interop.tools import Source, Tool, at_home, read, sources, this_machine
 from acp_launch.profile.discover import HOLDER, discover, project_of
 from acp_launch.profile.load import shown
 from acp_launch.profile.scaffold import without_servers
 from acp_launch.secret.redact import redactor
+from acp_launch.secret.value import Outcome, Secret
 from acp_launch.settings.load import load
 from acp_launch.settings.model import Settings
+
+MOST = 50  # attempts to find free names
+Named = Sequence[tuple[str, Token]]  # credentials, each with its secret's name
+
+
+class CredentialStore:
+    """The store for imported credentials. It is opened at first use, and not by an import without credentials."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._opened: Vault | None = None
+        self._states: dict[str, Outcome] = {}
+
+    @property
+    def label(self) -> str:
+        return self._vault.store.label
+
+    def names(self, incoming: DraftSet, needed: Iterable[int], taken: Iterable[str]) -> list[str]:
+        """Choose a name for each token; the names of `needed` tokens do not hold another value in the store.
+
+        Raises:
+            SecretError: the store cannot be read.
+        """
+        used = set(taken)
+        values = {index: secret for index in needed if (secret := incoming.tokens[index].secret) is not None}
+        for _ in range(MOST):
+            names = incoming.names(used)
+            if unknown := [names[index] for index in values if names[index] not in self._states]:
+                self._states |= self._vault.states(*unknown)
+            occupied = {names[index] for index, secret in values.items() if self._is_another(names[index], secret)}
+            if not occupied:
+                return names
+            used |= occupied
+        raise SecretError("all names for the secret are taken", fix="acp-launch secret list")
+
+    def _is_another(self, name: str, secret: Secret) -> bool:
+        outcome = self._states[name]
+        return outcome.state != "missing" and outcome.secret != secret
+
+    def store(self, named: Named, files: Sequence[Path]) -> None:
+        """Store the credentials that have a value, and say so.
+
+        Raises:
+            SecretError: a secret cannot be stored.
+        """
+        valued = [(name, token.secret) for name, token in named if token.secret is not None]
+        for name, secret in valued:
+            if self._states[name].state != "found":  # else it is the same value
+                failed = f'cannot store secret "{name}"'
+                self._vault.do(failed, partial(self._vault.store.write, name, secret), writing=name)
+                self._vault.index.put(name)
+        if valued:
+            interop.tell_of_kept([name for name, _ in valued], self.label, files)
+
+    @property
+    def _vault(self) -> Vault:
+        if self._opened is None:
+            self._opened = Vault(self._settings, instead=sealed_file)
+        return self._opened
 
 
 class ImportRequest(Struct, frozen=True):
     """The options of `import`; `called` names the one server that is imported, `agent` the agent of a new profile."""
 
-    only: tuple[str, ...]
-    called: str
-    agent: str
-    dry_run: bool
-    yes: bool
-    force: bool
+    only: tuple[str, ...] = ()
+    called: str = ""
+    agent: str = ""
+    dry_run: bool = False
+    yes: bool = False
+    force: bool = False
 
 
 class ImportPlan(Struct, frozen=True):
-    """A planned import: how each draft compares to the profile, and the profile's `text` with the `taken` ones."""
+    """A planned import: how each draft compares to the profile, which are `taken`, and a name for each secret."""
 
     incoming: DraftSet
     drafts: tuple[Draft, ...]
     steps: tuple[Step, ...]
     taken: tuple[Step, ...]
     names: tuple[str, ...]
-    text: str
 
     @property
-    def tokens(self) -> tuple[tuple[str, Token], ...]:
+    def tokens(self) -> Named:
         """The credentials that the taken entries refer to, each with its secret's name."""
         needed = dict.fromkeys(index for step in self.taken for index in holes(step.draft.shape))
-        return tuple((self.names[index], self.incoming.tokens[index]) for index in needed)
+        return [(self.names[index], self.incoming.tokens[index]) for index in needed]
 
 
-def list_(*, as_json: bool) -> None:
+def read_drafts(found: Iterable[Source], *, spared: Iterable[Spot] = ()) -> DraftSet:
+    """Draft all entries; from here on their credentials are masked in all output. `spared` as in `DraftBuilder`."""
+    incoming = collect_drafts([(one.tool, one.root) for one in found], str(project_of(here())), spared=spared)
+    redactor.register(*(token.secret for token in incoming.tokens if token.secret is not None))
+    return incoming
+
+
+def plan_import(
+    incoming: DraftSet,
+    drafts: Sequence[Draft],
+    goal: Target,
+    credentials: CredentialStore | None,
+    request: ImportRequest,
+) -> ImportPlan:
+    """Compare drafts with a profile; without `credentials` the names of secrets may be taken.
+
+    Raises:
+        SecretError: the store cannot be read.
+    """
+    fit = [one for one in drafts if not one.unfit]
+    others = set(used_secrets(merge.without(goal.root, fit, request.called)))
+    steps = merge.steps(goal.root, fit, incoming.names(others), request.called)
+    takes = ("new", "other") if request.force else ("new",)
+    wanted = [step.draft for step in steps if step.difference in takes]
+    needed = {index for one in wanted for index in holes(one.shape)}
+    names = credentials.names(incoming, needed, others) if credentials else incoming.names(others)
+    taken = merge.steps(goal.root, wanted, names, request.called)
+    return ImportPlan(incoming, tuple(drafts), steps, taken, tuple(names))
+
+
+def list_sources(*, as_json: bool) -> None:
     """List the sources of an import on this machine."""
     found = list(survey(this_machine(), project_of(here())))
     show_findings(found, as_json=as_json, is_first=not own_profiles())
@@ -71,9 +164,9 @@ def find_sources(source: str, tool: Tool | None) -> tuple[Source, ...]:
     Raises:
         LaunchError: it is neither a tool nor a file, or the file is not valid.
     """
-    return (
-        (read(here() / at_home(source), tool),) if tool else sources(source, this_machine(), project_of(here()), here())
-    )
+    if tool:
+        return (read(here() / at_home(source), tool),)
+    return sources(source, this_machine(), project_of(here()), here())
 
 
 def import_source(
@@ -84,12 +177,18 @@ def import_source(
     Raises:
         LaunchError: the source, the profile or the store is not usable; nothing was written.
     """
-    settings, files_found = load(), find_sources(source, tool)
-    goal, new_files = target(into, settings, start=here()), None
+    settings, found = load(), find_sources(source, tool)
+    goal = target(into, settings, start=here())
+    files = None
     if request.agent:
-        new_files = _new_files(goal, settings)
-        goal = _with_agent(goal, request.agent, new_files)
-    _Import(files_found, goal, credentials or CredentialStore(settings), request, new_files).run()
+        if goal.text is not None:
+            fix = "leave --agent out, or choose another name for a new profile"
+            raise UsageError(f"{shown(goal.file)} exists, and keeps its agent", fix=fix)
+        agent = named_agent(request.agent, is_users=False)
+        files = ProfileFiles(goal.file.parent, settings.state, is_shared=goal.file.parent.name == HOLDER)
+        start = without_servers(agent, schema=files.schema)
+        goal = replace(goal, root={"agent": {"command": agent.command}}, start=start)
+    _Import(found, goal, credentials or CredentialStore(settings), request, files).run()
 
 
 def own_profiles() -> list[str]:
@@ -98,79 +197,48 @@ def own_profiles() -> list[str]:
     return [one.name for one in found if one.origin in ("project", "user") and not one.shadowed_by]
 
 
-def _new_files(goal: Target, settings: Settings) -> ProfileFiles:
-    """Return the files beside a new profile; a profile at a path of its own has none.
-
-    Raises:
-        UsageError: the profile exists.
-    """
-    if goal.text is not None:
-        what = f"{shown(goal.file)} exists, and keeps its agent"
-        raise UsageError(what, fix="leave --agent out, or choose another name for a new profile")
-    is_shared = goal.file.parent.name == HOLDER
-    return ProfileFiles(
-        goal.file.parent, installed_schema(settings.state) if is_shared else None, is_shared=is_shared, copies=False
-    )
-
-
-def _with_agent(goal: Target, agent: str, new_files: ProfileFiles) -> Target:
-    """Let a new profile begin with a known agent, or with one of this command line."""
-    known = named_agent(agent, is_users=False)
-    start = without_servers(known, schema=new_files.schema)
-    return replace(goal, root={"agent": {"command": known.command}}, start=start)
-
-
-class _Import:
-    def __init__(
-        self,
-        found: Sequence[Source],
-        goal: Target,
-        credentials: CredentialStore,
-        request: ImportRequest,
-        new_files: ProfileFiles | None,
-    ) -> None:
-        self._found = found
-        self._project = project_of(here())
-        self._goal = goal
-        self._credentials = credentials
-        self._request = request
-        self._new_files = new_files
+class _Import(Struct):
+    found: Sequence[Source]
+    goal: Target
+    credentials: CredentialStore
+    request: ImportRequest
+    new_files: ProfileFiles | None
 
     def run(self) -> None:
-        can_write = not self._request.dry_run and (self._request.yes or possible())
-        plan = self._plan(ask_store=can_write)
-        interop.tell_of_files(self._found)
-        interop.tell_of_drafts(plan.drafts, plan.steps, forced=self._request.force)
+        goal, request = self.goal, self.request
+        can_write = not request.dry_run and (request.yes or possible())
+        plan = self._plan(self.credentials if can_write else None)
+        interop.tell_of_files(self.found)
+        interop.tell_of_drafts(plan.drafts, plan.steps, forced=request.force)
         if not plan.taken:
             self._nothing_new(plan)
             return
-        show_change(self._goal.file, self._goal.text, plan.text)
+        text = self._text(plan)
+        show_change(goal.file, goal.text, text)
         interop.tell_of_tokens(plan.tokens)
-        if self._request.dry_run:
+        if request.dry_run:
             note("nothing was written (--dry-run)")
             return
         if not can_write:
             raise UsageError("there is no terminal to ask on; nothing was written", fix="--yes imports all of it")
-        self._carry_out(plan)
-
-    def _carry_out(self, plan: ImportPlan) -> None:
-        declined = set() if self._request.yes else self._asked(plan)
+        declined = set() if request.yes else self._ask(plan)
         if declined:
             unsure = [token.spot for _, token in plan.tokens if token.spot in declined and not token.is_sure]
-            plan = self._plan(ask_store=True, spared=unsure)
-        wanted = [(name, token.secret) for name, token in plan.tokens if token.spot not in declined]
-        kept = [(name, secret) for name, secret in wanted if secret is not None]
-        self._credentials.store(kept)
-        if self._new_files is None:
-            replace_file(self._goal.file, plan.text, instead_of=self._goal.text)
+            plan = self._plan(self.credentials, spared=unsure)
+            text = self._text(plan)
+        kept = [(name, token) for name, token in plan.tokens if token.spot not in declined]
+        self.credentials.store(kept, [one.file for one in self.found])
+        if self.new_files:
+            self.new_files.write(goal.file, text)
         else:
-            self._new_files.write(self._goal.file, plan.text)
-        if kept:
-            interop.tell_of_kept([name for name, _ in kept], self._credentials.label, [one.file for one in self._found])
-        interop.tell_of_missing([pair for pair in plan.tokens if pair[0] not in dict(kept)])
-        note(f"{shown(self._goal.file)}: {listed(step.name for step in plan.taken)} imported")
+            merge.replace_file(goal.file, text, instead_of=goal.text)
+        interop.tell_of_missing([pair for pair in plan.tokens if pair not in kept or pair[1].secret is None])
+        note(f"{shown(goal.file)}: {listed(step.name for step in plan.taken)} imported")
 
-    def _asked(self, plan: ImportPlan) -> set[Spot]:
+    def _text(self, plan: ImportPlan) -> str:
+        return merge.apply_steps(self.goal.start if self.goal.text is None else self.goal.text, plan.taken)
+
+    def _ask(self, plan: ImportPlan) -> Collection[Spot]:
         """Ask whether to write, and which tokens to store; return the tokens that the user declined.
 
         Raises:
@@ -178,66 +246,47 @@ class _Import:
         """
         if not agreed("Change it?"):
             raise UsageError("nothing was written")
+        label = self.credentials.label
         valued = [(name, token) for name, token in plan.tokens if token.secret is not None]
-        return {
-            token.spot for name, token in valued if not agreed(*interop.question(name, token, self._credentials.label))
-        }
+        return {token.spot for name, token in valued if not agreed(*interop.question(name, token, label))}
 
-    def _plan(self, *, ask_store: bool, spared: Iterable[Spot] = ()) -> ImportPlan:
-        incoming = collect_drafts([(one.tool, one.root) for one in self._found], str(self._project), spared=spared)
-        redactor.register(*(token.secret for token in incoming.tokens if token.secret is not None))
-        drafts = self._chosen(incoming)
-        fit = [one for one in drafts if not one.unfit]
-        others = set(used_secrets(merge.without(self._goal.root, fit, self._request.called)))
-        steps = merge.steps(self._goal.root, fit, incoming.names(others), self._request.called)
-        drafted = [
-            step.draft
-            for step in steps
-            if step.difference == "new" or (step.difference == "other" and self._request.force)
-        ]
-        needed = {index for one in drafted for index in holes(one.shape)}
-        names = self._credentials.names(incoming, needed, others) if ask_store else incoming.names(others)
-        taken = merge.steps(self._goal.root, drafted, names, self._request.called)
-        text = merge.apply_steps(self._goal.start if self._goal.text is None else self._goal.text, taken)
-        return ImportPlan(incoming, drafts, steps, taken, tuple(names), text)
-
-    def _chosen(self, incoming: DraftSet) -> tuple[Draft, ...]:
-        """Choose the drafts that the options ask for.
+    def _plan(self, credentials: CredentialStore | None, *, spared: Iterable[Spot] = ()) -> ImportPlan:
+        """Plan with the drafts that the options ask for.
 
         Raises:
             UsageError: a name is unknown, --as does not have exactly one server, or a new profile would lack an agent.
         """
-        wants_agent = not {"agent", "extends"} & self._goal.root.keys() and not self._is_parent
-        drafts = merge.mark_unfit(merge.choose_drafts(incoming.drafts, self._request.only, wants_agent=wants_agent))
-        fit = [one for one in drafts if not one.unfit]
-        if self._request.called and sum(one.kind == "server" for one in fit) != 1:
+        incoming = read_drafts(self.found, spared=spared)
+        is_parent = self.goal.file.name.startswith("_")  # made to be extended, and so needs no agent of its own
+        wants_agent = not {"agent", "extends"} & self.goal.root.keys() and not is_parent
+        drafts = merge.mark_unfit(merge.choose_drafts(incoming.drafts, self.request.only, wants_agent=wants_agent))
+        fit = [one.kind for one in drafts if not one.unfit]
+        if self.request.called and fit.count("server") != 1:
             raise UsageError("--as names one server", fix="say which: --only NAME --as OTHER")
-        if self._goal.text is None and wants_agent and not any(one.kind == "agent" for one in fit):
-            raise self._no_agent(incoming.drafts)
-        return drafts
+        if self.goal.text is None and wants_agent and "agent" not in fit:
+            raise self._refusal(incoming.drafts)
+        return plan_import(incoming, drafts, self.goal, credentials, self.request)
 
-    @property
-    def _is_parent(self) -> bool:
-        """Whether the file is made to be extended, and so needs no agent of its own."""
-        return self._goal.file.name.startswith("_")
+    def _refusal(self, drafts: Sequence[Draft]) -> UsageError:
+        """Explain that the source has nothing to import, or no agent for a new profile, or only agents.
 
-    def _no_agent(self, drafts: Sequence[Draft]) -> UsageError:
+        A profile has one agent, which is not replaced without --force.
+        """
         agents = [one.original for one in drafts if one.kind == "agent" and not one.unfit]
-        what = f"{shown(self._goal.file)} does not exist yet, and the source has no agent for it"
-        if agents:
-            return UsageError(what, fix=f"name the agent, and the servers you want: --only {listed(agents)}")
-        return UsageError(what, fix="name the agent of the new profile: --agent claude", detail=_unfit_agents(drafts))
-
-    def _only_agents(self, drafts: Sequence[Draft]) -> UsageError | None:
-        """Explain that the source has only agents. A profile has one agent, which is not replaced without --force."""
-        agents = [one.original for one in drafts if one.kind == "agent" and not one.unfit]
-        if not agents:
-            return None
-        there = f"{shown(self._goal.file)} has an agent" if "agent" in self._goal.root else "a profile has one agent"
-        replaces = " --force" if "agent" in self._goal.root else ""
-        one = agents[0] if len(agents) == 1 else "NAME"
-        what = f"{there}, and the source has only agents: {listed(agents)}"
-        return UsageError(what, fix=f"say which: --only {shlex.quote(one)}{replaces}")
+        unfit = [f"{one.original}: {one.unfit}" for one in drafts if one.kind == "agent" and one.unfit]
+        what, fix = "nothing to import", "acp-launch import lists the sources on this machine"
+        if self.goal.text is None:
+            what = f"{shown(self.goal.file)} does not exist yet, and the source has no agent for it"
+            fix = "name the agent of the new profile: --agent claude"
+            if agents:
+                fix = f"name the agent, and the servers you want: --only {listed(agents)}"
+        elif agents:
+            has_agent = "agent" in self.goal.root
+            there = f"{shown(self.goal.file)} has an agent" if has_agent else "a profile has one agent"
+            what = f"{there}, and the source has only agents: {listed(agents)}"
+            only = shlex.quote(agents[0]) if len(agents) == 1 else "NAME"
+            fix = f"say which: --only {only}{' --force' if has_agent else ''}"
+        return UsageError(what, fix=fix, detail=list(map(interop.discreet, unfit)))
 
     def _nothing_new(self, plan: ImportPlan) -> None:
         """Report that nothing was imported.
@@ -245,20 +294,49 @@ class _Import:
         Raises:
             UsageError: entries of the same name differ, or the source has nothing to import.
         """
-        name = shown(self._goal.file)
+        name = shown(self.goal.file)
+        if not plan.steps:
+            raise self._refusal(plan.incoming.drafts)
         if any(step.difference == "other" for step in plan.steps):
             is_server = any(step.draft.kind == "server" for step in plan.steps)
             beside = ", --as NAME adds to it" if is_server else ""
             raise UsageError(f"nothing was written to {name}", fix=f"--force replaces the existing entries{beside}")
-        if not plan.steps:
-            raise self._only_agents(plan.incoming.drafts) or UsageError(
-                "nothing to import",
-                fix="acp-launch import lists the sources on this machine",
-                detail=_unfit_agents(plan.incoming.drafts),
-            )
         note(f"{name} already has all of it; nothing was changed")
 
 
-def _unfit_agents(drafts: Sequence[Draft]) -> list[str]:
-    """Say why agents of the source cannot be imported, if they were not asked for by name."""
-    return [interop.discreet(f"{one.original}: {one.unfit}") for one in drafts if one.kind == "agent" and one.unfit]
+class Adoption(Struct, frozen=True):
+    """Servers from other tools for a new profile, and the credentials of them that the user wants stored."""
+
+    found: tuple[Finding, ...] = ()
+    steps: tuple[Step, ...] = ()
+    kept: Named = ()
+    missing: Named = ()
+
+    def store(self, credentials: CredentialStore) -> None:
+        """Store the credentials.
+
+        Raises:
+            SecretError: a secret cannot be stored.
+        """
+        credentials.store(self.kept, [one.file for one in self.found])
+        interop.tell_of_missing(self.missing)
+
+
+def adopt_servers(found: tuple[Finding, ...], goal: Target, credentials: CredentialStore) -> Adoption:
+    """Show the servers in these files, and ask whether to import them and whether to store their credentials.
+
+    Raises:
+        LaunchError: the store cannot be read.
+        InputEnded: the user left without an answer.
+    """
+    incoming = read_drafts(one.source for one in found if one.source)
+    chosen = merge.choose_drafts(incoming.drafts, (), wants_agent=False)
+    plan = plan_import(incoming, merge.mark_unfit(chosen), goal, credentials, ImportRequest())
+    interop.tell_of_drafts(plan.drafts, plan.steps, forced=False)
+    interop.tell_of_servers(plan.taken)
+    if not plan.taken or not interop.agreed("Import them?"):
+        return Adoption(found)
+    valued = [pair for pair in plan.tokens if pair[1].secret is not None]
+    interop.tell_of_tokens(valued)
+    kept = valued if valued and interop.agreed(f"Store them in the {credentials.label}?") else []
+    return Adoption(found, plan.taken, kept, [pair for pair in plan.tokens if pair not in kept])

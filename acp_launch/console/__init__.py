@@ -11,7 +11,7 @@ profiles, plans, trust     `validate` and `list`, `plan`, `trust`
 secrets, servers, doctor   `secret`, `mcp`, `doctor`
 permissions, processes     `permission`; `ps` and `reap`
 trace                      `trace`: the steps of a trace
-logs, init, interop        `logs`; the questions of `init`; `import` and `export`
+logs, interop              `logs`; `init`, `import` and `export`
 ask                        questions at the terminal: permissions, forms, links, logins
 draw                       the drawn answer of a run on a terminal (rich)
 stream                     the plain and JSON answer of a run (without rich)

@@ -1,5 +1,5 @@
 """
-The verbs `import` and `export`: configuration of other tools becomes part of a profile, and the other way round.
+The verbs `init`, `import` and `export`: a profile is created, takes servers of other tools, and is given to them.
 
 They start nothing. `import` stores each credential in the secret store before it writes the profile, and nowhere else.
 """
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 
     from acp_launch.interop.tools import Tool
 
+Agent = Annotated[
+    str | None,
+    typer.Option("--agent", "-a", metavar="NAME|COMMAND", help="A known agent, or the command that starts another."),
+]
+Extends = Annotated[str | None, typer.Option("--extends", metavar="PROFILE", help="Extend another profile instead.")]
+Servers = Annotated[
+    list[str] | None, typer.Option("--server", metavar="NAME=COMMAND|URL", help="An MCP server; repeatable.")
+]
 Only = Annotated[
     list[str] | None, typer.Option("--only", metavar="NAME", help="Import only this server or agent; repeatable.")
 ]
@@ -24,6 +32,26 @@ From = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the list as JSON.")]
+
+
+def init(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The profile's name.")] = None,
+    agent: Agent = None,
+    extends: Extends = None,
+    server: Servers = None,
+    user: Annotated[
+        bool, typer.Option("--user", help="Create it in your own configuration, not in the project.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing profile of that name.")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Copy the schema for editors into the project, to be committed.")
+    ] = False,
+) -> None:
+    """Create a profile. Asks on a terminal, unless --agent or --extends is given."""
+    from acp_launch.cli.drafting import InitRequest, create, parse_servers
+
+    servers = parse_servers(server or ())
+    create(InitRequest(name or "", agent or "", extends or "", servers, user, force, copies_schema=schema))
 
 
 def import_(
@@ -66,15 +94,15 @@ def _from_the_list(*, as_json: bool) -> None:
     from acp_launch.console.ask.terminal import possible
 
     if as_json or not possible():
-        from acp_launch.cli.importing import list_
+        from acp_launch.cli.importing import list_sources
 
-        list_(as_json=as_json)
+        list_sources(as_json=as_json)
         return
-    from acp_launch.cli.onboarding import imported_profile
+    from acp_launch.cli.drafting import import_by_questions
     from acp_launch.cli.planning import agrees
     from acp_launch.cli.run import Run
 
-    name = imported_profile()
+    name = import_by_questions()
     if name and agrees(f"Run {name} now?"):
         raise typer.Exit(Run((name,)).carry_out())
 
