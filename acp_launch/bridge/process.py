@@ -123,7 +123,6 @@ class ServerProcess(LinkUser):
         self._was_stopped = self._was_careful = False
         self._loop = asyncio.get_running_loop()
         self._used = self._loop.time()  # when it was in use, as far as the looks have seen
-        self._adapter_timer: asyncio.TimerHandle | None = None
         self._dying: asyncio.TimerHandle | None = None
         self.supervisor = Supervisor(
             program,
@@ -204,7 +203,6 @@ class ServerProcess(LinkUser):
             self.link.close()
             self.link = None
             self._relay.exchange.detached()
-        self._stop_adapter_timer()
 
     def lost(self, change: Change) -> None:
         relay = self._relay
@@ -220,7 +218,7 @@ class ServerProcess(LinkUser):
         self._latest = None
         for_good = change.state not in ("resting", "asleep") and not self._was_provoked()
         if self.adapter is not None:
-            unsent = self.adapter.ended(unsent)
+            unsent = self.adapter.end(unsent)
             self._remove_adapter()
         if isinstance(self.plan, RemotePlan):
             change = replace(change, reason="", detail=())  # they name its address, which is not for the agent
@@ -351,29 +349,13 @@ class ServerProcess(LinkUser):
         return self.adapter
 
     def _look_after_adapter(self) -> None:
-        """Set the timer of the adapter, or take it out of the path once it is not needed."""
-        if self.adapter is None:
-            return
-        self._stop_adapter_timer()
-        if not self.adapter.is_needed:
+        """Take the adapter out of the path once it is not needed."""
+        if self.adapter is not None and not self.adapter.is_needed:
             self._remove_adapter()
-        elif (due := self.adapter.due) is not None and self.link is not None:
-            self._adapter_timer = self._loop.call_at(due, self._tick_adapter)
 
     def _remove_adapter(self) -> None:
         self.adapter = None
         self._relay.exchange.is_careful = self._was_careful
-
-    def _stop_adapter_timer(self) -> None:
-        if self._adapter_timer is not None:
-            self._adapter_timer.cancel()
-            self._adapter_timer = None
-
-    def _tick_adapter(self) -> None:
-        self._adapter_timer = None
-        if self.adapter is not None:
-            self.adapter.tick()
-        self._look_after_adapter()
 
     def to_agent(self, line: bytes) -> None:
         self._relay.exchange.from_server(line)
@@ -386,6 +368,3 @@ class ServerProcess(LinkUser):
 
     def broke(self, whose: str, error: Exception) -> None:
         self._relay.exchange.mishaps.add(whose, error)
-
-    def now(self) -> float:
-        return self._loop.time()

@@ -3,7 +3,7 @@ An agent with a handshake on a server of MCP 2026-07-28, which has none. Sans-IO
 
 An `EraAdapter` stands between a conversation and one process of such a server. The agent's `initialize` is answered
 from `server/discover`, and each of its requests gets the `_meta` of the newer era. `input_required` becomes the
-requests of a server that the agent knows, and its answers go back with another try of the same request (`Inputs`).
+requests of a server that the agent knows, and its answers go back with another try of the same request.
 Subscriptions are not translated: the server is not asked for any, and offers the agent none.
 """
 
@@ -21,11 +21,9 @@ from acp_launch.protocol.jsonrpc import Envelope, key
 from acp_launch.protocol.written import written
 
 OURS = "acp-launch/"  # prefix of the ids of the adapter's own requests; the exchange has another
-ASKING = frozenset({era.CALL, "prompts/get", "resources/read"})  # requests that may need input
 NEWER = ("resultType", "ttlMs", "cacheScope")  # members of a result that a strict agent may refuse
 UNKNOWN = (era.INITIALIZED, era.PROGRESS, era.ROOTS_CHANGED)  # notifications that a stateless server does not know
 ROUNDS = 10  # of input for one request, as in the published SDKs
-PAUSE, LONGEST_PAUSE = 0.05, 0.25  # seconds before a request is tried again without input
 
 Take = Callable[[Envelope], None]
 
@@ -53,6 +51,11 @@ class _Wanted(Struct):
 
     method: str
     params: Raw = Raw(b"{}")
+
+    @property
+    def mode(self) -> str:
+        """The mode of an elicitation."""
+        return (jsonrpc.read(_mode, self.params) or _Mode()).mode
 
 
 class _Mode(Struct):
@@ -85,8 +88,17 @@ class Ports(Protocol):
     def broke(self, whose: str, error: Exception) -> None:
         """Report a message of `whose` that we failed to handle."""
 
-    def now(self) -> float:
-        """Return the seconds of a monotonic clock."""
+
+class Call(Struct, eq=False):
+    """A request of the agent that may need input; `server_id` is that of the latest try."""
+
+    id: Raw
+    line: bytes  # as the agent wrote it
+    server_id: Raw
+    rounds: int = 0
+    state: Raw | UnsetType = UNSET
+    questions: dict[bytes, str] = field(default_factory=dict)  # open ones: id → key of `inputRequests`
+    answers: dict[str, Raw] = field(default_factory=dict)
 
 
 class EraAdapter:
@@ -100,10 +112,12 @@ class EraAdapter:
         self._version, self._client, self._capabilities = "", Raw(written(CLIENT_INFO)), Raw(b"{}")  # from it
         self._refusal = b""  # the server's answer to it, when it was sent as it is
         self._level = ""
-        self._inputs = Inputs(self)
+        self._able = _Capabilities()
+        self._calls: dict[bytes, Call] = {}  # requests that may need input, by the agent's id
+        self._tries: dict[bytes, Call] = {}  # by the server's id
+        self._questions: dict[bytes, Call] = {}  # by our id
         self._numbers = 0
         self._own: dict[bytes, Take] = {}  # our open requests
-        self._timers: dict[int, tuple[float, Callable[[], None]]] = {}
         self._is_kept = False  # the server's message in hand has not been passed on
 
     def introduce(self, hello: bytes, refusal: bytes) -> None:
@@ -114,59 +128,31 @@ class EraAdapter:
 
     def from_agent(self, line: bytes) -> None:
         for part in jsonrpc.batch(line) or (line,):
-            self._contain("the agent", self._agent_says, part)
+            self._contain("the agent", self._handle_agent, part)
 
     def from_server(self, line: bytes) -> None:
         if line[:1] not in jsonrpc.STARTS:  # quick, as a program that is not a server may write millions of lines
-            self.up(line)
+            self._up(line)
             return
         for part in jsonrpc.batch(line) or (line,):
-            self._contain(f"the MCP server {self.name}", self._server_says, part)
+            self._contain(f"the MCP server {self.name}", self._handle_server, part)
 
-    def ended(self, unsent: Iterable[bytes] = ()) -> list[bytes]:
+    def end(self, unsent: Iterable[bytes] = ()) -> list[bytes]:
         """Note the end of the process; return the agent's own messages for the lines that never reached the server."""
-        self._timers.clear()
         self._own.clear()
         return [*self._originals(unsent)]
 
-    @property
-    def due(self) -> float | None:
-        """The time of the next `tick`; None if there is none."""
-        return min((when for when, _ in self._timers.values()), default=None)
-
-    def tick(self) -> None:
-        """Do what is due now."""
-        now = self._ports.now()
-        for number, (when, act) in list(self._timers.items()):
-            if when <= now and self._timers.pop(number, None) is not None:
-                act()
-
-    # For the inputs.
-
-    def up(self, line: bytes) -> None:
+    def _up(self, line: bytes) -> None:
         """Send a line to the agent."""
         self._is_kept = False
         self._ports.to_agent(line)
 
-    def down(self, line: bytes) -> None:
-        """Send a line to the server."""
-        self._ports.to_server(line)
-
-    def fresh(self) -> Raw:
+    def _fresh(self) -> Raw:
         """Return an id of ours."""
         self._numbers += 1
         return Raw(f'"{OURS}{self._numbers}"'.encode())
 
-    def after(self, seconds: float, act: Callable[[], None]) -> int:
-        """Call `act` after so many seconds; the result is for `stop`."""
-        self._numbers += 1
-        self._timers[self._numbers] = self._ports.now() + seconds, act
-        return self._numbers
-
-    def stop(self, timer: int) -> None:
-        self._timers.pop(timer, None)
-
-    def meta(self) -> bytes:
+    def _meta(self) -> bytes:
         """Write the members that each request has in its `_meta`."""
         return era.meta(self._knowledge.version, self._client, self._capabilities, self._level)
 
@@ -186,66 +172,70 @@ class EraAdapter:
         if message.method is UNSET and is_of_agent:
             return
         told = jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, jsonrpc.BROKEN)
-        self.up(told) if is_of_agent or message.method is UNSET else self.down(told)
+        self._up(told) if is_of_agent or message.method is UNSET else self._ports.to_server(told)
 
-    def _agent_says(self, line: bytes) -> None:
+    def _handle_agent(self, line: bytes) -> None:
         message = jsonrpc.decode(line)
         if message is None or not self.is_needed:
-            self.down(line)
-        elif message.method is UNSET:
-            if not self._inputs.answered(message) and not self._is_open:
-                self.down(line)
-        elif message.id is UNSET:
-            self._notifies(message, line)
-        else:
-            self._asks(message, message.id, line)
-
-    def _notifies(self, message: Envelope, line: bytes) -> None:
-        if message.method == era.CANCELLED:
-            self._cancels(message.params, line)
+            self._ports.to_server(line)
+        elif message.id is not UNSET and message.method is not UNSET:
+            self._handle_request(message, message.id, line)
+        elif message.id is not UNSET:
+            if not self._take_answer(message, message.id) and not self._is_open:
+                self._ports.to_server(line)
+        elif message.method == era.CANCELLED:
+            self._cancel(message.params, line)
         elif message.method not in UNKNOWN:
-            self.down(line)
+            self._ports.to_server(line)
 
-    def _cancels(self, params: Raw, line: bytes) -> None:
+    def _cancel(self, params: Raw, line: bytes) -> None:
         """Cancel a request under the id by which the server knows it now (M-40)."""
-        cancelled = cancelled_id(params)
-        current = None if cancelled is None or not self._is_open else self._inputs.cancel(cancelled)
-        if current is not None:
-            self.down(splice.replaced(line, ("params", "requestId"), bytes(current)))
+        id = cancelled_id(params)
+        if id is None or not self._is_open:
+            return
+        call = self._calls.get(key(id))
+        is_at_server = call is None or key(call.server_id) in self._tries
+        if call is not None:
+            id = call.server_id
+            self._drop(call, "the request was cancelled")
+        if is_at_server:
+            self._ports.to_server(splice.replaced(line, ("params", "requestId"), bytes(id)))
 
-    def _asks(self, message: Envelope, id: Raw, line: bytes) -> None:
+    def _handle_request(self, message: Envelope, id: Raw, line: bytes) -> None:
         if message.method == era.INITIALIZE:
             self._begin(message, line)
         elif message.method == era.PING:
             self._check(id.copy())
         elif not self._is_open:
             self.is_needed = not era.is_stateless(message.params)  # an agent that does without a handshake, too
-            self.down(line)
+            self._ports.to_server(line)
         elif message.method == era.SET_LEVEL:
-            self._sets_level(id, message.params)
+            self._set_level(id, message.params)
         elif message.method in (era.SUBSCRIBE, era.UNSUBSCRIBE):
             said = f'MCP server "{self.name}" speaks MCP {self._knowledge.version}: {message.method} is not translated'
-            self.up(jsonrpc.error(id, jsonrpc.METHOD_NOT_FOUND, said))
+            self._up(jsonrpc.error(id, jsonrpc.METHOD_NOT_FOUND, said))
         else:
-            self._inputs.asked(message, line)
-            self.down(splice.with_meta(line, self.meta()))
+            if message.method in era.NAMED:  # it may need input
+                call = Call(id.copy(), line, id.copy())
+                self._calls[key(id)] = self._tries[key(id)] = call
+            self._ports.to_server(splice.with_meta(line, self._meta()))
 
     def _check(self, id: Raw) -> None:
         """Answer a ping after any answer of the server, which knows no ping."""
-        self._ask_discover(lambda message: self.up(jsonrpc.result(id, {})))
+        self._ask_discover(lambda message: self._up(jsonrpc.result(id, {})))
 
     def _ask_discover(self, take: Take) -> None:
-        id = self.fresh()
+        id = self._fresh()
         self._own[bytes(id)] = take
-        self.down(jsonrpc.request(id, era.DISCOVER, {"_meta": Raw(b"{" + self.meta() + b"}")}))
+        self._ports.to_server(jsonrpc.request(id, era.DISCOVER, {"_meta": Raw(b"{" + self._meta() + b"}")}))
 
-    def _sets_level(self, id: Raw, params: Raw) -> None:
+    def _set_level(self, id: Raw, params: Raw) -> None:
         wanted = jsonrpc.read(_level, params)
         if wanted is None:
-            self.up(jsonrpc.error(id, jsonrpc.INVALID_PARAMS, "logging/setLevel needs a level"))
+            self._up(jsonrpc.error(id, jsonrpc.INVALID_PARAMS, "logging/setLevel needs a level"))
             return
         self._level = wanted.level
-        self.up(jsonrpc.result(id, {}))
+        self._up(jsonrpc.result(id, {}))
 
     # The handshake.
 
@@ -256,11 +246,11 @@ class EraAdapter:
         self._version = about.version
         self._client = _object(about.client, Raw(written(CLIENT_INFO)))
         self._capabilities = _object(about.capabilities, Raw(b"{}"))
-        self._inputs.able = jsonrpc.read(_capabilities, self._capabilities) or _Capabilities()
-        self._ask_discover(self._discovered)
+        self._able = jsonrpc.read(_capabilities, self._capabilities) or _Capabilities()
+        self._ask_discover(self._judge)
 
-    def _discovered(self, message: Envelope) -> None:
-        found = era.discovered(message)
+    def _judge(self, message: Envelope) -> None:
+        found = era.read_discovered(message)
         if found is not None and any(version in era.STATELESS for version in found.versions):
             self._open(found)
         elif self._refusal:
@@ -272,7 +262,7 @@ class EraAdapter:
         else:  # this process is of the older era, other than the one before (M-12)
             self._knowledge.learn(None)
             self.is_needed = False
-            self.down(self._hello)
+            self._ports.to_server(self._hello)
 
     def _too_new(self, versions: list[str]) -> bytes:
         said = f'MCP server "{self.name}" speaks only MCP {", ".join(versions)}, which acp-launch does not'
@@ -286,7 +276,7 @@ class EraAdapter:
 
     def _give_up(self, line: bytes) -> None:
         """Answer the handshake with an error; the agent may try again."""
-        self.up(line)
+        self._up(line)
         self.is_needed = self._knowledge.server == "stateless"
 
     def _open(self, found: Discovered) -> None:
@@ -302,44 +292,141 @@ class EraAdapter:
         }
         if found.instructions is not UNSET and bytes(found.instructions) != b"null":
             result["instructions"] = found.instructions
-        self.up(jsonrpc.result(self._id, result))
+        self._up(jsonrpc.result(self._id, result))
 
     # From the server.
 
-    def _server_says(self, line: bytes) -> None:
+    def _handle_server(self, line: bytes) -> None:
         message = jsonrpc.decode(line)
         if message is None or not self.is_needed:
-            self.up(line)
+            self._up(line)
             return
         self._is_kept = True
         if message.method is UNSET and message.id is not UNSET:
             own = self._own.pop(key(message.id), None)
-            own(message) if own is not None else self._answers(message, line)
+            own(message) if own is not None else self._finish(message, message.id, line)
         elif message.id is UNSET or not self._is_open:  # a stateless server makes no requests
-            self.up(line)
+            self._up(line)
         if self._is_kept:
             self._ports.heard()
 
-    def _answers(self, message: Envelope, line: bytes) -> None:
+    def _finish(self, message: Envelope, id: Raw, line: bytes) -> None:
+        """Pass on the answer to a request, or ask the agent for what it needs first."""
         found = None if message.result is UNSET else jsonrpc.read(_result, message.result)
-        if found is None or not self._is_open:
-            self._inputs.complete(message, line)
-        elif found.type == "input_required":
-            self._inputs.required(message, found)
-        elif found.type != "complete":
-            self._inputs.fail(message, f'a result of the type "{found.type}", which this agent does not know')
-        else:
+        if found is not None and self._is_open:
+            if found.type == "input_required":
+                self._require(id, found)
+                return
+            if found.type != "complete":
+                self._fail(id, f'a result of the type "{found.type}", which this agent does not know')
+                return
             if any(f'"{name}"'.encode() in line for name in NEWER):
                 line = splice.without(line, ("result",), NEWER)
-            self._inputs.complete(message, line)
+        call = self._tries.get(key(id))
+        if call is not None:
+            self._drop(call, "")
+            line = line if key(call.id) == key(id) else splice.with_id(line, call.id)
+        self._up(line)
+
+    # Input.
+
+    def _fail(self, server_id: Raw, what: str) -> None:
+        """Answer a request with an error, because the server wants what cannot be given."""
+        call = self._tries.get(key(server_id))
+        if call is not None:
+            self._drop(call, "another part of the same request failed")
+        id = server_id if call is None else call.id
+        self._up(jsonrpc.error(id, jsonrpc.INTERNAL_ERROR, f'MCP server "{self.name}" wants {what}'))
+
+    def _require(self, id: Raw, result: _Result) -> None:
+        """Ask the agent for the input that a request needs."""
+        call = self._tries.get(key(id))
+        wanted = {name: jsonrpc.read(_wanted, raw) for name, raw in (result.requests or {}).items()}
+        if call is None:
+            self._fail(id, "input for a request that cannot have any")
+        elif call.rounds == ROUNDS:
+            self._fail(id, f"input again and again, more than {ROUNDS} times for one request")
+        elif why := next(filter(None, map(self._lack, wanted.values())), ""):
+            self._fail(id, why)
+        else:
+            del self._tries[key(id)]
+            call.rounds += 1
+            call.state = result.state.copy() if result.state is not UNSET else UNSET
+            call.answers = {}
+            for name, one in wanted.items():
+                if one is not None:
+                    self._ask_agent(call, name, one)
+            if not wanted:
+                self._try_again(call)
+
+    def _lack(self, wanted: _Wanted | None) -> str:
+        """Describe what the agent cannot answer; empty if it can."""
+        if wanted is None:
+            return "input without a method"
+        if wanted.method == era.SAMPLING and self._able.sampling is UNSET:
+            return "sampling, which this agent does not offer"
+        if wanted.method == era.ELICITATION:
+            mode, modes = wanted.mode, self._able.elicitation
+            is_default = mode == "form" and modes == {}
+            if modes is None or not (is_default or mode in modes):
+                return f'elicitation (mode "{mode}"), which this agent does not offer'
+        elif wanted.method not in (era.SAMPLING, era.ROOTS):
+            return f"{wanted.method}, which no agent of MCP {era.HANDSHAKE[0]} knows"
+        return ""
+
+    def _ask_agent(self, call: Call, name: str, wanted: _Wanted) -> None:
+        id = self._fresh()
+        call.questions[bytes(id)] = name
+        self._questions[bytes(id)] = call
+        line = jsonrpc.request(id, wanted.method, wanted.params)
+        if wanted.method == era.ELICITATION and wanted.mode == "url":
+            line = splice.with_params(line, b'"elicitationId":' + bytes(id))  # required until 2025-11-25, gone since
+        self._up(line)
+
+    def _take_answer(self, message: Envelope, id: Raw) -> bool:
+        """Take the agent's answer to one of our questions; return whether it was."""
+        call = self._questions.pop(key(id), None)
+        if call is None:
+            return False
+        name = call.questions.pop(key(id))
+        if message.result is UNSET:
+            self._drop(call, "another question of the same request was refused")
+            error = message.error if message.error is not UNSET else Raw(written({"code": jsonrpc.INTERNAL_ERROR}))
+            self._up(written({"jsonrpc": "2.0", "id": call.id, "error": error}))
+            return True
+        call.answers[name] = message.result.copy()
+        if not call.questions:
+            self._try_again(call)
+        return True
+
+    def _try_again(self, call: Call) -> None:
+        """Send a request again, with the input and the exact state of the server (M-13)."""
+        call.server_id = self._fresh()
+        self._tries[bytes(call.server_id)] = call
+        line = splice.with_meta(splice.with_id(call.line, call.server_id), self._meta())
+        if call.answers:
+            line = splice.with_params(line, written({"inputResponses": call.answers})[1:-1])
+        if call.state is not UNSET:
+            line = splice.with_params(line, b'"requestState":' + bytes(call.state))
+        self._ports.to_server(line)
+
+    def _drop(self, call: Call, why: str) -> None:
+        """Forget a request, and withdraw its questions to the agent."""
+        if self._calls.get(key(call.id)) is call:
+            del self._calls[key(call.id)]
+        self._tries.pop(key(call.server_id), None)
+        for id in call.questions:
+            del self._questions[id]
+            self._up(jsonrpc.notification(era.CANCELLED, {"requestId": Raw(id), "reason": why}))
+        call.questions = {}
 
     def _originals(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         for line in lines:
             message = jsonrpc.decode(line)
             if message is None or message.id is UNSET or message.method is UNSET:
                 continue
-            if original := self._inputs.original(message.id):
-                yield original
+            if (call := self._tries.get(key(message.id))) is not None:
+                yield call.line
             elif not bytes(message.id).startswith(f'"{OURS}'.encode()):
                 yield splice.without(line, ("params", "_meta"), era.OF_REQUESTS)
 
@@ -361,162 +448,3 @@ def _without_subscriptions(capabilities: Raw) -> Iterator[tuple[str, object]]:
         members = jsonrpc.read(_members, value)
         offered = {key: each for key, each in (members or {}).items() if key not in ("subscribe", "listChanged")}
         yield name, value if members is None else offered
-
-
-class Call(Struct, kw_only=True, eq=False):
-    """A request of the agent that may need input; `server_id` is that of the latest try."""
-
-    id: Raw
-    line: bytes  # as the agent wrote it
-    server_id: Raw
-    rounds: int = 0
-    pause: float = PAUSE
-    timer: int = 0
-    state: Raw | UnsetType = UNSET
-    questions: dict[bytes, str] = field(default_factory=dict)  # open ones: id → key of `inputRequests`
-    answers: dict[str, Raw] = field(default_factory=dict)
-
-
-class Inputs:
-    """The agent's requests that may need input, and the questions that they have become."""
-
-    def __init__(self, adapter: EraAdapter) -> None:
-        self.able = _Capabilities()
-        self._adapter = adapter
-        self._calls: dict[bytes, Call] = {}  # by the agent's id
-        self._tries: dict[bytes, Call] = {}  # by the server's id
-        self._questions: dict[bytes, Call] = {}
-
-    def asked(self, message: Envelope, line: bytes) -> None:
-        assert message.id is not UNSET
-        if message.method in ASKING:
-            id = message.id.copy()
-            self._calls[key(id)] = self._tries[key(id)] = Call(id=id, line=line, server_id=id)
-
-    def original(self, server_id: Raw) -> bytes:
-        """Return the agent's line of a request that the server knows by this id; empty if it is not one of these."""
-        call = self._tries.get(key(server_id))
-        return b"" if call is None else call.line
-
-    def cancel(self, id: Raw) -> Raw | None:
-        """Forget a request; return the id by which the server knows it, or None if it waits for the agent."""
-        call = self._calls.get(key(id))
-        if call is None:
-            return id
-        is_at_server = key(call.server_id) in self._tries
-        self._drop(call, "the request was cancelled")
-        return call.server_id if is_at_server else None
-
-    def complete(self, message: Envelope, line: bytes) -> None:
-        """Pass on the final answer to a request."""
-        assert message.id is not UNSET
-        call = self._tries.get(key(message.id))
-        if call is None:
-            self._adapter.up(line)
-            return
-        self._drop(call, "")
-        self._adapter.up(line if key(call.id) == key(message.id) else splice.with_id(line, call.id))
-
-    def fail(self, message: Envelope, what: str) -> None:
-        """Answer a request with an error, because the server wants what cannot be given."""
-        assert message.id is not UNSET
-        call = self._tries.get(key(message.id))
-        id = message.id if call is None else call.id
-        if call is not None:
-            self._drop(call, "another part of the same request failed")
-        self._adapter.up(jsonrpc.error(id, jsonrpc.INTERNAL_ERROR, f'MCP server "{self._adapter.name}" wants {what}'))
-
-    def required(self, message: Envelope, result: _Result) -> None:
-        """Ask the agent for the input that a request needs."""
-        assert message.id is not UNSET
-        call = self._tries.get(key(message.id))
-        if call is None:
-            self.fail(message, "input for a request that cannot have any")
-            return
-        call.rounds += 1
-        if call.rounds > ROUNDS:
-            self.fail(message, f"input again and again, more than {ROUNDS} times for one request")
-            return
-        wanted = {name: jsonrpc.read(_wanted, raw) for name, raw in (result.requests or {}).items()}
-        for one in wanted.values():
-            if why := self._unable(one):
-                self.fail(message, why)
-                return
-        del self._tries[key(message.id)]
-        call.state = result.state.copy() if result.state is not UNSET else UNSET
-        call.answers = {}
-        if not wanted:
-            call.timer = self._adapter.after(call.pause, lambda: self._try(call))
-            call.pause = min(call.pause * 2, LONGEST_PAUSE)
-            return
-        call.pause = PAUSE
-        for name, one in wanted.items():
-            if one is not None:
-                self._question(call, name, one)
-
-    def answered(self, message: Envelope) -> bool:
-        """Take the agent's answer to one of our questions; return whether it was."""
-        assert message.id is not UNSET
-        call = self._questions.pop(number := key(message.id), None)
-        if call is None:
-            return False
-        name = call.questions.pop(number)
-        if message.result is UNSET:
-            self._drop(call, "another question of the same request was refused")
-            error = message.error if message.error is not UNSET else Raw(written({"code": jsonrpc.INTERNAL_ERROR}))
-            self._adapter.up(written({"jsonrpc": "2.0", "id": call.id, "error": error}))
-            return True
-        call.answers[name] = message.result.copy()
-        if not call.questions:
-            self._try(call)
-        return True
-
-    def _unable(self, wanted: _Wanted | None) -> str:
-        """Tell what the agent cannot answer; empty if it can."""
-        if wanted is None:
-            return "input without a method"
-        if wanted.method == era.SAMPLING and self.able.sampling is UNSET:
-            return "sampling, which this agent does not offer"
-        if wanted.method == era.ELICITATION:
-            mode = (jsonrpc.read(_mode, wanted.params) or _Mode()).mode
-            modes = self.able.elicitation
-            if (
-                modes is None
-                or (mode != "form" and mode not in modes)
-                or (mode == "form" and modes and mode not in modes)
-            ):
-                return f'elicitation (mode "{mode}"), which this agent does not offer'
-        elif wanted.method not in (era.SAMPLING, era.ROOTS):
-            return f"{wanted.method}, which no agent of MCP {era.HANDSHAKE[0]} knows"
-        return ""
-
-    def _question(self, call: Call, name: str, wanted: _Wanted) -> None:
-        id = self._adapter.fresh()
-        call.questions[bytes(id)] = name
-        self._questions[bytes(id)] = call
-        line = jsonrpc.request(id, wanted.method, wanted.params)
-        if wanted.method == era.ELICITATION and (jsonrpc.read(_mode, wanted.params) or _Mode()).mode == "url":
-            line = splice.with_params(line, b'"elicitationId":' + bytes(id))  # required until 2025-11-25, gone since
-        self._adapter.up(line)
-
-    def _try(self, call: Call) -> None:
-        """Send a request again, with the input and the exact state of the server (M-13)."""
-        call.timer, call.server_id = 0, self._adapter.fresh()
-        self._tries[bytes(call.server_id)] = call
-        line = splice.with_meta(splice.with_id(call.line, call.server_id), self._adapter.meta())
-        if call.answers:
-            line = splice.with_params(line, written({"inputResponses": call.answers})[1:-1])
-        if call.state is not UNSET:
-            line = splice.with_params(line, b'"requestState":' + bytes(call.state))
-        self._adapter.down(line)
-
-    def _drop(self, call: Call, why: str) -> None:
-        """Forget a request, and withdraw its questions to the agent."""
-        if self._calls.get(key(call.id)) is call:
-            del self._calls[key(call.id)]
-        self._tries.pop(key(call.server_id), None)
-        self._adapter.stop(call.timer)
-        for id in call.questions:
-            del self._questions[id]
-            self._adapter.up(jsonrpc.notification(era.CANCELLED, {"requestId": Raw(id), "reason": why}))
-        call.questions = {}

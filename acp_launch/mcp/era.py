@@ -132,7 +132,7 @@ def suggests_stateless(error: Raw) -> bool:
     return is_ours and (code in REFUSALS or code in RESERVED)
 
 
-def discovered(message: Envelope) -> Discovered | None:
+def read_discovered(message: Envelope) -> Discovered | None:
     """Read an answer to `server/discover`; None if it is not such a result."""
     return None if message.result is UNSET else jsonrpc.read(_discovered, message.result)
 

@@ -31,14 +31,13 @@ class TranslatedTransport:
         """`protocol` is the profile's key; `note` shows a line to the user."""
         self.era = ""
         self._inner, self._server = inner, server
-        self._loop = asyncio.get_running_loop()
         self._knowledge = pinned(protocol)
         self._adapter: EraAdapter | None = None
         self._hello = b""  # our handshake, until it is answered
         self._heard, self._said = LineFramer(limit=max_line), LineFramer(limit=max_line)
         self._up: list[bytes] = []
         self._down: list[bytes] = []
-        self._news = asyncio.Event()  # set: there is something to read, or a timer to look at
+        self._news = asyncio.Event()  # set: there is something to read
         self._reading: asyncio.Task[bytes] | None = None
         self.broke = Mishaps(note).add
         if self._knowledge.server == "stateless":
@@ -53,8 +52,6 @@ class TranslatedTransport:
                     return chunk
                 for line in self._heard.feed(chunk):
                     self._receive(line)
-            if self._adapter is not None:
-                self._adapter.tick()
             await self._flush()
         lines, self._up = self._up, []
         return b"\n".join([*lines, b""])
@@ -119,18 +116,13 @@ class TranslatedTransport:
     def heard(self) -> None:
         """Do nothing: only the end of the server matters here."""
 
-    def now(self) -> float:
-        return self._loop.time()
-
     async def _arrived(self) -> bool:
-        """Wait for a chunk, for something of the adapter, or for its timer; return whether it was a chunk."""
+        """Wait for a chunk, or for something of the adapter; return whether it was a chunk."""
         if self._reading is None:
             self._reading = asyncio.create_task(self._inner.read())
         news = asyncio.create_task(self._news.wait())
-        due = None if self._adapter is None else self._adapter.due
-        limit = None if due is None else max(0.0, due - self.now())
         try:
-            await asyncio.wait({self._reading, news}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({self._reading, news}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             self._reading.cancel()
             raise

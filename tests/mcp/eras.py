@@ -45,7 +45,6 @@ class Eras:
     """Implements the adapter's `Ports`, and remembers what each side has not read yet."""
 
     def __init__(self, knowledge: Knowledge | None = None) -> None:
-        self.clock = 100.0
         self.knowledge = knowledge or Knowledge()
         self.agent: list[bytes] = []
         self.server: list[bytes] = []
@@ -65,9 +64,6 @@ class Eras:
     def broke(self, whose: str, error: Exception) -> None:
         self.bugs.append(error)
 
-    def now(self) -> float:
-        return self.clock
-
     def refuses(self, refusal: Any) -> "Eras":
         """The server has refused the agent's handshake, which was sent as it is."""
         self.adapter.introduce(line(INITIALIZE), line(refusal))
@@ -83,11 +79,6 @@ class Eras:
         """The server sends messages."""
         for message in messages:
             self.adapter.from_server(message if isinstance(message, bytes) else line(message))
-        return self
-
-    def later(self, seconds: float) -> "Eras":
-        self.clock += seconds
-        self.adapter.tick()
         return self
 
     def at_agent(self) -> list[Json]:

@@ -205,13 +205,10 @@ def test_several_rounds_each_begin_with_the_agents_own_request() -> None:
     assert (again["params"]["requestState"], list(again["params"]["inputResponses"])) == ("s2", ["q2"])
 
 
-def test_a_state_alone_is_sent_back_after_a_pause() -> None:
+def test_a_state_alone_is_sent_back() -> None:
     eras = upgraded().says(CALL)
     eras.at_server()
-    eras.hears(required(1))
-    assert eras.at_server() == []
-    assert eras.adapter.due is not None
-    (again,) = eras.later(0.06).at_server()
+    (again,) = eras.hears(required(1)).at_server()
     assert again["params"]["requestState"] == "s1"
     assert "inputResponses" not in again["params"]
 
@@ -221,7 +218,7 @@ def test_rounds_have_an_end() -> None:
     for _ in range(20):
         if not eras.server:
             break
-        eras.hears(required(eras.at_server()[-1]["id"])).later(1)
+        eras.hears(required(eras.at_server()[-1]["id"]))
     (said,) = eras.at_agent()
     assert "more than 10 times" in said["error"]["message"]
 
@@ -275,7 +272,7 @@ def test_a_cancelled_call_takes_its_questions_along() -> None:
 
 def test_a_cancel_follows_the_id_that_the_server_knows_now() -> None:
     """M-40: its late answer is dropped."""
-    eras = upgraded().says(CALL).hears(required(1)).later(1)
+    eras = upgraded().says(CALL).hears(required(1))
     again = eras.at_server()[-1]
     eras.says(tell("notifications/cancelled", requestId=1, reason="enough"))
     assert eras.at_server() == [tell("notifications/cancelled", requestId=again["id"], reason="enough")]
@@ -283,7 +280,7 @@ def test_a_cancel_follows_the_id_that_the_server_knows_now() -> None:
 
 def test_progress_passes_through_all_rounds() -> None:
     """M-41."""
-    eras = upgraded().says(ask(1, "tools/call", name="t", _meta={"progressToken": "p"})).hears(required(1)).later(1)
+    eras = upgraded().says(ask(1, "tools/call", name="t", _meta={"progressToken": "p"})).hears(required(1))
     assert eras.at_server()[-1]["params"]["_meta"]["progressToken"] == "p"
     eras.hears(tell("notifications/progress", progressToken="p", progress=1))
     assert eras.at_agent() == [tell("notifications/progress", progressToken="p", progress=1)]
@@ -320,7 +317,7 @@ def test_an_agent_that_does_without_a_handshake_needs_no_adapter() -> None:
 
 def test_requests_that_never_left_are_given_back_as_the_agent_wrote_them() -> None:
     eras = upgraded().says(CALL, ask(2, "tools/list", _meta={"x": 1}))
-    assert [eras_line(each) for each in eras.adapter.ended(eras.server)] == [CALL, ask(2, "tools/list", _meta={"x": 1})]
+    assert [eras_line(each) for each in eras.adapter.end(eras.server)] == [CALL, ask(2, "tools/list", _meta={"x": 1})]
 
 
 def eras_line(written: bytes) -> Any:

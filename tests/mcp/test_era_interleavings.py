@@ -25,7 +25,7 @@ from tests.mcp.eras import (
 
 calm = settings(deadline=None, max_examples=150)
 CHOICE = st.integers(0, 5)
-WHATS = ["ask", "ask", "answer", "answer", "reply", "cancel", "time"]
+WHATS = ["ask", "ask", "answer", "answer", "reply", "cancel"]
 STEPS = st.lists(st.tuples(st.sampled_from(WHATS), CHOICE))
 ASKED = ["tools/call", "tools/list", "resources/read", "ping", "x/y", "tools/call"]
 
@@ -104,8 +104,6 @@ class Play:
             id = sorted(self.sent)[number % len(self.sent)]
             self.cancelled.add(id)
             self.eras.says(tell("notifications/cancelled", requestId=json.loads(id)))
-        elif what == "time":
-            self.eras.later([0.1, 1, 2, 40, 1, 1][number])
         self.collect()
 
     def settle(self) -> None:
@@ -115,9 +113,6 @@ class Play:
                 self.step("reply", 0)
             elif self.open:
                 self.answer(0, plainly=True)
-            else:
-                self.eras.later(40)
-                self.collect()
         missing = self.sent - self.answered.keys() - self.cancelled
         assert not missing
         assert not [id for id, count in self.answered.items() if count > 1 and id not in self.cancelled]
@@ -151,15 +146,12 @@ LINES = rawjson.messages(
 
 @settings(deadline=None, max_examples=150)
 @given(
-    st.lists(st.tuples(st.sampled_from(["agent", "server", "time"]), LINES), min_size=3, max_size=25),
+    st.lists(st.tuples(st.sampled_from(["agent", "server"]), LINES), min_size=3, max_size=25),
     st.booleans(),
 )
 def test_no_line_breaks_us(lines: list[tuple[str, bytes]], is_open: bool) -> None:
     eras = upgraded() if is_open else Eras(Knowledge("stateless"))
     for side, said in lines:
-        if side == "time":
-            eras.later(1.5)
-        else:
-            eras.says(said) if side == "agent" else eras.hears(said)
+        eras.says(said) if side == "agent" else eras.hears(said)
     assert not eras.bugs
     assert not [said for said in (*eras.agent, *eras.server) if b"\n" in said]
