@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from acp_launch.errors import StateError
 from acp_launch.mcp.http.wire import Challenge, Credentials, Failure, Headers, NoToken
-from acp_launch.oauth.grant import NOT_LOGGED_IN, PATIENCE, STEP_UPS, Grant, Login, Logins, decoded
+from acp_launch.oauth.grant import NOT_LOGGED_IN, PATIENCE, STEP_UPS, Grant, Login, Logins, decode_grant
 from acp_launch.plan.model import RemotePlan, ServerPlan
 from acp_launch.problem import Problem, ours
 from acp_launch.secret.redact import redactor
@@ -145,7 +145,7 @@ def _known(login: ServerLogin, found: Mapping[str, Outcome]) -> Grant | None:
 
 def _grant(outcome: Outcome) -> Grant | None:
     """Read the grant that was found; its tokens are hidden from now on in all that is shown."""
-    grant = decoded(outcome.secret) if outcome.secret is not None else None
+    grant = decode_grant(outcome.secret) if outcome.secret is not None else None
     if grant is not None:
         redactor.register(*grant.secrets)
     return grant

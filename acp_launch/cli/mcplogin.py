@@ -30,7 +30,7 @@ from acp_launch.errors import (
     Stopped,
     UsageError,
 )
-from acp_launch.oauth.grant import Grant, Login, Logins, decoded, encoded, item_prefix
+from acp_launch.oauth.grant import Grant, Login, Logins, decode_grant, encode_grant, item_prefix
 from acp_launch.plan.model import LaunchPlan, LoginPlan, Origin, RemotePlan
 from acp_launch.private import locked
 from acp_launch.problem import ours
@@ -390,7 +390,7 @@ def _stored(vault: "Vault", item: str) -> Grant | None:
         SecretError: the store cannot be read.
     """
     secret = vault.states(item)[item].secret
-    return None if secret is None else decoded(secret)
+    return None if secret is None else decode_grant(secret)
 
 
 def _keep(vault: "Vault", grant: Grant, login: Login, target: Target) -> None:
@@ -405,7 +405,7 @@ def _keep(vault: "Vault", grant: Grant, login: Login, target: Target) -> None:
     """
     records, before = Logins(vault.settings.state), target.login
     try:
-        text = encoded(grant)
+        text = encode_grant(grant)
     except ValueError as error:
         raise AuthRequired(f"the login cannot be stored: {error}", fix="ask the operator of the server") from None
     with _held(records, login.item, vault.settings):

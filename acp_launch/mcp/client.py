@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import PurePath
 from typing import Any, Protocol
 
-import msgspec
 from msgspec import Raw, Struct
 
 from acp_launch.errors import (
@@ -51,7 +50,6 @@ from acp_launch.waits import awaited, stretch
 _ESCAPE = regex(rb"\\(?:(u[dD][89abAB]..\\u[dD][c-fC-F]..)|(u[dD][89a-fA-F]..)|.)", re.DOTALL)
 _HALVES = (b"\\ud", b"\\uD")
 NOISE = Junk("a line that is not a JSON-RPC message")
-_batch = msgspec.json.Decoder(list[Raw])
 
 
 Event = Answered | Junk | Reply | Progress | LogMessage
@@ -128,12 +126,7 @@ def messages(line: bytes) -> Sequence[bytes]:
         return (line,)
     if any(half in line for half in _HALVES):
         line = _whole(line)
-    if line.lstrip()[:1] != b"[":
-        return (line,)
-    try:
-        return [bytes(element) for element in _batch.decode(line)]
-    except (msgspec.DecodeError, RecursionError):
-        return (line,)  # counts as junk
+    return jsonrpc.batch(line) or (line,)
 
 
 def _whole(line: bytes) -> bytes:

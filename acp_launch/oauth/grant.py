@@ -65,6 +65,7 @@ class Grant(Struct, frozen=True, kw_only=True):
     latter. A secret that the user configured stays in the profile's reference.
     """
 
+    version: Literal[1] = 1  # of its text in the secret store
     client: Client
     resource: str
     access: Secret
@@ -171,71 +172,30 @@ def item_prefix(resource: str) -> str:
     return f"{LOGINS}{host}/"
 
 
-class _Stored(Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    version: Literal[1]
-    client: Client
-    resource: str
-    access: str
-    refresh: str | None = None
-    client_secret: str | None = None
-    redirect_uri: str = ""
-    issued: float | None = None
-    expires: float | None = None
-    scopes: tuple[str, ...] = ()
-    is_renewed: bool = False
-
-
-def encoded(grant: Grant) -> Secret:
+def encode_grant(grant: Grant) -> Secret:
     """Return the text of the grant's item.
 
     Raises:
         ValueError: it is longer than `LONGEST`.
     """
-    stored = _Stored(
-        version=1,
-        client=grant.client,
-        resource=grant.resource,
-        access=grant.access.expose(),
-        refresh=_text(grant.refresh),
-        client_secret=_text(grant.client_secret),
-        redirect_uri=grant.redirect_uri,
-        issued=grant.issued,
-        expires=grant.expires,
-        scopes=grant.scopes,
-        is_renewed=grant.is_renewed,
-    )
-    text = msgspec.json.encode(stored)
+    text = msgspec.json.encode(grant, enc_hook=Secret.expose)
     if len(text) > LONGEST:
         raise ValueError(f"the tokens have more than {LONGEST:,} bytes")
     return Secret(text.decode())
 
 
-def decoded(item: Secret) -> Grant | None:
+def decode_grant(item: Secret) -> Grant | None:
     """Return the grant of an item, or None if the item does not hold one."""
     try:
-        stored = msgspec.json.decode(item.expose(), type=_Stored)
+        return msgspec.json.decode(item.expose(), type=Grant, dec_hook=_read_secret)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None
-    return Grant(
-        client=stored.client,
-        resource=stored.resource,
-        access=Secret(stored.access),
-        refresh=_secret(stored.refresh),
-        client_secret=_secret(stored.client_secret),
-        redirect_uri=stored.redirect_uri,
-        issued=stored.issued,
-        expires=stored.expires,
-        scopes=stored.scopes,
-        is_renewed=stored.is_renewed,
-    )
 
 
-def _text(secret: Secret | None) -> str | None:
-    return None if secret is None else secret.expose()
-
-
-def _secret(text: str | None) -> Secret | None:
-    return None if text is None else Secret(text)
+def _read_secret(kind: type, written: object) -> Secret:
+    if not isinstance(written, str):
+        raise TypeError("a secret is a text")
+    return Secret(written)
 
 
 class Logins:

@@ -4,8 +4,8 @@ The keeper of a grant: gives its access token, and renews it once for any number
 A token is renewed shortly before it expires, or after the server has refused it. The one that renews holds the lock
 of the item, reads the store again, as another process may have been faster, and stores the new tokens before they are
 used. It also writes the present ones once more before it asks, because a refresh token can be used up by asking: a
-store that takes nothing is found out in time. If the answer cannot be stored nevertheless, it is used, and stored
-later.
+store that takes nothing is found out in time. If the answer cannot be stored nevertheless, it is used, and stored at
+the next renewal.
 
 A renewal works in a thread of its own, so that neither the store nor a cancelled call can stop it halfway. Between the
 server's answer and the write lies nothing but the encoding. A process that is killed there loses the new refresh token:
@@ -30,7 +30,7 @@ from msgspec.structs import replace
 from acp_launch.errors import StateError
 from acp_launch.mcp.http.wire import NoToken
 from acp_launch.oauth.exchange import Refused, ask
-from acp_launch.oauth.grant import NOT_LOGGED_IN, Grant, Logins, Tokens, decoded, encoded
+from acp_launch.oauth.grant import NOT_LOGGED_IN, Grant, Logins, Tokens, decode_grant, encode_grant
 from acp_launch.private import locked
 from acp_launch.secret.isolate import beside_a_session
 from acp_launch.secret.lookup import Waiting, within
@@ -50,11 +50,11 @@ NEW = 30.0  # seconds in which a renewed token that is refused is not renewed ag
 T = TypeVar("T")
 
 
-def _in_silence(what: str, waited: float, limit: float) -> None:
+def _ignore_wait(what: str, waited: float, limit: float) -> None:
     """Tell nothing of a wait."""
 
 
-def _unsaid(text: str) -> None:
+def _ignore_note(text: str) -> None:
     """Tell nothing."""
 
 
@@ -78,8 +78,8 @@ class TokenStore:
         grant: Grant | None = None,
         secret: Secret | None = None,
         limit: float = STORE,
-        waiting: Waiting = _in_silence,
-        note: Callable[[str], None] = _unsaid,
+        waiting: Waiting = _ignore_wait,
+        note: Callable[[str], None] = _ignore_note,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`store` returns the prepared store, in any thread; `limit` is for each access to it. `command` logs in.
@@ -111,18 +111,14 @@ class TokenStore:
             if (present := self._present(refused)) is not None:
                 return present
             if self._running is None or self._running.done():
-                self._running = _started(lambda: self._renewed(refused))
+                self._running = _start(lambda: self._renew(refused))
                 return await asyncio.wrap_future(self._running)
-            await _over(self._running)  # another call's, whose token may have been another
+            await _wait_for(self._running)  # another call's, whose token may have been another
 
     async def leave(self) -> None:
-        """Store what would be lost with this process: an answer that is under way, or could not be stored before."""
-        is_idle = self._running is None or self._running.done()
-        if is_idle and self._unsaved is not None:
-            with suppress(NoToken):
-                self._running = _started(lambda: self._renewed(None))
-        if self._running is not None and (self._is_asking or self._unsaved is not None):
-            await _over(self._running, limit=PARTING)
+        """Wait for an answer that is under way: what is not stored would be lost with this process."""
+        if self._running is not None and self._is_asking:
+            await _wait_for(self._running, limit=PARTING)
 
     @property
     def _patience(self) -> float:
@@ -137,7 +133,7 @@ class TokenStore:
         """Return the token that can be used without asking anything."""
         if self._grant is None or self._grant.access == refused:
             return None
-        if self._unsaved is None and not self._is_due(self._grant):
+        if not self._is_due(self._grant):
             return self._grant.access
         if self._failure is None or not self._is_resting:
             return None
@@ -152,30 +148,30 @@ class TokenStore:
 
     # In a thread.
 
-    def _renewed(self, refused: Secret | None) -> Secret:
+    def _renew(self, refused: Secret | None) -> Secret:
         """Return a token other than `refused`: that of the store, or a new one."""
         try:
-            if self._unsaved is None and self._serves(self._read(), refused):
+            if self._serves(self._read_latest(), refused):
                 return self._in_use
             with locked(self._logins.lock(self._item), 0.0 if self._can_wait(refused) else self._patience):
-                return self._alone(refused)
+                return self._renew_alone(refused)
         except NoToken as error:
             return self._without(error, refused)
         except StoreFault as fault:
             read = _not_now(f"its login cannot be read: {fault.reason}", fault.fix)
-            return self._without(self._failed(read), refused)
+            return self._without(self._fail(read), refused)
         except TimeoutError:
             held = f"another process has been renewing its login for {self._patience:g} s"
             return self._without(_not_now(held, "try again"), refused)
         except (OSError, StateError) as fault:
             reason = fault.message if isinstance(fault, StateError) else (fault.strerror or str(fault)).lower()
             unable = _not_now(f"its login cannot be renewed: {reason}", "check the state directory")
-            return self._without(self._failed(unable), refused)
+            return self._without(self._fail(unable), refused)
 
     def _can_wait(self, refused: Secret | None) -> bool:
         """Whether the present token is good enough while another process renews it."""
         grant = self._grant
-        if grant is None or grant.access == refused or self._unsaved is not None:
+        if grant is None or grant.access == refused:
             return False
         return grant.expires is not None and self._clock() < grant.expires - SPARE
 
@@ -186,11 +182,9 @@ class TokenStore:
         self._grant = grant
         return grant.access != refused and not self._is_due(grant)
 
-    def _alone(self, refused: Secret | None) -> Secret:
+    def _renew_alone(self, refused: Secret | None) -> Secret:
         """Do the same while no other process renews."""
-        stored = self._read()
-        if self._unsaved is not None:
-            stored = self._saved(stored, self._unsaved)
+        stored = self._read_latest()
         if self._serves(stored, refused):
             return self._in_use
         if stored.access == refused and stored.is_renewed and 0 <= self._age(stored) < NEW:
@@ -199,22 +193,22 @@ class TokenStore:
         if self._failure is not None and self._is_resting:
             raise _again(self._failure.error)
         if self._failure is not None and stored == self._over:
-            raise self._failed(_again(self._failure.error))
-        return self._exchanged(stored)
+            raise self._fail(_again(self._failure.error))
+        return self._exchange(stored)
 
-    def _exchanged(self, stored: Grant) -> Secret:
+    def _exchange(self, stored: Grant) -> Secret:
         """Renew a grant, under the lock."""
         if stored.refresh is None:
-            raise self._ended(stored, "the login has expired, and the server gave nothing to renew it with")
+            raise self._end(stored, "the login has expired, and the server gave nothing to renew it with")
         self._rehearse(stored)
         self._is_asking = True
         try:
             self._save(stored, replace(stored.after(self._ask(stored)), is_renewed=True))
         except Refused as refused:
             if refused.is_final:
-                return self._overtaken(stored, refused)
+                return self._use_other(stored, refused)
             how = f"its login cannot be renewed: {refused.how}"
-            raise self._failed(_not_now(how, refused.fix or "try again later"), refused.pause) from None
+            raise self._fail(_not_now(how, refused.fix or "try again later"), refused.pause) from None
         finally:
             self._is_asking = False
         return self._in_use
@@ -225,7 +219,7 @@ class TokenStore:
             self._write(stored)
         except StoreFault as fault:
             error = _not_now(f"its login cannot be renewed, as it cannot be stored: {fault.reason}", fault.fix)
-            raise self._failed(error) from None
+            raise self._fail(error) from None
 
     def _ask(self, stored: Grant) -> Tokens:
         assert stored.refresh is not None
@@ -235,11 +229,11 @@ class TokenStore:
         secret = self._secret or stored.client_secret
         return asyncio.run(ask(stored.client, secret, form, limit=ANSWER, clock=self._clock))
 
-    def _overtaken(self, stored: Grant, refused: Refused) -> Secret:
+    def _use_other(self, stored: Grant, refused: Refused) -> Secret:
         """Use what another process, one that did not take the lock, has stored meanwhile; else the login has ended."""
         now = self._read()
         if now.access == stored.access:
-            raise self._ended(stored, refused.how)
+            raise self._end(stored, refused.how)
         self._grant, self._failure = now, None
         return now.access
 
@@ -248,23 +242,11 @@ class TokenStore:
         try:
             self._write(after)
         except StoreFault as fault:
-            if self._unsaved is None:
-                self._note(f"the renewed login in {self._item} could not be stored yet: {fault.reason}")
+            self._note(f"the renewed login in {self._item} could not be stored yet: {fault.reason}")
             self._unsaved = before, after
-            self._failed(_not_now(f"its login cannot be stored: {fault.reason}", fault.fix))
         else:
-            self._unsaved = self._failure = None
             self._record(after)
-        self._grant = after
-
-    def _saved(self, stored: Grant, unsaved: tuple[Grant, Grant]) -> Grant:
-        """Store what could not be stored before; what another process wrote since is newer, and stays."""
-        before, after = unsaved
-        if stored != before:
-            self._unsaved = None
-            return stored
-        self._save(before, after)
-        return after
+        self._grant, self._failure = after, None
 
     def _record(self, grant: Grant) -> None:
         with suppress(StateError):  # the record is only a memory
@@ -274,25 +256,31 @@ class TokenStore:
 
     # The store.
 
+    def _read_latest(self) -> Grant:
+        """Return the grant of the store, or the renewed one that it could not take, if none has written since."""
+        stored = self._read()
+        before, after = self._unsaved or (stored, stored)
+        return after if stored == before else stored
+
     def _read(self) -> Grant:
-        outcome = self._done(lambda store: store.read([self._item]))[self._item]
+        outcome = self._use_store(lambda store: store.read([self._item]))[self._item]
         if outcome.state == "missing":
             raise NoToken(NOT_LOGGED_IN, self._command)
         if outcome.secret is None:
             raise StoreFault(outcome.state, outcome.reason, fix=outcome.fix)
-        if (grant := decoded(outcome.secret)) is None:
+        if (grant := decode_grant(outcome.secret)) is None:
             raise NoToken(f"{NOT_LOGGED_IN}: what the {outcome.source} holds is not its login", self._command)
         redactor.register(*grant.secrets)
         return grant
 
     def _write(self, grant: Grant) -> None:
         try:
-            text = encoded(grant)
+            text = encode_grant(grant)
         except ValueError as error:
             raise StoreFault("too large", str(error), fix="ask the server's operator for shorter ones") from None
-        self._done(lambda store: store.write(self._item, text))
+        self._use_store(lambda store: store.write(self._item, text))
 
-    def _done(self, work: Callable[[Store], T]) -> T:
+    def _use_store(self, work: Callable[[Store], T]) -> T:
         store = self._store()
 
         def done() -> T:
@@ -314,13 +302,13 @@ class TokenStore:
         """Whether to go on with a token after this error. By our clock alone a login that may be renewed has no end."""
         return not error.is_final or grant.expires is None or self._clock() < grant.expires
 
-    def _failed(self, error: NoToken, pause: float = 0.0) -> NoToken:
+    def _fail(self, error: NoToken, pause: float = 0.0) -> NoToken:
         self._failure = _Failure(error, monotonic() + min(pause or REST, LONGEST_REST))
         return error
 
-    def _ended(self, grant: Grant, why: str) -> NoToken:
+    def _end(self, grant: Grant, why: str) -> NoToken:
         self._over = grant
-        return self._failed(NoToken(f"{NOT_LOGGED_IN} any more: {why}", self._command))
+        return self._fail(NoToken(f"{NOT_LOGGED_IN} any more: {why}", self._command))
 
     @property
     def _in_use(self) -> Secret:
@@ -344,7 +332,7 @@ def _again(error: NoToken) -> NoToken:
     return NoToken(error.how, error.fix, is_final=error.is_final)
 
 
-def _started(work: Callable[[], T]) -> "Future[T]":
+def _start(work: Callable[[], T]) -> "Future[T]":
     """Do work in a thread that neither a cancelled caller nor the end of its event loop stops."""
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()
@@ -362,7 +350,7 @@ def _started(work: Callable[[], T]) -> "Future[T]":
     return future
 
 
-async def _over(future: "Future[T]", limit: float | None = None) -> None:
+async def _wait_for(future: "Future[T]", limit: float | None = None) -> None:
     """Wait until work is over, however it ended, or for `limit` seconds."""
     wrapped = asyncio.wrap_future(future)
     wrapped.add_done_callback(lambda done: done.cancelled() or done.exception())

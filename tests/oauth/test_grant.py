@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_launch.oauth.grant import LONGEST, Client, Grant, decoded, encoded
+from acp_launch.oauth.grant import LONGEST, Client, Grant, decode_grant, encode_grant
 from acp_launch.secret.value import Secret
 
 CLIENT = Client(issuer="https://as.example", token_endpoint="https://as.example/token", client_id="us")
@@ -21,17 +21,17 @@ GRANT = Grant(
 
 
 def test_a_grant_comes_back_from_its_item_as_it_was() -> None:
-    assert decoded(encoded(GRANT)) == GRANT
+    assert decode_grant(encode_grant(GRANT)) == GRANT
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 2}', "\udc80", "[" * 5000])
 def test_an_item_that_is_something_else_is_no_grant(text: str) -> None:
-    assert decoded(Secret(text)) is None
+    assert decode_grant(Secret(text)) is None
 
 
 def test_a_grant_has_a_bound() -> None:
     with pytest.raises(ValueError, match="16,384 bytes"):
-        encoded(Grant(client=CLIENT, resource="https://mcp.example", access=Secret("x" * LONGEST)))
+        encode_grant(Grant(client=CLIENT, resource="https://mcp.example", access=Secret("x" * LONGEST)))
 
 
 def test_a_grant_shows_none_of_its_secrets() -> None:

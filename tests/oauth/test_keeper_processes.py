@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.oauth.grant import Login, Logins, decoded, encoded
+from acp_launch.oauth.grant import Login, Logins, decode_grant, encode_grant
 from tests.oauth.endpoint import Authority, Endpoint, access, refresh, serving
 from tests.oauth.holder import ITEM, sealed
 from tests.patience import PATIENCE
@@ -47,7 +47,7 @@ class Crowd:
         self.holders: list[Holder] = []
 
     def begin(self, endpoint: Endpoint) -> None:
-        sealed(self.directory).write(ITEM, encoded(endpoint.authority.grant(endpoint.client(), expires=NOW)))
+        sealed(self.directory).write(ITEM, encode_grant(endpoint.authority.grant(endpoint.client(), expires=NOW)))
 
     def add(self, step: str = "", skew: float = 0.0) -> Holder:
         self.holders.append(holder := Holder(self.directory, step, skew))
@@ -56,7 +56,7 @@ class Crowd:
     @property
     def stored(self) -> tuple[str, str]:
         secret = sealed(self.directory).read([ITEM])[ITEM].secret
-        grant = decoded(secret) if secret is not None else None
+        grant = decode_grant(secret) if secret is not None else None
         assert grant is not None and grant.refresh is not None
         return grant.access.expose(), grant.refresh.expose()
 

@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from acp_launch.oauth.grant import Client, Grant, Login, Logins, decoded, encoded
+from acp_launch.oauth.grant import Client, Grant, Login, Logins, decode_grant, encode_grant
 from acp_launch.secret.sealedfile import SealedFile, open_file
 from acp_launch.secret.value import Secret
 from acp_launch.settings.model import FileSettings
@@ -56,11 +56,11 @@ def log_in(
     Logins(Path(launch.env["ACP_LAUNCH_STATE_DIR"])).put(login)
     store = sealed(launch)
     if is_stored:
-        store.write(grant.name, encoded(grant))
+        store.write(grant.name, encode_grant(grant))
     return login
 
 
 def stored(launch: Launcher, login: Login) -> Grant | None:
     """What the store holds of a login now."""
     found = sealed(launch).read([login.item])[login.item]
-    return decoded(found.secret) if found.secret is not None else None
+    return decode_grant(found.secret) if found.secret is not None else None
