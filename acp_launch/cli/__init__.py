@@ -12,13 +12,12 @@ Entry and parsing:
 - `help`: the documentation and its search.
 
 Launching:
-- `run`, `run_request`: the verbs `run` and `attach`, and their request, options and prompt.
+- `run`, `run_request`: the verbs `run` and `attach`; the request, its prompt and its output.
 - `up`, `reload`, `attach`: a host, what changes in it, and its fronts.
-- `job`, `start`: one run, and the processes of a launch.
-- `session_needs`, `interactive_run`: the needs of a session; the interactive session.
+- `start`, `operation`: the processes of a launch and the context of its sessions; one operation of a verb.
+- `interactive_run`: the terminal of an interactive session.
 - `planning`: a profile or command line becomes a launch plan; asks for trust.
 - `supply`: asks a user at a terminal for secrets and programs that a run lacks.
-- `screen`, `permission_record`: a run's output, and its permission record.
 - `probe`: an MCP server started for one operation.
 
 Verbs:

@@ -5,28 +5,25 @@ import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from acp_launch.cli.run_request import RunRequest, Screen, eliciting, exit_code, settings_of
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable, Sequence
     from types import ModuleType
 
     from acp_launch.cli.reload import Content
-    from acp_launch.cli.run_request import RunRequest
-    from acp_launch.cli.screen import Screen
     from acp_launch.cli.up import Begun
     from acp_launch.errors import AuthRequired
     from acp_launch.host.place import FrontPlan, HostNote
     from acp_launch.host.wire import SessionStatus
     from acp_launch.launch.context import LaunchContext, LogIn
+    from acp_launch.launch.run import Prompt
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.profile.discover import Found
     from acp_launch.profile.load import Loaded
-    from acp_launch.protocol.acp import Capabilities
     from acp_launch.session.connection import Connection
     from acp_launch.session.hold import Key
     from acp_launch.session.login import InFront
@@ -39,7 +36,7 @@ if TYPE_CHECKING:
 KEPT = 600.0  # seconds for which a host stays that `--detach` has brought up
 
 
-def hosted(request: "RunRequest", settings: "Settings", screen: "Screen") -> int | None:
+def hosted(request: RunRequest, settings: "Settings", screen: Screen) -> int | None:
     """Carry out the run with the host of its profile, and return the exit code; None if there is none for it.
 
     If the host runs what the files of the profile say, they are not parsed again, and nothing is resolved.
@@ -54,18 +51,12 @@ def hosted(request: "RunRequest", settings: "Settings", screen: "Screen") -> int
     found = find(request.words[0], start=here(), settings=settings)
     note = find_host(settings.state, str(found.project), found.name)
     checked_name(request.session)
-    if note is not None and not _is_interactive(request) and (plan := _plan_of(note, found, request)) is not None:
+    if note is not None and not request.is_interactive and (plan := _plan_of(note, found, request)) is not None:
         return _run(request, plan, settings, screen, note)
     return _run_by_content(request, found, settings, screen)
 
 
-def _is_interactive(request: "RunRequest") -> bool:
-    from acp_launch.cli.run_request import is_left_open
-
-    return is_left_open(request.words[1:], request.file) and request.output == "text"
-
-
-def _plan_of(note: "HostNote", found: "Found", request: "RunRequest") -> "LaunchPlan | None":
+def _plan_of(note: "HostNote", found: "Found", request: RunRequest) -> "LaunchPlan | None":
     """Return the plan of a host for one of its fronts, without servers: they are the host's.
 
     None if the host is not up yet, or if it cannot be seen from the files alone that it runs this content in the same
@@ -95,7 +86,7 @@ def _is_unchanged(plan: "FrontPlan") -> bool:
     return all(text is not None and digest(text) == plan.files[file] for file, text in texts.items())
 
 
-def _launch_plan(plan: "FrontPlan", found: "Found", request: "RunRequest", *, cwd: Path) -> "LaunchPlan":
+def _launch_plan(plan: "FrontPlan", found: "Found", request: RunRequest, *, cwd: Path) -> "LaunchPlan":
     from acp_launch.document.scalars import Duration
     from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, Value
     from acp_launch.problem import dotted
@@ -127,9 +118,8 @@ def _launch_plan(plan: "FrontPlan", found: "Found", request: "RunRequest", *, cw
     )
 
 
-def _run_by_content(request: "RunRequest", found: "Found", settings: "Settings", screen: "Screen") -> int | None:
+def _run_by_content(request: RunRequest, found: "Found", settings: "Settings", screen: Screen) -> int | None:
     """Do the same as `hosted`, with the profile as it is read and resolved here."""
-    from acp_launch.cli.run_request import wants_host
     from acp_launch.profile.load import load
 
     loaded = load(found, cache=settings.cache)
@@ -137,7 +127,7 @@ def _run_by_content(request: "RunRequest", found: "Found", settings: "Settings",
     if plan is None:
         return None
     note = present(settings, plan)
-    if note is None and wants_host(request):
+    if note is None and request.wants_host:
         begun = _brought_up(request)
         if begun.code or not begun.pid:  # it did not come up; or this process is the host, and has ended
             return begun.code
@@ -184,7 +174,7 @@ def fitting(
     return None
 
 
-def _brought_up(request: "RunRequest") -> "Begun":
+def _brought_up(request: RunRequest) -> "Begun":
     """Bring up a host that ends after its use. Returns in the host too, at its end."""
     from acp_launch.cli.up import UpRequest, start
     from acp_launch.waits import seconds
@@ -224,33 +214,74 @@ def _tell_difference(note: "HostNote", plan: "LaunchPlan", content: "Content", *
         say(harmless(f"    {line}", keep=""), style=DIM)
 
 
-def _run(
-    request: "RunRequest", plan: "LaunchPlan", settings: "Settings", screen: "Screen", note: "HostNote"
-) -> int | None:
+def _run(request: RunRequest, plan: "LaunchPlan", settings: "Settings", screen: Screen, note: "HostNote") -> int | None:
     from msgspec.structs import replace
 
     share()
     plan = replace(plan, timeouts=replace(plan.timeouts, **request.limits))
-    if _is_interactive(request):
-        return _interactive(request, plan, settings, note)
+    if request.is_interactive:
+        return _interact(request, plan, settings, note)
     asyncio = _import_asyncio_without_tls()
 
-    from acp_launch.cli import run_request as prompts
-    from acp_launch.cli.session_needs import blocks, exit_code
-    from acp_launch.host.door import connect
+    from acp_launch.launch.run import Prompt, SessionRequest
 
-    text = prompts.read(request.words[1:], request.file)
-    prompts.examine(request.attach)
+    text = request.read_prompt()
     name, record = _session_of(request, plan, settings)
     screen.roots = (plan.cwd, *plan.additional_directories)
-    person = screen.person()
-    prompt = _Prompt(request, plan, name, record, blocks(request, plan, text))
-    end = asyncio.run(_prompted(prompt, settings, partial(connect, note), screen, person))
+    prompt = Prompt(
+        request=SessionRequest(
+            name=name,
+            continued=record,
+            replay=not request.no_replay,
+            wishes=settings_of(plan, request.sets),
+            opened=lambda ready, agent: None,
+        ),
+        blocks=request.blocks(plan, text),
+        timeout=request.timeout,
+        over=lambda end: None,
+    )
+    end = asyncio.run(_prompt_host(request, plan, settings, screen, note, prompt))
     if end is not None:
         return exit_code(end)
     wait = ours("session", "wait", name)
     say(harmless(f"acp-launch: the turn runs in session {name}; to wait for its end: {wait}", keep=""), style=DIM)
     return 0
+
+
+async def _prompt_host(
+    request: RunRequest,
+    plan: "LaunchPlan",
+    settings: "Settings",
+    screen: Screen,
+    note: "HostNote",
+    prompt: "Prompt",
+) -> "TurnEnd | None":
+    """Return how the turn ended; None if it goes on in the host."""
+    from acp_launch.host.door import connect
+    from acp_launch.host.front import Entry, handed_over
+    from acp_launch.host.front import hosted as launching
+    from acp_launch.host.wire import Entrance
+    from acp_launch.launch.run import prompted, run_once
+    from acp_launch.session.connection import Budget
+
+    person = screen.person()
+    # Without a driver, the questions of a turn wait for one.
+    entrance = Entrance(
+        name=prompt.request.name,
+        can_ask=person is not None,
+        approve=request.approve,
+        watches=request.detach,
+        afresh=request.new,
+        alone=True,
+    )
+    ask = request.asking(person, plan) if person else None
+    entry = Entry(connect=partial(connect, note), entrance=lambda name: entrance, ask=ask, stays=False)
+    context = _front_context(request, plan, settings, person)
+    async with launching(context, entry, screen.observer, budget=Budget(request.timeout)) as launch:
+        if request.detach:
+            await run_once(launch, partial(handed_over, launch, prompt))
+            return None
+        return await run_once(launch, partial(prompted, launch, prompt))
 
 
 def _import_asyncio_without_tls() -> "ModuleType":
@@ -266,16 +297,14 @@ def _import_asyncio_without_tls() -> "ModuleType":
     return asyncio
 
 
-def _session_of(request: "RunRequest", plan: "LaunchPlan", settings: "Settings") -> "tuple[str, Record | None]":
+def _session_of(request: RunRequest, plan: "LaunchPlan", settings: "Settings") -> "tuple[str, Record | None]":
     """Return the session's name, and its record if it is resumed. The host holds it, so it is not locked here.
 
     Raises:
-        UsageError, SessionError: as `job.session_of`.
+        UsageError, SessionError: as `run.session_of`.
     """
-    from acp_launch.cli import run_request as prompts
     from acp_launch.session.hold import fresh_name
 
-    prompts.require_one_session(request)
     if not request.latest and (request.new or not plan.session):
         return plan.session or fresh_name(), None
     from acp_launch.session import store
@@ -285,21 +314,19 @@ def _session_of(request: "RunRequest", plan: "LaunchPlan", settings: "Settings")
         return name, store.continued(registry, plan, name, latest=request.latest)
 
 
-def _interactive(request: "RunRequest", plan: "LaunchPlan", settings: "Settings", note: "HostNote") -> int:
+def _interact(request: RunRequest, plan: "LaunchPlan", settings: "Settings", note: "HostNote") -> int:
     """Attach a terminal to a session of the host."""
     import asyncio
 
-    from acp_launch.cli import run_request as prompts
-    from acp_launch.session import store
+    from acp_launch.session.store import open_registry
 
-    prompts.require_nothing_one_shot(request)
     name, record = _session_of(request, plan, settings)
-    with store.open_registry(settings.state) as registry:
-        return asyncio.run(_attached(request, plan, settings, note, registry, name, record))
+    with open_registry(settings.state) as registry:
+        return asyncio.run(_attach_terminal(request, plan, settings, note, registry, name, record))
 
 
-async def _attached(
-    request: "RunRequest",
+async def _attach_terminal(
+    request: RunRequest,
     plan: "LaunchPlan",
     settings: "Settings",
     note: "HostNote",
@@ -310,27 +337,19 @@ async def _attached(
     """Run an interactive session in a host; its servers are the host's, so those of `plan` are left out."""
     from contextlib import nullcontext
 
-    from acp_launch.cli.interactive_run import history_name, in_front_of, logged_in, resuming, typed_blocks
-    from acp_launch.cli.planning import checked_name, here
-    from acp_launch.cli.session_needs import asking, wished
-    from acp_launch.console.ask.terminal import StillClock
-    from acp_launch.console.stream.redacted import RedactedOutput
+    from acp_launch.cli.interactive_run import SessionTerminal
+    from acp_launch.cli.planning import checked_name
     from acp_launch.host.door import connect
     from acp_launch.host.front import Entry
     from acp_launch.host.front import hosted as launching
     from acp_launch.host.wire import Entrance
-    from acp_launch.interactive.output import session_output
-    from acp_launch.interactive.session import SessionSetup, choose_front, run_session
+    from acp_launch.interactive.session import run_session
     from acp_launch.interactive.state import HeldSessions, HostedSession
     from acp_launch.session.permission.policy import Policy, policy
     from acp_launch.session.permission.remembered import AnswerStore, load
 
-    clock = StillClock()
-    history = settings.state / "history" / history_name(plan)
-    shown = choose_front(history, settings.attention, profile=plan.profile, clock=clock)
-    output = session_output(shown.canvas, clock, (plan.cwd, *plan.additional_directories), has_links=not request.plain)
-    held_sessions = HeldSessions(registry, plan, lambda name: nullcontext(), check=checked_name, kind=HostedSession)
-    in_front = partial(in_front_of, shown)
+    terminal = SessionTerminal(request, plan, settings)
+    sessions = HeldSessions(registry, plan, lambda name: nullcontext(), check=checked_name, kind=HostedSession)
     anew = [name] if request.new else []  # once: after a loss of the agent it is loaded
 
     def entrance(session: str) -> Entrance:
@@ -342,96 +361,23 @@ async def _attached(
         shelf = AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
         return policy(plan, approve=request.approve, remembered=load(shelf), home=os.environ.get("HOME", ""))
 
-    context = front_context(request, plan, settings, shown.person, in_front)
-    entry = Entry(
-        connect=partial(connect, note), entrance=entrance, ask=asking(shown.person, request, plan), stays=True
-    )
-    setup = SessionSetup(
-        front=shown,
-        observer=RedactedOutput(output),
-        output=output,
-        held_sessions=held_sessions,
-        held_session=held_sessions.first(name, record, ExitStack()),
-        replay=request.replay,
-        wishes=wished(plan, request.sets),
-        blocks=partial(typed_blocks, plan),
-        here=here(),
-        log_in=partial(logged_in, request, plan, in_front),
-        policy=rules,
-        resume=partial(resuming, request, plan),
-        seen=settings.state / "interactive",
-    )
+    context = _front_context(request, plan, settings, terminal.person, terminal.in_front)
+    ask = request.asking(terminal.person, plan)
+    entry = Entry(connect=partial(connect, note), entrance=entrance, ask=ask, stays=True)
     return await run_session(
-        lambda seen_by, interrupt: launching(context, entry, seen_by, on_interrupt=interrupt), setup
+        lambda seen_by, interrupt: launching(context, entry, seen_by, on_interrupt=interrupt),
+        terminal.setup(sessions, sessions.first(name, record, ExitStack()), rules),
     )
 
 
-class _Prompt(NamedTuple):
-    """One prompt for a host, in the session `name`; `record` is that of a session that is continued."""
-
-    request: "RunRequest"
-    plan: "LaunchPlan"
-    name: str
-    record: "Record | None"
-    blocks: "Callable[[Capabilities], Sequence[object]]"
-
-
-async def _prompted(
-    prompt: _Prompt,
-    settings: "Settings",
-    connect: "Callable[[], socket.socket]",
-    screen: "Screen",
-    person: "Person | None",
-) -> "TurnEnd | None":
-    """Return how the turn ended; None if it goes on in the host."""
-    from acp_launch.cli.session_needs import asking, wished
-    from acp_launch.host.front import Entry, handed_over
-    from acp_launch.host.front import hosted as launching
-    from acp_launch.host.wire import Entrance
-    from acp_launch.launch.run import Prompt, SessionRequest, prompted, run_once
-    from acp_launch.session.connection import Budget
-
-    request, plan, observer = prompt.request, prompt.plan, screen.observer
-    context = front_context(request, plan, settings, person)
-    # Without a driver, the questions of a turn wait for one.
-    entrance = Entrance(
-        name=prompt.name,
-        can_ask=person is not None,
-        approve=request.approve,
-        watches=request.detach,
-        afresh=request.new,
-        alone=True,
-    )
-    wanted = Prompt(
-        request=SessionRequest(
-            name=prompt.name,
-            continued=prompt.record,
-            replay=request.replay,
-            wishes=wished(plan, request.sets),
-            opened=lambda ready, agent: None,
-        ),
-        blocks=prompt.blocks,
-        timeout=request.timeout,
-        over=lambda end: None,
-    )
-    ask = asking(person, request, plan) if person else None
-    entry = Entry(connect=connect, entrance=lambda name: entrance, ask=ask, stays=False)
-    async with launching(context, entry, observer, budget=Budget(request.timeout)) as launch:
-        if request.detach:
-            await run_once(launch, partial(handed_over, launch, wanted))
-            return None
-        return await run_once(launch, partial(prompted, launch, wanted))
-
-
-def front_context(
-    request: "RunRequest",
+def _front_context(
+    request: RunRequest,
     plan: "LaunchPlan",
     settings: "Settings",
     person: "Person | None",
     in_front: "InFront | None" = None,
 ) -> "LaunchContext":
     """Return the context of a front: it serves nothing but questions, and the host has judged them."""
-    from acp_launch.cli.session_needs import eliciting
     from acp_launch.launch.context import LaunchContext
     from acp_launch.launch.services import ServicePolicy
     from acp_launch.protocol.acp import Offers
@@ -451,13 +397,13 @@ def front_context(
 
 
 def _logging_in(
-    request: "RunRequest", settings: "Settings", person: "Person | None", in_front: "InFront | None"
+    request: RunRequest, settings: "Settings", person: "Person | None", in_front: "InFront | None"
 ) -> "LogIn":
     """Return what logs in when the agent wants it; only then the profile is read for how the agent is started."""
 
     async def logged_in(connection: "Connection", wanted: "AuthRequired", *, is_second: bool) -> None:
-        from acp_launch.cli.login import logging_in
         from acp_launch.cli.planning import loaded_profile
+        from acp_launch.cli.start import logging_in
 
         plan = resolved_for_front(loaded_profile(request.words[0], settings), request.cwd, request.session)
         if plan is None:

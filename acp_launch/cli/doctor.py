@@ -218,7 +218,7 @@ class Checkup:
 
         from msgspec.structs import replace
 
-        from acp_launch.cli.job import session_of
+        from acp_launch.cli.run import session_of
 
         try:
             with ExitStack() as stack:

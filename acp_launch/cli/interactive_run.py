@@ -1,104 +1,88 @@
-"""`run` without a prompt: the interactive session."""
+"""An interactive session of `run`: what its terminal provides, whether the agent is its own or a host's."""
 
-from contextlib import AbstractContextManager, ExitStack
-from functools import partial
+import os
+import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from acp_launch.cli.planning import checked_name, here
-from acp_launch.cli.start import Launched, RunContext, launched
+from acp_launch.cli.run_request import RunRequest, settings_of
+from acp_launch.console.ask.terminal import StillClock
+from acp_launch.console.stream.redacted import RedactedOutput
+from acp_launch.interactive.output import session_output
+from acp_launch.interactive.session import SessionSetup, choose_front, run_session
+from acp_launch.interactive.state import HeldSession, HeldSessions
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
+from acp_launch.process.program import LocalProgram
 from acp_launch.session.hold import hold, is_fresh
 
 if TYPE_CHECKING:
-    from acp_launch.cli.run_request import RunRequest
-    from acp_launch.interactive.front import Front
-    from acp_launch.process.program import LocalProgram
+    from collections.abc import Callable
+
+    from acp_launch.cli.start import Launched, RunContext
     from acp_launch.process.tree import Exit
-    from acp_launch.session.login import InFront
+    from acp_launch.session.permission.policy import Policy
+    from acp_launch.settings.model import Settings
 
 
-def run_interactive(request: "RunRequest", plan: LaunchPlan, kept: RunContext, held: ExitStack) -> int:
-    """Run an interactive session and return the exit code; `held` holds the first session."""
-    with launched(kept.settings, plan, kept.secrets, request.trace) as started:
-        import asyncio  # while the agent starts
+class SessionTerminal:
+    """The terminal of an interactive session, and the user at it."""
 
-        return asyncio.run(_run(request, kept, held, started))
+    def __init__(self, request: RunRequest, plan: LaunchPlan, settings: "Settings") -> None:
+        self._request, self._plan, self._settings = request, plan, settings
+        self._roots = (plan.cwd, *plan.additional_directories)
+        clock = StillClock()
+        history = settings.state / "history" / history_name(plan)
+        self.front = choose_front(history, settings.attention, profile=plan.profile, clock=clock)
+        self.output = session_output(self.front.canvas, clock, self._roots, has_links=not request.plain)
+        self.observer = RedactedOutput(self.output)
+        self.person = self.front.person
 
+    async def in_front(self, program: LocalProgram) -> "Exit":
+        """Run a program on the terminal, which the session leaves meanwhile."""
+        from acp_launch.process.foreground import foreground
 
-async def _run(request: "RunRequest", kept: RunContext, held: ExitStack, started: Launched) -> int:
-    guard, plan, spawned, trace = started
-    from acp_launch.cli.session_needs import run_context, wished
-    from acp_launch.console.ask.terminal import StillClock
-    from acp_launch.console.stream.redacted import RedactedOutput
-    from acp_launch.interactive.output import session_output
-    from acp_launch.interactive.session import SessionSetup, choose_front, run_session
-    from acp_launch.interactive.state import HeldSessions
-    from acp_launch.launch.run import conversation
+        async with self.front.suspended():
+            return await foreground(program)
 
-    history = kept.settings.state / "history" / history_name(plan)
-    clock = StillClock()
-    shown = choose_front(history, kept.settings.attention, profile=plan.profile, clock=clock)
-    roots = (plan.cwd, *plan.additional_directories)
-    output = session_output(shown.canvas, clock, roots, has_links=not request.plain)
-    held_sessions = HeldSessions(kept.registry, plan, partial(_holding, plan, kept), check=checked_name)
-
-    in_front = partial(in_front_of, shown)
-    observer = RedactedOutput(output)
-    with run_context(request, plan, kept, guard, shown.person, observer.note, in_front, trace=trace) as context:
-        assert context.services is not None and context.services.gate is not None, "this launch has its own"
-        gate = context.services.gate
-        setup = SessionSetup(
-            front=shown,
-            observer=observer,
-            output=output,
+    def setup(self, held_sessions: HeldSessions, first: HeldSession, policy: "Callable[[], Policy]") -> SessionSetup:
+        """Return the set-up of `run_session`; `policy` are the rules that the user may see."""
+        return SessionSetup(
+            front=self.front,
+            observer=self.observer,
+            output=self.output,
             held_sessions=held_sessions,
-            held_session=held_sessions.first(kept.name, kept.record, held),
-            replay=request.replay,
-            wishes=wished(plan, request.sets),
-            blocks=partial(typed_blocks, plan),
+            held_session=first,
+            replay=not self._request.no_replay,
+            wishes=settings_of(self._plan, self._request.sets),
+            blocks=self._blocks,
             here=here(),
-            log_in=partial(logged_in, request, plan, in_front),
-            policy=lambda: gate.policy,
-            resume=partial(resuming, request, plan),
-            seen=kept.settings.state / "interactive",
-        )
-        return await run_session(
-            lambda seen_by, interrupt: conversation(context, seen_by, spawned, on_interrupt=interrupt), setup
+            log_in=self._log_in,
+            policy=policy,
+            resume=self._resuming,
+            seen=self._settings.state / "interactive",
         )
 
+    def _blocks(self, text: str, able: Any) -> list[dict[str, Any]]:
+        from acp_launch.session.attachments import blocks
 
-async def in_front_of(shown: "Front", program: "LocalProgram") -> "Exit":
-    """Run a program on the terminal, which the session leaves meanwhile."""
-    from acp_launch.process.foreground import foreground
+        return blocks(text, self._plan.cwd, self._roots, able)
 
-    async with shown.suspended():
-        return await foreground(program)
+    async def _log_in(self, server: str) -> bool:
+        """Run `mcp login` on the terminal, as a process of its own; return whether it worked."""
+        words = ("mcp", "login", self._plan.called, server, *(("--trust",) if self._request.trust else ()))
+        argv = (sys.executable, "-P", "-m", "acp_launch", *words)  # -P: nothing in this directory replaces a module
+        ended = await self.in_front(LocalProgram("login", argv, dict(os.environ), here()))
+        return ended.status == 0
 
-
-async def logged_in(request: "RunRequest", plan: LaunchPlan, in_front: "InFront", server: str) -> bool:
-    """Run `mcp login` on the terminal, as a process of its own; return whether it worked."""
-    import os
-    import sys
-
-    from acp_launch.process.program import LocalProgram
-
-    words = ("mcp", "login", plan.called, server, *(("--trust",) if request.trust else ()))
-    argv = (sys.executable, "-P", "-m", "acp_launch", *words)  # -P: nothing in this directory replaces a module
-    ended = await in_front(LocalProgram("login", argv, dict(os.environ), here()))
-    return ended.status == 0
-
-
-def _holding(plan: LaunchPlan, kept: RunContext, name: str) -> AbstractContextManager[None]:
-    return hold(kept.settings.state, (str(plan.project), plan.profile, name))
-
-
-def resuming(request: "RunRequest", plan: LaunchPlan, name: str) -> str:
-    """Return the command that comes back to the session `name`, as the user can type it here."""
-    command = ("--agent", request.agent) if request.agent is not None else (plan.called or plan.profile,)
-    cwd = ("--cwd", str(request.cwd)) if request.cwd is not None else ()
-    return ours("run", *command, *cwd, *(("--continue",) if is_fresh(name) else ("--session", name)))
+    def _resuming(self, name: str) -> str:
+        """Return the command that comes back to the session `name`, as the user can type it here."""
+        request, plan = self._request, self._plan
+        command = ("--agent", request.agent) if request.agent is not None else (plan.called or plan.profile,)
+        cwd = ("--cwd", str(request.cwd)) if request.cwd is not None else ()
+        return ours("run", *command, *cwd, *(("--continue",) if is_fresh(name) else ("--session", name)))
 
 
 def history_name(plan: LaunchPlan) -> str:
@@ -107,7 +91,25 @@ def history_name(plan: LaunchPlan) -> str:
     return f"{readable}-{crc32(str(plan.project).encode(errors='surrogatepass')):08x}"
 
 
-def typed_blocks(plan: LaunchPlan, text: str, able: Any) -> list[dict[str, Any]]:
-    from acp_launch.session.attachments import blocks
+async def run_interactive(request: RunRequest, kept: "RunContext", held: ExitStack, started: "Launched") -> int:
+    """Run an interactive session and return the exit code; `held` holds the first session."""
+    from acp_launch.cli.start import run_context
+    from acp_launch.launch.run import conversation
 
-    return blocks(text, plan.cwd, (plan.cwd, *plan.additional_directories), able)
+    guard, plan, spawned, trace = started
+    terminal = SessionTerminal(request, plan, kept.settings)
+    sessions = HeldSessions(
+        kept.registry,
+        plan,
+        lambda name: hold(kept.settings.state, (str(plan.project), plan.profile, name)),
+        check=checked_name,
+    )
+    with run_context(
+        request, plan, kept, guard, terminal.person, terminal.observer.note, terminal.in_front, trace=trace
+    ) as context:
+        assert context.services is not None and context.services.gate is not None, "this launch has its own"
+        gate = context.services.gate
+        return await run_session(
+            lambda seen_by, interrupt: conversation(context, seen_by, spawned, on_interrupt=interrupt),
+            terminal.setup(sessions, sessions.first(kept.name, kept.record, held), lambda: gate.policy),
+        )

@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from acp_launch.cli.trace import TraceFile
-from acp_launch.errors import AuthRequired, UsageError
+from acp_launch.errors import UsageError
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
-    from acp_launch.console.ask.terminal import AgentStderr
-    from acp_launch.launch.context import LogIn
     from acp_launch.launch.loop import Interrupts
-    from acp_launch.process.program import LocalProgram
-    from acp_launch.process.tree import Exit
     from acp_launch.session.connection import Connection
-    from acp_launch.session.login import InFront, LoginContext
-    from acp_launch.session.person import Person
     from acp_launch.settings.model import Settings
 
 T = TypeVar("T")
@@ -67,32 +61,6 @@ def logout(profile: Profile, trust: Trust = False, trace: TraceFile = None) -> N
     say(harmless(f"acp-launch: logged out of {agent}" if was_in else f"acp-launch: {agent} was not logged in", keep=""))
 
 
-def logging_in(
-    planned: "Planned",
-    person: "Person | None",
-    aloud: "AgentStderr | None" = None,
-    in_front: "InFront | None" = None,
-) -> "LogIn":
-    """Return the function that logs in during a run: it asks `person`, or without one names the command for a login.
-
-    `aloud` shows the agent's stderr meanwhile. `in_front` runs a program on the terminal if the screen must be left
-    first; by default `person` releases the terminal.
-    """
-    from msgspec.structs import replace
-
-    from acp_launch.launch.run import RestartAgent
-    from acp_launch.session.login import log_in
-
-    place = _context(planned, person, aloud, in_front)
-
-    async def logged_in(connection: "Connection", wanted: AuthRequired, *, is_second: bool) -> None:
-        here = replace(place, adviser=None) if is_second else place
-        if await log_in(connection, here, wanted) == "reconnect":
-            raise RestartAgent
-
-    return logged_in
-
-
 def _list(settings: "Settings", planned: "Planned", *, as_json: bool, trace: Path | None) -> None:
     from acp_launch.console import stdout
     from acp_launch.console.ask import logins
@@ -132,7 +100,7 @@ def _asked(
     story: "Callable[[Connection], Awaitable[T]]",
     trace: Path | None,
 ) -> T:
-    from acp_launch.cli.start import with_agent
+    from acp_launch.cli.operation import with_agent
     from acp_launch.process.foreground import available
     from acp_launch.protocol.acp import Offers
 
@@ -143,7 +111,8 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None, tra
     """Log in; return the names of agent and method. The agent is stopped while a program uses the terminal."""
     from contextlib import nullcontext
 
-    from acp_launch.cli.start import spawn_agent, verb_processes
+    from acp_launch.cli.operation import verb_processes
+    from acp_launch.cli.start import login_context, spawn_agent
     from acp_launch.console.ask.terminal import AgentStderr, Questions, possible
     from acp_launch.console.stream.redacted import RedactedOutput
     from acp_launch.console.stream.text import Notices
@@ -159,7 +128,7 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None, tra
         context = processes.context(planned, Offers(terminal_login=available()), aloud)  # C-25
         observer = RedactedOutput(Notices())
         person = Questions(observer.pause) if possible() else None
-        place = _context(planned, person, aloud, None)
+        place = login_context(planned, person, aloud)
 
         async def story(connection: "Connection") -> tuple[str, StartedLogin]:
             with nullcontext() if person else aloud.on():
@@ -177,33 +146,3 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None, tra
             return agent, begun.method.name
 
         return processes.run(logged_in)
-
-
-def _context(
-    planned: "Planned", person: "Person | None", aloud: "AgentStderr | None", in_front: "InFront | None"
-) -> "LoginContext":
-    from acp_launch.console.ask.logins import Logins
-    from acp_launch.process.foreground import available
-    from acp_launch.process.program import LocalProgram
-    from acp_launch.session.login import LoginContext
-
-    plan, secrets = planned
-    return LoginContext(
-        program=LocalProgram.of(plan.agent, plan.agent.name, secrets),
-        profile=plan.called,
-        is_built_in=plan.is_built_in,
-        adviser=Logins(person, aloud) if person else None,
-        in_front=(in_front or _in_front(person)) if available() else None,
-    )
-
-
-def _in_front(person: "Person | None") -> "InFront":
-    from contextlib import nullcontext
-
-    from acp_launch.process.foreground import foreground
-
-    async def run(program: "LocalProgram") -> "Exit":
-        async with person.floor() if person else nullcontext():
-            return await foreground(program)
-
-    return run

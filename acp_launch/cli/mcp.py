@@ -139,10 +139,10 @@ def call(
 ) -> None:
     """Call a tool and print its result."""
     from acp_launch.cli.probe import ServerOptions, probe, with_server
-    from acp_launch.cli.run_request import seconds
+    from acp_launch.cli.verb import read_duration
     from acp_launch.console import servers
 
-    patience = None if timeout is None else seconds(timeout)
+    patience = None if timeout is None else read_duration(timeout)
     given = _given(words or (), file)
     wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
     chosen = _allowed(wanted, tool)
@@ -172,9 +172,9 @@ def login(
 ) -> None:
     """Log in to a remote server (OAuth), in the browser."""
     from acp_launch.cli.mcplogin import log_in
-    from acp_launch.cli.run_request import seconds
+    from acp_launch.cli.verb import read_duration
 
-    patience = None if timeout is None else seconds(timeout)
+    patience = None if timeout is None else read_duration(timeout)
     if code := log_in(profile, name, every=every, trust=trust, browser=not no_browser, patience=patience):
         raise typer.Exit(code)
 

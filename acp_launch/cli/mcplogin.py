@@ -87,7 +87,7 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
         AuthRequired: a login failed, or there is neither a browser nor a terminal.
         WaitExpired: the browser did not come back in time.
     """
-    from acp_launch.cli.start import verb_processes
+    from acp_launch.cli.operation import verb_processes
     from acp_launch.cli.stores import Vault
     from acp_launch.cli.supply import sealed_file
     from acp_launch.console import logins

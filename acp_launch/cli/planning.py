@@ -236,7 +236,7 @@ def resolved_from(loaded: "Loaded", *, cwd: Path | None, session: str | None = N
     return resolve(loaded, cwd=here(), environ=os.environ, cwd_override=at_home(cwd), session_override=named)
 
 
-def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> "Planned":
+def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> Ready:
     """Plan a launch of `--agent 'COMMAND ARGS…'`, without a profile, servers and secrets.
 
     Raises:
@@ -246,8 +246,8 @@ def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> "
     from acp_launch.plan.resolve import adhoc
 
     named = checked_name(session)
-    cwd = at_home(cwd)
-    return _plan(adhoc(command_line, cwd=here(), environ=os.environ, cwd_override=cwd, session_override=named)), {}
+    resolved = adhoc(command_line, cwd=here(), environ=os.environ, cwd_override=at_home(cwd), session_override=named)
+    return Ready(_plan(resolved), {}, {})
 
 
 def checked_name(session: str | None) -> str | None:

@@ -15,8 +15,8 @@ from typing import TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from acp_launch.cli.operation import StartedProgram, VerbProcesses, verb_processes
 from acp_launch.cli.planning import at_home, here, loaded_profile, named, ready, reduced, require, resolved_from
-from acp_launch.cli.start import StartedProgram, VerbProcesses, verb_processes
 from acp_launch.console.servers import ServerMessages, say_downloading
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import ProtocolError, ServerError, WaitExpired

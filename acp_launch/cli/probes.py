@@ -22,9 +22,9 @@ from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.checks import answers
 from acp_launch.checks.check import MACHINE, Check, of_problem
 from acp_launch.checks.profile import ProfilePart
-from acp_launch.cli.login import logging_in
-from acp_launch.cli.session_needs import wished
-from acp_launch.cli.start import StartedProgram, VerbProcesses, server_logs, verb_processes
+from acp_launch.cli.operation import StartedProgram, VerbProcesses, verb_processes
+from acp_launch.cli.run_request import settings_of
+from acp_launch.cli.start import logging_in, server_logs
 from acp_launch.console.servers import ServerMessages, say_downloading
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
@@ -212,7 +212,7 @@ async def _session(one: _Begun, connection: Connection, child: Child, needs: Pro
         name="doctor",
         continued=None,
         replay=False,
-        wishes=wished(plan),
+        wishes=settings_of(plan),
         opened=lambda ready, agent: moments.append(time.monotonic()),
     )
     client = Client(connection, name=request.name, gate=Gate(policy(plan, approve="none")))

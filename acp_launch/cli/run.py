@@ -1,16 +1,33 @@
-"""The verbs `run` and `attach`: one prompt, or an interactive session."""
+"""
+The verbs `run` and `attach`: one prompt, or an interactive session. Nothing starts before all possible checks have
+passed.
+
+A run that does not name its profile or session takes the only one there is, or the user's choice from a list. Without a
+terminal the list is printed with the command to type, and the exit code is 2.
+"""
 
 import os
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
-from acp_launch.cli.run_request import RunRequest, is_left_open
-from acp_launch.cli.verb import Argument, Option
-from acp_launch.errors import SessionError, UsageError
+from acp_launch.cli.run_request import RunRequest, Screen
+from acp_launch.cli.verb import PLAIN, Argument, Option
+from acp_launch.console.stderr import DIM, harmless, say
+from acp_launch.errors import SessionError, Stopped, UsageError
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
+    from acp_launch.cli.planning import Ready
+    from acp_launch.console.sessions import States
     from acp_launch.host.place import HostNote
+    from acp_launch.interactive.picker import Choices
+    from acp_launch.plan.model import LaunchPlan
+    from acp_launch.profile.discover import Found
+    from acp_launch.session.store import Record, Registry
     from acp_launch.settings.model import Settings
 
 
@@ -24,9 +41,6 @@ class Run(RunRequest):
     __slots__ = ()
 
     def carry_out(self) -> int:
-        """Run the request with `cli.job` and return its exit code."""
-        from acp_launch.cli.job import carry_out
-
         return carry_out(self)
 
 
@@ -35,13 +49,12 @@ class Attach(NamedTuple):
 
     session: Annotated[str | None, Argument("[SESSION]", "A session that is open in a host.")] = None
     profile: Annotated[str | None, Option("--profile -p", "Its profile, if several have one.")] = None
-    plain: Annotated[bool, Option("--plain", "Use no colours, no animation and no links.")] = False
+    plain: Annotated[bool, PLAIN] = False
 
     def carry_out(self) -> int:
-        from acp_launch.cli.job import carry_out
         from acp_launch.settings.load import load
 
-        if not is_left_open((), None):
+        if not RunRequest().is_interactive:
             raise UsageError("attach needs a terminal", fix=f"without one: {ours('run', 'PROFILE', 'PROMPT')}")
         note, name = _session_of_host(load(), self.session, self.profile)
         os.chdir(note.here)  # where the profile has the name that `up` was given
@@ -69,3 +82,275 @@ def _session_of_host(settings: "Settings", session: str | None, profile: str | N
     which = "no session is open" if session is None else f'no session "{session}" is open'
     fix = f"to open one: {ours('run', notes[0].called, *(('--session', session) if session else ()))}"
     raise SessionError(f"{which} in a host", fix=fix)
+
+
+def carry_out(request: RunRequest) -> int:
+    """Carry out the request and return the exit code."""
+    if request.plain:
+        os.environ["NO_COLOR"] = "1"  # known to everything that draws, also in the programs we start
+    screen = Screen(request.output, has_links=not request.plain)
+    with screen.reporting():
+        return _carry_out(request, screen)
+
+
+def _carry_out(request: RunRequest, screen: Screen) -> int:
+    from acp_launch.host.place import any_host
+    from acp_launch.settings.load import load
+
+    settings = load()
+    request.check()
+    if request.may_be_hosted and (request.wants_host or any_host(settings.state)):
+        from acp_launch.cli.attach import hosted
+
+        if (code := hosted(request, settings, screen)) is not None:
+            return code
+    from acp_launch.process.guard import start_guards
+    from acp_launch.process.prepare import require_descriptors
+    from acp_launch.process.spawn import require_platform
+
+    require_platform()
+    require_descriptors()
+    start_guards()
+    return _launch(request, settings, screen)
+
+
+def _launch(request: RunRequest, settings: "Settings", screen: Screen) -> int:
+    """Carry out the run with an agent of its own."""
+    from msgspec.structs import replace
+
+    from acp_launch.cli.start import RunContext, launched, run_turn
+
+    if request.agent is None and (request.latest or not request.words):
+        request = _completed(request, settings)
+    plan, secrets, credentials = _plan(request, settings, screen)
+    plan = replace(plan, timeouts=replace(plan.timeouts, **request.limits))
+    text = "" if request.is_interactive else request.read_prompt()
+    with ExitStack() as stack:
+        held = stack.enter_context(ExitStack())
+        registry, name, record = session_of(plan, settings, stack, held, latest=request.latest, is_new=request.new)
+        kept = RunContext(settings, secrets, registry, name, record, credentials)
+        if not request.is_interactive:
+            screen.roots = (plan.cwd, *plan.additional_directories)
+            return run_turn(request, plan, text, screen, kept)
+        with launched(settings, plan, secrets, request.trace) as started:
+            import asyncio  # while the agent starts
+
+            from acp_launch.cli.interactive_run import run_interactive
+
+            return asyncio.run(run_interactive(request, kept, held, started))
+
+
+def _plan(request: RunRequest, settings: "Settings", screen: Screen) -> "Ready":
+    from acp_launch.cli.planning import adhoc_plan, ready, trusted_profile
+
+    if request.agent is not None:
+        return adhoc_plan(request.agent, cwd=request.cwd, session=request.session)
+    resolved = trusted_profile(
+        request.words[0],
+        settings,
+        cwd=request.cwd,
+        session=request.session,
+        trust=request.trust,
+        locked=request.locked,
+    )
+    if resolved.plan is not None and request.output != "text":
+        request.require_prompt()
+    return ready(resolved, settings, waiting=screen.waiting)
+
+
+def session_of(
+    plan: "LaunchPlan",
+    settings: "Settings",
+    stack: ExitStack,
+    held: ExitStack,
+    *,
+    latest: bool = False,
+    is_new: bool = False,
+) -> "tuple[Registry, str, Record | None]":
+    """Return the store, the session's name, and its record if it is resumed.
+
+    `stack` keeps the store open, and `held` holds the session. The store is opened for a new session too, so that its
+    faults are reported before anything starts.
+
+    Raises:
+        SessionError: cannot open the store, another process is in the session, or it is of another directory.
+    """
+    from acp_launch.session import store as choice
+    from acp_launch.session.hold import fresh_name, hold
+    from acp_launch.session.store import open_registry
+
+    registry = stack.enter_context(open_registry(settings.state))
+    name = choice.latest_name(registry, plan) if latest else plan.session or fresh_name()
+    held.enter_context(hold(settings.state, (str(plan.project), plan.profile, name)))
+    if is_new or not (latest or plan.session):
+        return registry, name, None
+    return registry, name, choice.continued(registry, plan, name, latest=latest)
+
+
+# The profile and the session of a run that does not name them.
+
+
+def _completed(request: RunRequest, settings: "Settings") -> RunRequest:
+    """Return a request without a profile, or with `--continue`, with the profile and the session that it is about.
+
+    Raises:
+        UsageError: there are several, and the user cannot be asked.
+        Stopped: the user chose none.
+    """
+    if request.latest:
+        return _resume(request, settings)
+    if request.session and (record := _named(request.session, settings)):
+        return resuming(record, request)
+    return request._replace(words=(_profile(settings),))
+
+
+def resuming(record: "Record", request: RunRequest | None = None) -> RunRequest:
+    """Return the request that resumes a session, in its directory unless another one is given.
+
+    Raises:
+        SessionError: it was made with --agent, and only the user knows the command.
+    """
+    from acp_launch.plan.resolve import ADHOC
+
+    if record.profile.startswith(ADHOC):
+        fix = ours("run", "--agent", "COMMAND ARGS", "--session", record.name)
+        raise SessionError(f'the session "{called(record)}" was made with --agent', fix=f"with that command: {fix}")
+    request = request or RunRequest()
+    words = request.words or (record.profile,)
+    cwd = request.cwd or Path(record.cwd)
+    return request._replace(words=words, session=record.name, latest=False, cwd=cwd)
+
+
+def pick_session(records: "Sequence[Record]", project: Path) -> "Record":
+    """Let the user choose one of several sessions, the latest first."""
+    from acp_launch.console import sessions
+    from acp_launch.interactive.picker import Choices
+
+    now = time.time()
+    rows = [sessions.choice_row(record, now=now) for record in records]
+    title = f"Sessions in {sessions.tilde(str(project), str(Path.home()))}"
+    number = _pick(Choices(title=title, headings=sessions.CHOICE, rows=rows, ends=[0]))
+    return records[number]
+
+
+def called(record: "Record") -> str:
+    """Return what users call a session."""
+    from acp_launch.console import sessions
+
+    return sessions.called(record.name, record.title)
+
+
+def can_pick() -> bool:
+    """Return whether a list can be drawn for the user."""
+    from acp_launch.interactive.front import can_draw
+
+    return can_draw()
+
+
+def list_sessions(records: "Sequence[Record]", states: "States | None" = None) -> None:
+    """Print a table of sessions."""
+    from acp_launch.console import sessions, stdout
+    from acp_launch.console.columns import terminal_width
+
+    width, home = terminal_width(), str(Path.home())
+    stdout.line(sessions.table(records, now=time.time(), home=home, width=width, states=states or {}))
+
+
+def refuse_to_choose(records: "Sequence[Record]") -> NoReturn:
+    """Print the sessions, and the command that resumes the latest."""
+    list_sessions(records)
+    latest = records[0]
+    fix = f"name one: {ours('run', latest.profile, '--session', latest.name)}"
+    raise UsageError(f"there are {len(records)} sessions, and no terminal to choose one on", fix=fix)
+
+
+def _resume(request: RunRequest, settings: "Settings") -> RunRequest:
+    """Choose the session of `--continue`.
+
+    Of a named profile it is the latest, but in an interactive session the user may choose another one.
+    """
+    from acp_launch.cli.planning import here
+
+    if request.words:
+        records = _of_profile(request.words[0], settings) if request.is_interactive and can_pick() else []
+        return resuming(pick_session(records, here()), request) if len(records) > 1 else request
+    project, records = _of_project(settings)
+    if not records:
+        raise SessionError(f"there is no session in {project} to continue", fix=f"start one: {ours('run')}")
+    if len(records) > 1 and not can_pick():
+        refuse_to_choose(records)
+    record = pick_session(records, project) if len(records) > 1 else records[0]
+    if len(records) == 1:
+        _tell(f'resuming the only session of this project, "{called(record)}" of profile {record.profile}')
+    return resuming(record, request)
+
+
+def _of_project(settings: "Settings") -> "tuple[Path, Sequence[Record]]":
+    """Return the sessions of this project that a profile can resume, the latest first."""
+    from acp_launch.cli.planning import here
+    from acp_launch.plan.resolve import ADHOC
+    from acp_launch.profile.discover import project_of
+    from acp_launch.session.store import open_registry
+
+    project = project_of(here())
+    with open_registry(settings.state) as registry:
+        return project, [each for each in registry.list(str(project)) if not each.profile.startswith(ADHOC)]
+
+
+def _of_profile(name: str, settings: "Settings") -> "Sequence[Record]":
+    from acp_launch.cli.planning import here
+    from acp_launch.profile.discover import find
+    from acp_launch.session.store import open_registry
+
+    found = find(name, start=here(), settings=settings)
+    with open_registry(settings.state) as registry:
+        return registry.list(str(found.project), found.name)
+
+
+def _named(name: str, settings: "Settings") -> "Record | None":
+    """Return the session of this project with this name if it is the only one."""
+    named = [record for record in _of_project(settings)[1] if record.name == name]
+    return named[0] if len(named) == 1 else None
+
+
+def _profile(settings: "Settings") -> str:
+    from acp_launch.cli.planning import here
+    from acp_launch.profile.discover import discover
+
+    found = [each for each in discover(start=here(), settings=settings) if not each.shadowed_by]
+    of_project = [each for each in found if each.origin == "project"]
+    if len(of_project) == 1:
+        _tell(f"running {of_project[0].name}, the only profile of this project")
+        return of_project[0].name
+    others = ("user",) if of_project else ("user", "built-in")
+    offered = [*of_project, *(each for each in found if each.origin in others)]
+    return _pick_profile(offered, settings)
+
+
+def _pick_profile(offered: "Sequence[Found]", settings: "Settings") -> str:
+    from acp_launch.console import profiles
+    from acp_launch.profile.load import inspect
+
+    entries = [(found, *inspect(found, cache=settings.cache)) for found in offered]
+    if not can_pick():
+        profiles.show_list(entries, as_json=False)
+        fix = f"name one: {ours('run', offered[0].name, 'PROMPT')}"
+        raise UsageError("no profile is given", fix=fix)
+    from acp_launch.interactive.picker import Choices
+
+    rows = list(profiles.rows(entries))
+    number = _pick(Choices(title="Profiles", headings=("NAME", "FROM", "DESCRIPTION"), rows=rows, ends=[2]))
+    return offered[number].name
+
+
+def _pick(choices: "Choices") -> int:
+    from acp_launch.interactive.picker import pick_now
+
+    number = pick_now(choices)
+    if number is None:
+        raise Stopped("nothing was chosen", signal_number=signal.SIGINT)
+    return number
+
+
+def _tell(text: str) -> None:
+    say(harmless(f"acp-launch: {text}", keep=""), style=DIM)

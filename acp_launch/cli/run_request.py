@@ -1,40 +1,42 @@
-"""The request of `run`: its arguments and options, `--timeout`, and the text of its prompt."""
+"""The request of `run`, its prompt, and its output. The output is made when there is something to show."""
 
 import os
 import select
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from acp_launch.cli.verb import TRACE, Argument, Option
+from acp_launch import leave
+from acp_launch.cli.verb import LOCKED, PLAIN, TRACE, TRUST, Argument, Option, read_duration, read_keep
 from acp_launch.console.stderr import DIM, say
 from acp_launch.document.scalars import Duration
-from acp_launch.errors import UsageError
+from acp_launch.errors import LaunchError, RunExpired, Stopped, UsageError
+from acp_launch.waits import stretch
 
-# `--timeout` takes a duration as in a profile, or a plain number of seconds. With the name of a wait before it, as in
-# `initialize=5m`, it limits that wait.
+if TYPE_CHECKING:
+    from acp_launch.console.ask.terminal import StillClock
+    from acp_launch.console.stream.redacted import Output
+    from acp_launch.launch.services import Elicit
+    from acp_launch.plan.model import LaunchPlan
+    from acp_launch.problem import KeyPath
+    from acp_launch.protocol.acp import Capabilities
+    from acp_launch.session.elicitation.request import Elicitation
+    from acp_launch.session.observer import TurnEnd
+    from acp_launch.session.opening import Setting
+    from acp_launch.session.person import Answer, Ask, Person, ToolQuestion
 
+ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # docs/scripting.md
 WAITS = ("initialize", "session", "silence")  # of `agent.timeouts`
 NAMED = ", ".join(f"{wait}=DURATION" for wait in WAITS)
+WAYS = "give it after the profile, with --file FILE, or on stdin"
+LAST_WORDS = stretch(0.5)  # seconds for a reader to take the end of our output after a signal or a time-out
 Limit = tuple[str, Duration]  # the wait, empty for all of the run
 
 
-def seconds(text: str, option: str = "--timeout") -> Duration:
-    """Parse a duration such as `2m`, `1.5s` or `1.5`, the value of `option`.
-
-    Raises:
-        UsageError: the text is not a duration.
-    """
-    try:
-        return Duration.parse(f"{text}s" if text[-1:].isdigit() else text)
-    except ValueError:
-        fix = "write a positive number and its unit, seconds without one: 90, 500ms, 2m, 1h"
-        raise UsageError(f'{option}: expected a duration, found "{text}"', fix=fix) from None
-
-
-def limit(text: str) -> Limit:
+def read_limit(text: str) -> Limit:
     """Parse a limit such as `2m` or `silence=2m`.
 
     Raises:
@@ -44,11 +46,7 @@ def limit(text: str) -> Limit:
     if mark and wait not in WAITS:
         fix = f"give a DURATION for the whole run, or {NAMED}"
         raise UsageError(f'--timeout: unknown wait "{wait}"', fix=fix)
-    return wait, seconds(length)
-
-
-def _keep(text: str) -> Duration:
-    return seconds(text, "--keep")
+    return wait, read_duration(length)
 
 
 class RunRequest(NamedTuple):
@@ -76,28 +74,22 @@ class RunRequest(NamedTuple):
             "How long the run may take: 30s, 2m; a bare number is seconds. With a WAIT, how long that may take:"
             " initialize, session, silence. Again for more.",
             "DURATION|WAIT=DURATION",
-            limit,
+            read_limit,
         ),
     ] = ()
     detach: Annotated[bool, Option("--detach -d", "Start the turn in a host; `session wait` waits.")] = False
     keep: Annotated[
-        Duration | None, Option("--keep", "Leave a host up for so long after its last use.", "DURATION", _keep)
+        Duration | None, Option("--keep", "Leave a host up for so long after its last use.", "DURATION", read_keep)
     ] = None
     attach: Annotated[tuple[Path, ...], Option("--attach -a", "Attach a file: text, image, audio. Repeatable.")] = ()
     sets: Annotated[
         tuple[str, ...], Option("--set", "Set an option of the agent: model=opus. Repeatable.", "OPTION=VALUE")
     ] = ()
-    trust: Annotated[bool, Option("--trust", "Run a project's profile once without trusting it, as in CI.")] = False
-    locked: Annotated[bool, Option("--locked", "Refuse packages that differ from the project's lock file.")] = False
+    trust: Annotated[bool, TRUST] = False
+    locked: Annotated[bool, LOCKED] = False
     verbose: Annotated[bool, Option("--verbose -v", "Show the agent's stderr as it comes.")] = False
     trace: Annotated[Path | None, TRACE] = None
-    plain: Annotated[bool, Option("--plain", "Use no colours and no animation, as with NO_COLOR, and no links.")] = (
-        False
-    )
-
-    @property
-    def replay(self) -> bool:
-        return not self.no_replay
+    plain: Annotated[bool, PLAIN] = False
 
     @property
     def timeout(self) -> float | None:
@@ -109,104 +101,137 @@ class RunRequest(NamedTuple):
         """The limits of named waits."""
         return {wait: length for wait, length in self.timeouts if wait}
 
+    @property
+    def prompt_words(self) -> tuple[str, ...]:
+        """All words but the profile's name; with `--agent` all belong to the prompt."""
+        return self.words if self.agent is not None else self.words[1:]
 
-# A host: whether the run may use the one of its profile, and whether it brings one up.
+    @property
+    def is_interactive(self) -> bool:
+        """Whether the session is interactive: there is no prompt, and stdin is a terminal."""
+        return self.output == "text" and sys.stdin is not None and self._lacks_prompt()
+
+    @property
+    def may_be_hosted(self) -> bool:
+        """Whether a host can carry it out: it has an agent of its profile, and traces what it was told to trace."""
+        return self.agent is None and self.trace is None and not self.locked and bool(self.words)
+
+    @property
+    def wants_host(self) -> bool:
+        """Whether a host is brought up if there is none."""
+        return self.detach or self.keep is not None
+
+    def check(self) -> None:
+        """Raise UsageError for options that do not go together."""
+        if self.latest and (self.session or self.new):
+            raise UsageError("--continue cannot be combined with --session or --new")
+        if self.locked and self.agent is not None:
+            raise UsageError("--locked cannot be combined with --agent", fix="the lock file is of profiles; name one")
+        if self.wants_host:
+            self._check_background("--detach" if self.detach else "--keep")
+        if self.is_interactive and self.timeout is not None:
+            raise UsageError("--timeout needs a prompt", fix=WAYS)
+        if self.is_interactive and self.attach:
+            raise UsageError("--attach needs a prompt", fix=f"{WAYS}; or type @FILE in it")
+
+    def _check_background(self, option: str) -> None:
+        if self.locked:
+            raise UsageError(f"{option} cannot be combined with --locked", fix="acp-launch up PROFILE --locked")
+        if self.agent is not None or self.trace is not None:
+            other = "--agent" if self.agent is not None else "--trace"
+            raise UsageError(f"{option} cannot be combined with {other}", fix="a host is of a profile; leave one out")
+        if not self.words:
+            raise UsageError(f"{option} needs a profile", fix=f"acp-launch run {option} PROFILE PROMPT")
+        if self.detach and self.is_interactive:
+            raise UsageError(f"{option} needs a prompt", fix=WAYS)
+        if self.detach and self.timeout is not None:
+            raise UsageError("--timeout cannot be combined with --detach", fix="session wait has a --timeout")
+
+    def _lacks_prompt(self) -> bool:
+        return not self.prompt_words and not self.file and (sys.stdin is None or sys.stdin.isatty())
+
+    def require_prompt(self) -> None:
+        """Raise UsageError if there will be no prompt, before the user is asked for a passphrase."""
+        if self._lacks_prompt():
+            raise UsageError("there is no prompt", fix=WAYS)
+
+    def read_prompt(self) -> str:
+        """Read the prompt: the words, then the file; stdin if there is neither.
+
+        Raises:
+            UsageError: there is no prompt, it cannot be read, or a file cannot be attached.
+        """
+        self.require_prompt()
+        words = self.prompt_words
+        parts = [_decode(os.fsencode(" ".join(words)), "the command line")] if words else []
+        if self.file and str(self.file) != "-":
+            parts.append(_decode(_read_file(self.file), str(self.file)))
+        elif self.file or not words:
+            parts.append(_decode(sys.stdin.buffer.read(), "stdin"))
+        text = "\n\n".join(parts)
+        if not text.strip():
+            raise UsageError("the prompt is empty", fix=WAYS)
+        if words and not self.file and _waits_on_stdin():
+            say("acp-launch: stdin is not read, because the command line has a prompt; --file - adds it", style=DIM)
+        if self.attach:
+            from acp_launch.session.attachments import examine
+
+            for file in self.attach:
+                examine(file)
+        return text
+
+    def blocks(self, plan: "LaunchPlan", text: str) -> "Callable[[Capabilities], list[dict[str, Any]]]":
+        """Return what makes the prompt's blocks, one for each `--attach`, in a form that the agent supports."""
+
+        def make(able: "Capabilities") -> "list[dict[str, Any]]":
+            said: dict[str, Any] = {"type": "text", "text": text}
+            if not self.attach:
+                return [said]
+            from acp_launch.session.attachments import attach
+
+            roots = (plan.cwd, *plan.additional_directories)
+            return [said, *(attach(path, able, roots=roots) for path in self.attach)]
+
+        return make
+
+    def asking(self, person: "Person", plan: "LaunchPlan") -> "Ask":
+        """Return what asks the user about a tool call."""
+
+        async def ask(question: "ToolQuestion") -> "Answer":
+            from acp_launch.console.ask.permission import permitting  # most runs ask nothing
+
+            return await permitting(person, self._listing(plan))(question)
+
+        return ask
+
+    def _listing(self, plan: "LaunchPlan") -> str:
+        """Return the command that lists the remembered answers, as the user can type it here."""
+        import shlex
+
+        words = ["acp-launch", "permission", "list"]
+        if self.agent is None:
+            return shlex.join([*words, self.words[0]])
+        from acp_launch.profile.discover import project_of
+
+        listing = shlex.join([*words, "--", plan.profile])
+        is_here = plan.project == project_of(Path.cwd())
+        return listing if is_here else f"cd {shlex.quote(str(plan.project))}; {listing}"
 
 
-def may_be_hosted(request: RunRequest) -> bool:
-    """Tell whether a host can carry it out: it has an agent of its profile, and traces what it was told to trace."""
-    return request.agent is None and request.trace is None and not request.locked and bool(request.words)
+def _read_file(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read the prompt from {file}: {error.strerror}", fix="name a file of text") from None
 
 
-def wants_host(request: RunRequest) -> bool:
-    """Tell whether a host is brought up if there is none."""
-    return request.detach or request.keep is not None
-
-
-def check_background(request: RunRequest) -> None:
-    """Raise UsageError for options that do not go with a host."""
-    option = "--detach" if request.detach else "--keep"
-    if not wants_host(request):
-        return
-    if request.locked:
-        raise UsageError(f"{option} cannot be combined with --locked", fix="acp-launch up PROFILE --locked")
-    if request.agent is not None or request.trace is not None:
-        other = "--agent" if request.agent is not None else "--trace"
-        raise UsageError(f"{option} cannot be combined with {other}", fix="a host is of a profile; leave one out")
-    if not request.words:
-        raise UsageError(f"{option} needs a profile", fix=f"acp-launch run {option} PROFILE PROMPT")
-    if request.detach and is_left_open(request.words[1:], request.file):
-        raise UsageError(f"{option} needs a prompt", fix=WAYS)
-    if request.detach and request.timeout is not None:
-        raise UsageError("--timeout cannot be combined with --detach", fix="session wait has a --timeout")
-
-
-# The prompt: the words, then the file; stdin if there is neither.
-
-WAYS = "give it after the profile, with --file FILE, or on stdin"
-
-
-def read(words: Sequence[str], file: Path | None) -> str:
-    """Read the prompt; the text of a file comes after the words.
-
-    Raises:
-        UsageError: there is no prompt, or it cannot be read.
-    """
-    parts = [_decoded(os.fsencode(" ".join(words)), "the command line")] if words else []
-    if file:
-        parts.append(_from_file(file))
-    text = "\n\n".join(parts) if parts else _from_stdin()
-    if not text.strip():
-        raise UsageError("the prompt is empty", fix=WAYS)
-    if words and not file and _waits_on_stdin():
-        say("acp-launch: stdin is not read, because the command line has a prompt; --file - adds it", style=DIM)
-    return text
-
-
-def examine(files: tuple[Path, ...]) -> None:
-    """Raise UsageError for a file that cannot be attached."""
-    if files:
-        from acp_launch.session.attachments import examine
-
-        for file in files:
-            examine(file)
-
-
-def require_one_session(request: RunRequest) -> None:
-    """Raise UsageError for options that name different sessions."""
-    if request.latest and (request.session or request.new):
-        raise UsageError("--continue cannot be combined with --session or --new")
-
-
-def require_nothing_one_shot(request: RunRequest) -> None:
-    """Raise UsageError for options that make sense only with a prompt."""
-    if request.timeout is not None:
-        raise UsageError("--timeout needs a prompt", fix=WAYS)
-    if request.attach:
-        raise UsageError("--attach needs a prompt", fix=f"{WAYS}; or type @FILE in it")
-
-
-def is_left_open(words: Sequence[str], file: Path | None) -> bool:
-    """Tell whether the session is interactive: there is no prompt, and stdin is a terminal."""
-    return not words and not file and _is_terminal() and sys.stdin is not None
-
-
-def require(words: Sequence[str], file: Path | None) -> None:
-    """Check that there will be a prompt, before the user is asked for a passphrase.
-
-    Raises:
-        UsageError: no prompt is given, and stdin is a terminal.
-    """
-    if not words and not file and _is_terminal():
-        raise _none()
-
-
-def _is_terminal() -> bool:
-    return sys.stdin is None or sys.stdin.isatty()
-
-
-def _none() -> UsageError:
-    return UsageError("there is no prompt", fix=WAYS)
+def _decode(raw: bytes, source: str) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"the prompt from {source} is not UTF-8 (byte {error.start})", fix="convert it: iconv -t UTF-8"
+        ) from None
 
 
 def _waits_on_stdin() -> bool:
@@ -231,25 +256,126 @@ def _holds_bytes() -> bool:
     return waiting[0] > 0
 
 
-def _from_file(file: Path) -> str:
-    if str(file) == "-":
-        return _decoded(sys.stdin.buffer.read(), "stdin")
-    try:
-        return _decoded(file.read_bytes(), str(file))
-    except OSError as error:
-        raise UsageError(f"cannot read the prompt from {file}: {error.strerror}", fix="name a file of text") from None
+def eliciting(person: "Person") -> "Elicit":
+    """Return what makes the forms and links of an agent."""
+
+    def make(agent: str, note: Callable[[str], None]) -> "Elicitation":
+        from acp_launch.console.ask.forms import Forms
+        from acp_launch.console.ask.links import Links
+        from acp_launch.session.elicitation.request import Elicitation
+
+        fill, visit = Forms(person, agent).fill, Links(person, agent).visit
+        return Elicitation(agent, fill=fill, visit=visit, forms=True, urls=True, note=note)
+
+    return make
 
 
-def _from_stdin() -> str:
-    if _is_terminal():
-        raise _none()
-    return _decoded(sys.stdin.buffer.read(), "stdin")
+def settings_of(plan: "LaunchPlan", sets: Sequence[str] = ()) -> "list[Setting]":
+    """Collect the mode and options of the profile and of `--set`."""
+    from acp_launch.session.opening import wishes
+
+    def place(path: "KeyPath") -> str:
+        origin = plan.origins[path]
+        return f"{origin} {origin.path}"
+
+    return wishes(plan.mode, plan.config, sets, place=place)
 
 
-def _decoded(raw: bytes, source: str) -> str:
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"the prompt from {source} is not UTF-8 (byte {error.start})", fix="convert it: iconv -t UTF-8"
-        ) from None
+def exit_code(end: "TurnEnd") -> int:
+    """Return the exit code for a turn's end."""
+    if end.denied:
+        return DENIED
+    return ENDED_WELL if end.stop_reason == "end_turn" else ENDED_SHORT
+
+
+class Screen:
+    """The output of a run, and the user at its terminal."""
+
+    def __init__(self, output: str, *, has_links: bool = True) -> None:
+        """`output` is text, json or quiet."""
+        self._output = output
+        self._has_links = has_links
+        self.roots: Sequence[Path] = ()  # the directories of the session, once they are known
+        self._observer: Output | None = None
+        self._clock: StillClock | None = None  # of what is drawn
+
+    @property
+    def observer(self) -> "Output":
+        if self._observer is None:
+            from acp_launch.secret.redact import redactor
+
+            self._observer = self._make()
+            if not redactor.is_empty:
+                from acp_launch.console.stream.redacted import RedactedOutput
+
+                self._observer = RedactedOutput(self._observer)
+        return self._observer
+
+    def _make(self) -> "Output":
+        if self._output == "text" and sys.stdout.isatty():
+            from acp_launch.console.ask.terminal import StillClock
+            from acp_launch.console.draw.live import Live
+
+            self._clock = StillClock()
+            return Live(clock=self._clock, roots=self.roots, has_links=self._has_links)
+        from acp_launch.console.stream.outlet import Outlet
+
+        if self._output == "json":
+            from acp_launch.console.stream.ndjson import Ndjson
+
+            return Ndjson(Outlet())
+        from acp_launch.console.stream.text import Plain, Quiet
+
+        return Quiet(Outlet()) if self._output == "quiet" else Plain(Outlet())
+
+    def person(self) -> "Person | None":
+        """Return the user at the terminal; None if there is no terminal to ask on."""
+        if sys.stdin is None or not sys.stdin.isatty():
+            return None
+        from acp_launch.console.ask.terminal import Questions, possible
+
+        if not possible():
+            return None
+        return Questions(self.observer.pause, self._clock)
+
+    def waiting(self, what: str, waited: float, limit: float) -> None:
+        """Report a wait that happens before the run has an observer."""
+        if self._output != "json":
+            from acp_launch.cli.stores import say_waiting
+
+            say_waiting(what, waited, limit)
+            return
+        import asyncio
+
+        observer = self._make()  # not the run's own, which needs to know the secrets it must mask
+        observer.waiting(what, waited, limit)
+        asyncio.run(observer.drain())
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Report a failure in the block, or the signal that ended it, and raise it again."""
+        try:
+            yield
+        except LaunchError as error:
+            self.failed(error)
+            raise
+        except KeyboardInterrupt:
+            stopped = Stopped("stopped", signal_number=leave.code() - 128)
+            self.failed(stopped)
+            raise stopped from None
+
+    def failed(self, error: LaunchError) -> None:
+        """Finish the output so far, and report the failure to a script."""
+        if self._observer is None and self._output != "json":
+            return
+        import asyncio
+
+        from acp_launch.console.stream.outlet import OutputClosed
+
+        if isinstance(error, Stopped | RunExpired):
+            leave.within(LAST_WORDS, error.exit_code)
+        self.observer.failed(error)
+        try:
+            asyncio.run(self.observer.drain())
+        except OutputClosed:
+            return  # the reader is gone

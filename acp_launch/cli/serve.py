@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from acp_launch.cli.verb import TRACE, Argument, Option
+from acp_launch.cli.verb import LOCKED, TRACE, TRUST, Argument, Option
 from acp_launch.errors import AgentError, LaunchError, NotTrusted, ProfileError, SessionError, UsageError
 from acp_launch.problem import ours
 
@@ -34,8 +34,8 @@ class Serve(NamedTuple):
     cwd: Annotated[Path | None, Option("--cwd", "The agent's directory; sessions have those of the editor.", "DIR")] = (
         None
     )
-    trust: Annotated[bool, Option("--trust", "Run a project's profile without trusting it.")] = False
-    locked: Annotated[bool, Option("--locked", "Refuse packages that differ from the project's lock file.")] = False
+    trust: Annotated[bool, TRUST] = False
+    locked: Annotated[bool, LOCKED] = False
     login: Annotated[
         str | None, Option("--login", "Do a login of the agent on this terminal, as an editor asks for it.", "METHOD")
     ] = None
@@ -231,8 +231,8 @@ class _Served:
     @contextmanager
     def _session_plan(self, cwd: Path) -> "Iterator[SessionPlan]":
         """Plan a session for its directory."""
-        from acp_launch.cli.session_needs import gates, wished
-        from acp_launch.cli.start import with_workdirs
+        from acp_launch.cli.run_request import settings_of
+        from acp_launch.cli.start import gates, with_workdirs
         from acp_launch.serve.session import SessionPlan
         from acp_launch.session.store import open_registry
 
@@ -245,7 +245,7 @@ class _Served:
                     plan=self.plan,
                     secrets={},
                     credentials={},
-                    wishes=wished(self.plan),
+                    wishes=settings_of(self.plan),
                     gate=_closed_gate(self.plan),
                     registry=registry,
                     hold=lambda name: nullcontext(),
@@ -263,7 +263,7 @@ class _Served:
                 plan=given,
                 secrets=secrets,
                 credentials=credentials,
-                wishes=wished(given),
+                wishes=settings_of(given),
                 gate=gate(),
                 registry=registry,
                 hold=lambda name: _held(state, (str(plan.project), plan.profile, name)),

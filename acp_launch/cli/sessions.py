@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from acp_launch.cli.planning import Planned
-    from acp_launch.cli.screen import Screen
+    from acp_launch.cli.run_request import Screen
     from acp_launch.console.sessions import States
     from acp_launch.host.front import Attached
     from acp_launch.host.place import HostNote
@@ -44,18 +44,17 @@ def choose(context: typer.Context) -> None:
         return
     from pathlib import Path
 
-    from acp_launch.cli import choice
-    from acp_launch.cli.job import carry_out
+    from acp_launch.cli import run
 
     project = _project()
     with _registry() as registry:
         records = registry.list(project)
     if not records:
         say("no sessions here yet; acp-launch run starts one, and acp-launch session list --all shows all others")
-    elif not choice.can_pick():
-        choice.refuse_to_choose(records)
+    elif not run.can_pick():
+        run.refuse_to_choose(records)
     else:
-        raise typer.Exit(carry_out(choice.resuming(choice.pick_session(records, Path(project)))))
+        raise typer.Exit(run.carry_out(run.resuming(run.pick_session(records, Path(project)))))
 
 
 @app.command("list")
@@ -68,7 +67,7 @@ def list_(
     trace: TraceFile = None,
 ) -> None:
     """List this project's sessions, the latest first; the latest 50 without --all."""
-    from acp_launch.cli.choice import list_sessions
+    from acp_launch.cli.run import list_sessions
     from acp_launch.console import sessions, stdout
 
     if agent:
@@ -118,9 +117,9 @@ def wait(
     ] = None,
 ) -> None:
     """Show the latest turn of a session that is up, and end as it ends."""
-    from acp_launch.cli.run_request import seconds
+    from acp_launch.cli.verb import read_duration
 
-    limit = seconds(timeout) if timeout else None
+    limit = read_duration(timeout) if timeout else None
     with _registry() as registry:
         record = _the(registry, name, profile)
     raise typer.Exit(_wait_for_turn(record, _settings(), output=output, timeout=limit))
@@ -136,8 +135,7 @@ def _wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeo
     """
     import asyncio
 
-    from acp_launch.cli.screen import Screen
-    from acp_launch.cli.session_needs import exit_code
+    from acp_launch.cli.run_request import Screen, exit_code
     from acp_launch.console.stderr import DIM, harmless, share
     from acp_launch.host.door import read_status
     from acp_launch.host.place import find
@@ -238,7 +236,7 @@ def prune(
     """Delete the records of old sessions. Those in use stay, and so does what agents have."""
     import time
 
-    from acp_launch.cli.choice import called, list_sessions
+    from acp_launch.cli.run import called, list_sessions
 
     latest = time.time() - _age(older_than)
     with _registry() as registry:
@@ -344,14 +342,14 @@ def _with_agent(
         LaunchError: as for `run`.
     """
 
-    from acp_launch.cli.start import with_agent
+    from acp_launch.cli.operation import with_agent
     from acp_launch.errors import AuthRequired
 
     async def advised(connection: "Connection") -> T:
         try:
             return await story(connection)
         except AuthRequired as wanted:
-            from acp_launch.cli.login import logging_in
+            from acp_launch.cli.start import logging_in
 
             await logging_in(planned, None)(connection, wanted, is_second=True)
             raise
@@ -442,7 +440,7 @@ def _the(registry: "Registry", name: str, profile: str | None) -> "Record":
 
 
 def _titled(records: "Sequence[Record]", title: str) -> "list[Record]":
-    from acp_launch.cli.choice import called
+    from acp_launch.cli.run import called
 
     wanted = " ".join(title.split()).casefold()
     titles = [(called(record).casefold(), record) for record in records]

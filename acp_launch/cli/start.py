@@ -1,34 +1,26 @@
 """
-The processes of a launch: their start, and their end whatever happens to acp-launch.
+A launch: its processes, from their start to their end whatever happens to acp-launch; and the context of its sessions.
 
-`launched` is for `run`: it starts the agent before the modules that talk to it are imported, so that both overlap.
-`verb_processes` is for verbs that start an agent or a server for one operation, `with_agent` for one operation with an
-agent.
+`launched` starts the agent before the modules that talk to it are imported, so that both overlap.
 """
 
 import codecs
+import os
+import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_launch.cli.run_request import RunRequest, Screen, eliciting, exit_code, settings_of
 from acp_launch.console.stderr import YELLOW, harmless, put, say, share, uncoloured
-from acp_launch.errors import (
-    AgentError,
-    AuthRequired,
-    LaunchError,
-    ProblemsError,
-    RemoteProtocolError,
-    ServerError,
-)
+from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.leave import deferred
-from acp_launch.plan.model import OURS, LaunchPlan, RemotePlan, ServerPlan, StdioPlan
-from acp_launch.problem import ours
+from acp_launch.plan.model import OURS, LaunchPlan, StdioPlan
 from acp_launch.process.guard import Guard
 from acp_launch.process.logs import LogFile, ServerLogs, launch_in
 from acp_launch.process.prepare import require_descriptors
@@ -39,22 +31,24 @@ from acp_launch.secret.value import Secret
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    import asyncio
-
     from acp_launch.cli.planning import Planned
-    from acp_launch.launch.context import LaunchContext
-    from acp_launch.launch.loop import Interrupts
-    from acp_launch.mcp.http.wire import Credentials, RemoteFacts
-    from acp_launch.mcp.transport import TranslatedTransport
-    from acp_launch.process.program import Download, Program, Running
-    from acp_launch.protocol.acp import Offers
+    from acp_launch.console.ask.terminal import AgentStderr
+    from acp_launch.errors import AuthRequired
+    from acp_launch.launch.context import LaunchContext, LogIn
+    from acp_launch.launch.services import Elicit
+    from acp_launch.mcp.http.wire import Credentials
+    from acp_launch.process.program import LocalProgram
+    from acp_launch.process.tree import Exit
     from acp_launch.session.connection import Connection
+    from acp_launch.session.login import InFront, LoginContext
+    from acp_launch.session.permission.gate import Decision, Gate, How
+    from acp_launch.session.permission.policy import Approve, Remembered
+    from acp_launch.session.permission.remembered import AnswerStore
+    from acp_launch.session.person import Ask, Holds, Person
     from acp_launch.session.store import Record, Registry
     from acp_launch.trace import Trace
 
-T = TypeVar("T")
 TOLD = 5  # names of files in a message
-NO_CREDENTIALS: "Mapping[str, Credentials]" = {}
 
 
 @contextmanager
@@ -70,8 +64,8 @@ def guard(settings: Settings, plan: LaunchPlan, verb: str) -> Iterator[Guard]:
     share()
     require_descriptors(1 + sum(isinstance(server, StdioPlan) and server.required for server in plan.servers))
     _clear(settings)
-    record = LaunchRecord(settings.state, _note)
-    made = Guard(record, _note)
+    record = LaunchRecord(settings.state, report)
+    made = Guard(record, report)
     try:
         with deferred():  # a signal within `start` would lose what it has just started
             record.begin(verb, plan.profile)
@@ -93,10 +87,11 @@ def _clear(settings: Settings) -> None:
         from acp_launch.console.processes import sentence
 
         for each in ended:
-            _note(sentence(each))
+            report(sentence(each))
 
 
-def _note(text: str) -> None:
+def report(text: str) -> None:
+    """Tell the user something of a launch."""
     say(f"acp-launch: {text}", style=YELLOW)
 
 
@@ -131,7 +126,7 @@ def with_workdir(settings: Settings, plan: LaunchPlan) -> Iterator[LaunchPlan]:
 def _left(server: str, names: Sequence[str]) -> None:
     shown = ", ".join([*names[:TOLD], *(["…"] if len(names) > TOLD else [])])
     what = f"mcp server {server} wrote into its own directory, which is removed now: {shown}"
-    _note(harmless(f"{what}; to keep such files, give it a cwd", keep=""))
+    report(harmless(f"{what}; to keep such files, give it a cwd", keep=""))
 
 
 @contextmanager
@@ -213,7 +208,7 @@ def traced(file: Path | None, plan: LaunchPlan, verb: str) -> "Iterator[Trace | 
         return
     from acp_launch.trace import tracing
 
-    with tracing(file, verb, plan.profile, _note) as trace:
+    with tracing(file, verb, plan.profile, report) as trace:
         yield trace
 
 
@@ -259,210 +254,232 @@ def launched(
         yield Launched(watching, given, spawned, tracing)
 
 
-class StartedProgram(NamedTuple):
-    """A server that a verb talks to; `begun` is when it was started, by time.monotonic."""
+def run_turn(request: RunRequest, plan: LaunchPlan, text: str, screen: Screen, kept: RunContext) -> int:
+    """Start the agent, then import the modules that talk to it, so that both overlap; run the turn."""
+    with launched(kept.settings, plan, kept.secrets, request.trace) as (guard, plan, spawned, trace):
+        import asyncio
 
-    program: "Program"
-    running: "Running"
-    transport: "TranslatedTransport"
-    begun: float
+        from acp_launch.launch.run import Prompt, SessionRequest, run_prompt
+        from acp_launch.session.store import SessionKeeper
 
-    def download(self, server: ServerPlan, tell: Callable[[], None]) -> "Download":
-        """Watch its download by a package runner, if there is one."""
-        from acp_launch.process.program import Download
-
-        limit = server.timeouts.download if isinstance(server, StdioPlan) else 0.0
-        return Download(self.running.pid if self.program.may_fetch else None, limit, tell)
-
-    @property
-    def remote(self) -> "RemoteFacts | None":
-        """What is known of the connection to a remote server; None for a local one."""
-        from acp_launch.mcp.http.wire import RemoteFacts
-        from acp_launch.mcp.remote import Remote, RemoteProgram
-
-        if not isinstance(self.program, RemoteProgram) or not isinstance(self.running, Remote):
-            return None
-        here = self.running
-        return RemoteFacts(self.program.type, here.era or self.transport.era, here.has_session, here.tls)
-
-    def explained(self, error: LaunchError) -> LaunchError:
-        """Return the error of a remote server as what it says of the server, with its exit code; any other as it is."""
-        from acp_launch.mcp.http.failure import advice
-
-        end = self.running.end
-        if self.running.pid is not None or end is None or end.is_clean:
-            return error
-        kind = {"credentials": AuthRequired, "protocol": RemoteProtocolError, "": ServerError}[end.fault]
-        name = self.program.name
-        why, fix = advice(name, end.reason)
-        return kind(f'the MCP server "{name}" {end.how}' + (f": {why}" if why else ""), fix=fix)
-
-
-def server_program(
-    plan: LaunchPlan, secrets: Mapping[str, Secret], settings: Settings, credentials: "Mapping[str, Credentials]"
-) -> "Program":
-    """Return the program of the only server of a plan, with its secrets revealed. `plan.agent` is a local one's."""
-    (server,), process = plan.servers, plan.agent
-    if isinstance(server, RemotePlan):
-        from acp_launch.mcp.remote import RemoteProgram, warm_up
-
-        warm_up()
-        login, proof = ours("mcp", "login", plan.called, server.name), credentials.get(server.name)
-        return RemoteProgram.of(server, secrets, max_line=settings.max_line, credentials=proof, login=login)
-    from acp_launch.process.program import LocalProgram
-
-    return LocalProgram.of(process, server.name, secrets)
-
-
-def _unable(name: str, error: AgentError) -> ServerError:
-    return ServerError(f'the MCP server "{name}": {error.message}', fix=error.fix, detail=error.detail)
-
-
-def _both(first: Callable[[bytes], None], second: Callable[[bytes], None], data: bytes) -> None:
-    first(data)
-    second(data)
-
-
-class VerbProcesses:
-    """Starts processes for a verb. Made by `verb_processes`; they are ended with its block."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        watching: Guard,
-        log: LogFile,
-        server_logs: ServerLogs,
-        ending: ExitStack,
-        trace: "Trace | None",
-    ) -> None:
-        """`log` takes an agent's stderr."""
-        self.log, self.server_logs, self.trace = log, server_logs, trace
-        self._settings, self._guard, self._ending = settings, watching, ending
-
-    def agent(self, plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Spawned:
-        """Start the agent of a plan.
-
-        Raises:
-            AgentError: it cannot be started.
-        """
-        self.log.begin()
-        return self._start(plan, secrets)
-
-    @asynccontextmanager
-    async def server(
-        self,
-        plan: LaunchPlan,
-        secrets: Mapping[str, Secret],
-        hurry: "asyncio.Event",
-        shown: Callable[[bytes], None] | None = None,
-        credentials: "Mapping[str, Credentials]" = NO_CREDENTIALS,
-    ) -> AsyncIterator[StartedProgram]:
-        """Run the only server of a plan while the block runs, in a directory of its own if it has none; then end it.
-
-        A local server's process is `plan.agent`. Its stderr is logged as in a launch, and given to `shown` first,
-        because a log that cannot be written raises. `hurry` cuts its patience for the end; `credentials` as in a run.
-
-        Raises:
-            ServerError: the server cannot be started.
-            StateError: its directory cannot be made.
-        """
-        from acp_launch.mcp.transport import TranslatedTransport
-        from acp_launch.process.program import stop
-        from acp_launch.rpc import connected
-
-        (server,) = plan.servers
-        name, log = server.name, self.server_logs.of(server.name)
-        with with_workdir(self._settings, plan) as given:
-            program, begun = server_program(given, secrets, self._settings, credentials), time.monotonic()
-            async with AsyncExitStack() as stack:
-                took = log if shown is None else partial(_both, shown, log)
-                try:
-                    running = await stack.enter_async_context(program.begin(restarts=0, log=took))
-                except AgentError as error:
-                    raise _unable(name, error) from error
-                self.server_logs.mark(name, "starting" + (f" (pid {running.pid})" if running.pid else ""))
-                with connected(running, self.trace, name) as inner:
-                    transport = TranslatedTransport(
-                        inner, name, server.protocol, _note, max_line=self._settings.max_line
-                    )
-                    try:
-                        yield StartedProgram(program, running, transport, begun)
-                    finally:
-                        await stop(running, hurry=hurry)
-                        end = running.end
-                        self.server_logs.mark(name, f"stopped, {end.how}" if end else "could not be stopped")
-
-    def context(
-        self, planned: "Planned", offers: "Offers", log: Callable[[bytes], None] | None = None
-    ) -> "LaunchContext":
-        """Build the context of `launch.run.with_agent`; `log` takes the agent's stderr."""
-        from acp_launch.launch.context import LaunchContext
-
-        plan, secrets = planned
-        return LaunchContext(
-            plan=plan,
-            guard=self._guard,
-            secrets=secrets,
-            max_line=self._settings.max_line,
-            log=log or self.log,
-            offers=offers,
-            trace=self.trace,
+        keeper = SessionKeeper(kept.registry, plan, kept.record, text)
+        prompt = Prompt(
+            request=SessionRequest(
+                name=kept.name,
+                continued=kept.record,
+                replay=not request.no_replay,
+                wishes=settings_of(plan, request.sets),
+                opened=keeper.opened,
+            ),
+            blocks=request.blocks(plan, text),
+            timeout=request.timeout,
+            over=lambda end: keeper.ended(end.title),
         )
-
-    def _start(self, plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Spawned:
-        return self._ending.enter_context(agent_process(plan, secrets))
-
-    def run(self, story: "Callable[[Interrupts], Coroutine[Any, Any, T]]") -> T:
-        """Run an event loop that keeps the guard informed and handles signals.
-
-        Raises:
-            Stopped: a signal came.
-        """
-        from acp_launch.launch.loop import watched
-
-        return watched(self._guard, story)
+        with run_context(request, plan, kept, guard, screen.person(), screen.observer.note, trace=trace) as context:
+            return exit_code(asyncio.run(run_prompt(context, prompt, spawned, screen.observer)))
 
 
 @contextmanager
-def verb_processes(
-    settings: Settings, plan: LaunchPlan, verb: str, trace: Path | None = None
-) -> Iterator[VerbProcesses]:
-    """Provide a guard and logs to a verb that starts processes for one operation; leaving ends the processes.
+def run_context(
+    request: RunRequest,
+    plan: LaunchPlan,
+    kept: RunContext,
+    guard: Guard,
+    person: "Person | None",
+    note: Callable[[str], None],
+    in_front: "InFront | None" = None,
+    *,
+    trace: "Trace | None" = None,
+) -> "Iterator[LaunchContext]":
+    """Provide the context of a run; logs are open while the block runs. `note` shows a line to the user.
 
-    `verb` is the name in `ps`. A trace is written to the file `trace`, if it is given.
+    `in_front` runs a program on the terminal if the screen must be left first.
     """
-    with (
-        guard(settings, plan, verb) as watching,
-        traced(trace, plan, verb) as tracing,
-        closing(agent_log(settings, plan)) as log,
-        closing(server_logs(settings, plan)) as logs,
-        ExitStack() as ending,
-    ):
-        yield VerbProcesses(settings, watching, log, logs, ending, tracing)
+    from acp_launch.console.ask.terminal import AgentStderr
+
+    with stderr_log(kept.settings, plan, echo=request.verbose) as log_file:
+        aloud = AgentStderr(log_file, sys.stderr)
+        with context_of(
+            plan,
+            kept,
+            guard,
+            note,
+            log=log_file if request.verbose else aloud,
+            log_in=logging_in((plan, kept.secrets), person, None if request.verbose else aloud, in_front),
+            approve=request.approve,
+            ask=request.asking(person, plan) if person else None,
+            elicit=eliciting(person) if person else None,
+            has_person=person is not None,
+            trace=trace,
+        ) as (context, _):
+            yield context
 
 
-def with_agent(
-    planned: "tuple[LaunchPlan, Mapping[str, Secret]]",
+@contextmanager
+def gates(
+    plan: LaunchPlan,
     settings: Settings,
-    verb: str,
-    story: "Callable[[Connection], Awaitable[T]]",
-    offers: "Offers | None" = None,
-    trace: Path | None = None,
-) -> T:
-    """Start the agent of a plan, do the handshake, run `story` and end the agent; `verb` is the name in `ps`.
+    note: Callable[[str], None],
+    *,
+    approve: "Approve | None" = None,
+    ask: "Ask | None" = None,
+) -> "Iterator[Callable[[], Gate]]":
+    """Provide what makes the gate of a session; all of them write one record."""
+    from acp_launch.session.permission.gate import Gate
+    from acp_launch.session.permission.policy import policy
+    from acp_launch.session.permission.remembered import AnswerStore, load
 
-    Raises:
-        LaunchError: as for `run`.
+    shelf = AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
+    home = os.environ.get("HOME", "")
+    with closing(PermissionRecord(plan, shelf, home, note)) as record:
+        yield lambda: Gate(policy(plan, approve=approve, remembered=load(shelf), home=home), ask, record)
+
+
+@contextmanager
+def context_of(
+    plan: LaunchPlan,
+    kept: RunContext,
+    guard: Guard,
+    note: Callable[[str], None],
+    *,
+    log: Callable[[bytes], None],
+    log_in: "LogIn",
+    approve: "Approve | None" = None,
+    ask: "Ask | None" = None,
+    elicit: "Elicit | None" = None,
+    has_person: bool,
+    trace: "Trace | None",
+) -> "Iterator[tuple[LaunchContext, Callable[[], Gate]]]":
+    """Provide the context of sessions, and what makes the gate of another session; `log` takes the agent's stderr."""
+    from acp_launch.launch.context import LaunchContext
+    from acp_launch.launch.services import ServicePolicy, offers
+
+    if trace is not None:
+        trace.note = note
+    for each in kept.credentials.values():
+        each.note = note
+    with (
+        closing(server_logs(kept.settings, plan)) as logs,
+        gates(plan, kept.settings, note, approve=approve, ask=ask) as gate,
+    ):
+        offered = offers(plan, has_person=has_person)
+        context = LaunchContext(
+            plan=plan,
+            guard=guard,
+            secrets=kept.secrets,
+            max_line=kept.settings.max_line,
+            log=log,
+            offers=offered,
+            services=ServicePolicy(offers=offered, gate=gate(), env=open_env(plan), elicit=elicit),
+            log_in=log_in,
+            respawn=lambda: spawn_agent(plan, kept.secrets),
+            server_logs=logs,
+            cache=kept.settings.cache,
+            credentials=kept.credentials,
+            trace=trace,
+        )
+        yield context, gate
+
+
+def logging_in(
+    planned: "Planned",
+    person: "Person | None",
+    aloud: "AgentStderr | None" = None,
+    in_front: "InFront | None" = None,
+) -> "LogIn":
+    """Return what logs in when the agent wants it: it asks `person`, or without one names the command for a login.
+
+    `aloud` shows the agent's stderr meanwhile. `in_front` runs a program on the terminal if the screen must be left
+    first; by default `person` releases the terminal.
     """
-    from acp_launch.console.stream.redacted import RedactedOutput
-    from acp_launch.console.stream.text import Notices
-    from acp_launch.launch import run
-    from acp_launch.process.spawn import require_platform
-    from acp_launch.protocol.acp import Offers
 
-    require_platform()
+    async def log_in_once(connection: "Connection", wanted: "AuthRequired", *, is_second: bool) -> None:
+        from acp_launch.launch.run import RestartAgent
+        from acp_launch.session.login import log_in
+
+        context = login_context(planned, person, aloud, in_front)
+        if is_second:
+            context = replace(context, adviser=None)
+        if await log_in(connection, context, wanted) == "reconnect":
+            raise RestartAgent
+
+    return log_in_once
+
+
+def login_context(
+    planned: "Planned", person: "Person | None", aloud: "AgentStderr | None", in_front: "InFront | None" = None
+) -> "LoginContext":
+    """Return what a login to the agent needs."""
+    from acp_launch.console.ask.logins import Logins
+    from acp_launch.process.foreground import available
+    from acp_launch.process.program import LocalProgram
+    from acp_launch.session.login import LoginContext
+
     plan, secrets = planned
-    with verb_processes(settings, plan, verb, trace) as processes:
-        spawned = processes.agent(plan, secrets)
-        context = processes.context(planned, offers or Offers())
-        return processes.run(partial(run.with_agent, context, spawned, RedactedOutput(Notices()), story))
+    return LoginContext(
+        program=LocalProgram.of(plan.agent, plan.agent.name, secrets),
+        profile=plan.called,
+        is_built_in=plan.is_built_in,
+        adviser=Logins(person, aloud) if person else None,
+        in_front=(in_front or _in_front(person)) if available() else None,
+    )
+
+
+def _in_front(person: "Person | None") -> "InFront":
+    from contextlib import nullcontext
+
+    from acp_launch.process.foreground import foreground
+
+    async def run(program: "LocalProgram") -> "Exit":
+        async with person.floor() if person else nullcontext():
+            return await foreground(program)
+
+    return run
+
+
+class PermissionRecord:
+    """Records the permission decisions of one launch; implements `session.permission.gate.DecisionLog`."""
+
+    def __init__(self, plan: LaunchPlan, shelf: "AnswerStore", home: str, note: Callable[[str], None]) -> None:
+        """`note` receives a message when an answer or a record cannot be saved."""
+        from acp_launch.session.permission.audit import Audit
+
+        self._plan, self._home = plan, home
+        self._shelf = shelf
+        self._note = note
+        self._audit = Audit(shelf.state, plan.profile, project=str(plan.project), note=note)
+
+    def keep(self, call: dict[str, Any], *, allowed: bool, holds: "Holds", session: str) -> "Remembered | None":
+        from acp_launch.session.permission.links import of_launch
+        from acp_launch.session.permission.policy import remember
+        from acp_launch.session.permission.remembered import keep
+
+        links = of_launch(self._plan, self._home)
+        answer = remember(call, allowed, cwd=str(self._plan.cwd), home=self._home, since=time.time(), links=links)
+        if answer is None:
+            self._note("this answer applies only once: the call does not say enough to be recognized again")
+            return None
+        here = replace(answer, session=session)
+        if holds != "always":
+            return here
+        try:
+            keep(self._shelf, answer)
+        except LaunchError as error:
+            self._note(f"the answer applies only to this session and could not be saved: {error.message}")
+            return here
+        return answer
+
+    def record(self, how: "How", call: dict[str, Any], options: list[Any], decision: "Decision", session: str) -> None:
+        self._audit.record(
+            how,
+            call,
+            options,
+            allowed=decision.allowed,
+            by=decision.by,
+            option_id=decision.option_id,
+            session=session,
+            cwd=str(self._plan.cwd),
+        )
+
+    def close(self) -> None:
+        self._audit.close()

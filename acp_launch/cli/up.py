@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from acp_launch import __version__
-from acp_launch.cli.run_request import seconds
-from acp_launch.cli.verb import TRACE, Argument, Option
+from acp_launch.cli.verb import LOCKED, TRACE, TRUST, Argument, Option, read_keep
 from acp_launch.console.stderr import DIM, harmless, say
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError, SessionError, StateError, UsageError
@@ -38,10 +37,6 @@ BEAT = 1.0  # seconds between two looks at the processes; servers are looked at 
 NOTIFIES = 10.0  # seconds from one run of `notify_command` to the next, at least
 
 
-def _keep(text: str) -> Duration:
-    return seconds(text, "--keep")
-
-
 class UpRequest(NamedTuple):
     """The arguments and options of `up`. `keep` is in seconds, None for ever."""
 
@@ -59,12 +54,12 @@ class Up(NamedTuple):
 
     profile: Annotated[str, Argument("PROFILE", "The profile's name or file.")]
     keep: Annotated[
-        Duration | None, Option("--keep", "End after so long without fronts and turns.", "DURATION", _keep)
+        Duration | None, Option("--keep", "End after so long without fronts and turns.", "DURATION", read_keep)
     ] = None
     foreground: Annotated[bool, Option("--foreground", "Stay on this terminal, as a service manager wants it.")] = False
     replace: Annotated[bool, Option("--replace", "End the host that is up, and start it again.")] = False
-    trust: Annotated[bool, Option("--trust", "Run a project's profile once without trusting it.")] = False
-    locked: Annotated[bool, Option("--locked", "Refuse packages that differ from the project's lock file.")] = False
+    trust: Annotated[bool, TRUST] = False
+    locked: Annotated[bool, LOCKED] = False
     trace: Annotated[Path | None, TRACE] = None
 
     def carry_out(self) -> int:
@@ -362,8 +357,7 @@ def _prepared(
     up: Callable[[float], None],
     reload: "Reloading",
 ) -> "Iterator[tuple[LaunchContext, HostPolicy]]":
-    from acp_launch.cli.session_needs import context_of
-    from acp_launch.cli.start import agent_log
+    from acp_launch.cli.start import agent_log, context_of
     from acp_launch.console.stream.redacted import RedactedOutput
     from acp_launch.host.sessions import HostPolicy
     from acp_launch.launch.context import leave_login

@@ -21,6 +21,7 @@ from importlib import import_module
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
 
 # The headings of `acp-launch --help`, and where each verb is: a declaration, a function for typer, or a group of verbs.
@@ -88,7 +89,29 @@ class Option(NamedTuple):
     read: Callable[[str], object] | None = None
 
 
+# Options of several verbs.
+LOCKED = Option("--locked", "Refuse packages that differ from the project's lock file.")
+PLAIN = Option("--plain", "Use no colours, no animation and no links, as with NO_COLOR.")
 TRACE = Option("--trace", "Write every message of agent and servers to a file; `trace` shows it.", "FILE")
+TRUST = Option("--trust", "Run a project's profile once without trusting it.")
+
+
+def read_duration(text: str, option: str = "--timeout") -> Duration:
+    """Parse a duration such as `2m`, `1.5s` or `1.5`, which is in seconds; `option` is for the error.
+
+    Raises:
+        UsageError: the text is not a duration.
+    """
+    try:
+        return Duration.parse(f"{text}s" if text[-1:].isdigit() else text)
+    except ValueError:
+        fix = "write a positive number and its unit, seconds without one: 90, 500ms, 2m, 1h"
+        raise UsageError(f'{option}: expected a duration, found "{text}"', fix=fix) from None
+
+
+def read_keep(text: str) -> Duration:
+    """Parse the value of `--keep`."""
+    return read_duration(text, "--keep")
 
 
 class Verb(Protocol):

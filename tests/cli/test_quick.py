@@ -12,8 +12,8 @@ from acp_launch.cli.app import app
 from acp_launch.cli.main import HELP, PLAIN
 from acp_launch.cli.profiles import List, Plan, Schema, Show, Validate
 from acp_launch.cli.run import Run
-from acp_launch.cli.run_request import WAITS, seconds
-from acp_launch.cli.verb import Option, Verb, load, parameters, plain
+from acp_launch.cli.run_request import WAITS
+from acp_launch.cli.verb import Option, Verb, load, parameters, plain, read_duration
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
 from acp_launch.profile.model import Timeouts
@@ -164,13 +164,13 @@ def test_what_is_not_plain_is_left_to_typer(arguments: list[str]) -> None:
     [("5s", 5), ("2m", 120), ("1.5", 1.5), ("90", 90), ("250ms", 0.25), ("1h", 3600), ("0.05", 0.05)],
 )
 def test_a_time_out_is_a_duration_or_a_number_of_seconds(text: str, expected: float) -> None:
-    assert seconds(text) == expected
+    assert read_duration(text) == expected
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "1e3", "2 m", "5d", "soon", "", "1,5", "\u0665", "5\n"])
 def test_what_is_no_time_is_said_with_the_way_out(text: str) -> None:
     with pytest.raises(UsageError) as refused:
-        seconds(text)
+        read_duration(text)
     assert (refused.value.message, refused.value.fix, refused.value.exit_code) == (
         f'--timeout: expected a duration, found "{text}"',
         "write a positive number and its unit, seconds without one: 90, 500ms, 2m, 1h",

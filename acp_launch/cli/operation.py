@@ -1,0 +1,243 @@
+"""One operation of a verb with an agent or MCP servers: `verb_processes` starts them, and ends them with its block."""
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from acp_launch.cli.start import agent_log, agent_process, guard, report, server_logs, traced, with_workdir
+from acp_launch.errors import AgentError, AuthRequired, LaunchError, RemoteProtocolError, ServerError
+from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan
+from acp_launch.problem import ours
+from acp_launch.process.guard import Guard
+from acp_launch.process.logs import LogFile, ServerLogs
+from acp_launch.process.spawn import Spawned
+from acp_launch.secret.value import Secret
+from acp_launch.settings.model import Settings
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from acp_launch.cli.planning import Planned
+    from acp_launch.launch.context import LaunchContext
+    from acp_launch.launch.loop import Interrupts
+    from acp_launch.mcp.http.wire import Credentials, RemoteFacts
+    from acp_launch.mcp.transport import TranslatedTransport
+    from acp_launch.process.program import Download, Program, Running
+    from acp_launch.protocol.acp import Offers
+    from acp_launch.session.connection import Connection
+    from acp_launch.trace import Trace
+
+T = TypeVar("T")
+NO_CREDENTIALS: "Mapping[str, Credentials]" = {}
+
+
+class StartedProgram(NamedTuple):
+    """A server that a verb talks to; `begun` is when it was started, by time.monotonic."""
+
+    program: "Program"
+    running: "Running"
+    transport: "TranslatedTransport"
+    begun: float
+
+    def download(self, server: ServerPlan, tell: Callable[[], None]) -> "Download":
+        """Watch its download by a package runner, if there is one."""
+        from acp_launch.process.program import Download
+
+        limit = server.timeouts.download if isinstance(server, StdioPlan) else 0.0
+        return Download(self.running.pid if self.program.may_fetch else None, limit, tell)
+
+    @property
+    def remote(self) -> "RemoteFacts | None":
+        """What is known of the connection to a remote server; None for a local one."""
+        from acp_launch.mcp.http.wire import RemoteFacts
+        from acp_launch.mcp.remote import Remote, RemoteProgram
+
+        if not isinstance(self.program, RemoteProgram) or not isinstance(self.running, Remote):
+            return None
+        here = self.running
+        return RemoteFacts(self.program.type, here.era or self.transport.era, here.has_session, here.tls)
+
+    def explained(self, error: LaunchError) -> LaunchError:
+        """Return the error of a remote server as what it says of the server, with its exit code; any other as it is."""
+        from acp_launch.mcp.http.failure import advice
+
+        end = self.running.end
+        if self.running.pid is not None or end is None or end.is_clean:
+            return error
+        kind = {"credentials": AuthRequired, "protocol": RemoteProtocolError, "": ServerError}[end.fault]
+        name = self.program.name
+        why, fix = advice(name, end.reason)
+        return kind(f'the MCP server "{name}" {end.how}' + (f": {why}" if why else ""), fix=fix)
+
+
+def server_program(
+    plan: LaunchPlan, secrets: Mapping[str, Secret], settings: Settings, credentials: "Mapping[str, Credentials]"
+) -> "Program":
+    """Return the program of the only server of a plan, with its secrets revealed. `plan.agent` is a local one's."""
+    (server,), process = plan.servers, plan.agent
+    if isinstance(server, RemotePlan):
+        from acp_launch.mcp.remote import RemoteProgram, warm_up
+
+        warm_up()
+        login, proof = ours("mcp", "login", plan.called, server.name), credentials.get(server.name)
+        return RemoteProgram.of(server, secrets, max_line=settings.max_line, credentials=proof, login=login)
+    from acp_launch.process.program import LocalProgram
+
+    return LocalProgram.of(process, server.name, secrets)
+
+
+def _unable(name: str, error: AgentError) -> ServerError:
+    return ServerError(f'the MCP server "{name}": {error.message}', fix=error.fix, detail=error.detail)
+
+
+def _both(first: Callable[[bytes], None], second: Callable[[bytes], None], data: bytes) -> None:
+    first(data)
+    second(data)
+
+
+class VerbProcesses:
+    """Starts processes for a verb. Made by `verb_processes`; they are ended with its block."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        watching: Guard,
+        log: LogFile,
+        server_logs: ServerLogs,
+        ending: ExitStack,
+        trace: "Trace | None",
+    ) -> None:
+        """`log` takes an agent's stderr."""
+        self.log, self.server_logs, self.trace = log, server_logs, trace
+        self._settings, self._guard, self._ending = settings, watching, ending
+
+    def agent(self, plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Spawned:
+        """Start the agent of a plan.
+
+        Raises:
+            AgentError: it cannot be started.
+        """
+        self.log.begin()
+        return self._start(plan, secrets)
+
+    @asynccontextmanager
+    async def server(
+        self,
+        plan: LaunchPlan,
+        secrets: Mapping[str, Secret],
+        hurry: "asyncio.Event",
+        shown: Callable[[bytes], None] | None = None,
+        credentials: "Mapping[str, Credentials]" = NO_CREDENTIALS,
+    ) -> AsyncIterator[StartedProgram]:
+        """Run the only server of a plan while the block runs, in a directory of its own if it has none; then end it.
+
+        A local server's process is `plan.agent`. Its stderr is logged as in a launch, and given to `shown` first,
+        because a log that cannot be written raises. `hurry` cuts its patience for the end; `credentials` as in a run.
+
+        Raises:
+            ServerError: the server cannot be started.
+            StateError: its directory cannot be made.
+        """
+        from acp_launch.mcp.transport import TranslatedTransport
+        from acp_launch.process.program import stop
+        from acp_launch.rpc import connected
+
+        (server,) = plan.servers
+        name, log = server.name, self.server_logs.of(server.name)
+        with with_workdir(self._settings, plan) as given:
+            program, begun = server_program(given, secrets, self._settings, credentials), time.monotonic()
+            async with AsyncExitStack() as stack:
+                took = log if shown is None else partial(_both, shown, log)
+                try:
+                    running = await stack.enter_async_context(program.begin(restarts=0, log=took))
+                except AgentError as error:
+                    raise _unable(name, error) from error
+                self.server_logs.mark(name, "starting" + (f" (pid {running.pid})" if running.pid else ""))
+                with connected(running, self.trace, name) as inner:
+                    transport = TranslatedTransport(
+                        inner, name, server.protocol, report, max_line=self._settings.max_line
+                    )
+                    try:
+                        yield StartedProgram(program, running, transport, begun)
+                    finally:
+                        await stop(running, hurry=hurry)
+                        end = running.end
+                        self.server_logs.mark(name, f"stopped, {end.how}" if end else "could not be stopped")
+
+    def context(
+        self, planned: "Planned", offers: "Offers", log: Callable[[bytes], None] | None = None
+    ) -> "LaunchContext":
+        """Build the context of `launch.run.with_agent`; `log` takes the agent's stderr."""
+        from acp_launch.launch.context import LaunchContext
+
+        plan, secrets = planned
+        return LaunchContext(
+            plan=plan,
+            guard=self._guard,
+            secrets=secrets,
+            max_line=self._settings.max_line,
+            log=log or self.log,
+            offers=offers,
+            trace=self.trace,
+        )
+
+    def _start(self, plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Spawned:
+        return self._ending.enter_context(agent_process(plan, secrets))
+
+    def run(self, story: "Callable[[Interrupts], Coroutine[Any, Any, T]]") -> T:
+        """Run an event loop that keeps the guard informed and handles signals.
+
+        Raises:
+            Stopped: a signal came.
+        """
+        from acp_launch.launch.loop import watched
+
+        return watched(self._guard, story)
+
+
+@contextmanager
+def verb_processes(
+    settings: Settings, plan: LaunchPlan, verb: str, trace: Path | None = None
+) -> Iterator[VerbProcesses]:
+    """Provide a guard and logs to a verb that starts processes for one operation; leaving ends the processes.
+
+    `verb` is the name in `ps`. A trace is written to the file `trace`, if it is given.
+    """
+    with (
+        guard(settings, plan, verb) as watching,
+        traced(trace, plan, verb) as tracing,
+        closing(agent_log(settings, plan)) as log,
+        closing(server_logs(settings, plan)) as logs,
+        ExitStack() as ending,
+    ):
+        yield VerbProcesses(settings, watching, log, logs, ending, tracing)
+
+
+def with_agent(
+    planned: "tuple[LaunchPlan, Mapping[str, Secret]]",
+    settings: Settings,
+    verb: str,
+    story: "Callable[[Connection], Awaitable[T]]",
+    offers: "Offers | None" = None,
+    trace: Path | None = None,
+) -> T:
+    """Start the agent of a plan, do the handshake, run `story` and end the agent; `verb` is the name in `ps`.
+
+    Raises:
+        LaunchError: as for `run`.
+    """
+    from acp_launch.console.stream.redacted import RedactedOutput
+    from acp_launch.console.stream.text import Notices
+    from acp_launch.launch import run
+    from acp_launch.process.spawn import require_platform
+    from acp_launch.protocol.acp import Offers
+
+    require_platform()
+    plan, secrets = planned
+    with verb_processes(settings, plan, verb, trace) as processes:
+        spawned = processes.agent(plan, secrets)
+        context = processes.context(planned, offers or Offers())
+        return processes.run(partial(run.with_agent, context, spawned, RedactedOutput(Notices()), story))
