@@ -1,8 +1,7 @@
 """The verbs of `agents`, for agents of the registry: `search`, `show`, `install`, `list` and `rm`."""
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -151,11 +150,12 @@ def _latest(settings: "Settings") -> "tuple[Copy, str]":
     """Return the index; if only its copy can be used, say so and how old that is."""
     import time
 
+    from acp_launch.cli.stores import saying_waiting
     from acp_launch.console.sessions import ago
     from acp_launch.registry.index import LIMIT, latest
 
     address = _address(settings)
-    with _say_waiting("the registry's index", LIMIT):
+    with saying_waiting("the registry's index", LIMIT):
         copy, fault = latest(address, settings.cache)
     if fault:
         when = ago(copy.fetched, now=time.time())
@@ -196,6 +196,7 @@ def _safe(text: str) -> str:
 
 def _install(settings: "Settings", wanted: "Reference", *, allow_unverified: bool) -> "tuple[Installation, bool]":
     """Install a version. One that is there already is not asked for, so that a script may install what it needs."""
+    from acp_launch.cli.stores import saying_waiting
     from acp_launch.registry.install import DOWNLOAD, binary_of, install
     from acp_launch.registry.installed import home, read
 
@@ -205,23 +206,5 @@ def _install(settings: "Settings", wanted: "Reference", *, allow_unverified: boo
     if made := read(home(settings.state) / entry.id / (wanted.version or entry.version)):
         return made, False
     binary = binary_of(entry, wanted.version or entry.version, allow_unverified=allow_unverified)
-    with _say_waiting("the agent's archive", DOWNLOAD):
+    with saying_waiting("the agent's archive", DOWNLOAD):
         return install(entry, binary, state=settings.state, registry=_address(settings))
-
-
-@contextmanager
-def _say_waiting(what: str, limit: float) -> Iterator[None]:
-    """Tell the user what is waited for, if it takes long. Not while programs are started: a thread does it."""
-    import threading
-
-    from acp_launch.cli.stores import say_waiting
-    from acp_launch.waits import FIRST_WORD
-
-    timer = threading.Timer(FIRST_WORD, say_waiting, (what, FIRST_WORD, limit))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()

@@ -8,9 +8,9 @@ its record says what is known of it without opening the store.
 import os
 import shlex
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import cache, partial
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,6 @@ from acp_launch.console.logins import State, is_valid
 from acp_launch.errors import (
     AuthRequired,
     LaunchError,
-    MachineError,
     ProfileError,
     SecretError,
     StateError,
@@ -31,7 +30,7 @@ from acp_launch.errors import (
     UsageError,
 )
 from acp_launch.oauth.grant import Grant, Login, Logins, decode_grant, encode_grant, item_prefix
-from acp_launch.plan.model import LaunchPlan, LoginPlan, Origin, RemotePlan
+from acp_launch.plan.model import LaunchPlan, LoginPlan, RemotePlan
 from acp_launch.private import locked
 from acp_launch.problem import ours
 from acp_launch.profile.load import Loaded
@@ -39,11 +38,14 @@ from acp_launch.profile.model import RemoteServer
 from acp_launch.secret.value import LOGINS, Secret
 from acp_launch.settings.load import load as load_settings
 from acp_launch.settings.model import Settings
-from acp_launch.waits import FIRST_WORD, stretch
+from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
+    from acp_launch.cli.operation import VerbProcesses
     from acp_launch.cli.stores import Vault
     from acp_launch.oauth.flow import Waiting
+
+    Opener = tuple[str, ...] | None  # the command that opens a page
 
 PARTING = stretch(10.0)  # seconds for a server to take a token back
 BROWSER = 300.0  # seconds for the user in the browser
@@ -69,23 +71,14 @@ class Target(Struct, frozen=True):
         return self.server.oauth or LoginPlan()
 
 
-class Chosen(Struct, frozen=True):
-    """The servers that a verb is about, and a plan of them alone."""
-
-    settings: Settings
-    plan: LaunchPlan
-    targets: tuple[Target, ...]
-
-
 def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser: bool, patience: float | None) -> int:
     """Log in to one server of a profile, or with `every` to those that have no valid login and need one.
 
-    Return the exit code.
+    Return the highest exit code of a login that failed, each of which is shown.
 
     Raises:
         UsageError: the one server needs no login, as a command of the user prints headers for it.
-        AuthRequired: a login failed, or there is neither a browser nor a terminal.
-        WaitExpired: the browser did not come back in time.
+        AuthRequired: there is neither a browser nor a terminal.
     """
     from acp_launch.cli.operation import verb_processes
     from acp_launch.cli.stores import Vault
@@ -94,9 +87,9 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
     from acp_launch.process.spawn import require_platform
 
     require_platform()
-    chosen = _chosen(profile, name, every=every, trust=trust, is_asked=True)
+    settings, plan, targets = plan_targets(profile, name, every=every, trust=trust, is_login=True)
     now = time.time()
-    known = [(each, _state(each, chosen.settings)) for each in chosen.targets]
+    known = [(each, _state(each, settings)) for each in targets]
     if not every and (program := known[0][1].program):
         what = f"{known[0][0].name} needs no login: {program} prints headers for it, as your settings say"
         raise UsageError(what, fix=f"to log in, remove its headers_command: {ours('config', 'edit')}")
@@ -107,37 +100,31 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
     if not due:
         return 0
     opener, limit = _opener(profile, due[0].name, browser=browser), BROWSER if patience is None else patience
-    vault = Vault(chosen.settings, instead=sealed_file)
+    vault = Vault(settings, instead=sealed_file)
     vault.do("cannot store a login", vault.store.names, writing=LOGINS)  # before the user goes to the browser
-    with verb_processes(chosen.settings, chosen.plan, "mcp") as processes:
-
-        def do(target: Target) -> None:
-            before = _stored(vault, target.login.item) if target.login and target.oauth.callback_port else None
-            work = partial(_log_in, chosen.plan, target, before, opener, limit)
-            grant, login = processes.run(lambda interrupts: interrupts.watch(work()))
-            _keep(vault, grant, login, target)
-            logins.say_logged_in(target.name, login, ours("run", profile))
-
-        return _worst(due, do)
+    with verb_processes(settings, plan, "mcp") as processes:
+        return max(_log_in_to(each, vault, processes, opener, limit, use=ours("run", profile)) for each in due)
 
 
-def _worst(targets: Sequence[Target], log_in: Callable[[Target], None]) -> int:
-    """Log in to each; show all failures but that of a single one, which is raised. Return the highest exit code."""
+def _log_in_to(
+    target: Target, vault: "Vault", processes: "VerbProcesses", opener: "Opener", limit: float, *, use: str
+) -> int:
+    """Log in to one server; show why it failed. Return the exit code."""
+    from acp_launch.console import logins
     from acp_launch.console.problems import show_error
 
-    if len(targets) == 1:
-        log_in(targets[0])
-        return 0
-    codes = [0]
-    for each in targets:
-        try:
-            log_in(each)
-        except Stopped:
-            raise
-        except LaunchError as error:
-            show_error(error)
-            codes.append(error.exit_code)
-    return max(codes)
+    try:
+        before = _read_grant(vault, target.login.item) if target.login and target.oauth.callback_port else None
+        work = partial(_log_in, target, before, opener, limit)
+        grant, login = processes.run(lambda interrupts: interrupts.watch(work()))
+        _store(vault, grant, login, target)
+    except Stopped:
+        raise
+    except LaunchError as error:
+        show_error(error)
+        return error.exit_code
+    logins.say_logged_in(target.name, login, use)
+    return 0
 
 
 def log_out(profile: str, name: str | None, *, every: bool, trust: bool) -> None:
@@ -145,50 +132,42 @@ def log_out(profile: str, name: str | None, *, every: bool, trust: bool) -> None
     from acp_launch.cli.stores import Vault
     from acp_launch.console import logins
 
-    chosen = _chosen(profile, name, every=every, trust=trust)
-    vault, records = cache(partial(Vault, chosen.settings)), Logins(chosen.settings.state)
-    for each in chosen.targets:
-        if each.login is not None:
-            _forget(vault(), records, each, each.login.item)
-            continue
-        try:
-            names = vault().do("cannot list the store", vault().store.names)
-            found = _lost(vault(), each, names or (), {login.item for login in records.all()})
-        except SecretError as error:
-            logins.say_not_logged_in(each.name, f"tokens without a record cannot be looked for: {error.message}")
-            continue
-        for item in found:
-            _forget(vault(), records, each, item)
-        if not found:
-            unable = "tokens without a record cannot be looked for, as this store has no list"
-            logins.say_not_logged_in(each.name, unable if names is None else "")
+    settings, _, targets = plan_targets(profile, name, every=every, trust=trust)
+    vault, records = Vault(settings), Logins(settings.state)
+    for each in targets:
+        items = [each.login.item] if each.login is not None else _lost_items(vault, records, each)
+        for item in items:
+            _forget(vault, records, each, item)
+        if not items:
+            logins.say_not_logged_in(each.name)
 
 
 def _forget(vault: "Vault", records: Logins, target: Target, item: str) -> None:
     """Remove tokens, with all records that are about them."""
     from acp_launch.console import logins
 
-    with _held(records, item, vault.settings):
-        grant = _stored(vault, item)
-        said = _revoke(grant, target.client_secret) if grant else ""
-        if grant is not None:
-            _remove(vault, item)
+    with _lock(records, item, vault.settings):
+        fault = _take_back(vault, item, target.client_secret)
         known = records.of(item)
         for login in known:
             records.drop(login)
-    others = [login.url for login in known if login != target.login]
-    logins.say_logged_out(target.name, said, others, had_tokens=grant is not None)
+    logins.say_logged_out(target.name, fault, [login.url for login in known if login != target.login])
 
 
-def _lost(vault: "Vault", target: Target, names: Iterable[str], known: Collection[str]) -> list[str]:
-    """Return the items of a server's tokens that no record is about."""
+def _lost_items(vault: "Vault", records: Logins, target: Target) -> list[str]:
+    """Return the items of a server's tokens that no record is about; none if the store cannot be listed."""
     from acp_launch.oauth.metadata import canonical, covers
 
     url, client = target.server.url.reveal({}), target.oauth.client_id
-    items = [name for name in names if name.startswith(item_prefix(canonical(url))) and name not in known]
-    grants = {item: _stored(vault, item) for item in items}
-    clients = {item: grant.client.client_id for item, grant in grants.items() if grant and covers(grant.resource, url)}
-    return [item for item, id in clients.items() if client in ("", id)]
+    known = {login.item for login in records.all()}
+    try:
+        names = vault.do("cannot list the store", vault.store.names) or ()
+        items = [name for name in names if name.startswith(item_prefix(canonical(url))) and name not in known]
+        grants = {item: _read_grant(vault, item) for item in items}
+    except SecretError:
+        return []
+    found = {item: grant.client.client_id for item, grant in grants.items() if grant and covers(grant.resource, url)}
+    return [item for item, id in found.items() if client in ("", id)]
 
 
 def status(profile: str, *, as_json: bool) -> None:
@@ -215,31 +194,23 @@ def status(profile: str, *, as_json: bool) -> None:
         )
 
 
-def planned_states(plan: LaunchPlan, settings: Settings) -> dict[str, State]:
-    """Return the states of the logins that the servers of a plan ask for, and of what takes their place, by servers."""
+def login_states(plan: LaunchPlan, settings: Settings) -> dict[str, State]:
+    """Return the states of the logins that the servers of a plan have or ask for, and of what takes their place."""
     records = Logins(settings.state)
     remotes = [server for server in plan.servers if isinstance(server, RemotePlan)]
     found = [_state(Target(server, record_of(server, records)), settings) for server in remotes]
-    return {each.name: each for each in found if each.is_asked or each.program}
+    return {each.name: each for each in found if each.login is not None or each.is_asked or each.program}
 
 
 def states(loaded: Loaded, settings: Settings) -> Iterator[State]:
-    """Yield the state of the login to each remote server that asks for one, or has one, or needs none as a command of
-    the user prints headers for it."""
-    records = Logins(settings.state)
+    """Yield the same for the servers of a profile, each planned alone."""
     for name, server in loaded.profile.mcp_servers.items():
-        if not isinstance(server, RemoteServer):
-            continue
-        plan = resolved_from(reduced(loaded, [name]), cwd=None).plan
-        if plan is None:  # for instance a variable of its address is not set
-            if server.oauth is not None:
+        if isinstance(server, RemoteServer):
+            plan = resolved_from(reduced(loaded, [name]), cwd=None).plan
+            if plan is not None:
+                yield from login_states(plan, settings).values()
+            elif server.oauth is not None:  # for instance a variable of its address is not set
                 yield State(name, "", None, is_asked=True)
-            continue
-        (planned,) = plan.servers
-        assert isinstance(planned, RemotePlan)
-        state = _state(Target(planned, record_of(planned, records)), settings)
-        if state.login is not None or state.is_asked or state.program:
-            yield state
 
 
 def _state(target: Target, settings: Settings) -> State:
@@ -248,8 +219,10 @@ def _state(target: Target, settings: Settings) -> State:
     return State(server.name, server.url.display(), target.login, is_asked=server.oauth is not None, program=program)
 
 
-def _chosen(profile: str, name: str | None, *, every: bool, trust: bool, is_asked: bool = False) -> Chosen:
-    """Plan the servers that the user has named. `is_asked`: they get requests with the headers of the profile.
+def plan_targets(
+    profile: str, name: str | None, *, every: bool, trust: bool, is_login: bool = False
+) -> tuple[Settings, LaunchPlan, list[Target]]:
+    """Plan the servers that the user has named. For a login they get requests with the headers of the profile.
 
     Raises:
         UsageError: there is no such server, or it is not clear which one is meant.
@@ -262,10 +235,10 @@ def _chosen(profile: str, name: str | None, *, every: bool, trust: bool, is_aske
     names = _names(loaded, profile, name, every=every)
     require(loaded, resolved_from(loaded, cwd=None).found, settings, is_waved=trust)
     resolved = resolved_from(reduced(loaded, names), cwd=None)
-    places = tuple(f"mcp_servers.{each}.{'' if is_asked else 'oauth.'}" for each in names)
+    places = tuple(f"mcp_servers.{each}.{'' if is_login else 'oauth.'}" for each in names)
     needs = tuple(need for need in resolved.needs if need.origin.path.startswith(places))
     plan, secrets = planned(replace(resolved, needs=needs), settings)
-    return Chosen(settings, plan, tuple(_targets(plan, secrets, Logins(settings.state))))
+    return settings, plan, list(_targets(plan, secrets, Logins(settings.state)))
 
 
 def _targets(plan: LaunchPlan, secrets: Mapping[str, Secret], records: Logins) -> Iterator[Target]:
@@ -304,7 +277,7 @@ def _names(loaded: Loaded, profile: str, name: str | None, *, every: bool) -> li
     return asking
 
 
-def _opener(profile: str, name: str, *, browser: bool) -> tuple[str, ...] | None:
+def _opener(profile: str, name: str, *, browser: bool) -> "Opener":
     """Return the command that opens a page here; None if the user does that, and pastes the address that follows.
 
     Raises:
@@ -322,9 +295,7 @@ def _opener(profile: str, name: str, *, browser: bool) -> tuple[str, ...] | None
     return None if found is None else tuple(found)
 
 
-async def _log_in(
-    plan: LaunchPlan, target: Target, before: Grant | None, opener: tuple[str, ...] | None, limit: float
-) -> tuple[Grant, Login]:
+async def _log_in(target: Target, before: Grant | None, opener: "Opener", limit: float) -> tuple[Grant, Login]:
     """Log in with the command that opens a page, or on a terminal, within seconds."""
     from acp_launch.cli.stores import say_waiting
     from acp_launch.console import logins
@@ -346,7 +317,7 @@ async def _log_in(
     show = partial(logins.show_page, target.name, url, opener)
     device, pasted = None, None
     if opener is None:
-        device, pasted = partial(logins.show_code, target.name, url), partial(logins.pasted, target.name)
+        device, pasted = partial(logins.show_code, target.name, url), partial(logins.ask_address, target.name)
     quiet: Waiting = lambda what, waited, limit: None  # noqa: E731 - the question of the terminal is on the screen
     browser = LoopbackListener(show, say_waiting if pasted is None else quiet, pasted=pasted, patience=limit)
     known = target.login
@@ -355,35 +326,20 @@ async def _log_in(
     try:
         async with browser.listening(oauth.callback_port or 0):
             grant, login = await log_in(
-                wanted,
-                browser,
-                more=more,
-                registered=before,
-                device=device,
-                waiting=say_waiting,
-                patience=limit,
+                wanted, browser, more=more, registered=before, device=device, waiting=say_waiting, patience=limit
             )
     except Refused as refused:
         fix = refused.fix or "ask the operator of the server"
         raise AuthRequired(f"{target.name}: {refused.how}", fix=fix) from None
     except OSError as error:
-        raise _no_door(plan, target, error) from None
+        what = f"{target.name}: cannot listen on 127.0.0.1, port {oauth.callback_port or 'any'}: {error.strerror}"
+        raise StateError(what, fix="end what listens there, or choose another oauth.callback_port") from None
     if known is not None and known.is_hopeless:
         logins.say_not_asked(target.name, known.demanded)
     return grant, login
 
 
-def _no_door(plan: LaunchPlan, target: Target, error: OSError) -> LaunchError:
-    port, reason = target.oauth.callback_port, (error.strerror or str(error)).lower()
-    if port is None:
-        return StateError(f"cannot listen on 127.0.0.1: {reason}", fix="check the limits of this machine")
-    path = ("mcp_servers", target.name, "oauth", "callback_port")
-    origin = plan.origins.get(path, Origin(target.name))
-    fix = f"end what listens there, or choose another port: ss -ltnp 'sport = :{port}' shows it"
-    return MachineError([origin.problem(f"cannot listen at port {port} of 127.0.0.1: {reason}", fix)])
-
-
-def _stored(vault: "Vault", item: str) -> Grant | None:
+def _read_grant(vault: "Vault", item: str) -> Grant | None:
     """Return the tokens in an item; None if the store has none that can be read.
 
     Raises:
@@ -393,10 +349,8 @@ def _stored(vault: "Vault", item: str) -> Grant | None:
     return None if secret is None else decode_grant(secret)
 
 
-def _keep(vault: "Vault", grant: Grant, login: Login, target: Target) -> None:
+def _store(vault: "Vault", grant: Grant, login: Login, target: Target) -> None:
     """Store the tokens, then the record. The tokens of the login before are removed, if no other address uses them.
-
-    They are taken back, too, but not those of the same client, as some servers then end all its logins.
 
     Raises:
         AuthRequired: they are too long.
@@ -408,44 +362,42 @@ def _keep(vault: "Vault", grant: Grant, login: Login, target: Target) -> None:
         text = encode_grant(grant)
     except ValueError as error:
         raise AuthRequired(f"the login cannot be stored: {error}", fix="ask the operator of the server") from None
-    with _held(records, login.item, vault.settings):
+    with _lock(records, login.item, vault.settings):
         write = partial(vault.store.write, login.item, text)
         vault.do(f"cannot store the login to {login.url}", write, writing=login.item)
         records.put(login.after(records.find(login.url, login.client)))  # a run may have written it in the meantime
     if before is not None and before.item != login.item and not records.of(before.item):
-        with _held(records, before.item, vault.settings):
-            old = _stored(vault, before.item)
-            if old is not None or vault.states(before.item)[before.item].state != "missing":
-                _remove(vault, before.item)
-            if old is not None:  # whether the server does that or not: the new login is what counts
-                _revoke(old, target.client_secret)
+        with _lock(records, before.item, vault.settings):
+            _take_back(vault, before.item, target.client_secret)  # if the server does not, the new login counts
 
 
-def _remove(vault: "Vault", item: str) -> None:
-    vault.do("cannot remove the tokens", partial(vault.store.remove, item))
+def _take_back(vault: "Vault", item: str, secret: Secret | None) -> str:
+    """Remove tokens, and let the server take them back. Return what is left to say of that, empty if it did."""
+    grant = _read_grant(vault, item)
+    fault = "the store had no tokens of it any more" if grant is None else _revoke(grant, secret)
+    if vault.states(item)[item].state != "missing":
+        vault.do("cannot remove the tokens", partial(vault.store.remove, item))
+    return fault
 
 
 @contextmanager
-def _held(records: Logins, item: str, settings: Settings) -> Iterator[None]:
+def _lock(records: Logins, item: str, settings: Settings) -> Iterator[None]:
     """Hold the lock of an item while the block runs, so that no run refreshes its tokens meanwhile.
 
     Raises:
         StateError: another process holds it for longer than a renewal takes, or it cannot be made.
     """
-    from acp_launch.cli.stores import say_waiting
+    from acp_launch.cli.stores import saying_waiting
     from acp_launch.oauth.keeper import patience
 
     lock, limit = records.lock(item), patience(settings.secrets.timeout)
     with ExitStack() as held:
         try:
-            try:
-                held.enter_context(locked(lock, FIRST_WORD))
-            except TimeoutError:
-                say_waiting("the process that renews or changes this login", FIRST_WORD, limit)
-                held.enter_context(locked(lock, limit - FIRST_WORD))
+            with saying_waiting("the process that renews or changes this login", limit):
+                held.enter_context(locked(lock, limit))
         except TimeoutError:
-            said = f"another acp-launch has been changing this login for {limit:g} s"
-            raise StateError(said, fix="try again later") from None
+            what = f"another acp-launch has been changing this login for {limit:g} s"
+            raise StateError(what, fix="try again later") from None
         except OSError as error:
             fix = f"check the owner and the mode of {shlex.quote(str(lock.parent))}"
             raise StateError(f"cannot lock {lock}: {(error.strerror or str(error)).lower()}", fix=fix) from None
@@ -458,13 +410,12 @@ def _revoke(grant: Grant, secret: Secret | None) -> str:
 
     from acp_launch.oauth.exchange import Refused, revoke
 
-    tokens = {"refresh_token": grant.refresh, "access_token": grant.access}
     try:
-        for hint, token in tokens.items():
-            work = (
-                revoke(grant.client, grant.client_secret or secret, token, hint=hint, limit=PARTING) if token else None
-            )
-            if work is not None and not asyncio.run(work):
+        for hint, token in (("refresh_token", grant.refresh), ("access_token", grant.access)):
+            if token is None:
+                continue
+            client_secret = grant.client_secret or secret
+            if not asyncio.run(revoke(grant.client, client_secret, token, hint=hint, limit=PARTING)):
                 return "the server cannot take tokens back, so they are valid there until they expire"
     except Refused as refused:
         return f"the server did not take the tokens back: {refused.how}"

@@ -123,9 +123,9 @@ def _logins(resolved: "Resolved") -> "Mapping[str, State]":
     settings = _here()[1]
     if not settings.headers_command and not any(server.oauth for server in remotes):
         return {}
-    from acp_launch.cli.mcplogin import planned_states
+    from acp_launch.cli.mcplogin import login_states
 
-    return planned_states(plan, settings)
+    return login_states(plan, settings)
 
 
 class List(NamedTuple):

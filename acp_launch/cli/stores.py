@@ -7,7 +7,8 @@ a store are imported when it is opened.
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,6 +18,7 @@ from acp_launch.problem import did_you_mean
 from acp_launch.secret.lookup import NameIndex, Names, Waiting, look_up, within
 from acp_launch.secret.value import Outcome, Secret, Store, StoreFault, is_login
 from acp_launch.settings.model import Settings
+from acp_launch.waits import FIRST_WORD
 
 if TYPE_CHECKING:
     from acp_launch.process.capture import Captured
@@ -121,6 +123,21 @@ def say_waiting(what: str, waited: float, limit: float) -> None:
     from acp_launch.console.stream.text import Notices
 
     Notices().waiting(what, waited, limit)
+
+
+@contextmanager
+def saying_waiting(what: str, limit: float) -> Iterator[None]:
+    """Report the block as a wait, if it takes long. A thread does it, so not while programs are started."""
+    import threading
+
+    timer = threading.Timer(FIRST_WORD, say_waiting, (what, FIRST_WORD, limit))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
 
 
 def captured(argv: Sequence[str], limit: float) -> "Captured":

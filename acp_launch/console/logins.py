@@ -43,12 +43,12 @@ def is_valid(login: Login | None, now: float) -> bool:
     return login is not None and (login.is_renewed or login.expires is None or login.expires > now)
 
 
-def told(state: State, now: float) -> str:
+def describe_state(state: State, now: float) -> str:
     """Describe what proves to a server who its user is."""
-    return f"headers from {state.program}" if state.program else described(state.login, now)
+    return f"headers from {state.program}" if state.program else _describe(state.login, now)
 
 
-def described(login: Login | None, now: float) -> str:
+def _describe(login: Login | None, now: float) -> str:
     """Describe a login in a few words: `as ada, until 2026-11-23 04:05, then renewed`."""
     if login is None:
         return NOT_LOGGED_IN
@@ -84,7 +84,7 @@ def show(states: Sequence[State], now: float, *, as_json: bool) -> None:
         servers = [{"name": each.name, "url": masked(each.url) or None, **data(each, now)} for each in states]
         stdout.put_json(json.dumps({"servers": servers}))
         return
-    rows = [(each.name, masked(each.url) or "?", told(each, now), _scopes(each)) for each in states]
+    rows = [(each.name, masked(each.url) or "?", describe_state(each, now), _scopes(each)) for each in states]
     for line in columns([("NAME", "URL", "LOGIN", "SCOPES"), *rows] if rows else []):
         stdout.line(harmless(line, keep=""))
 
@@ -94,7 +94,7 @@ def say_none(profile: str) -> None:
 
 
 def say_valid(state: State, now: float) -> None:
-    _say(f"acp-launch: {state.name}: {told(state, now)}; nothing was done", style=DIM)
+    _say(f"acp-launch: {state.name}: {describe_state(state, now)}; nothing was done", style=DIM)
 
 
 def say_logged_in(name: str, login: Login, use: str) -> None:
@@ -113,22 +113,17 @@ def say_not_asked(name: str, scopes: Sequence[str]) -> None:
     _say("    ask its operator which scopes your account may have; a logout forgets what it wanted", style=YELLOW)
 
 
-def say_not_logged_in(name: str, remark: str = "") -> None:
-    """Tell that there is no login to remove; `remark` says what could not be looked for."""
+def say_not_logged_in(name: str) -> None:
     _say(f"acp-launch: {name}: {NOT_LOGGED_IN}", style=DIM)
-    if remark:
-        _say(f"    {remark}", style=DIM)
 
 
-def say_logged_out(name: str, said: str, others: Sequence[str], *, had_tokens: bool) -> None:
-    """Tell how a logout ended: `said` is what the server did, and `others` are addresses that shared the login."""
-    if not had_tokens:
-        how = "the store had no tokens of it any more"
-    else:
-        how = "its tokens are removed" if said else "its tokens are taken back and removed"
+def say_logged_out(name: str, fault: str, others: Sequence[str]) -> None:
+    """Tell how a logout ended: `fault` is what the server did not do, and `others` are addresses that shared the
+    login."""
+    how = "its tokens are removed" if fault else "its tokens are taken back and removed"
     _say(f"acp-launch: {name}: logged out, {how}")
-    if said:
-        _say(f"    {said}", style=YELLOW)
+    if fault:
+        _say(f"    {fault}", style=YELLOW)
     if others:
         _say(f"    the same login was used for {', '.join(map(masked, others))}", style=YELLOW)
 
@@ -141,7 +136,7 @@ def show_page(name: str, url: str, opener: Sequence[str] | None, address: str) -
     """
     from acp_launch.console.ask import links
 
-    page = _sent(name, url, address)
+    page = _say_address(name, url, address)
     if opener is None:
         _say("    Open it in a browser. What the browser shows in the end may be an error; its address is the answer.")
         return
@@ -157,11 +152,11 @@ def show_code(name: str, url: str, address: str, code: str) -> None:
     Raises:
         AuthRequired: the address must not be opened.
     """
-    _sent(name, url, address)
+    _say_address(name, url, address)
     _say(f"    Open it in a browser on any machine. The code to type or to compare there: {code}")
 
 
-def _sent(name: str, url: str, address: str) -> str:
+def _say_address(name: str, url: str, address: str) -> str:
     """Say which server sends the user where; return the address."""
     from acp_launch.console.ask import links
     from acp_launch.errors import AuthRequired
@@ -177,19 +172,19 @@ def _sent(name: str, url: str, address: str) -> str:
     return read.url
 
 
-async def pasted(name: str, complaint: str) -> str:
+async def ask_address(name: str, complaint: str) -> str:
     """Ask for the address that the browser came back to. `complaint` says what was wrong with the one before.
 
     Raises:
         AuthRequired: the user ended the input.
     """
-    from acp_launch.console.ask.terminal import pasted as typed
+    from acp_launch.console.ask.terminal import pasted
     from acp_launch.errors import AuthRequired
 
     if complaint:
         _say(f"    {complaint}", style=YELLOW)
     which = "another address" if complaint else "the address that the browser ends at"
-    text = await typed(f"    Paste {which} (it is not shown), then Enter: ")
+    text = await pasted(f"    Paste {which} (it is not shown), then Enter: ")
     if text is None:
         raise AuthRequired(f"{name}: no address was pasted, so there is no login", fix="log in again")
     return text

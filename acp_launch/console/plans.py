@@ -169,9 +169,9 @@ def _states(logins: "Mapping[str, State]") -> dict[str, str]:
         return {}
     import time
 
-    from acp_launch.console.logins import told
+    from acp_launch.console.logins import describe_state
 
-    return {name: told(each, time.time()) for name, each in logins.items()}
+    return {name: describe_state(each, time.time()) for name, each in logins.items()}
 
 
 def _login(oauth: LoginPlan) -> dict[str, Any]:

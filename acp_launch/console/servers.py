@@ -146,9 +146,9 @@ def _login(logins: "Mapping[str, State]", name: str, now: float) -> dict[str, An
 def _login_cell(logins: "Mapping[str, State]", name: str, now: float) -> tuple[str, ...]:
     if not logins:
         return ()
-    from acp_launch.console.logins import told
+    from acp_launch.console.logins import describe_state
 
-    return (told(logins[name], now) if name in logins else "",)
+    return (describe_state(logins[name], now) if name in logins else "",)
 
 
 def _surveyed(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value]) -> dict[str, Any]:

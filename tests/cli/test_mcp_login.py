@@ -330,7 +330,7 @@ def test_a_port_that_is_taken_is_a_problem_at_its_place(home: Launcher) -> None:
         profile(home, server, callback_port=port)
         refused = home("mcp", "login", "p")
         assert (refused.code, browser.addresses) == (3, [])
-    told = f"mcp_servers.docs.oauth.callback_port: cannot listen at port {port} of 127.0.0.1: "
+    told = f"docs: cannot listen on 127.0.0.1, port {port}: "
     assert told in refused.err
 
 
