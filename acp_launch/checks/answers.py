@@ -20,7 +20,7 @@ from acp_launch.plan.model import Value
 from acp_launch.problem import count, ours
 from acp_launch.profile.values import is_local
 from acp_launch.protocol.acp import AuthMethod, Capabilities, Negotiated
-from acp_launch.session.advice import more
+from acp_launch.session.login import more
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from acp_launch.session.connection import Connection
     from acp_launch.session.hold import Key
     from acp_launch.session.login import InFront
-    from acp_launch.session.observer import TurnEnd
-    from acp_launch.session.person import Person
+    from acp_launch.session.observer import Person, TurnEnd
     from acp_launch.session.store import Record, Registry
     from acp_launch.settings.model import Settings
 

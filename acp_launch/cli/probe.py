@@ -28,7 +28,7 @@ from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan,
 from acp_launch.plan.resolve import process, resolve
 from acp_launch.process.spawn import require_platform
 from acp_launch.secret.value import Secret
-from acp_launch.session.advice import pointed
+from acp_launch.session.login import pointed
 from acp_launch.settings.load import load as load_settings
 from acp_launch.settings.model import Settings
 

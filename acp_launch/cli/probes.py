@@ -47,9 +47,9 @@ from acp_launch.process.spawn import Spawned
 from acp_launch.protocol.acp import Capabilities, Negotiated, Offers
 from acp_launch.rpc import Transport, connected
 from acp_launch.secret.value import Secret
-from acp_launch.session.advice import pointed, referred
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Budget, Connection, connect, negotiate
+from acp_launch.session.login import pointed, referred
 from acp_launch.session.opening import how_to_continue
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import policy

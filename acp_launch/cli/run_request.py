@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.problem import KeyPath
     from acp_launch.protocol.acp import Capabilities
-    from acp_launch.session.elicitation.request import Elicitation
-    from acp_launch.session.observer import TurnEnd
+    from acp_launch.session.elicitation import Elicitation
+    from acp_launch.session.observer import Answer, Ask, Person, ToolQuestion, TurnEnd
     from acp_launch.session.opening import Setting
-    from acp_launch.session.person import Answer, Ask, Person, ToolQuestion
 
 ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # docs/scripting.md
 WAITS = ("initialize", "session", "silence")  # of `agent.timeouts`
@@ -262,7 +261,7 @@ def eliciting(person: "Person") -> "Elicit":
     def make(agent: str, note: Callable[[str], None]) -> "Elicitation":
         from acp_launch.console.ask.forms import Forms
         from acp_launch.console.ask.links import Links
-        from acp_launch.session.elicitation.request import Elicitation
+        from acp_launch.session.elicitation import Elicitation
 
         fill, visit = Forms(person, agent).fill, Links(person, agent).visit
         return Elicitation(agent, fill=fill, visit=visit, forms=True, urls=True, note=note)

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from acp_launch.process.tree import Exit
     from acp_launch.session.connection import Connection
     from acp_launch.session.login import InFront, LoginContext
+    from acp_launch.session.observer import Ask, Holds, Person
     from acp_launch.session.permission.gate import Decision, Gate, How
     from acp_launch.session.permission.policy import Approve, Remembered
     from acp_launch.session.permission.remembered import AnswerStore
-    from acp_launch.session.person import Ask, Holds, Person
     from acp_launch.session.store import Record, Registry
     from acp_launch.trace import Trace
 
@@ -450,9 +450,9 @@ class PermissionRecord:
         self._audit = Audit(shelf.state, plan.profile, project=str(plan.project), note=note)
 
     def keep(self, call: dict[str, Any], *, allowed: bool, holds: "Holds", session: str) -> "Remembered | None":
-        from acp_launch.session.permission.links import of_launch
         from acp_launch.session.permission.policy import remember
         from acp_launch.session.permission.remembered import keep
+        from acp_launch.session.safepath import of_launch
 
         links = of_launch(self._plan, self._home)
         answer = remember(call, allowed, cwd=str(self._plan.cwd), home=self._home, since=time.time(), links=links)

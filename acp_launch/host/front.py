@@ -48,9 +48,17 @@ from acp_launch.protocol.acp import Negotiated, Offers
 from acp_launch.protocol.conversation import Extension
 from acp_launch.session.client import Client, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate
-from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd, When
-from acp_launch.session.person import Ask, ToolQuestion
-from acp_launch.session.service import FileServed, TerminalServed
+from acp_launch.session.observer import (
+    Ask,
+    FileServed,
+    Observer,
+    Permission,
+    SessionReady,
+    TerminalServed,
+    ToolQuestion,
+    TurnEnd,
+    When,
+)
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:

@@ -28,11 +28,20 @@ from acp_launch.protocol.window import Window
 from acp_launch.secret.redact import redactor
 from acp_launch.session.client import Client, Turn
 from acp_launch.session.connection import Connection
-from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd, When
+from acp_launch.session.observer import (
+    Answer,
+    FileServed,
+    Observer,
+    Permission,
+    SessionReady,
+    TerminalServed,
+    ToolQuestion,
+    TurnEnd,
+    When,
+    editor_answer,
+)
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import READS, choose
-from acp_launch.session.person import Answer, ToolQuestion, editor_answer
-from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.session.store import Registry, SessionKeeper
 
 KEPT = 50_000  # events of a session that are kept for fronts

@@ -66,7 +66,7 @@ from acp_launch.interactive.screen import (
 )
 from acp_launch.mark import marked
 from acp_launch.secret.redact import Redactor, redactor
-from acp_launch.session.person import Person
+from acp_launch.session.observer import Person
 from acp_launch.settings.model import AttentionSettings
 from acp_launch.waits import stretch
 

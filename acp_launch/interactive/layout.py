@@ -35,7 +35,7 @@ from acp_launch.console.stderr import harmless
 from acp_launch.interactive.front import Activity, Mood, Status, elapsed
 from acp_launch.interactive.questions import Question, ScreenQuestions
 from acp_launch.mark import COLUMNS, MARK, marked
-from acp_launch.session.person import Choice
+from acp_launch.session.observer import Choice
 
 # The characters that draw the lower part of the screen.
 

@@ -16,7 +16,7 @@ from acp_launch.console.ask.terminal import StillClock, answers, chosen, forget_
 from acp_launch.console.stderr import DIM, ask, harmless, paint, put, say
 from acp_launch.interactive.front import Activity, Event, Interrupted, Left, Mood, Status, Submitted, Vocabulary
 from acp_launch.mark import COLUMNS, marked
-from acp_launch.session.person import Choice, Person, Tone
+from acp_launch.session.observer import Choice, Person, Tone
 
 STDIN = 0
 CHUNK = 65536  # bytes

@@ -22,8 +22,7 @@ from acp_launch.interactive.front import Activity, Mood, elapsed
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import WORDS, Updated
-from acp_launch.session.observer import When
-from acp_launch.session.service import FileServed, TerminalServed
+from acp_launch.session.observer import FileServed, TerminalServed, When
 from acp_launch.session.state import KINDS, OVER, ToolCalls, call_id, deed, server, title, tool
 from acp_launch.waits import next_word, seconds
 

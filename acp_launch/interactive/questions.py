@@ -20,7 +20,7 @@ from acp_launch.console.ask.room import broken
 from acp_launch.console.ask.terminal import PAUSE, QUIET, StillClock
 from acp_launch.interactive.screen import SessionCanvas
 from acp_launch.mark import COLUMNS, MARK
-from acp_launch.session.person import Choice, Tone
+from acp_launch.session.observer import Choice, Tone
 
 TONES: dict[Tone, str] = {
     "dim": "dim",

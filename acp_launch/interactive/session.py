@@ -58,10 +58,9 @@ from acp_launch.protocol.acp import Capabilities
 from acp_launch.session.attachments import Block, described
 from acp_launch.session.client import Turn
 from acp_launch.session.connection import Connection
-from acp_launch.session.observer import Observer, TurnEnd
+from acp_launch.session.observer import Choice, Observer, Person, TurnEnd
 from acp_launch.session.opening import Setting
 from acp_launch.session.permission.policy import Policy
-from acp_launch.session.person import Choice, Person
 from acp_launch.settings.model import AttentionSettings
 from acp_launch.waits import stretch
 

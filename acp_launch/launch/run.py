@@ -46,9 +46,8 @@ from acp_launch.protocol.conversation import How, PermissionAsked
 from acp_launch.rpc import Transport, connected
 from acp_launch.session.client import LATE_GRACE, Client, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate, on_command_line
-from acp_launch.session.observer import Observer, SessionReady, TurnEnd
+from acp_launch.session.observer import Observer, Services, SessionReady, TurnEnd
 from acp_launch.session.opening import Fulfilled, Setting, Stay, configure, how_to_continue, open_session
-from acp_launch.session.service import Services
 
 if TYPE_CHECKING:
     from acp_launch.launch.servers import LaunchServers
@@ -295,12 +294,12 @@ async def with_agent(
                 last_words = child.stderr_tail()
                 error.detail = (*error.detail, *last_words)
                 grace = HASTY if isinstance(error, WaitExpired) else orderly
-                from acp_launch.session.advice import referred
+                from acp_launch.session.login import referred
 
                 referred(error, context.plan.called, file_of(context.trace), has_log=bool(last_words))
                 raise
             except ProtocolError as error:
-                from acp_launch.session.advice import pointed
+                from acp_launch.session.login import pointed
 
                 failure = error
                 pointed(error, file_of(context.trace))
@@ -433,7 +432,7 @@ def explained(plan: "LaunchPlan", error: AgentRefused, *, trace: str = "") -> No
 
     `trace` is the file of `--trace`.
     """
-    from acp_launch.session.advice import Advice, pointed  # imported here, as refusals are rare
+    from acp_launch.session.login import Advice, pointed  # imported here, as refusals are rare
 
     has = {name for name, value in plan.agent.env.items() if any(value.parts)}
     command = plan.agent.command.name

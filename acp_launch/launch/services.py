@@ -10,12 +10,11 @@ from msgspec import Struct
 
 from acp_launch.protocol.acp import Offers
 from acp_launch.session.connection import Connection
-from acp_launch.session.observer import Observer
-from acp_launch.session.service import Serve, Services
+from acp_launch.session.observer import Observer, Serve, Services
 
 if TYPE_CHECKING:
     from acp_launch.plan.model import LaunchPlan
-    from acp_launch.session.elicitation.request import Elicitation
+    from acp_launch.session.elicitation import Elicitation
     from acp_launch.session.permission.gate import Gate
 
 # Makes the elicitation of an agent: takes its name, and the receiver of notes.

@@ -38,10 +38,9 @@ from acp_launch.serve.lines import Request
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.hold import fresh_name
-from acp_launch.session.observer import Observer, SessionReady
+from acp_launch.session.observer import Answer, Observer, SessionReady, ToolQuestion, editor_answer
 from acp_launch.session.opening import Fulfilled, Setting
 from acp_launch.session.permission.gate import Gate
-from acp_launch.session.person import Answer, ToolQuestion, editor_answer
 from acp_launch.session.store import Record, Registry, SessionKeeper
 
 if TYPE_CHECKING:

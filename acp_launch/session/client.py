@@ -27,8 +27,7 @@ from acp_launch.protocol.conversation import (
 )
 from acp_launch.protocol.jsonrpc import BROKEN
 from acp_launch.session.connection import AGENT, Connection
-from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd
-from acp_launch.session.service import Refusal, Services
+from acp_launch.session.observer import Observer, Permission, Refusal, Services, SessionReady, TurnEnd
 from acp_launch.session.state import KINDS, SessionState, ToolCalls, title
 from acp_launch.waits import stretch
 

@@ -26,8 +26,8 @@ from msgspec import Struct
 
 from acp_launch.problem import count
 from acp_launch.protocol import jsonrpc
+from acp_launch.session.observer import FileServed, Refusal, Services, invalid, missing
 from acp_launch.session.safepath import NO_LINK, Denied, PinnedPath, open_regular, parent, require_regular, resolve
-from acp_launch.session.service import FileServed, Refusal, Services, invalid, missing
 
 # Some lines of a file. However large the file is, the memory used is bounded.
 

@@ -18,8 +18,10 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
+from acp_launch.plan.model import LaunchPlan
 from acp_launch.protocol import jsonrpc
-from acp_launch.session.service import Refusal, invalid
+from acp_launch.session.observer import Refusal, invalid
+from acp_launch.session.permission.globs import Links
 
 # Zero on systems without the flag. O_PATH allows passing through a directory that may not be listed.
 NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -146,3 +148,14 @@ def _proc() -> int | None:
         return os.stat("/proc/self").st_dev  # noqa: PTH116
     except OSError:
         return None
+
+
+def of_launch(plan: LaunchPlan, home: str) -> Links:
+    """Return the links of a launch. `home` is what `~` stands for; empty if unknown."""
+    return links(map(str, (plan.project, plan.cwd, *plan.additional_directories, *([home] if home else []))))
+
+
+def links(directories: Iterable[str]) -> Links:
+    """Return those of the directories whose real path differs."""
+    named = ((directory, os.path.realpath(directory)) for directory in dict.fromkeys(directories))
+    return tuple((spelled, truly) for spelled, truly in named if spelled != truly)

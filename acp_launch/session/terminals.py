@@ -22,7 +22,7 @@ from acp_launch.process.tree import Exit
 from acp_launch.protocol import jsonrpc
 from acp_launch.regex import regex
 from acp_launch.session.files import Allowed
-from acp_launch.session.service import Refusal, Services, TerminalServed, invalid, missing
+from acp_launch.session.observer import Refusal, Services, TerminalServed, invalid, missing
 
 # What `terminal/create` asks us to run: its params become an argv, an environment and a directory.
 #

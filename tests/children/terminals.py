@@ -15,7 +15,7 @@ from acp_launch.launch.loop import guard_informed
 from acp_launch.process.guard import Guard
 from acp_launch.process.records import LaunchRecord
 from acp_launch.process.spawn import live
-from acp_launch.session.service import TerminalServed
+from acp_launch.session.observer import TerminalServed
 from acp_launch.session.terminals import Terminals
 
 

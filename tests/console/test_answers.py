@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from acp_launch.console.ask.permission import AnswerChoice, answers, label
+from acp_launch.session.observer import Answer, Choice
 from acp_launch.session.permission.policy import holds
-from acp_launch.session.person import Answer, Choice
 
 WHERE = "acp-launch permission list p"
 GOOD = f"Allow for good, listed by {WHERE}"

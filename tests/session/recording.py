@@ -13,11 +13,9 @@ from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import Updated
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection, connect, negotiate
-from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
+from acp_launch.session.observer import Ask, FileServed, Permission, SessionReady, TerminalServed, TurnEnd, When
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import Approve, Policy
-from acp_launch.session.person import Ask
-from acp_launch.session.service import FileServed, TerminalServed
 from tests.oracle import Dialogue
 from tests.patience import PATIENCE
 from tests.transport.memory import MemoryTransport, pair

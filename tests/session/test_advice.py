@@ -3,7 +3,7 @@
 import pytest
 
 from acp_launch.protocol.acp import AuthMethod, Variable
-from acp_launch.session.advice import Advice, more
+from acp_launch.session.login import Advice, more
 
 OWN = "log in with the agent's own command, then run this again"
 METHOD = AuthMethod("a b", "A")

@@ -12,9 +12,8 @@ from acp_launch.protocol.acp import Capabilities
 from acp_launch.session import opening
 from acp_launch.session.client import GRACE, Client, Turn
 from acp_launch.session.connection import Connection
-from acp_launch.session.observer import SessionReady, TurnEnd
+from acp_launch.session.observer import Answer, SessionReady, ToolQuestion, TurnEnd
 from acp_launch.session.opening import Stay, how_to_continue, open_session
-from acp_launch.session.person import Answer, ToolQuestion
 from tests.session.recording import Agent, negotiated, question, update
 from tests.turnedclock import run
 

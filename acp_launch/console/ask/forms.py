@@ -6,7 +6,7 @@ from acp_launch.console.draw.outside import LONGEST, cut_telling, quote, shown
 from acp_launch.console.stderr import harmless
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
-from acp_launch.session.elicitation.answer import (
+from acp_launch.session.elicitation import (
     EMPTY,
     LEAVE_OUT,
     Field,
@@ -18,7 +18,7 @@ from acp_launch.session.elicitation.answer import (
     typed,
     whole,
 )
-from acp_launch.session.person import Choice, Person
+from acp_launch.session.observer import Choice, Person
 
 # A field of a form as text: its prompt, the valid answers, and the spelling of a value.
 

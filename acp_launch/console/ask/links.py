@@ -17,8 +17,8 @@ from acp_launch.process import detached
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import is_private
-from acp_launch.session.elicitation.answer import Action, Link
-from acp_launch.session.person import Choice, Person
+from acp_launch.session.elicitation import Action, Link
+from acp_launch.session.observer import Choice, Person
 
 # The address of a page as the user must see it before visiting: whole, and without misleading parts.
 

@@ -11,8 +11,8 @@ from acp_launch.console.stderr import harmless
 from acp_launch.process.program import LocalProgram
 from acp_launch.protocol.acp import AuthMethod
 from acp_launch.secret.redact import redactor
-from acp_launch.session.advice import secret_name
-from acp_launch.session.person import Choice, Person
+from acp_launch.session.login import secret_name
+from acp_launch.session.observer import Choice, Person
 
 KEYS = "123456789abcdefghijklmopqrstuvwxyz"  # one per method
 NONE = Choice("n", "None of these")

@@ -12,9 +12,9 @@ from acp_launch.console.stderr import harmless
 from acp_launch.protocol import acp
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
+from acp_launch.session.observer import Answer, Ask, Choice, Person, Tone, ToolQuestion
 from acp_launch.session.permission.policy import choose, holds
 from acp_launch.session.permission.subject import ADDRESSES, COMMANDS, DIRECTORIES, PATHS, WORDS, plain
-from acp_launch.session.person import Answer, Ask, Choice, Person, Tone, ToolQuestion
 from acp_launch.session.state import server, title, tool
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from itertools import islice
 from msgspec import Struct
 from rich.cells import cell_len
 
-from acp_launch.session.person import Tone
+from acp_launch.session.observer import Tone
 
 FALLBACK = (80, 24)
 LEAST = 3  # rows, on the smallest screen: the question, the tool, the first argument

@@ -12,7 +12,7 @@ from typing import TextIO
 from acp_launch import leave
 from acp_launch.console.stderr import DIM, GREEN, RED, YELLOW, ask, harmless, paint, put, share
 from acp_launch.mark import COLUMNS, MARK, marked
-from acp_launch.session.person import Choice, Tone
+from acp_launch.session.observer import Choice, Tone
 
 # The terminal's modes: its echo, and restoring it at exit.
 

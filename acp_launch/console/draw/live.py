@@ -29,9 +29,8 @@ from acp_launch.console.stream.text import OUTSIDE, SAME_MESSAGE, Chunk, Notices
 from acp_launch.errors import LaunchError
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Updated
-from acp_launch.session.observer import Permission, SessionReady, TurnEnd
+from acp_launch.session.observer import FileServed, Permission, SessionReady, TerminalServed, TurnEnd
 from acp_launch.session.options import Options
-from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.session.state import KINDS as CALLS
 from acp_launch.session.state import OPTION_KINDS as KINDS
 from acp_launch.session.state import Compaction, Cost, SessionState, Step

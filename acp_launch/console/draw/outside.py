@@ -14,7 +14,7 @@ from acp_launch.console.stderr import harmless, is_harmless
 from acp_launch.mark import MARK
 from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
-from acp_launch.session.person import Person, Tone
+from acp_launch.session.observer import Person, Tone
 
 LONGEST = 4000  # characters of one text in a question
 SHORT = 200  # of a name in it

@@ -27,7 +27,7 @@ from acp_launch.console.stream.text import unasked
 from acp_launch.problem import count
 from acp_launch.protocol import acp
 from acp_launch.regex import regex
-from acp_launch.session.service import FileServed, TerminalServed
+from acp_launch.session.observer import FileServed, TerminalServed
 from acp_launch.session.state import OVER, ToolCalls, call_id, deed, title
 from acp_launch.waits import seconds
 

@@ -16,8 +16,7 @@ from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import WORDS, Updated
 from acp_launch.protocol.written import visible_bytes, written
-from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
-from acp_launch.session.service import FileServed, TerminalServed
+from acp_launch.session.observer import FileServed, Permission, SessionReady, TerminalServed, TurnEnd, When
 
 
 class Ndjson:

@@ -25,8 +25,7 @@ from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import WORDS, Updated
 from acp_launch.secret.redact import Redactor, Span, Tables, joined, redactor
 from acp_launch.secret.value import MASK
-from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd, When
-from acp_launch.session.service import FileServed, TerminalServed
+from acp_launch.session.observer import FileServed, Observer, Permission, SessionReady, TerminalServed, TurnEnd, When
 
 # Secrets that are cut over several chunks of a message.
 #

@@ -21,9 +21,7 @@ from acp_launch.process.lifecycle import DOWNLOADING, FETCHING, Change, Standing
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import VALUES, Negotiated
 from acp_launch.protocol.conversation import WORDS, Updated
-from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
-from acp_launch.session.person import DENIED
-from acp_launch.session.service import FileServed, TerminalServed
+from acp_launch.session.observer import DENIED, FileServed, Permission, SessionReady, TerminalServed, TurnEnd, When
 from acp_launch.session.state import KINDS, OVER, ToolCalls, title
 from acp_launch.waits import seconds
 

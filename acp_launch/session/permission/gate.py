@@ -14,10 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.protocol import acp
+from acp_launch.session.observer import DENIED, USER, Ask, Holds, ToolQuestion
 from acp_launch.session.permission.globs import Links, real
 from acp_launch.session.permission.policy import Policy, Remembered, Verdict, choose, covers_service, judge, remember
 from acp_launch.session.permission.subject import Subject, subject
-from acp_launch.session.person import DENIED, USER, Ask, Holds, ToolQuestion
 from acp_launch.session.state import call_id
 
 # What was allowed in this turn, and whether a file or a command that we are asked to serve is exactly that. Pure.

@@ -29,10 +29,10 @@ from msgspec import Struct
 from acp_launch.plan.model import LaunchPlan, Origin, RulePlan
 from acp_launch.profile.model import Approval
 from acp_launch.regex import regex
-from acp_launch.session.permission import links
+from acp_launch.session import safepath
+from acp_launch.session.observer import Holds
 from acp_launch.session.permission.globs import Links, in_path, in_text, is_allowed, is_caught, real, spellings, within
 from acp_launch.session.permission.subject import NOTHING, UNKNOWN, Subject, command, input_digest, paths, subject
-from acp_launch.session.person import Holds
 
 # Answers that hold longer than once: how long, and for which tool calls.
 
@@ -215,7 +215,7 @@ def policy(
 ) -> Policy:
     """Return the policy of one launch."""
     further = (str(plan.project), *map(str, plan.additional_directories))
-    linked = links.of_launch(plan, home)
+    linked = safepath.of_launch(plan, home)
     return Policy(plan.permission, approve, plan.rules, remembered, str(plan.cwd), further, home, linked)
 
 

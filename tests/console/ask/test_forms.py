@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from acp_launch.console.ask import forms
 from acp_launch.console.ask.forms import Forms
 from acp_launch.console.draw import outside
-from acp_launch.session.elicitation.answer import Field, Filled, Form, Option
+from acp_launch.session.elicitation import Field, Filled, Form, Option
 from tests.console.person import Scripted
 from tests.patience import PATIENCE
 from tests.secret.canaries import knowing

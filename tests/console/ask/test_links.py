@@ -16,7 +16,7 @@ from acp_launch.console.ask import links
 from acp_launch.console.ask.links import LONGEST, Address, Links, read
 from acp_launch.console.draw import outside
 from acp_launch.process import detached
-from acp_launch.session.elicitation.answer import Action, Link
+from acp_launch.session.elicitation import Action, Link
 from tests.console.person import Scripted
 from tests.patience import PATIENCE
 from tests.secret.canaries import knowing

@@ -15,7 +15,7 @@ from rich.text import Text
 from acp_launch.console.ask import permission
 from acp_launch.console.ask.room import broken, needed
 from acp_launch.console.ask.terminal import answers, chosen
-from acp_launch.session.person import Answer, Choice, ToolQuestion
+from acp_launch.session.observer import Answer, Choice, ToolQuestion
 from tests.console.person import Scripted
 from tests.secret.canaries import knowing
 

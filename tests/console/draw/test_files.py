@@ -9,7 +9,7 @@ import pytest
 from rich.style import Style
 
 from acp_launch.console.draw.files import ProjectFiles, can_link
-from acp_launch.session.service import FileServed
+from acp_launch.session.observer import FileServed
 from tests.console.drawn import Screen
 from tests.console.updates import end, tool
 

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.session.observer import Permission
-from acp_launch.session.service import FileServed, TerminalServed
+from acp_launch.session.observer import FileServed, Permission, TerminalServed
 from tests.console.drawn import Screen
 from tests.console.updates import chunk, end, tool, update
 

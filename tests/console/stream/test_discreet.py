@@ -24,8 +24,7 @@ from acp_launch.protocol.acp import Negotiated, read_negotiated
 from acp_launch.protocol.conversation import Updated
 from acp_launch.secret.forms import forms
 from acp_launch.secret.redact import Redactor, joined
-from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
-from acp_launch.session.service import FileServed, TerminalServed
+from acp_launch.session.observer import FileServed, Permission, SessionReady, TerminalServed, TurnEnd, When
 from tests.console.updates import chunk, end, tool, update
 from tests.secret.canaries import SECRETS, knowing, texts
 

@@ -32,7 +32,7 @@ from acp_launch.interactive.front import (
     Word,
 )
 from acp_launch.interactive.session import choose_front
-from acp_launch.session.person import Choice
+from acp_launch.session.observer import Choice
 
 CHOICES = (Choice("y", "Allow once"), Choice("a", "Allow always"), Choice("n", "Reject"))
 VOCABULARY = Vocabulary(

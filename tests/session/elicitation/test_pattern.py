@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_launch.session.elicitation.answer import LONGEST_PATTERN, TooSlow, is_readable, matches
+from acp_launch.session.elicitation import LONGEST_PATTERN, TooSlow, is_readable, matches
 from tests.patience import PATIENCE
 
 
@@ -86,7 +86,7 @@ def test_counts_one_after_another_do_not_multiply() -> None:
 
 LIMITED = """
 import json, resource, sys, time
-from acp_launch.session.elicitation.answer import TooSlow, matches
+from acp_launch.session.elicitation import TooSlow, matches
 resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))
 matches("a", "a")
 began = time.monotonic()

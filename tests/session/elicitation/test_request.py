@@ -8,9 +8,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from acp_launch.session.elicitation.answer import LONGEST, Field, Form, Link, Option, Value, check, typed, whole
-from acp_launch.session.elicitation.request import read
-from acp_launch.session.service import Refusal
+from acp_launch.session.elicitation import LONGEST, Field, Form, Link, Option, Value, check, read, typed, whole
+from acp_launch.session.observer import Refusal
 from tests.oracle import check_agent_message, check_client_message
 
 

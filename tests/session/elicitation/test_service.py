@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from acp_launch.session.elicitation import request as service
-from acp_launch.session.elicitation.answer import Action, Filled, Form, Link
-from acp_launch.session.elicitation.request import REMEMBERED, Elicitation
-from acp_launch.session.service import Refusal
+from acp_launch.session import elicitation as service
+from acp_launch.session.elicitation import REMEMBERED, Action, Elicitation, Filled, Form, Link
+from acp_launch.session.observer import Refusal
 from tests.oracle import check_client_message
 from tests.patience import PATIENCE
 from tests.secret.canaries import knowing

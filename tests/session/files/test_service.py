@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from acp_launch.session import files as service
 from acp_launch.session.files import BOM, Files, SessionFiles, fitted, run_in_thread
-from acp_launch.session.service import FileServed, Refusal
+from acp_launch.session.observer import FileServed, Refusal
 from tests.patience import PATIENCE
 
 READ, WRITE = "fs/read_text_file", "fs/write_text_file"

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from acp_launch.plan.model import Origin, RulePlan
 from acp_launch.profile.model import Match
+from acp_launch.session.observer import Answer, Holds, ToolQuestion
 from acp_launch.session.permission.gate import NO_TERMINAL, Call, Decision, Gate, How
 from acp_launch.session.permission.policy import Policy, Remembered, remember
-from acp_launch.session.person import Answer, Holds, ToolQuestion
 
 OPTIONS = [
     {"optionId": "always", "name": "Always", "kind": "allow_always"},

@@ -10,10 +10,10 @@ import pytest
 from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, RulePlan
 from acp_launch.profile.model import Approval, Match, Timeouts
 from acp_launch.session.files import Files
+from acp_launch.session.observer import FileServed, Refusal
 from acp_launch.session.permission.globs import real, spellings
-from acp_launch.session.permission.links import links
 from acp_launch.session.permission.policy import Policy, judge, policy, remember
-from acp_launch.session.service import FileServed, Refusal
+from acp_launch.session.safepath import links
 
 
 def rule(answer: Approval, **match: Any) -> RulePlan:

@@ -9,9 +9,9 @@ from acp_launch.plan.model import Origin, RulePlan
 from acp_launch.profile.model import Match
 from acp_launch.profile.values import Template
 from acp_launch.session import terminals as module
+from acp_launch.session.observer import Refusal
 from acp_launch.session.permission.policy import Policy, judge
 from acp_launch.session.permission.subject import command as said_command
-from acp_launch.session.service import Refusal
 from acp_launch.session.terminals import Command, command
 
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere"}

@@ -19,7 +19,7 @@ from acp_launch.process.spawn import live
 from acp_launch.process.terminal import Scrollback
 from acp_launch.secret.redact import Redactor
 from acp_launch.session import terminals as service
-from acp_launch.session.service import Refusal, TerminalServed
+from acp_launch.session.observer import Refusal, TerminalServed
 from acp_launch.session.terminals import Terminals
 from tests.patience import PATIENCE
 from tests.process.conftest import nothing_left_behind as nothing_left_behind
