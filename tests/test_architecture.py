@@ -76,7 +76,6 @@ PURE = [
     "session/permission/policy",
     "session/permission/subject",
     "checks/check",
-    "host/catchup",
     "serve/handshake",
     "bridge/conversation",
     "bridge/elevation",

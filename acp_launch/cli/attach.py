@@ -378,19 +378,17 @@ def _front_context(
 ) -> "LaunchContext":
     """Return the context of a front: it serves nothing but questions, and the host has judged them."""
     from acp_launch.launch.context import LaunchContext
-    from acp_launch.launch.services import ServicePolicy
     from acp_launch.protocol.acp import Offers
 
     has_person = person is not None
-    offered = Offers(forms=has_person, urls=has_person, terminal_login=has_person)
     return LaunchContext(
         plan=plan,
         guard=None,
         secrets={},
         max_line=settings.max_line,
         log=lambda data: None,
-        offers=offered,
-        services=ServicePolicy(offers=offered, gate=None, env={}, elicit=eliciting(person) if person else None),
+        offers=Offers(forms=has_person, urls=has_person, terminal_login=has_person),
+        elicit=eliciting(person) if person else None,
         log_in=_logging_in(request, settings, person, in_front),
     )
 

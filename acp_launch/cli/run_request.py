@@ -19,7 +19,7 @@ from acp_launch.waits import stretch
 if TYPE_CHECKING:
     from acp_launch.console.ask.terminal import StillClock
     from acp_launch.console.stream.redacted import Output
-    from acp_launch.launch.services import Elicit
+    from acp_launch.launch.context import Elicit
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.problem import KeyPath
     from acp_launch.protocol.acp import Capabilities

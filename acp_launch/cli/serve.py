@@ -210,22 +210,20 @@ class _Served:
         from acp_launch.launch.loop import supervised
         from acp_launch.launch.run import Launch
         from acp_launch.launch.servers import LaunchServers
-        from acp_launch.serve.face import EditorFace, ServeNeeds
-        from acp_launch.serve.handshake import withheld
+        from acp_launch.serve.face import EditorFace
 
         plan, observer = self.plan, self.observer
-        serves = ServeNeeds(
-            called=plan.called, withheld=withheld(plan), session_plan=self._session_plan, forget=self._forget
-        )
         async with supervised(self.guard) as interrupts:
             servers = LaunchServers(plan, observer, interrupts.budget, context.server_logs)  # none: sessions have them
             if self.connect is None:
                 launch = Launch(context, observer, interrupts, servers, self.spawned)
             else:
-                from acp_launch.serve.hosted import HostAsAgent
+                from acp_launch.host.front import HostAsAgent
 
                 launch = HostAsAgent(context, observer, interrupts, servers, self._host_again)
-            await EditorFace(launch, serves, feed, source, sink, observer).run()
+            await EditorFace(
+                launch, feed, source, sink, observer, plan_session=self._session_plan, forget=self._forget
+            ).run()
             interrupts.check()
 
     @contextmanager
@@ -237,7 +235,7 @@ class _Served:
         from acp_launch.session.store import open_registry
 
         if self.connect is not None:
-            from acp_launch.serve.hosted import entering
+            from acp_launch.host.front import enter_from_editor
 
             _require_place(self.plan, cwd)
             with open_registry(self.settings.state) as registry:
@@ -249,7 +247,7 @@ class _Served:
                     gate=_closed_gate(self.plan),
                     registry=registry,
                     hold=lambda name: nullcontext(),
-                    enters=entering,
+                    enters=enter_from_editor,
                 )
             return
         plan, secrets, credentials = self._for(cwd)

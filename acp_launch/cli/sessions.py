@@ -159,7 +159,7 @@ async def _show_turn(
 ) -> "TurnEnd":
     from acp_launch.errors import RunExpired, WaitExpired
     from acp_launch.host.door import connect
-    from acp_launch.host.front import joined, met
+    from acp_launch.host.front import joined, with_host
     from acp_launch.host.wire import Entrance
     from acp_launch.launch.loop import Interrupts
     from acp_launch.session.client import Client
@@ -176,7 +176,7 @@ async def _show_turn(
 
     async with Interrupts(budget=Budget(timeout)) as interrupts:
         try:
-            end = await met(connect(note), observer, story, interrupts, max_line=settings.max_line)
+            end = await with_host(connect(note), observer, story, interrupts, max_line=settings.max_line)
         except RunExpired:
             raise WaitExpired(f"the turn was not over within {interrupts.budget}; it goes on") from None
         interrupts.check()

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
     from acp_launch.console.ask.terminal import AgentStderr
     from acp_launch.errors import AuthRequired
-    from acp_launch.launch.context import LaunchContext, LogIn
-    from acp_launch.launch.services import Elicit
+    from acp_launch.launch.context import Elicit, LaunchContext, LogIn
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.process.program import LocalProgram
     from acp_launch.process.tree import Exit
@@ -351,8 +350,7 @@ def context_of(
     trace: "Trace | None",
 ) -> "Iterator[tuple[LaunchContext, Callable[[], Gate]]]":
     """Provide the context of sessions, and what makes the gate of another session; `log` takes the agent's stderr."""
-    from acp_launch.launch.context import LaunchContext
-    from acp_launch.launch.services import ServicePolicy, offers
+    from acp_launch.launch.context import LaunchContext, offers
 
     if trace is not None:
         trace.note = note
@@ -362,15 +360,16 @@ def context_of(
         closing(server_logs(kept.settings, plan)) as logs,
         gates(plan, kept.settings, note, approve=approve, ask=ask) as gate,
     ):
-        offered = offers(plan, has_person=has_person)
         context = LaunchContext(
             plan=plan,
             guard=guard,
             secrets=kept.secrets,
             max_line=kept.settings.max_line,
             log=log,
-            offers=offered,
-            services=ServicePolicy(offers=offered, gate=gate(), env=open_env(plan), elicit=elicit),
+            offers=offers(plan, has_person=has_person),
+            gate=gate(),
+            env=open_env(plan),
+            elicit=elicit,
             log_in=log_in,
             respawn=lambda: spawn_agent(plan, kept.secrets),
             server_logs=logs,

@@ -24,7 +24,7 @@ from acp_launch.waits import stretch
 if TYPE_CHECKING:
     from acp_launch.cli.reload import Reloading
     from acp_launch.cli.start import Launched, RunContext
-    from acp_launch.host.notices import HostNotices
+    from acp_launch.host.hub import HostNotices
     from acp_launch.host.place import HostNote
     from acp_launch.host.sessions import HostPolicy, Unattended
     from acp_launch.launch.context import LaunchContext
@@ -313,8 +313,7 @@ async def _host(
 
     from acp_launch.errors import first
     from acp_launch.host.door import listening
-    from acp_launch.host.hub import Hub
-    from acp_launch.host.notices import HostNotices
+    from acp_launch.host.hub import HostNotices, Hub
     from acp_launch.launch.run import conversation
 
     spawned = started.spawned

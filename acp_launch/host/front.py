@@ -9,7 +9,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -32,15 +32,7 @@ from acp_launch.host.wire import (
 )
 from acp_launch.launch.context import LaunchContext, LogIn
 from acp_launch.launch.loop import Interrupts
-from acp_launch.launch.run import (
-    Ending,
-    Launch,
-    Prompt,
-    RestartAgent,
-    SessionRequest,
-    Side,
-    Story,
-)
+from acp_launch.launch.run import Ending, Launch, Prompt, RestartAgent, SessionRequest, Story, converse
 from acp_launch.launch.servers import LaunchServers
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
@@ -60,9 +52,6 @@ from acp_launch.session.observer import (
     When,
 )
 from acp_launch.waits import stretch
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 ANSWERS = stretch(10.0)  # seconds for an answer of the host to what needs no agent
@@ -127,8 +116,8 @@ class Attached:
         connection.understood = understood
         connection.extension = self._took
 
-    def side(self, ask: Ask | None) -> Side:
-        """Return our side of the session, on which the host asks the user."""
+    def completed(self, request: SessionRequest, ask: Ask | None) -> SessionRequest:
+        """Return the request with our side of the session, on which the host asks the user."""
 
         async def asked(params: dict[str, Any]) -> object:
             assert ask is not None, "the host asks only where a user is"
@@ -139,7 +128,8 @@ class Attached:
             self.client = client
             self.connection.listen(client)
 
-        return Side(observer=self._observer, listen=listen, services={ASK: asked} if ask else {})
+        services = {ASK: asked} if ask else {}
+        return replace(request, observer=self._observer, listen=listen, services=services)
 
     def mute(self) -> None:
         """Show nothing more of what happens."""
@@ -208,22 +198,6 @@ def entering(entrance: Entrance) -> dict[str, object]:
 
 
 async def with_host(
-    context: LaunchContext,
-    line: socket.socket,
-    observer: Observer,
-    story: Callable[[Attached], Awaitable[T]],
-    interrupts: Interrupts,
-) -> T:
-    """Do the handshake with a host, and run `story`. The line is closed at the end.
-
-    Raises:
-        LaunchError: as `launch.run.with_agent`; the host's own errors as they are raised there.
-    """
-    limit, offers = context.plan.timeouts.initialize, context.offers
-    return await met(line, observer, story, interrupts, max_line=context.max_line, limit=limit, offers=offers)
-
-
-async def met(
     line: socket.socket,
     observer: Observer,
     story: Callable[[Attached], Awaitable[T]],
@@ -233,7 +207,11 @@ async def met(
     limit: float = ANSWERS,
     offers: Offers | None = None,
 ) -> T:
-    """Do the same without a plan; `limit` is for the handshake."""
+    """Do the handshake with a host within `limit` seconds, and run `story`. The line is closed at the end.
+
+    Raises:
+        LaunchError: as `launch.run.with_agent`; the host's own errors as they are raised there.
+    """
 
     async def attach() -> T:
         with line:
@@ -318,8 +296,9 @@ class HostedLaunch(Launch):
                 await self._sent(RENEW)
                 raise
 
-        line = self._entry.connect()
-        return await with_host(self.context, line, self.observer, met, self.interrupts)
+        context, line = self.context, self._entry.connect()
+        limit, offers, longest = context.plan.timeouts.initialize, context.offers, context.max_line
+        return await with_host(line, self.observer, met, self.interrupts, max_line=longest, limit=limit, offers=offers)
 
     def completed(self, request: SessionRequest) -> SessionRequest:
         """Return the request as a front of the host makes it: the host keeps the record, and asks the user here."""
@@ -329,9 +308,8 @@ class HostedLaunch(Launch):
             if entry.stays:
                 reached.follow()
 
-        return replace(
-            request, meta=entering(entry.entrance(request.name)), side=reached.side(entry.ask), opened=opened
-        )
+        meta = entering(entry.entrance(request.name))
+        return reached.completed(replace(request, meta=meta, opened=opened), entry.ask)
 
     def mute(self) -> None:
         """Show nothing more of what happens."""
@@ -365,3 +343,41 @@ async def hosted(
     async with Interrupts(on_interrupt, budget=budget) as interrupts:
         yield HostedLaunch(context, observer, interrupts, entry)
         interrupts.check()
+
+
+class HostAsAgent(Launch):
+    """A launch whose agent is a host. The host starts its own agent again when it is wanted."""
+
+    def __init__(
+        self,
+        context: LaunchContext,
+        observer: Observer,
+        interrupts: Interrupts,
+        servers: LaunchServers,
+        find: Callable[[], Callable[[], socket.socket]],
+    ) -> None:
+        """Prepare it. `find` gives what connects to the host, or raises AgentError."""
+        super().__init__(context, observer, interrupts, servers)
+        self._find = find
+
+    async def meet(self, story: Story[T], ending: Ending) -> T:
+        """Run `story` with a connection to the host."""
+
+        async def met(connection: Connection) -> T:
+            connection.understood, connection.extension = understood, self._tell
+            return await story(connection)
+
+        with self._find()() as line:
+            transport = SocketTransport(line, ENDED)
+            told = converse(self.context, transport, self.observer, met, self.interrupts)
+            return await self.interrupts.watch(told)
+
+    def _tell(self, extension: Extension) -> None:
+        if extension.method == EVENT:
+            show(self.observer, msgspec.json.decode(extension.params, type=Told))
+
+
+def enter_from_editor(params: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Add to the params with which an editor opens a session how it is entered; `name` is its name in the store."""
+    entrance = Entrance(name=name, can_ask=True, editor=True)
+    return {**params, "_meta": {**acp.mapping(params.get("_meta")), **entering(entrance)}}

@@ -8,11 +8,12 @@ nor others, and holds no memory of its own. An answer to it stands after the eve
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from msgspec import Raw
+import msgspec
+from msgspec import Raw, Struct
 
 from acp_launch.errors import LaunchError
 from acp_launch.host.wire import SocketTransport, as_fault, event
@@ -262,3 +263,67 @@ class FrontLine:
             self.say(self._peer.refuse(called.id, jsonrpc.INTERNAL_ERROR, jsonrpc.BROKEN))
         else:
             self.say(self._peer.respond(called.id, result))
+
+
+LAST = frozenset(
+    {
+        "usage_update",
+        "plan",
+        "current_mode_update",
+        "config_option_update",
+        "available_commands_update",
+        "session_info_update",
+    }
+)
+CALLS = frozenset({"tool_call", "tool_call_update"})
+
+
+class _Params(Struct):
+    update: Raw
+
+
+class _Line(Struct):
+    params: _Params
+
+
+class _Update(Struct):
+    sessionUpdate: str  # noqa: N815 - as on the wire
+    toolCallId: str = ""  # noqa: N815
+
+
+_line, _update = msgspec.json.Decoder(_Line), msgspec.json.Decoder(_Update)
+_members = msgspec.json.Decoder(dict[str, Raw])
+
+
+def coalesced(lines: Sequence[bytes]) -> list[bytes]:
+    """Return what is left of these lines, each a `session/update`; one that cannot be read stays as it is."""
+    left: list[bytes | None] = []
+    last: dict[str, int] = {}  # the place of the latest, by kind
+    calls: dict[str, int] = {}  # the place of the first, by call
+    for line in lines:
+        try:
+            update = _update.decode(_line.decode(line).params.update)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            left.append(line)
+            continue
+        if update.sessionUpdate in CALLS and update.toolCallId in calls:
+            place = calls[update.toolCallId]
+            left[place] = _merged(left[place] or b"", line)
+            continue
+        if update.sessionUpdate in CALLS:
+            calls[update.toolCallId] = len(left)
+        elif update.sessionUpdate in LAST:
+            if update.sessionUpdate in last:
+                left[last[update.sessionUpdate]] = None
+            last[update.sessionUpdate] = len(left)
+        left.append(line)
+    return [line for line in left if line is not None]
+
+
+def _merged(first: bytes, second: bytes) -> bytes:
+    """Return the first line with the members that the update of the second replaces (ACP v1 "tool calls")."""
+    said = _members.decode(_line.decode(first).params.update)
+    more = _members.decode(_line.decode(second).params.update)
+    del more["sessionUpdate"]
+    head, _, _ = first.partition(b'"update":')
+    return head + b'"update":' + msgspec.json.encode(said | more) + b"}}\n"

@@ -10,20 +10,14 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Raw
 
-from acp_launch.errors import (
-    AgentError,
-    LaunchError,
-    RemoteProtocolError,
-    SessionError,
-    WaitExpired,
-)
-from acp_launch.host.catchup import coalesced
-from acp_launch.host.fronts import FrontLine, UnknownMethod
+from acp_launch.console.stream.text import Notices
+from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, SessionError, WaitExpired
+from acp_launch.host.fronts import FrontLine, UnknownMethod, coalesced
 from acp_launch.host.sessions import HostPolicy, HostSession
 from acp_launch.host.wire import (
     DETACH,
@@ -41,24 +35,25 @@ from acp_launch.host.wire import (
     event,
     member,
 )
-from acp_launch.launch.run import Launch, SessionRequest
+from acp_launch.launch.run import Launch
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
+from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp, jsonrpc
-from acp_launch.protocol.conversation import (
-    How,
-    Opened,
-    PermissionAsked,
-    ServiceAsked,
-    Updated,
-    Withdrawn,
-)
+from acp_launch.protocol.conversation import How, Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
 from acp_launch.protocol.jsonrpc import as_line, notification
 from acp_launch.secret.redact import redactor
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.opening import how_to_continue
 from acp_launch.session.store import SessionKeeper, continued
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from acp_launch.host.sessions import HostSession
+    from acp_launch.process.logs import LogFile
+    from acp_launch.session.observer import When
 
 T = TypeVar("T")
 NOTHING = Raw(b"{}")
@@ -337,24 +332,13 @@ class Hub:
         session = HostSession(self, entrance.name, servers)
         if record is not None:
             session.named(record.session_id)
-        policy = session.policy(host.gate())
         before = self._entering(front, session, entrance)
         keeper = SessionKeeper(host.registry, plan, record, "")
-        session.keeping(keeper, has_title=bool(record and record.title))
+        session.keep(keeper, has_title=bool(record and record.title))
         front.follow(session.events, 0)
-        request = SessionRequest(
-            name=entrance.name,
-            continued=record,
-            replay=how == "load",
-            wishes=(),
-            servers=servers,
-            opened=session.note_opened,
-            services=policy,
-            side=session.side(),
-        )
         self.sessions[entrance.name] = self.opening = session
         self.past.pop(entrance.name, None)
-        connection.beside(session.live(connection, request))
+        connection.beside(session.live(connection, session.request(record, replay=how == "load")))
         try:
             await asyncio.shield(session.opened)
         except BaseException:
@@ -565,3 +549,42 @@ async def _first_of(*works: Coroutine[Any, Any, object]) -> None:
     finally:
         for task in tasks:
             task.cancel()
+
+
+class HostNotices(Notices):
+    """The observer of what concerns no session: servers, and notes."""
+
+    log: "LogFile"
+
+    def __init__(self) -> None:
+        self._hub: Hub | None = None
+        self.is_up = False
+
+    def of(self, hub: "Hub") -> None:
+        self._hub = hub
+
+    def note(self, text: str) -> None:
+        text = redactor.text(text)
+        if not self.is_up:
+            super().note(text)
+        else:
+            self.log.mark(text)
+        for session in self._sessions():
+            session.feed.note(text)
+
+    def server(self, change: Change) -> None:
+        if not self.is_up:
+            super().server(change)
+        for session in self._sessions():
+            session.feed.server(change)
+
+    def standing(self, servers: "Sequence[Standing]", when: "When") -> None:
+        for session in self._sessions():
+            session.feed.standing(servers, when)
+
+    def waiting(self, what: str, seconds: float, limit: float) -> None:
+        if not self.is_up:
+            super().waiting(what, seconds, limit)
+
+    def _sessions(self) -> "Sequence[HostSession]":
+        return list(self._hub.sessions.values()) if self._hub else []

@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
 from acp_launch.host.fronts import FrontGone, FrontLine
 from acp_launch.host.wire import ASK, Entrance, Reloaded, SessionStatus, Wish, event
-from acp_launch.launch.run import Launch, OpenSession, SessionRequest, Side
-from acp_launch.launch.services import ServicePolicy
+from acp_launch.launch.run import Launch, OpenSession, SessionRequest
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Negotiated
@@ -42,7 +41,7 @@ from acp_launch.session.observer import (
 )
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import READS, choose
-from acp_launch.session.store import Registry, SessionKeeper
+from acp_launch.session.store import Record, Registry, SessionKeeper
 
 KEPT = 50_000  # events of a session that are kept for fronts
 KEPT_BYTES = 16 * 1024 * 1024
@@ -260,7 +259,7 @@ class HostSession:
         self.failed: LaunchError | None = None  # how the last turn failed
         self.turn: Turn | None = None
         self.since = time.time()
-        self._hub = hub
+        self._hub, self._gate = hub, hub.host.gate()
         self._open: OpenSession | None = None
         self._left = asyncio.Event()
         self._changed = asyncio.Event()  # a front has come or gone
@@ -332,17 +331,20 @@ class HostSession:
         """Close it."""
         self._left.set()
 
-    def side(self) -> Side:
-        return Side(
-            observer=self._hub.host.redacted(self.feed), listen=self._listen, services={ELICITATION: self._elicited}
+    def request(self, record: Record | None, *, replay: bool) -> SessionRequest:
+        """Return the request that opens it."""
+        return SessionRequest(
+            name=self.name,
+            continued=record,
+            replay=replay,
+            wishes=(),
+            servers=self.servers,
+            opened=self._note_opened,
+            gate=self._gate,
+            observer=self._hub.host.redacted(self.feed),
+            listen=self._listen,
+            services={ELICITATION: self._elicited},
         )
-
-    def policy(self, gate: Gate) -> ServicePolicy:
-        self._gate = gate
-        self._may_ask()
-        mine = self._hub.launch.context.services
-        assert mine is not None, "a host has services"
-        return ServicePolicy(offers=mine.offers, gate=gate, env=mine.env, elicit=None)
 
     # Fronts.
 
@@ -531,10 +533,10 @@ class HostSession:
         self._client = client
         self._hub.clients.append(client)
 
-    def keeping(self, keeper: SessionKeeper, *, has_title: bool) -> None:
+    def keep(self, keeper: SessionKeeper, *, has_title: bool) -> None:
         self._keeper, self._has_title = keeper, has_title
 
-    def note_opened(self, ready: SessionReady, agent: Negotiated) -> None:
+    def _note_opened(self, ready: SessionReady, agent: Negotiated) -> None:
         self.id_json = msgspec.json.encode(ready.session_id)
         self._keeper.opened(ready, agent)
 

@@ -1,15 +1,21 @@
-"""What is fixed when an agent is started, for all its sessions and fronts."""
+"""
+What is fixed when an agent is started, for all its sessions and fronts; and the services of a session for its agent:
+files, terminals, forms and links.
+"""
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct, field
 
 from acp_launch.errors import AuthRequired
-from acp_launch.launch.services import ServicePolicy
 from acp_launch.protocol.acp import Offers
 from acp_launch.session.connection import Connection
+from acp_launch.session.observer import Observer, Serve, Services
 
 if TYPE_CHECKING:
     from acp_launch.mcp.http.wire import Credentials
@@ -18,7 +24,69 @@ if TYPE_CHECKING:
     from acp_launch.process.logs import ServerLogs
     from acp_launch.process.spawn import Spawned
     from acp_launch.secret.value import Secret
+    from acp_launch.session.elicitation import Elicitation
+    from acp_launch.session.permission.gate import Gate
     from acp_launch.trace import Trace
+
+# Makes the elicitation of an agent: takes its name, and the receiver of notes.
+Elicit = Callable[[str, Callable[[str], None]], "Elicitation"]
+
+
+def offers(plan: "LaunchPlan", *, has_person: bool) -> Offers:
+    """Return the offers: services that the profile grants, and those that need a user at the terminal."""
+    return Offers(
+        read_files=plan.client.fs is not False,
+        write_files=plan.client.fs is True,
+        terminals=plan.client.terminal,
+        forms=has_person,
+        urls=has_person,
+        terminal_login=has_person,
+    )
+
+
+@asynccontextmanager
+async def client_services(
+    context: "LaunchContext", gate: "Gate | None", connection: Connection, hurry: asyncio.Event, observer: Observer
+) -> AsyncIterator[tuple[Services, Callable[[str], None]]]:
+    """Provide the offered services while the block runs, and what is called for each `elicitation/complete`.
+
+    Leaving ends running commands, at once if `hurry` is set.
+    """
+    plan, offers, tell = context.plan, context.offers, observer.served
+    completed: Callable[[str], None] = lambda elicitation_id: None  # noqa: E731
+
+    def files() -> Services:
+        from acp_launch.session.files import Files
+
+        assert gate is not None, "a front offers no files"
+        roots = (plan.cwd, *plan.additional_directories)
+        return Files(roots, may_write=offers.write_files, allowed=gate.serve, tell=tell).services()
+
+    def terminals() -> Services:
+        from acp_launch.session.terminals import Terminals
+
+        assert gate is not None, "a front offers no terminals"
+        made = Terminals(plan.cwd, context.env, allowed=gate.serve, tell=tell)
+        ending.push_async_callback(made.close, hurry)
+        return made.services()
+
+    async with AsyncExitStack() as ending:
+        services = {**_later("fs/", files, offers), **_later("terminal/", terminals, offers)}
+        if context.elicit is not None:
+            eliciting = context.elicit(connection.agent.title or "the agent", observer.note)
+            services |= eliciting.services()
+            completed = eliciting.completed
+        yield services, completed
+
+
+def _later(family: str, make: Callable[[], Services], offers: Offers) -> dict[str, Serve]:
+    """Return the methods of a family; the service is made at the first request, as most agents never send one."""
+    made = cache(make)
+
+    async def serve(method: str, params: dict[str, Any]) -> object:
+        return await made()[method](params)
+
+    return {method: partial(serve, method) for method in offers.methods if method.startswith(family)}
 
 
 class LogIn(Protocol):
@@ -47,8 +115,10 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
     cache: Path | None = None  # acp-launch's own, where it keeps what lazy servers offer
     trace: "Trace | None" = None
     offers: Offers = Offers()
+    gate: "Gate | None" = None  # of sessions that bring none; None for a front, as its host judges
+    env: "Mapping[str, str]" = field(default_factory=dict)  # of the commands that are run for the agent
+    elicit: Elicit | None = None  # None if no user can be asked
     greeting: bytes = b""  # the `initialize` of an editor, in place of the offers
     grace: float | None = None  # seconds for the agent to end, once it is not needed any more; None for GRACE
     respawn: "Callable[[], Spawned] | None" = None  # starts the agent again; None where that is not wanted
-    services: ServicePolicy | None = None  # of sessions that bring none
     log_in: LogIn = leave_login

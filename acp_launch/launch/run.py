@@ -23,7 +23,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_launch.errors import (
@@ -37,9 +37,8 @@ from acp_launch.errors import (
     Stopped,
     WaitExpired,
 )
-from acp_launch.launch.context import LaunchContext, LogIn
+from acp_launch.launch.context import LaunchContext, LogIn, client_services
 from acp_launch.launch.loop import EVERY, Interrupts, supervised
-from acp_launch.launch.services import ServicePolicy, client_services
 from acp_launch.problem import Problem, errors
 from acp_launch.protocol.acp import Capabilities, Negotiated
 from acp_launch.protocol.conversation import How, PermissionAsked
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from acp_launch.process.spawn import Spawned
     from acp_launch.profile.agents import Replay
     from acp_launch.secret.value import Secret
+    from acp_launch.session.permission.gate import Gate
     from acp_launch.session.store import Record
     from acp_launch.trace import Trace
 
@@ -69,7 +69,11 @@ class RestartAgent(Exception):  # noqa: N818 - a request, not an error
 
 
 class SessionRequest(Struct, frozen=True, kw_only=True):
-    """A session to open, and its settings."""
+    """A session to open, and its settings.
+
+    If the agent has several sessions at the same time, `observer` is that of this one, and `listen` takes its client,
+    which gets only what concerns the session. `services` are others' work.
+    """
 
     name: str
     continued: "Record | None"  # None opens a new session
@@ -78,20 +82,11 @@ class SessionRequest(Struct, frozen=True, kw_only=True):
     opened: Callable[[SessionReady, Negotiated], None]  # stores its record
     meta: Mapping[str, object] | None = None  # `_meta` of the request that opens it
     servers: Sequence[object] = ()  # entries of others besides those of the launch
-    services: ServicePolicy | None = None  # the launch's own without one
-    side: "Side | None" = None  # set if the agent has several sessions at the same time
+    gate: "Gate | None" = None  # the launch's own without one
+    observer: Observer | None = None
+    listen: Callable[[Client], None] | None = None
+    services: Services = field(default_factory=dict)
     asked: "Asked | None" = None  # set if an editor opens it
-
-
-class Side(Struct, frozen=True, kw_only=True):
-    """Our side of one of several sessions: the observer of it alone, and the services that are others' work.
-
-    `listen` takes its client, which gets only what concerns the session.
-    """
-
-    observer: Observer
-    listen: Callable[[Client], None]
-    services: Services
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -204,20 +199,19 @@ class Launch:
         Raises:
             LaunchError: as `open_requested`.
         """
-        context, side = self.context, request.side
-        policy, observer = request.services or context.services, side.observer if side else connection.observer
-        assert policy is not None, "a session has services"
-        async with client_services(context.plan, connection, policy, self.interrupts.hurry, observer) as serving:
+        context, hurry = self.context, self.interrupts.hurry
+        gate, observer = request.gate or context.gate, request.observer or connection.observer
+        async with client_services(context, gate, connection, hurry, observer) as (services, completed):
             client = Client(
                 connection,
                 name=request.name,
                 title=request.continued.title if request.continued else "",
-                gate=policy.gate,
-                services={**serving.services, **(side.services if side else {})},
-                completed=serving.completed,
+                gate=gate,
+                services={**services, **request.services},
+                completed=completed,
                 changed=changed,
                 observer=observer,
-                listen=side.listen if side else None,
+                listen=request.listen,
                 asking=request.asked.asking if request.asked else lambda question, call: None,
             )
             plan, secrets = context.plan, context.secrets
@@ -368,7 +362,7 @@ async def run_once(launch: Launch, story: Callable[[LogIn, Connection], Awaitabl
     """
     interrupts = launch.interrupts
     log_in = launch.context.log_in
-    if launch.context.services and launch.context.services.elicit:
+    if launch.context.elicit:
         log_in = unhurried(log_in, interrupts.budget)
 
     def ending(error: BaseException | None) -> None:

@@ -9,5 +9,4 @@ Open `face` first.
 - `session`: a session of the editor: its plan and servers, the agent's answer, questions, its name in the store.
 - `handshake`: what is edited in `initialize`. Pure.
 - `entries`: the servers that an editor sends, as plans.
-- `hosted`: a host in place of the agent.
 """

@@ -82,16 +82,6 @@ class EditorFeed(Notices):
             await self._face.room()
 
 
-class ServeNeeds(Struct, frozen=True, kw_only=True):
-    """The needs of a served profile. `called` is its name; `withheld` are the methods that it keeps from the agent;
-    `session_plan` plans a session for its directory."""
-
-    called: str
-    withheld: frozenset[str]
-    session_plan: Callable[[Path], AbstractContextManager[SessionPlan]]
-    forget: Callable[[str], None]  # removes a session from the store, by the agent's id
-
-
 class _Params(Struct, gc=False):
     sessionId: str  # noqa: N815 - wire name
 
@@ -129,17 +119,22 @@ class EditorFace(Lines):
     def __init__(
         self,
         launch: Launch,
-        serves: ServeNeeds,
         feed: EditorFeed,
         source: Lent,
         sink: Lent | int,
         observer: RedactedOutput,
+        *,
+        plan_session: Callable[[Path], AbstractContextManager[SessionPlan]],
+        forget: Callable[[str], None],
     ) -> None:
-        """`observer` is of the launch; it gives what it is told to `feed`."""
+        """`observer` is of the launch; it gives what it is told to `feed`. `plan_session` plans a session for its
+        directory; `forget` removes one from the store, by the agent's id.
+        """
         super().__init__(source, sink, max_line=launch.context.max_line, note=observer.note)
         feed.of(self)
         self.interrupts, self.observer = launch.interrupts, observer
-        self._launch, self._serves = launch, serves
+        self._launch, self.plan_session, self._forget = launch, plan_session, forget
+        self._withheld = handshake.withheld(launch.plan)  # methods that the profile keeps from the agent
         self._greeting: Request | None = None  # the first `initialize`
         self._agent: Negotiated | None = None
         self._connection: Connection | None = None
@@ -217,7 +212,7 @@ class EditorFace(Lines):
         self._agent = connection.agent
         if self._greeting is not None and not self._greeting.is_settled:
             line = jsonrpc.result(NULL, connection.agent.raw)
-            self.finish(self._greeting, handshake.answered(line, self._serves.called))
+            self.finish(self._greeting, handshake.answered(line, self._launch.plan.called))
         try:
             await connection.unless_over(first_of(self.over.wait(), self._bring_back(), self._watch()))
         finally:
@@ -295,9 +290,6 @@ class EditorFace(Lines):
 
     # What sessions need.
 
-    def plan_session(self, cwd: Path) -> AbstractContextManager[SessionPlan]:
-        return self._serves.session_plan(cwd)
-
     @property
     def context(self) -> LaunchContext:
         return self._launch.context
@@ -360,7 +352,7 @@ class EditorFace(Lines):
             self.settle(self._greeting)
         self._greeting = request
         try:
-            greeting = handshake.asked(request.line, self._serves.withheld)
+            greeting = handshake.asked(request.line, self._withheld)
         except splice.Malformed:
             self.refuse(request, PARSE_ERROR, "Parse error")
             return
@@ -458,7 +450,7 @@ class EditorFace(Lines):
                 if session is not None:
                     session.left.set()
                 if request.method == "session/delete":
-                    self._serves.forget(id)
+                    self._forget(id)
             self.finish(request, answer.line)
 
         self.pass_on(request, closed)
@@ -545,7 +537,7 @@ class EditorFace(Lines):
     def _take_passing(self, message: Passing) -> None:
         if message.id is None:
             self.say(message.line)
-        elif message.method in self._serves.withheld:  # the profile keeps it from the agent (C-68)
+        elif message.method in self._withheld:  # the profile keeps it from the agent (C-68)
             self.refuse_agent(message.id, jsonrpc.METHOD_NOT_FOUND, "method not found")
         elif message.method in SERVED and (session := self._session(message.line)) is not None:
             session.serve(message)

@@ -22,13 +22,12 @@ from msgspec.structs import replace
 from acp_launch.errors import AgentError, AgentRefused, AuthRequired, LaunchError, SessionError
 from acp_launch.launch.context import LaunchContext, leave_login
 from acp_launch.launch.loop import Interrupts
-from acp_launch.launch.run import Asked, Launch, OpenSession, SessionRequest, Side
+from acp_launch.launch.run import Asked, Launch, OpenSession, SessionRequest
 from acp_launch.launch.servers import LaunchServers, launch_servers
-from acp_launch.launch.services import ServicePolicy
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.child import first_of
 from acp_launch.protocol import acp, jsonrpc, splice
-from acp_launch.protocol.acp import Capabilities, Negotiated, Offers
+from acp_launch.protocol.acp import Capabilities, Negotiated
 from acp_launch.protocol.conversation import How, Opened, Passing, PermissionAsked
 from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, NULL, Answered
 from acp_launch.protocol.written import written
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 
 TITLE = 80  # characters of a prompt that name a session
 CANCELLED = 30.0  # seconds for an agent to end a turn that the editor has cancelled
-NOTHING = Offers()
 
 
 class SessionPlan(Struct, frozen=True, kw_only=True):
@@ -100,8 +98,7 @@ class Editor(Protocol):
     @property
     def observer(self) -> Observer: ...
 
-    def plan_session(self, cwd: Path) -> AbstractContextManager[SessionPlan]:
-        """Plan a session for its directory."""
+    plan_session: Callable[[Path], AbstractContextManager[SessionPlan]]  # for its directory
 
     async def connected(self, *, is_wanted: bool) -> tuple[Connection, asyncio.Event]:
         """Return the connection to the agent once there is one, and what is set at its end. The agent is started if it
@@ -207,8 +204,9 @@ class EditorSession:
             wishes=made.wishes,
             opened=lambda ready, agent: None,
             servers=others,
-            services=ServicePolicy(offers=NOTHING, gate=self._gate, env={}, elicit=None),
-            side=Side(observer=self._editor.observer, listen=self._attend, services={}),
+            gate=self._gate,
+            observer=self._editor.observer,
+            listen=self._attend,
             asked=Asked(how=self.how, session_id=self.id, params=self._params, asking=self._pass_question),
         )
 

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.host.catchup import CALLS, LAST, coalesced
+from acp_launch.host.fronts import CALLS, LAST, coalesced
 
 Json = dict[str, Any]
 
