@@ -70,7 +70,10 @@ class Router:
         self._hub, self._connection = hub, connection
 
     def _of(self, session_id: str) -> Client | None:
-        return next((client for client in self._hub.clients if client.session_id == session_id), None)
+        for client in self._hub.clients:
+            if client.session_id == session_id:
+                return client
+        return None
 
     def updated(self, update: Updated) -> None:
         if (client := self._of(update.session_id)) is not None:

@@ -108,14 +108,14 @@ class Window:
     def _trim(self, now: float) -> None:
         """Remove what exceeds the limits, the oldest first."""
         kept = self._kept
-        while kept:
-            line, key, since = kept[oldest := next(iter(kept))]
-            if self._bytes <= self._size and len(kept) <= self._count and now < since + self._age:
-                self._due = since + self._age
-                return
-            del kept[oldest]
+        while kept and (self._bytes > self._size or len(kept) > self._count or self._has_aged(now)):
+            self.lost, (line, key, _) = kept.popitem(last=False)
             if key is not None:
                 del self._by_key[key]
             self._bytes -= len(line)
-            self.lost = oldest
-        self._due = inf
+
+    def _has_aged(self, now: float) -> bool:
+        """Tell whether the oldest is too old."""
+        if now >= self._due:
+            self._due = next(iter(self._kept.values()))[2] + self._age
+        return now >= self._due

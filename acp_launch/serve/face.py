@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from acp_launch.console.stream.redacted import RedactedOutput
@@ -99,11 +99,16 @@ class _ChunkParams(Struct):
     update: _ChunkUpdate
 
 
-class _ChunkLine(Struct):
+class _Head(Struct, gc=False):
+    method: str = ""
+    id: Raw | UnsetType = UNSET
+
+
+class _ChunkLine(_Head, kw_only=True):
     params: _ChunkParams
 
 
-_about, _chunk_line = msgspec.json.Decoder(_About), msgspec.json.Decoder(_ChunkLine)
+_about, _head, _chunk_line = map(msgspec.json.Decoder, (_About, _Head, _ChunkLine))
 
 
 class _Asked(Struct, frozen=True):
@@ -133,6 +138,7 @@ class EditorFace(Lines):
         super().__init__(source, sink, max_line=launch.context.max_line, note=observer.note)
         feed.of(self)
         self.interrupts, self.observer = launch.interrupts, observer
+        self._stands_alone = observer.passes
         self._launch, self.plan_session, self._forget = launch, plan_session, forget
         self._withheld = handshake.withheld(launch.plan)  # methods that the profile keeps from the agent
         self._greeting: Request | None = None  # the first `initialize`
@@ -497,16 +503,18 @@ class EditorFace(Lines):
 
     def _may_pass(self, line: bytes) -> bool:
         """Tell whether a line is an update that needs no look at its neighbours, for a secret cut over several."""
-        message = jsonrpc.decode(line)
-        if message is None or message.method != UPDATE or message.id is not UNSET:
-            return False
-        if redactor.is_empty:
-            return True
         try:
-            said = _chunk_line.decode(line).params
-        except (msgspec.DecodeError, RecursionError):  # it is not a chunk
+            if not line.isascii():
+                line.decode()  # the decoder does not check what it leaves out
+            if redactor.is_empty:
+                head = _head.decode(line)
+                return head.method == UPDATE and head.id is UNSET
+            chunk = _chunk_line.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # it is not a chunk, or not a message
             return False
-        return self.observer.passes(said.sessionId, said.update.sessionUpdate, said.update.content.text)
+        said, update = chunk.params, chunk.params.update
+        is_update = chunk.method == UPDATE and chunk.id is UNSET
+        return is_update and self._stands_alone(said.sessionId, update.sessionUpdate, update.content.text)
 
     def _write_plain(self, lines: list[bytes]) -> None:
         """Write updates, masked together if no secret is in any of them."""

@@ -128,7 +128,7 @@ class Client:
         self.history_late = False  # whether some of it came after the answer to `session/load`
         self.denied = ""  # the last tool call that was denied because no user could be asked, unless work went on
         self._session: SessionReady | None = None
-        self._session_id = ""
+        self.session_id = ""  # the agent's id of the session; empty before it is known
         self.number = -1  # of the request that opens it
         self._connection = connection
         self.observer = observer or connection.observer
@@ -146,11 +146,6 @@ class Client:
         if self._gate is not None:
             self._gate.enter(self.name)
         self._listen(self)
-
-    @property
-    def session_id(self) -> str:
-        """Return the agent's id of the session; empty before it is known."""
-        return self._session_id
 
     @property
     def is_asking(self) -> bool:
@@ -172,10 +167,10 @@ class Client:
         """Name the session that is about to be loaded or resumed: updates of others are ignored. `number` is that of
         the request.
         """
-        self._session_id, self.number = session_id, number
+        self.session_id, self.number = session_id, number
 
     def updated(self, update: Updated) -> None:
-        if update.session_id != self._session_id:
+        if update.session_id != self.session_id:
             return  # of a session that was left
         if update.replay:
             self.replayed += 1
@@ -191,7 +186,7 @@ class Client:
 
     def opened(self, opened: Opened) -> None:
         """Note the open session, right before its first update. A loaded one is ready when its history is complete."""
-        self._session_id = opened.session_id
+        self.session_id = opened.session_id
         if opened.how in ("new", "fork") and self._gate is not None:
             self._gate.begin()
         self._session = SessionReady(
@@ -235,14 +230,14 @@ class Client:
         """Return the decision about a tool call; None if the user is to be asked."""
         from acp_launch.session.permission.gate import Decision
 
-        if question.session_id != self._session_id and self._session is not None:
+        if question.session_id != self.session_id and self._session is not None:
             return Decision(False, None, "its session was left")
         if self._gate is None:
             return Decision(False, None, "the agent decides")
         return self._gate.decided(call, question.options)
 
     def service(self, question: ServiceAsked) -> None:
-        if question.session_id in ("", self._session_id):
+        if question.session_id in ("", self.session_id):
             self._serving.asked(question)
             return
         conversation = self._connection.conversation

@@ -310,15 +310,15 @@ class Connection:
     def take(
         self, event: Updated | Opened | PermissionAsked | ServiceAsked | Completed | Withdrawn | Passing | Extension
     ) -> None:
-        if isinstance(event, Extension):
+        listener = self._listener
+        if isinstance(event, Updated):  # first, as a turn has very many
+            if listener is not None:
+                listener.updated(event)
+        elif isinstance(event, Extension):
             self.extension(event)
         elif isinstance(event, Passing):
             self._passing(event)
-        elif (listener := self._listener) is None:
-            return
-        elif isinstance(event, Updated):
-            listener.updated(event)
-        else:
+        elif listener is not None:
             self._take(event, listener)
 
     def _take(self, event: Opened | PermissionAsked | ServiceAsked | Completed | Withdrawn, listener: Listener) -> None:

@@ -184,6 +184,7 @@ class RedactedOutput:
         self._output = output
         self._redactor = source
         self._seams = ChunkHold(source, self._show)
+        self.passes = self._seams.passes  # tells whether a chunk may be shown without `update`
         self._session_ids: dict[str, str] = {}
 
     def negotiated(self, negotiated: Negotiated) -> None:
@@ -239,10 +240,6 @@ class RedactedOutput:
     def pause(self) -> None:
         self._seams.release()
         self._output.pause()
-
-    def passes(self, session_id: str, kind: str, text: str) -> bool:
-        """Tell whether a chunk may be shown without a look at its neighbours; if not, it wants `update`."""
-        return self._seams.passes(session_id, kind, text)
 
     async def drain(self) -> None:
         """Do not release held chunks: the pump drains after every batch, wherever it was cut."""
