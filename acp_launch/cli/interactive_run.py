@@ -107,8 +107,8 @@ async def run_interactive(request: RunRequest, kept: "RunContext", held: ExitSta
     with run_context(
         request, plan, kept, guard, terminal.person, terminal.observer.note, terminal.in_front, trace=trace
     ) as context:
-        assert context.services is not None and context.services.gate is not None, "this launch has its own"
-        gate = context.services.gate
+        assert context.gate is not None, "this launch has its own"
+        gate = context.gate
         return await run_session(
             lambda seen_by, interrupt: conversation(context, seen_by, spawned, on_interrupt=interrupt),
             terminal.setup(sessions, sessions.first(kept.name, kept.record, held), lambda: gate.policy),

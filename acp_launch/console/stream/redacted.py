@@ -185,7 +185,7 @@ class RedactedOutput:
         self._redactor = source
         self._seams = ChunkHold(source, self._show)
         self.passes = self._seams.passes  # tells whether a chunk may be shown without `update`
-        self._session_ids: dict[str, str] = {}
+        self._session_id = ""  # of the latest update, if it holds no secret
 
     def negotiated(self, negotiated: Negotiated) -> None:
         self._seams.release()
@@ -196,7 +196,7 @@ class RedactedOutput:
         self._output.ready(self._struct(session))
 
     def update(self, update: Updated) -> None:
-        if self._redactor.is_empty:
+        if self._redactor.tables is None:
             self._output.update(update)
         else:
             self._seams.take(update)
@@ -256,15 +256,12 @@ class RedactedOutput:
             return
         said = bytes(update.update)
         written = self._redactor.raw_json(said if text is None else with_text(said, text))
-        session_id = self._session_id(update.session_id)
+        session_id = update.session_id
+        if session_id != self._session_id:
+            self._session_id = session_id = self._redactor.text(session_id)
         if written is not said or session_id != update.session_id:
             update = replace(update, session_id=session_id, update=Raw(written))
         self._output.update(update)
-
-    def _session_id(self, session_id: str) -> str:
-        if session_id not in self._session_ids:
-            self._session_ids = {session_id: self._redactor.text(session_id)}
-        return self._session_ids[session_id]
 
     def _struct(self, struct: S) -> S:
         if self._redactor.is_empty:
