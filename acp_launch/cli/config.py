@@ -40,10 +40,10 @@ def show(as_json: Json = False) -> None:
     """Show every setting, its value, and where it comes from."""
     from acp_launch.console import settings as shown
     from acp_launch.console.columns import terminal_width
-    from acp_launch.settings.origin import directories, standing
+    from acp_launch.settings.origin import directories, origins
 
     file = _file()
-    shown.show(file, standing(file), directories(), width=terminal_width(), as_json=as_json)
+    shown.show(file, origins(file), directories(), width=terminal_width(), as_json=as_json)
 
 
 @app.command()

@@ -81,9 +81,9 @@ def sealed_file(settings: "Settings") -> "Settings | None":
     """
     from acp_launch.console.ask.terminal import agreed, possible
     from acp_launch.settings.load import FILE, load
-    from acp_launch.settings.origin import DEFAULT, standing
+    from acp_launch.settings.origin import DEFAULT, origins
 
-    sources = {each.key: each.source for each in standing(settings.config / FILE)}
+    sources = {each.key: each.source for each in origins(settings.config / FILE)}
     if sources[STORE] != DEFAULT or not possible():
         return None
     from acp_launch.cli.config import choose

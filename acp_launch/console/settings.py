@@ -47,7 +47,7 @@ def _text(value: Any) -> str:
         return UNSET
     if isinstance(value, dict):
         return "; ".join(f"{key}: {_entry(item)}" for key, item in value.items())
-    if isinstance(value, list):
+    if isinstance(value, tuple):
         return shlex.join(map(str, value))
     return json.dumps(value) if isinstance(value, bool) else str(value)
 
@@ -58,7 +58,7 @@ def _entry(value: Any) -> str:
 
 def _json(file: Path, settings: Sequence[SettingOrigin], directories: Sequence[DirectoryOrigin]) -> str:
     def shown(value: Any) -> Any:
-        if isinstance(value, list):
+        if isinstance(value, tuple):
             return [shown(item) for item in value]
         if isinstance(value, dict):
             return {key: shown(item) for key, item in value.items()}

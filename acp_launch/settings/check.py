@@ -7,12 +7,11 @@ long, so it is for settings that were not read before (`load`).
 """
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ModelWrapValidatorHandler, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from acp_launch.document.faults import UNKNOWN_KEY, Fault, described, placed, unknown_key
 from acp_launch.document.nodes import SETTINGS, Plain, found
@@ -20,7 +19,6 @@ from acp_launch.document.scalars import Duration, Size
 from acp_launch.document.shape import Shape
 from acp_launch.document.yaml import Document, parse
 from acp_launch.problem import KeyPath, Problem, likeliest
-from acp_launch.regex import regex
 from acp_launch.settings.address import Address, read
 from acp_launch.settings.model import (
     COMMAND,
@@ -39,7 +37,6 @@ from acp_launch.settings.model import (
 )
 
 if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
 # Rules look at raw values and skip those of the wrong type, which the shapes report. So all rules run even when half
@@ -47,7 +44,6 @@ if TYPE_CHECKING:
 SHORTEST, LONGEST = Duration(1), Duration(600)  # seconds; a store needs time, and a user does not wait for longer
 # Seconds: every printed value stays hidden for the rest of a session, which costs memory; no token lives for longer.
 SHORTEST_TTL, LONGEST_TTL = Duration(30), Duration(24 * 3600)
-_PLACEHOLDER = regex(r"(\$?)\{\s*([A-Za-z_][A-Za-z0-9_.:/-]*)?\s*\}")
 _HEADERS = "headers_command"
 _PRINTS = "[my-token-tool, headers]"
 _COMMAND, _EXAMPLE = ("secrets", "command"), '[op, read, "op://dev/{name}/credential"]'
@@ -62,7 +58,7 @@ def broken(root: Mapping[str, Plain]) -> Iterator[Fault]:
         if _mapping(secrets, "file").get(key) == "":
             yield Fault(("secrets", "file", key), "the path is empty", "write a path, or remove the key")
     if isinstance(command := secrets.get("command"), list):
-        yield from _command(command)
+        yield from _store_command(command)
     elif secrets.get("store") == "command" and "command" not in secrets:
         what = "the store is a command, but secrets.command is not set"
         yield Fault(("secrets", "store"), what, f"add secrets.command: {_EXAMPLE}")
@@ -94,16 +90,29 @@ def _backend(written: Plain) -> Iterator[Fault]:
         yield Fault(("secrets", "keyring", "backend"), what, fix)
 
 
-def _command(words: Sequence[Plain]) -> Iterator[Fault]:
+def _words(path: KeyPath, words: Sequence[Plain], example: str) -> Iterator[Fault]:
+    """Check a program and its arguments."""
     if not words:
-        yield Fault(_COMMAND, "the command is empty", f"write a program and its arguments: {_EXAMPLE}")
-        return
-    texts = [(index, word) for index, word in enumerate(words) if isinstance(word, str)]
-    for index, word in texts:
-        yield from _word((*_COMMAND, index), word)
-    if all("{name}" not in word for _, word in texts):
+        yield Fault(path, "the command is empty", f"write a program and its arguments: {example}")
+    for index, word in enumerate(words):
+        if isinstance(word, str) and not word.strip():
+            yield Fault(
+                (*path, index),
+                "this argument is empty" if index else "the program is empty",
+                "remove it" if index else "write the program to start",
+            )
+
+
+def _store_command(words: Sequence[Plain]) -> Iterator[Fault]:
+    yield from _words(_COMMAND, words, _EXAMPLE)
+    named = [index for index, word in enumerate(words) if isinstance(word, str) and "{name}" in word]
+    if words and not named:
         what = "no argument contains {name}, so every secret would get the same value"
         yield Fault(_COMMAND, what, "put {name} where the secret's name belongs")
+    if 0 in named:
+        # A profile chooses the names of its secrets; with a name such as ../x it would choose the program too.
+        what = "the program must not depend on the secret's name, because profiles choose the names"
+        yield Fault((*_COMMAND, 0), what, "put {name} in an argument", offset=str(words[0]).index("{name}"))
 
 
 def _headers_commands(entries: Mapping[str, Plain]) -> Iterator[Fault]:
@@ -125,7 +134,7 @@ def _headers_commands(entries: Mapping[str, Plain]) -> Iterator[Fault]:
         if isinstance(entry, dict):
             yield from _between((*path, "ttl"), entry.get("ttl"), SHORTEST_TTL, LONGEST_TTL)
             if isinstance(command := entry.get("command"), list):
-                yield from _printing((*path, "command"), command)
+                yield from _words((*path, "command"), command, _PRINTS)
 
 
 def _registry(text: str) -> Iterator[Fault]:
@@ -142,45 +151,6 @@ def _registry(text: str) -> Iterator[Fault]:
     elif not text.startswith(("/", "~/")):
         what = f"expected an https address or the full path of a file, found {found(text)}"
         yield Fault(("registry",), what, "write a path that begins with / or ~/")
-
-
-def _printing(path: KeyPath, words: Sequence[Plain]) -> Iterator[Fault]:
-    if not words:
-        yield Fault(path, "the command is empty", f"write a program and its arguments: {_PRINTS}")
-    for index, word in enumerate(words):
-        if not isinstance(word, str):
-            continue
-        yield from _filled((*path, index), word)
-        for written in _PLACEHOLDER.finditer(word):
-            if ":" in (written[2] or ""):
-                what = f"{written[0]} means nothing here: the command gets its arguments as they are written"
-                yield Fault((*path, index), what, "remove it; the program may look it up", offset=written.start())
-
-
-def _filled(path: KeyPath, word: str) -> Iterator[Fault]:
-    if not word.strip():
-        what, fix = ("the program", "write the program to start") if path[-1] == 0 else ("this argument", "remove it")
-        yield Fault(path, f"{what} is empty", fix)
-
-
-def _word(path: KeyPath, word: str) -> Iterator[Fault]:
-    yield from _filled(path, word)
-    if path[-1] == 0 and "{name}" in word:
-        # A profile chooses the names of its secrets; with a name such as ../x it would choose the program too.
-        what = "the program must not depend on the secret's name, because profiles choose the names"
-        yield Fault(path, what, "put {name} in an argument", offset=word.index("{name}"))
-    for written in _PLACEHOLDER.finditer(word):
-        if _is_mistaken(written):
-            what = f"unknown placeholder {written[0]}; did you mean {{name}}?"
-            yield Fault(path, what, "write {name}", offset=written.start())
-
-
-def _is_mistaken(written: re.Match[str]) -> bool:
-    """Whether a placeholder is a mistake. `${HOME}` may be for a shell; `${name}` and profile references are wrong."""
-    dollar, inside = written[1], written[2] or ""
-    if dollar:
-        return inside == "name" or ":" in inside
-    return written[0] != "{name}"
 
 
 _SHAPES: Mapping[tuple[str | int, ...], type[Shape]] = {
@@ -203,20 +173,6 @@ class WrongSettings(Exception):  # noqa: N818 - it holds all of them
     def __init__(self, faults: Iterable[Fault]) -> None:
         super().__init__()
         self.faults = tuple(faults)
-
-
-class Source(PydanticBaseSettingsSource):
-    """Settings as a mapping that was read already: that of the file, or that of the variables."""
-
-    def __init__(self, settings_cls: type[BaseSettings], said: dict[str, Any]) -> None:
-        super().__init__(settings_cls)
-        self._said = said
-
-    def get_field_value(self, field: "FieldInfo", field_name: str) -> tuple[Any, str, bool]:
-        return self._said.get(field_name), field_name, True
-
-    def __call__(self) -> dict[str, Any]:
-        return self._said
 
 
 class UserSettings(BaseSettings):
@@ -242,7 +198,7 @@ class UserSettings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Take both from the arguments `variables` and `file`, which the caller has read."""
         given = init_settings()
-        return Source(settings_cls, given["variables"]), Source(settings_cls, given["file"])
+        return tuple(InitSettingsSource(settings_cls, given[source]) for source in ("variables", "file"))
 
     @model_validator(mode="wrap")
     @classmethod

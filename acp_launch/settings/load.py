@@ -17,6 +17,7 @@ from msgspec import structs
 
 from acp_launch.document.nodes import MAX_SIZE, SETTINGS, decode
 from acp_launch.errors import SettingsError, StateError
+from acp_launch.private import Unfit, read_bounded
 from acp_launch.problem import Problem
 from acp_launch.settings.model import NAMES, NEARLY, PREFIX, Choices, Settings
 
@@ -72,7 +73,10 @@ def load() -> Settings:
         SettingsError: with every problem of the file and of the variables.
     """
     config, state, cache = (directory(kind) for kind in ("CONFIG", "STATE", "CACHE"))
-    chosen = _choices(config / FILE, cache)
+    text, problems = written(config / FILE)
+    variables = present()
+    has_choices = text != "" or problems or variables
+    chosen = _checked(config / FILE, text, problems, variables, cache) if has_choices else Choices()
     return Settings(config=config, state=state, cache=cache, **structs.asdict(chosen))
 
 
@@ -109,14 +113,6 @@ def present() -> dict[str, str]:
     A secret's value (`ACP_LAUNCH_SECRET_NAME`) and the passphrase are never among them.
     """
     return {name: text for name, text in os.environ.items() if text and (name in NAMES or name.startswith(NEARLY))}
-
-
-def _choices(file: Path, cache: Path) -> Choices:
-    variables = present()
-    text, problems = written(file)
-    if text == "" and not problems and not variables:
-        return Choices()
-    return _checked(file, text, problems, variables, cache)
 
 
 def written(file: Path) -> tuple[str | None, list[Problem]]:
@@ -180,19 +176,16 @@ def _checked(file: Path, text: str | None, unread: list[Problem], variables: dic
 def read(file: Path) -> tuple[str | None, list[Problem]]:
     """Read the file: None and the problem if that fails; text and problems if only its protection is wrong."""
     try:
-        status = file.stat()
-        if not stat.S_ISREG(status.st_mode):
-            return None, [_not_a_file(file, status)]
-        with file.open("rb") as stream:
-            content = stream.read(MAX_SIZE + 1)  # one more than allowed, so that `decode` sees it is too long
-        exposed = list(_exposed(file))
-    except FileNotFoundError:
-        return None, [Problem(str(file), 0, 0, "", "this link leads to a missing file", f"rm {_quote(file)}")]
+        found = read_bounded(file, MAX_SIZE)
+        exposed = list(_exposed(file)) if found else []
+    except Unfit as unfit:
+        return None, [Problem(str(file), 0, 0, "", f"this file {unfit}", "check that this is a settings file")]
     except OSError as fault:
-        return None, [
-            Problem(str(file), 0, 0, "", f"cannot be read: {fault.strerror or fault}", _readable(fault, file))
-        ]
-    text, problems = decode(content, str(file), SETTINGS)
+        fix = f"chmod u+r {_quote(file)}" if isinstance(fault, PermissionError) else ""
+        return None, [Problem(str(file), 0, 0, "", f"cannot be read: {fault.strerror or fault}", fix)]
+    if found is None:
+        return None, [Problem(str(file), 0, 0, "", "this link leads to a missing file", f"rm {_quote(file)}")]
+    text, problems = decode(found[0], str(file), SETTINGS)
     return text, [*exposed, *problems]
 
 
@@ -201,16 +194,6 @@ def _quote(path: Path) -> str:
     import shlex  # only needed when something is wrong
 
     return shlex.quote(str(path))
-
-
-def _not_a_file(file: Path, status: os.stat_result) -> Problem:
-    if stat.S_ISDIR(status.st_mode):
-        return Problem(str(file), 0, 0, "", "this is a directory, not a settings file", "move it away")
-    return Problem(str(file), 0, 0, "", "this is not a regular file", "copy it into one")
-
-
-def _readable(fault: OSError, file: Path) -> str:
-    return f"chmod u+r {_quote(file)}" if isinstance(fault, PermissionError) else ""
 
 
 def _exposed(file: Path) -> Iterator[Problem]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from acp_launch.document.nodes import SETTINGS
 from acp_launch.document.shape import Shape
@@ -39,22 +39,27 @@ class DirectoryOrigin(Struct, frozen=True, kw_only=True):
 
 def keys() -> tuple[Key, ...]:
     """Return the keys of all settings, in the order of the model."""
-    return tuple(key for key, _ in _leaves(Choices(), ()))
+    return tuple(_keys(Choices(), ()))
 
 
-def standing(file: Path) -> list[SettingOrigin]:
+def _keys(shape: Shape, above: Key) -> Iterator[Key]:
+    for name in shape.__struct_fields__:
+        value = getattr(shape, name)
+        yield from _keys(value, (*above, name)) if isinstance(value, Shape) else [(*above, name)]
+
+
+def origins(file: Path) -> list[SettingOrigin]:
     """Return every setting as it counts now.
 
     Raises:
         SettingsError: the settings are wrong; every problem is listed.
     """
-    chosen, variables = dict(_leaves(load(), ())), present()
-    places = _places(file)
+    chosen, variables, places = to_builtins(load(), enc_hook=str), present(), _places(file)
     named = {key_path(name): name for name in NAMES}
     return [
         SettingOrigin(
             key=".".join(key),
-            value=_plain(chosen[key]),
+            value=None if _at(chosen, key) in ((), {}) else _at(chosen, key),
             source=setter(key, variables) or places.get(key, DEFAULT),
             variable=named.get(key),
         )
@@ -71,13 +76,11 @@ def directories() -> list[DirectoryOrigin]:
     ]
 
 
-def _leaves(shape: Shape, above: Key) -> Iterator[tuple[Key, Any]]:
-    for name in shape.__struct_fields__:
-        value = getattr(shape, name)
-        if isinstance(value, Shape):
-            yield from _leaves(value, (*above, name))
-        else:
-            yield (*above, name), value
+def _at(root: Any, key: Key) -> Any:
+    """Return the value at a key; None if there is none."""
+    for step in key:
+        root = root.get(step) if isinstance(root, dict) else None
+    return root
 
 
 def _places(file: Path) -> Mapping[Key, str]:
@@ -92,19 +95,5 @@ def _places(file: Path) -> Mapping[Key, str]:
 
 
 def _has(root: Any, key: Key) -> bool:
-    for step in key:
-        if not isinstance(root, dict) or step not in root:
-            return False
-        root = root[step]
-    return True
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON; durations and sizes are texts, as the user writes them."""
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value] or None
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()} or None
-    if isinstance(value, Shape):
-        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
-    return value if value is None or type(value) in (str, bool, int, float) else str(value)
+    above = _at(root, key[:-1])
+    return isinstance(above, dict) and key[-1] in above

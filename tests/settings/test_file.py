@@ -121,14 +121,11 @@ def test_a_fix_can_be_pasted_whatever_the_name(tmp_path: Path) -> None:
     assert complaints(file)[0].endswith(f"fix: chmod go-w '{file}'")
 
 
-def test_a_directory_in_its_place_is_said(tmp_path: Path) -> None:
-    assert complaints(tmp_path) == [f"{tmp_path}: this is a directory, not a settings file\n    fix: move it away"]
-
-
-def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_directory_or_a_pipe_in_its_place_is_said_without_a_wait(tmp_path: Path) -> None:
+    assert complaints(tmp_path) == [f"{tmp_path}: cannot be read: Is a directory"]
     os.mkfifo(tmp_path / "config.yaml")
     assert complaints(tmp_path / "config.yaml") == [
-        f"{tmp_path / 'config.yaml'}: this is not a regular file\n    fix: copy it into one"
+        f"{tmp_path / 'config.yaml'}: this file is not a regular file\n    fix: check that this is a settings file"
     ]
 
 
@@ -148,7 +145,7 @@ def test_a_file_too_large_is_not_read_whole(file: Path) -> None:
     with file.open("wb") as stream:
         stream.truncate(MAX_SIZE * 100)
     assert complaints(file) == [
-        f"{file}: this file is larger than 256 KiB\n    fix: check that this is a settings file"
+        f"{file}: this file is larger than {MAX_SIZE} bytes\n    fix: check that this is a settings file"
     ]
 
 

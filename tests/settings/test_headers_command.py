@@ -89,7 +89,6 @@ def test_an_address_that_does_not_say_what_it_covers_is_refused(address: str, fa
         ("{command: mint --all}", "command: expected a list"),
         ('{command: [" "]}', "command[0]: the program is empty"),
         ('{command: [mint, ""]}', "command[1]: this argument is empty"),
-        ('{command: [mint, "${secret:key}"]}', "command[1]: ${secret:key} means nothing here"),
         ("{command: [mint], ttl: 25h}", 'ttl: expected a duration from 30s to 24h, found the text "25h"'),
         ("{command: [mint], ttl: 29s}", 'ttl: expected a duration from 30s to 24h, found the text "29s"'),
         ("{command: [mint], ttl: 5}", "ttl: expected a duration, found the number 5"),

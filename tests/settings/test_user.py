@@ -143,14 +143,6 @@ def test_each_fault_has_its_place_a_sentence_and_a_way_out() -> None:
         assert complaints(text) == [expected]
 
 
-@pytest.mark.parametrize("written", ["{secret}", "{}", "{ name }", "{Name}", "${name}", "${secret:x}", "${env:HOME}"])
-def test_an_unknown_placeholder_is_reported_at_its_column(written: str) -> None:
-    assert complaints(f"secrets: {{command: [op, '{{name}}', 'a/{written}']}}") == [
-        f"c.yaml:1:38: secrets.command[2]: unknown placeholder {written}; did you mean {{name}}?\n"
-        "    fix: write {name}"
-    ]
-
-
 @pytest.mark.parametrize("word", ["${HOME}/x {name}", "awk '{print $1}' {name}", '{"a": "{name}"}', "{name}{name}"])
 def test_braces_that_are_a_programs_own_pass(word: str) -> None:
     chosen, problems = choices(json.dumps({"secrets": {"command": ["sh", "-c", word]}}), "c.yaml", {})
