@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from acp_launch.mcp.http.clients import Clients, Cookies, SetUp
 from acp_launch.mcp.http.connection import Connection
-from acp_launch.mcp.http.failure import failure, too_late
+from acp_launch.mcp.http.failure import failure
 from acp_launch.mcp.http.site import Site
 from acp_launch.mcp.http.wire import (
     DELETE,
@@ -369,7 +369,8 @@ class Remote:
             self._client = client = self._client or self._clients.client(request.url)
             response = await self._send_authorized(client, request)
         except TimeoutError:
-            self._step(connection.fail, stream, too_late(request.patience or 0.0))
+            late = Failure(f"did not answer within {request.patience:g} s", timed_out=True)
+            self._step(connection.fail, stream, late)
             return
         except Exception as error:
             self._step(connection.fail, stream, self._failure(error))

@@ -235,8 +235,7 @@ def test_a_call_that_needs_more_scopes_names_them() -> None:
             async with connected(remote(server.url, credentials=Hand(OLD), login=LOGIN)) as peer:
                 await peer.shake_hands()
                 how = "answered 403 Forbidden: it wants the scopes files:read files:write"
-                fix = f"add them to its oauth.scopes in the profile, then {LOGIN}"
-                assert error(await peer.tool("echo", text="hi")) == f'MCP server "docs" {how}; {fix}'
+                assert error(await peer.tool("echo", text="hi")) == f'MCP server "docs" {how}; {LOGIN}'
                 assert "result" in await peer.tool("echo", text="hi")
 
     asyncio.run(use())

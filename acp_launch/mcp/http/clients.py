@@ -7,7 +7,6 @@ httpx2 is imported, and TLS set up, when the first address needs it.
 import asyncio
 import time
 from collections.abc import Callable
-from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -36,7 +35,7 @@ class Cookies:
     def __init__(self, note: Callable[[str], None]) -> None:
         import httpx2
 
-        self._cookies, self._note, self._has_noted = httpx2.Cookies(), note, False
+        self._cookies, self._note, self._is_too_much = httpx2.Cookies(), note, False
 
     def add_to(self, request: "httpx2.Request") -> None:
         self._cookies.set_cookie_header(request)
@@ -47,8 +46,8 @@ class Cookies:
         if sum(len(each.name) + len(each.value or "") + len(each.path) + 1 for each in jar) <= COOKIES:
             return
         jar.clear()
-        if not self._has_noted:
-            self._has_noted = True
+        if not self._is_too_much:
+            self._is_too_much = True
             self._note(f"its cookies have more than {COOKIES:,} bytes; they are not kept")
 
 
@@ -99,10 +98,10 @@ class Clients:
         Raises:
             SetUp: certificates or proxies are set up wrongly.
         """
-        kind = _kind(url)
-        if kind not in self._clients:
-            self._clients[kind] = _make(is_secure=kind[0], is_near=kind[1])
-        return self._clients[kind]
+        is_secure, is_near = url.startswith("https:"), is_loopback(url)
+        if (is_secure, is_near) not in self._clients:
+            self._clients[is_secure, is_near] = _make(is_secure=is_secure, is_near=is_near)
+        return self._clients[is_secure, is_near]
 
     def renew(self) -> None:
         """Use new connections from now on, after the machine has slept; the present ones until their requests end."""
@@ -125,11 +124,8 @@ def seconds_asleep() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
-@lru_cache(maxsize=64)
-def _kind(url: str) -> tuple[bool, bool]:
-    """Return whether an address is reached with TLS, and whether it is on this machine."""
-    parts = urlsplit(url)
-    return parts.scheme == "https", parts.hostname in LOOPBACK
+def is_loopback(url: str) -> bool:
+    return urlsplit(url).hostname in LOOPBACK
 
 
 def _make(*, is_secure: bool, is_near: bool) -> "httpx2.AsyncClient":

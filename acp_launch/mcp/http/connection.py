@@ -80,18 +80,13 @@ HELLO = {"protocolVersion": VERSIONS[0], "capabilities": {}, "clientInfo": CLIEN
 META = {eras.VERSION: MODERN, eras.CLIENT: CLIENT_INFO, eras.CAPABILITIES: {}}
 PARAMS: Mapping[str, object] = {PING: None, INITIALIZE: HELLO, DISCOVER: {"_meta": META}}  # of requests of ours
 MARK = eras.VERSION.encode()
-MORE_SCOPES = "add them to its oauth.scopes in the profile"
 
 
 class _Introduction(Struct):
     version: str = field(default="", name="protocolVersion")
 
 
-class _Discovered(Struct):
-    versions: list[str] | UnsetType = field(default=UNSET, name="supportedVersions")
-
-
-_introduction, _discovered = Decoder(_Introduction), Decoder(_Discovered)
+_introduction = Decoder(_Introduction)
 
 
 class Session(Struct):
@@ -119,23 +114,6 @@ class Held(Struct):
         return line
 
 
-class Parting(Struct):
-    """The end of a connection: how it ends, and what has certainly had no effect."""
-
-    ended: Ended = Ended()
-    timer: int = 0
-    refused: dict[int, bytes] = field(default_factory=dict)  # by the number of its stream
-    unsent: list[bytes] = field(default_factory=list)
-
-
-class Sign(Struct):
-    """The signs of life that are awaited."""
-
-    stream: int = 0
-    checked: float = 0.0  # when the last was asked for
-    pongs: list[Raw] = field(default_factory=list)  # pings of our user that one will answer
-
-
 class Connection:
     """One connection. `known` is what is believed of the server's era.
 
@@ -147,13 +125,21 @@ class Connection:
         self.era: Era = "sse" if site.type == "sse" else known
         self.is_met = False  # it has answered in this connection
         self.refusal: Failure | None = None
+        self.unsent: list[bytes] = []  # once it is over: messages that certainly had no effect, in order
         self._site, self._url, self._ports, self._limits = site, url, ports, limits
         self._endpoint = ""  # HTTP+SSE: where to post
         self._session, self._modern = Session(), ""
         self._streams: dict[int, Stream] = {}
         self._owners: dict[bytes, Stream] = {}  # by the key of each request that waits for an answer
         self._numbers = 0
-        self._held, self._sign, self._parting = Held(), Sign(), Parting()
+        self._held = Held()
+        self._sign, self._checked = (
+            0,
+            0.0,
+        )  # the stream of the awaited sign of life; when the last was asked for
+        self._pongs: list[Raw] = []  # pings of our user that one will answer
+        self._end = Ended()  # how it ends once other requests have learned that the session is gone
+        self._refused: dict[int, bytes] = {}  # messages that had no effect, by the number of their stream
         self._has_noted: set[str] = set()
 
     @property
@@ -170,11 +156,6 @@ class Connection:
     def has_session(self) -> bool:
         """Whether the server has given a session id that is in use."""
         return bool(self._session.id)
-
-    @property
-    def unsent(self) -> list[bytes]:
-        """The messages that certainly had no effect, in order, once it is over."""
-        return self._parting.unsent
 
     @property
     def is_leaving(self) -> bool:
@@ -198,7 +179,7 @@ class Connection:
         Those of a batch (MCP 2025-03-26) are sent one by one, as most servers know no batch.
         """
         if self._is_closed:
-            self._parting.unsent.append(line)
+            self.unsent.append(line)
             return
         if message is None and (parts := jsonrpc.batch(line)):
             for part in parts:
@@ -307,13 +288,13 @@ class Connection:
         self._send(stream)
 
     def _send(self, stream: Stream) -> None:
-        stream.tries.begun = self._ports.now()
+        stream.begun = self._ports.now()
         self._ports.request(stream.request)
 
     def _send_again(self, stream: Stream, pause: float) -> None:
         """Let a request that had no effect wait, to be sent again."""
         stream.is_waiting = True
-        stream.tries.repeated += 1
+        stream.repeated += 1
         self._rest(stream, pause)
 
     def _rest(self, stream: Stream, pause: float | None = None) -> None:
@@ -327,33 +308,33 @@ class Connection:
         again = self._get("listen", stream.last_event).request
         patience = None if stream.role == "listen" else QUICK
         stream.request = replace(again, stream=stream.number, patience=patience)
-        stream.tries.redirects, stream.heard = 0, self._ports.now()
+        stream.redirects, stream.heard = 0, self._ports.now()
         self._send(stream)
 
     def _repeat(self, stream: Stream) -> None:
         stream.is_waiting, stream.heard = False, self._ports.now()
-        stream.tries.redirects, stream.tries.retry = 0, None
+        stream.redirects, stream.retry = 0, None
         self._send(stream)
 
     # The sign of life, and the first question to a server.
 
     def verify(self) -> None:
         """Ask for a sign of life at once, unless one is awaited."""
-        if self._is_closed or self._sign.stream or not self.is_met:
+        if self._is_closed or self._sign or not self.is_met:
             return
-        self._sign.checked = self._ports.now()
+        self._checked = self._ports.now()
         stream = self._own("sign", PING if self._session.version else DISCOVER)
         stream.request = replace(stream.request, patience=self._limits.sign)
-        self._sign.stream = stream.number
+        self._sign = stream.number
         self._ask(stream)
 
     def _probe(self, id: Raw) -> None:
         """Answer a ping before the handshake as soon as the server has shown that it lives."""
-        self._sign.pongs.append(id)
+        self._pongs.append(id)
         if self.era == "sse":
             if self._endpoint:
                 self._pong()
-        elif len(self._sign.pongs) == 1:
+        elif len(self._pongs) == 1:
             self._ask_probe(PING if self.era == "legacy" or self._site.is_pinned_legacy else DISCOVER)
 
     def _ask_probe(self, method: str) -> None:
@@ -376,14 +357,13 @@ class Connection:
 
     def _judge_discovery(self, message: Envelope) -> None:
         if message.result is not UNSET:
-            read = jsonrpc.read(_discovered, message.result)
-            versions = read.versions if read and read.versions is not UNSET else []
-            self._judge("modern" if MODERN in versions or not versions else "legacy")
+            found = eras.read_discovered(message)
+            self._judge("modern" if found is None or not found.versions or MODERN in found.versions else "legacy")
         elif message.error is not UNSET:
             self._judge("modern" if jsonrpc.fault(message.error).code == eras.UNSUPPORTED else "legacy")
 
     def _pong(self) -> None:
-        pongs, self._sign.pongs = self._sign.pongs, []
+        pongs, self._pongs = self._pongs, []
         for id in pongs:
             self._ports.receive(jsonrpc.result(id, {}))
 
@@ -460,7 +440,7 @@ class Connection:
             if status == 404:
                 self.verify()
         elif status in (429, 503) or status >= 500:
-            self._finish(Ended(how, pause=stream.tries.retry or 0.0, jitter=JITTER))
+            self._finish(Ended(how, pause=stream.retry or 0.0, jitter=JITTER))
         else:
             spoken, keys = ("MCP", "`url`") if self._site.type == "http" else ("HTTP+SSE", "`url` and `type`")
             where = f"{shown_origin(self._url)} answers, but does not speak {spoken} at this path: check its {keys}"
@@ -486,7 +466,7 @@ class Connection:
         elif 200 <= status < 300:
             self._accept(stream, headers)
         elif status in (429, 503):
-            stream.tries.retry = retry_after(headers)
+            stream.retry = retry_after(headers)
         elif status in (401, 403):
             stream.answer.challenge = read_challenges([headers.get("www-authenticate", "")])
 
@@ -548,8 +528,8 @@ class Connection:
             self._drop(stream)
         elif failure.is_denied:
             self._miss_token(stream, failure)
-        elif stream.role == "sign" and not (failure.timed_out or failure.is_final) and stream.tries.repeated < SIGNS:
-            self._send_again(stream, AGAIN * 2**stream.tries.repeated)
+        elif stream.role == "sign" and not (failure.timed_out or failure.is_final) and stream.repeated < SIGNS:
+            self._send_again(stream, AGAIN * 2**stream.repeated)
         elif not failure.was_sent:
             self._miss_server(stream, failure)
         elif stream.role in ("sign", "probe"):
@@ -573,10 +553,9 @@ class Connection:
     def ring(self, number: int) -> None:
         """Note that the timer of a stream has gone off."""
         stream = self._streams.get(number)
-        if number == self._parting.timer and self.phase == "parting":
-            self._finish(self._parting.ended)
-        elif stream is None:
-            return
+        if stream is None:
+            if self.phase == "parting":
+                self._finish(self._end)
         elif stream.is_waiting:
             if not self._is_closed:  # else it goes to the next connection
                 self._repeat(stream)
@@ -598,13 +577,13 @@ class Connection:
                 self._give_up(stream, f"stopped in the middle of its answer: nothing came for {self._limits.idle:g} s")
             elif self._is_slow(stream, now):
                 self._take_sign(stream, None)  # it has begun to answer
-            elif self._awaits(stream) and now - max(stream.heard, self._sign.checked) >= self._limits.silence:
+            elif self._awaits(stream) and now - max(stream.heard, self._checked) >= self._limits.silence:
                 self.verify()
 
     def _is_slow(self, stream: Stream, now: float) -> bool:
         """Whether an answer of ours has begun that does not end in its time."""
         limit = {"sign": self._limits.sign, "probe": QUICK}.get(stream.role)
-        return limit is not None and bool(stream.answer.status) and now - stream.tries.begun >= limit
+        return limit is not None and bool(stream.answer.status) and now - stream.begun >= limit
 
     def _awaits(self, stream: Stream) -> bool:
         if stream.role == "endpoint":
@@ -632,7 +611,7 @@ class Connection:
         if stream.role == "endpoint" and event.kind == "endpoint":
             self._take_endpoint(event.data)
         elif event.kind == "message" and event.data.strip():
-            stream.tries.resumed = 0
+            stream.resumed = 0
             self._take_line(stream, one_line(event.data), is_direct=False)
 
     def _take_line(self, stream: Stream, line: bytes, *, is_direct: bool) -> None:
@@ -709,17 +688,13 @@ class Connection:
         if body and (stream.answer.kind == "application/json" or (stream.id is not None and body[:1] in b"{[")):
             self._take_line(stream, one_line(body), is_direct=True)
         if stream.number in self._streams and (stream.id is not None or stream.role == "probe"):
-            self._take_nothing(stream, body)
+            how, fix = self._site.describe(stream.answer, body)  # it holds no answer
+            if self.is_met:
+                self._fail(stream, how)
+            else:
+                self._finish(self._call_alien(how, fix), also=stream)
         if self.phase != "over":
             self._close(stream)
-
-    def _take_nothing(self, stream: Stream, body: bytes) -> None:
-        """Handle a success that holds no answer."""
-        how, fix = self._site.describe(stream.answer, body)
-        if self.is_met:
-            self._fail(stream, how)
-        else:
-            self._finish(self._call_alien(how, fix), also=stream)
 
     def _end_events(self, stream: Stream, how: str) -> None:
         """Handle the end of an event stream, however it came."""
@@ -732,9 +707,9 @@ class Connection:
         elif stream.id is None or stream.is_cancelled:
             self._fail(stream, how)
             self._close(stream)
-        elif stream.last_event and not stream.is_stateless and stream.tries.resumed < RESUMES:
+        elif stream.last_event and not stream.is_stateless and stream.resumed < RESUMES:
             stream.is_resuming = True
-            stream.tries.resumed += 1
+            stream.resumed += 1
             self._rest(stream)
         else:
             self._give_up(stream, how)
@@ -763,7 +738,7 @@ class Connection:
         if status == 403 and not self.is_met:
             self._deny(stream)
         elif status == 403 and stream.answer.challenge.wants_more:
-            self._refuse(stream, "; ".join(filter(None, (_too_few(stream.answer.challenge), self._scopes_fix(stream)))))
+            self._refuse(stream, "; ".join(filter(None, (_too_few(stream.answer.challenge), self._fix(stream)))))
             self._close(stream)
         elif error is not None and stream.id is not None:
             self._pass_on(stream, error, body)
@@ -780,7 +755,7 @@ class Connection:
 
     def _refuse_request(self, stream: Stream, how: str) -> None:
         """Answer a request that was refused without a reason in JSON-RPC, while the connection goes on."""
-        status, retry = stream.answer.status, stream.tries.retry
+        status, retry = stream.answer.status, stream.retry
         if stream.id is None:
             self._note_once(f"{how} to a notification")
         elif stream.is_resuming:
@@ -804,10 +779,10 @@ class Connection:
 
     def _asks_again(self, stream: Stream) -> bool:
         """Let a request wait that a busy server has refused, if it may be asked again soon; return whether it may."""
-        status, tries = stream.answer.status, stream.tries
-        is_busy = status == 429 or (status == 503 and tries.retry is not None)
-        pause = AGAIN * 2**tries.repeated if tries.retry is None else max(tries.retry, LEAST)
-        if not is_busy or not self.is_met or stream.is_resuming or pause > SHORT or tries.repeated == REPEATS:
+        status, retry = stream.answer.status, stream.retry
+        is_busy = status == 429 or (status == 503 and retry is not None)
+        pause = AGAIN * 2**stream.repeated if retry is None else max(retry, LEAST)
+        if not is_busy or not self.is_met or stream.is_resuming or pause > SHORT or stream.repeated == REPEATS:
             return False
         self._note_once(f"answered {phrase(status)}; what it refuses so is asked again")
         self._send_again(stream, pause)
@@ -824,7 +799,7 @@ class Connection:
         status = stream.answer.status
         how = f"answered {phrase(status)}{self._site.quote(body)}"
         if status in (408, 429) or status >= 500:
-            return Ended(how, pause=stream.tries.retry or 0.0, jitter=JITTER)
+            return Ended(how, pause=stream.retry or 0.0, jitter=JITTER)
         if status in (404, 405, 410):
             where = f"{shown_origin(self._url)} answers, but has no MCP server at this path: check its `url`"
             return self._call_alien(how, where)
@@ -861,11 +836,6 @@ class Connection:
             return self.refusal.fix
         return self._site.login if self._is_login_wanted(stream) else ""
 
-    def _scopes_fix(self, stream: Stream) -> str:
-        fix = self._fix(stream)
-        is_new_login = stream.answer.challenge.scopes and fix and fix == self._site.login and not stream.fix
-        return f"{MORE_SCOPES}, then {fix}" if is_new_login else fix
-
     def _miss_token(self, stream: Stream, failure: Failure) -> None:
         """Handle a request that had no effect for want of a token; the next may have one, as the user may log in."""
         if stream.role == "listen":
@@ -886,10 +856,10 @@ class Connection:
         """Follow a redirect within the origin, with the same method: a call must not become a GET."""
         status, before = stream.answer.status, stream.request
         found, is_near = self._site.join(before.url, location)
-        stream.tries.redirects += 1
+        stream.redirects += 1
         self._ports.drop(stream.number)
         is_near = is_near and bool(location)
-        if is_near and stream.tries.redirects <= REDIRECTS and status != 303:
+        if is_near and stream.redirects <= REDIRECTS and status != 303:
             is_lasting = status in (301, 308) or found.rstrip("/") == self._url.rstrip("/")
             if is_lasting and before.url == self._url:
                 self._url = found
@@ -918,8 +888,8 @@ class Connection:
     def _miss_server(self, stream: Stream, failure: Failure) -> None:
         """Handle a request that never got to the server; the connection ends only if nothing else of it lives."""
         if stream.is_resuming:
-            if stream.tries.resumed < RESUMES and not failure.is_final:
-                stream.tries.resumed += 1
+            if stream.resumed < RESUMES and not failure.is_final:
+                stream.resumed += 1
                 self._rest(stream)
                 return
             self._fail(stream, failure.how)
@@ -975,8 +945,8 @@ class Connection:
     def _forget(self, stream: Stream) -> None:
         self._streams.pop(stream.number, None)
         self._ports.drop(stream.number)
-        if stream.number == self._sign.stream:
-            self._sign.stream = 0
+        if stream.number == self._sign:
+            self._sign = 0
 
     def _close(self, stream: Stream) -> None:
         """Forget a stream that has ended, and go on after it."""
@@ -999,20 +969,19 @@ class Connection:
     def _part(self, stream: Stream, ended: Ended) -> None:
         """Begin to end the connection because of a request that had no effect; others may learn the same."""
         if not stream.was_effective and (stream.id is not None or not stream.answer.status):
-            self._parting.refused[stream.number] = stream.request.body
+            self._refused[stream.number] = stream.request.body
         self._take_request(stream)
         self._streams.pop(stream.number, None)
         if not self._is_closed:
             self.phase = "parting"
-            self._numbers += 1
-            self._parting.ended, self._parting.timer = ended, self._numbers
-            self._ports.timer(self._numbers, PARTING)
+            self._end = ended
+            self._ports.timer(0, PARTING)
         self._part_if_all_know()
 
     def _part_if_all_know(self) -> None:
         lines = [stream for stream in self._streams.values() if stream.role == "line" and not stream.is_waiting]
         if all(stream.answer.status for stream in lines):
-            self._finish(self._parting.ended)
+            self._finish(self._end)
 
     def leave(self) -> bool:
         """Begin to end the session; return whether there is one that the server should be told about."""
@@ -1042,14 +1011,14 @@ class Connection:
         if self.phase == "over":
             return
         self.phase = "over"
-        refused = self._parting.refused
+        refused = self._refused
         if also is not None and also.id is not None and not also.was_effective:
             refused[also.number] = also.request.body
         for stream in self._streams.values():
             self._ports.drop(stream.number)
             if stream.is_waiting and stream.role == "line":
                 refused[stream.number] = stream.request.body
-        self._parting.unsent[:0] = [*(refused[number] for number in sorted(refused)), *self._held.lines]
+        self.unsent[:0] = [*(refused[number] for number in sorted(refused)), *self._held.lines]
         self._held.lines.clear()
         self._streams.clear()
         self._owners.clear()

@@ -140,17 +140,6 @@ class Answer(Struct):
         return body
 
 
-class Attempts(Struct):
-    """How often a request was sent, and how that went."""
-
-    begun: float = 0.0  # when it was last sent
-    resumed: int = 0  # times in a row that brought nothing: of an event stream, or of a sign of life
-    hasty: int = 0  # times in a row that it ended soon after it was sent
-    redirects: int = 0
-    repeated: int = 0  # times that it was sent again after it had no effect
-    retry: float | None = None  # the pause that the server asks for
-
-
 class Stream(Struct):
     """One HTTP request to the server, for at most one message of the agent."""
 
@@ -162,7 +151,12 @@ class Stream(Struct):
     method: str = ""
     is_stateless: bool = False
     answer: Answer = field(default_factory=Answer)
-    tries: Attempts = field(default_factory=Attempts)
+    begun: float = 0.0  # when it was last sent
+    resumed: int = 0  # times in a row that resuming it brought nothing
+    hasty: int = 0  # times in a row that it ended soon after it was sent
+    redirects: int = 0
+    repeated: int = 0  # times that it was sent again after it had no effect
+    retry: float | None = None  # the pause that the server asks for
     step: str = ""  # of a probe
     last_event: str = ""
     is_waiting: bool = False  # to be sent again, as it has had no effect so far
@@ -185,22 +179,21 @@ class Stream(Struct):
         """Note where to resume, and when."""
         if is_fit(event.id):
             if event.id != self.last_event:
-                self.tries.resumed = 0
+                self.resumed = 0
             self.last_event = event.id
         if event.retry is not None:
-            self.tries.retry = min(event.retry, LONGEST_PAUSE)
+            self.retry = min(event.retry, LONGEST_PAUSE)
 
     def pause(self, now: float) -> float:
         """Count an attempt to have an event stream that has ended; return the seconds to wait before the next."""
-        tries = self.tries
         if self.role == "listen":
-            tries.resumed = 0 if now - tries.begun > AGAIN_AT_MOST else tries.resumed + 1
-        pause = AGAIN if tries.retry is None else tries.retry
-        if self.role == "listen" or tries.retry is None:
-            growing = AGAIN * 2 ** (tries.resumed - 1) if tries.resumed > 1 else 0.0
+            self.resumed = 0 if now - self.begun > AGAIN_AT_MOST else self.resumed + 1
+        pause = AGAIN if self.retry is None else self.retry
+        if self.role == "listen" or self.retry is None:
+            growing = AGAIN * 2 ** (self.resumed - 1) if self.resumed > 1 else 0.0
             pause = min(AGAIN_AT_MOST, max(pause, growing))
-        tries.hasty = tries.hasty + 1 if now - tries.begun < AGAIN else 0
-        return max(pause, LEAST) if tries.hasty > HASTY else pause
+        self.hasty = self.hasty + 1 if now - self.begun < AGAIN else 0
+        return max(pause, LEAST) if self.hasty > HASTY else pause
 
 
 def is_fit(value: str) -> bool:
