@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acp_launch.cli.groups import Commands
+from acp_launch.cli.app import Commands
 from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import RegistryError, UsageError
 from acp_launch.problem import did_you_mean

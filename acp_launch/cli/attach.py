@@ -43,13 +43,13 @@ def hosted(request: RunRequest, settings: "Settings", screen: Screen) -> int | N
     Raises:
         LaunchError: as `run`; `StateError` if the host cannot be reached.
     """
-    from acp_launch.cli.planning import checked_name, here
+    from acp_launch.cli.verb import check_session_name
     from acp_launch.host.place import find as find_host
-    from acp_launch.profile.discover import find
+    from acp_launch.profile.discover import find, here
 
     found = find(request.words[0], start=here(), settings=settings)
     note = find_host(settings.state, str(found.project), found.name)
-    checked_name(request.session)
+    check_session_name(request.session)
     if note is not None and not request.is_interactive and (plan := _plan_of(note, found, request)) is not None:
         return _run(request, plan, settings, screen, note)
     return _run_by_content(request, found, settings, screen)
@@ -61,7 +61,8 @@ def _plan_of(note: "HostNote", found: "Found", request: RunRequest) -> "LaunchPl
     None if the host is not up yet, or if it cannot be seen from the files alone that it runs this content in the same
     directories.
     """
-    from acp_launch.cli.planning import at_home, here
+    from acp_launch.cli.verb import at_home
+    from acp_launch.profile.discover import here
 
     plan = note.plan
     if plan is None or not note.socket or plan.file != str(found.file):
@@ -337,7 +338,7 @@ async def _attach_terminal(
     from contextlib import nullcontext
 
     from acp_launch.cli.interactive_run import SessionTerminal
-    from acp_launch.cli.planning import checked_name
+    from acp_launch.cli.verb import check_session_name
     from acp_launch.host.door import connect
     from acp_launch.host.front import Entry
     from acp_launch.host.front import hosted as launching
@@ -348,7 +349,7 @@ async def _attach_terminal(
     from acp_launch.session.permission.remembered import AnswerStore, load
 
     terminal = SessionTerminal(request, plan, settings)
-    sessions = HeldSessions(registry, plan, lambda name: nullcontext(), check=checked_name, kind=HostedSession)
+    sessions = HeldSessions(registry, plan, lambda name: nullcontext(), check=check_session_name, kind=HostedSession)
     anew = [name] if request.new else []  # once: after a loss of the agent it is loaded
 
     def entrance(session: str) -> Entrance:

@@ -129,8 +129,7 @@ class Checkup:
 
     def _loaded(self, name: str, settings: "Settings") -> "Loaded | None":
         from acp_launch.checks.check import of_problem, ok
-        from acp_launch.cli.planning import here
-        from acp_launch.profile.discover import find
+        from acp_launch.profile.discover import find, here
         from acp_launch.profile.load import load, shown
 
         try:
@@ -146,8 +145,9 @@ class Checkup:
 
     def _profile(self, loaded: "Loaded", settings: "Settings", asked: "StoreCheck") -> None:
         from acp_launch.checks.profile import ResolveInputs, faults, parts, trust
-        from acp_launch.cli.planning import at_home, here
+        from acp_launch.cli.verb import at_home
         from acp_launch.process.spawn import require_platform
+        from acp_launch.profile.discover import here
 
         trusted = trust(loaded, settings, self._would_run(loaded), is_waved=self._is_waved)
         self._note([trusted])
@@ -328,8 +328,7 @@ def _machine(settings: "Settings") -> "Iterator[Check]":
 
 def _profiles(settings: "Settings") -> "Iterator[Check]":
     from acp_launch.checks.profile import profiles
-    from acp_launch.cli.planning import here
-    from acp_launch.profile.discover import discover
+    from acp_launch.profile.discover import discover, here
 
     return profiles(discover(start=here(), settings=settings), settings.cache)
 

@@ -27,7 +27,6 @@ from acp_launch.cli.importing import (
     read_drafts,
 )
 from acp_launch.cli.newprofile import ProfileFiles, existing_file, location, name_fault, named_agent
-from acp_launch.cli.planning import here
 from acp_launch.console import interop, problems
 from acp_launch.console.ask.terminal import possible
 from acp_launch.console.interop import note
@@ -38,7 +37,7 @@ from acp_launch.interop.read import Finding, survey
 from acp_launch.interop.tools import this_machine
 from acp_launch.problem import ours
 from acp_launch.profile.agents import AGENTS, PYTHON, KnownAgent
-from acp_launch.profile.discover import Found, find, project_of
+from acp_launch.profile.discover import Found, find, here, project_of
 from acp_launch.profile.edit import judged
 from acp_launch.profile.load import load, shown
 from acp_launch.profile.scaffold import NewServer, beginning, called, extending

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from acp_launch.cli.groups import Commands
+from acp_launch.cli.app import Commands
 from acp_launch.errors import ProblemsError, ProfileError, UsageError
 from acp_launch.problem import errors, ours
 
@@ -185,9 +185,8 @@ def editable(profile: str) -> "Found":
     Raises:
         UsageError: the file does not exist, or may not be changed.
     """
-    from acp_launch.cli.planning import here
     from acp_launch.interop.merge import refuse_escaping_link
-    from acp_launch.profile.discover import find, origin_of
+    from acp_launch.profile.discover import find, here, origin_of
     from acp_launch.settings.load import load
 
     found = find(profile, start=here(), settings=load())

@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from acp_launch.cli.importing import read_drafts
-from acp_launch.cli.planning import here, loaded_profile, require, resolved_from
+from acp_launch.cli.planning import loaded_profile, require, resolved_from
 from acp_launch.console import stdout
 from acp_launch.console.ask.terminal import agreed, possible
 from acp_launch.console.interop import listed, note, show_change, warn
@@ -24,7 +24,7 @@ from acp_launch.interop.read import entries
 from acp_launch.interop.tools import PRINTED, SERVE, Source, Tool, at_home, own_place, read, this_machine
 from acp_launch.interop.write import ExportContext, Exported, export_entries, export_whole
 from acp_launch.problem import ours
-from acp_launch.profile.discover import Found
+from acp_launch.profile.discover import Found, here
 from acp_launch.profile.load import Loaded, shown
 from acp_launch.profile.trust import trust_state
 from acp_launch.settings import load

@@ -13,7 +13,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.cli.newprofile import ProfileFiles, named_agent
-from acp_launch.cli.planning import here
 from acp_launch.cli.stores import Vault
 from acp_launch.cli.supply import sealed_file
 from acp_launch.console import interop
@@ -25,7 +24,7 @@ from acp_launch.interop.drafts import Draft, DraftSet, Spot, Token, collect_draf
 from acp_launch.interop.merge import Step, Target, target
 from acp_launch.interop.read import Finding, survey
 from acp_launch.interop.tools import Source, Tool, at_home, read, sources, this_machine
-from acp_launch.profile.discover import HOLDER, discover, project_of
+from acp_launch.profile.discover import HOLDER, discover, here, project_of
 from acp_launch.profile.load import shown
 from acp_launch.profile.scaffold import without_servers
 from acp_launch.secret.redact import redactor

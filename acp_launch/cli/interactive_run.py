@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from acp_launch.cli.planning import checked_name, here
 from acp_launch.cli.run_request import RunRequest, settings_of
+from acp_launch.cli.verb import check_session_name
 from acp_launch.console.ask.terminal import StillClock
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.interactive.output import session_output
@@ -16,6 +16,7 @@ from acp_launch.interactive.state import HeldSession, HeldSessions
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
 from acp_launch.process.program import LocalProgram
+from acp_launch.profile.discover import here
 from acp_launch.session.hold import hold, is_fresh
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ async def run_interactive(request: RunRequest, kept: "RunContext", held: ExitSta
         kept.registry,
         plan,
         lambda name: hold(kept.settings.state, (str(plan.project), plan.profile, name)),
-        check=checked_name,
+        check=check_session_name,
     )
     with run_context(
         request, plan, kept, guard, terminal.person, terminal.observer.note, terminal.in_front, trace=trace

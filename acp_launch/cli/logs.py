@@ -32,9 +32,8 @@ def logs(
 ) -> None:
     """Show the stderr of the agent and the MCP servers of the latest launch."""
     from acp_launch import leave
-    from acp_launch.cli.planning import here
     from acp_launch.console.logs import LogPrinter, LogWatch
-    from acp_launch.profile.discover import project_of
+    from acp_launch.profile.discover import here, project_of
     from acp_launch.settings.load import load
 
     settings = load()
@@ -66,9 +65,8 @@ def _profile(given: str, directory: Path, settings: "Settings") -> str:
     Raises:
         UsageError: there are no logs and no profile of this name.
     """
-    from acp_launch.cli.planning import here
     from acp_launch.process.logs import logs, shortened
-    from acp_launch.profile.discover import SUFFIXES, discover
+    from acp_launch.profile.discover import SUFFIXES, discover, here
 
     is_path = "/" in given or given.endswith(SUFFIXES)
     name = shortened(Path(given).stem if is_path else given)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acp_launch.cli.groups import Commands
+from acp_launch.cli.app import Commands
 from acp_launch.cli.trace import TraceFile
 from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean, ours
@@ -47,10 +47,9 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the server'
 @app.command("list")
 def list_(profile: Profile, as_json: Json = False) -> None:
     """List the servers of a profile. Nothing is started."""
-    from acp_launch.cli.planning import here
     from acp_launch.console import servers
     from acp_launch.console.stderr import DIM, say
-    from acp_launch.profile.discover import find
+    from acp_launch.profile.discover import find, here
     from acp_launch.profile.load import load
     from acp_launch.profile.model import RemoteServer
     from acp_launch.settings.load import load as load_settings

@@ -13,13 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from acp_launch.cli.planning import here
 from acp_launch.console.interop import warn
 from acp_launch.interop.merge import refuse_escaping_link, replace_file
 from acp_launch.plan.resolve import split_command
 from acp_launch.private import make_private, replace
 from acp_launch.profile.agents import AGENTS, KnownAgent
-from acp_launch.profile.discover import HOLDER, OVERLAY, SUFFIXES, Found, project_of, users
+from acp_launch.profile.discover import HOLDER, OVERLAY, SUFFIXES, Found, here, project_of, users
 from acp_launch.profile.load import read, shown
 from acp_launch.profile.scaffold import NAME, OVERLAYS, SCHEMA, ignoring, own_agent
 from acp_launch.settings.model import Settings

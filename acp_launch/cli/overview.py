@@ -59,10 +59,10 @@ class Overview(NamedTuple):
 
 def show() -> int:
     """Show the overview, and return 0."""
-    from acp_launch.cli.planning import here
     from acp_launch.console import stdout
     from acp_launch.console.columns import columns, terminal_width
     from acp_launch.console.stderr import harmless
+    from acp_launch.profile.discover import here
     from acp_launch.settings.load import load
 
     found = _overview(here(), load())

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from acp_launch.cli.groups import Commands
+from acp_launch.cli.app import Commands
 from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import MachineError, UsageError
 
@@ -138,9 +138,9 @@ def _plan(profile: str) -> "LaunchPlan":
     Raises:
         MachineError: this machine cannot resolve the profile.
     """
-    from acp_launch.cli.planning import resolved_profile
+    from acp_launch.cli.planning import loaded_profile, resolved_from
 
-    resolved = resolved_profile(profile, _settings(), cwd=None)
+    resolved = resolved_from(loaded_profile(profile, _settings()), cwd=None)
     if resolved.plan is None:
         raise MachineError(resolved.problems)
     return resolved.plan
@@ -148,9 +148,8 @@ def _plan(profile: str) -> "LaunchPlan":
 
 def _shelf(profile: str) -> "AnswerStore":
     """Return the remembered answers of a profile, which may have problems, or of a `run --agent`."""
-    from acp_launch.cli.planning import here
     from acp_launch.plan.resolve import ADHOC
-    from acp_launch.profile.discover import find, project_of
+    from acp_launch.profile.discover import find, here, project_of
     from acp_launch.session.permission.remembered import AnswerStore
 
     if profile.startswith(ADHOC):

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from acp_launch.cli.verb import at_home, check_session_name
 from acp_launch.errors import MachineError, NotLoggedIn, NotTrusted, ProfileError, UsageError
 from acp_launch.problem import did_you_mean, errors, ours
 from acp_launch.settings.model import Settings
@@ -41,11 +42,11 @@ def agent_plan(name: str, settings: Settings, *, cwd: Path | None, trust: bool) 
     """Plan a launch of a profile's agent alone; secrets of servers are not looked up.
 
     Raises:
-        LaunchError: as `trusted_profile` and `planned`.
+        LaunchError: as `loaded_profile`, `trusted` and `planned`.
     """
     from msgspec.structs import replace
 
-    resolved = trusted_profile(name, settings, cwd=cwd, trust=trust)
+    resolved = trusted(loaded_profile(name, settings), settings, cwd=cwd, trust=trust)
     needs = tuple(need for need in resolved.needs if need.origin.path.startswith("agent."))
     return planned(replace(resolved, needs=needs), settings)
 
@@ -156,8 +157,8 @@ def _later(
     return Wallet(settings=settings, opening=opening, secrets=secrets, called=plan.called).credentials(others, {})
 
 
-def trusted_profile(
-    name: str,
+def trusted(
+    loaded: "Loaded",
     settings: Settings,
     *,
     cwd: Path | None,
@@ -171,21 +172,8 @@ def trusted_profile(
 
     Raises:
         NotTrusted: it belongs to a project, and the user does not trust its present content.
-        UsageError, ProfileError: as `resolved_profile`.
+        ProfileError: the file is wrong, or differs from the lock file.
     """
-    return trusted(loaded_profile(name, settings), settings, cwd=cwd, session=session, trust=trust, locked=locked)
-
-
-def trusted(
-    loaded: "Loaded",
-    settings: Settings,
-    *,
-    cwd: Path | None,
-    session: str | None,
-    trust: bool,
-    locked: bool = False,
-) -> "Resolved":
-    """Do the same with a profile that is loaded."""
     resolved = resolved_from(loaded, cwd=cwd, session=session)
     require(loaded, resolved.found, settings, is_waved=trust)
     if locked and (different := unlocked(loaded, resolved)):
@@ -205,16 +193,6 @@ def unlocked(loaded: "Loaded", resolved: "Resolved") -> "Sequence[Problem]":
     return differing(loaded, plan) if plan is not None else resolved.problems
 
 
-def resolved_profile(name: str, settings: Settings, *, cwd: Path | None, session: str | None = None) -> "Resolved":
-    """Resolve a profile on this machine without its secrets; its plan is None if it cannot run here.
-
-    Raises:
-        UsageError: there is no such profile.
-        ProfileError: the file is wrong.
-    """
-    return resolved_from(loaded_profile(name, settings), cwd=cwd, session=session)
-
-
 def loaded_profile(name: str, settings: Settings) -> "Loaded":
     """Load and check a profile by its name or path.
 
@@ -222,7 +200,7 @@ def loaded_profile(name: str, settings: Settings) -> "Loaded":
         UsageError: there is no such profile.
         ProfileError: the file is wrong.
     """
-    from acp_launch.profile.discover import find
+    from acp_launch.profile.discover import find, here
     from acp_launch.profile.load import load
 
     return load(find(name, start=here(), settings=settings), cache=settings.cache)
@@ -231,8 +209,9 @@ def loaded_profile(name: str, settings: Settings) -> "Loaded":
 def resolved_from(loaded: "Loaded", *, cwd: Path | None, session: str | None = None) -> "Resolved":
     """Resolve a loaded profile on this machine."""
     from acp_launch.plan.resolve import resolve
+    from acp_launch.profile.discover import here
 
-    named = checked_name(session)
+    named = check_session_name(session)
     return resolve(loaded, cwd=here(), environ=os.environ, cwd_override=at_home(cwd), session_override=named)
 
 
@@ -244,43 +223,11 @@ def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> R
         MachineError: this machine cannot run it.
     """
     from acp_launch.plan.resolve import adhoc
+    from acp_launch.profile.discover import here
 
-    named = checked_name(session)
+    named = check_session_name(session)
     resolved = adhoc(command_line, cwd=here(), environ=os.environ, cwd_override=at_home(cwd), session_override=named)
     return Ready(_plan(resolved), {}, {})
-
-
-def checked_name(session: str | None) -> str | None:
-    """Check a session's name from the command line.
-
-    Raises:
-        UsageError: it is not a valid name.
-    """
-    from acp_launch.profile.values import SESSION_NAME_FIX, session_name_fault
-
-    if session is not None and (fault := session_name_fault(session)):
-        raise UsageError(fault, fix=SESSION_NAME_FIX)
-    return session
-
-
-def at_home(directory: Path | None) -> Path | None:
-    """Expand `~` in a directory, because shells leave it in `--cwd=~/x`: they expand it only at a word's beginning."""
-    try:
-        return directory.expanduser() if directory else None
-    except RuntimeError:
-        raise UsageError(f"--cwd: no home directory is known for {directory}", fix="give an absolute path") from None
-
-
-def here() -> Path:
-    """Return the current directory.
-
-    Raises:
-        UsageError: it no longer exists.
-    """
-    try:
-        return Path.cwd()
-    except FileNotFoundError:
-        raise UsageError("the directory you are in no longer exists", fix="cd somewhere else") from None
 
 
 def _plan(

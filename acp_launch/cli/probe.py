@@ -16,7 +16,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_launch.cli.operation import StartedProgram, VerbProcesses, verb_processes
-from acp_launch.cli.planning import at_home, here, loaded_profile, named, ready, reduced, require, resolved_from
+from acp_launch.cli.planning import loaded_profile, named, ready, reduced, require, resolved_from
+from acp_launch.cli.verb import at_home
 from acp_launch.console.servers import ServerMessages, say_downloading
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import ProtocolError, ServerError, WaitExpired
@@ -27,6 +28,7 @@ from acp_launch.mcp.message import ServerInfo
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan, Value
 from acp_launch.plan.resolve import process, resolve
 from acp_launch.process.spawn import require_platform
+from acp_launch.profile.discover import here
 from acp_launch.secret.value import Secret
 from acp_launch.session.login import pointed
 from acp_launch.settings.load import load as load_settings

@@ -221,10 +221,10 @@ def _needs(loaded: "Loaded") -> "tuple[Need, ...]":
 
 
 def _resolved(name: str, cwd: Path | None) -> "Resolved":
-    from acp_launch.cli.planning import resolved_profile
+    from acp_launch.cli.planning import loaded_profile, resolved_from
 
     _, settings = _here()
-    resolved = resolved_profile(name, settings, cwd=cwd)
+    resolved = resolved_from(loaded_profile(name, settings), cwd=cwd)
     if resolved.plan is None and resolved.draft is None:
         raise MachineError(resolved.problems)
     return resolved
@@ -240,7 +240,7 @@ def _chosen(names: Sequence[str]) -> "list[Found]":
 
 
 def _here() -> "tuple[Path, Settings]":
-    from acp_launch.cli.planning import here
+    from acp_launch.profile.discover import here
     from acp_launch.settings.load import load
 
     return here(), load()

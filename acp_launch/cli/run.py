@@ -141,12 +141,12 @@ def _launch(request: RunRequest, settings: "Settings", screen: Screen) -> int:
 
 
 def _plan(request: RunRequest, settings: "Settings", screen: Screen) -> "Ready":
-    from acp_launch.cli.planning import adhoc_plan, ready, trusted_profile
+    from acp_launch.cli.planning import adhoc_plan, loaded_profile, ready, trusted
 
     if request.agent is not None:
         return adhoc_plan(request.agent, cwd=request.cwd, session=request.session)
-    resolved = trusted_profile(
-        request.words[0],
+    resolved = trusted(
+        loaded_profile(request.words[0], settings),
         settings,
         cwd=request.cwd,
         session=request.session,
@@ -269,7 +269,7 @@ def _resume(request: RunRequest, settings: "Settings") -> RunRequest:
 
     Of a named profile it is the latest, but in an interactive session the user may choose another one.
     """
-    from acp_launch.cli.planning import here
+    from acp_launch.profile.discover import here
 
     if request.words:
         records = _of_profile(request.words[0], settings) if request.is_interactive and can_pick() else []
@@ -287,9 +287,8 @@ def _resume(request: RunRequest, settings: "Settings") -> RunRequest:
 
 def _of_project(settings: "Settings") -> "tuple[Path, Sequence[Record]]":
     """Return the sessions of this project that a profile can resume, the latest first."""
-    from acp_launch.cli.planning import here
     from acp_launch.plan.resolve import ADHOC
-    from acp_launch.profile.discover import project_of
+    from acp_launch.profile.discover import here, project_of
     from acp_launch.session.store import open_registry
 
     project = project_of(here())
@@ -298,8 +297,7 @@ def _of_project(settings: "Settings") -> "tuple[Path, Sequence[Record]]":
 
 
 def _of_profile(name: str, settings: "Settings") -> "Sequence[Record]":
-    from acp_launch.cli.planning import here
-    from acp_launch.profile.discover import find
+    from acp_launch.profile.discover import find, here
     from acp_launch.session.store import open_registry
 
     found = find(name, start=here(), settings=settings)
@@ -314,8 +312,7 @@ def _named(name: str, settings: "Settings") -> "Record | None":
 
 
 def _profile(settings: "Settings") -> str:
-    from acp_launch.cli.planning import here
-    from acp_launch.profile.discover import discover
+    from acp_launch.profile.discover import discover, here
 
     found = [each for each in discover(start=here(), settings=settings) if not each.shadowed_by]
     of_project = [each for each in found if each.origin == "project"]

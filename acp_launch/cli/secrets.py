@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from acp_launch.cli.groups import Commands
+from acp_launch.cli.app import Commands
 from acp_launch.errors import MachineError, SecretError, StateError, UsageError
 from acp_launch.problem import ours
 
@@ -66,11 +66,11 @@ def list_(as_json: Json = False) -> None:
     """List the secrets, when each was set, and which profiles use it. Values are never shown."""
     import os
 
-    from acp_launch.cli.planning import here
     from acp_launch.cli.secretvalue import uses
     from acp_launch.console import secrets
     from acp_launch.console.stderr import DIM, say
     from acp_launch.oauth.grant import Logins
+    from acp_launch.profile.discover import here
     from acp_launch.secret.value import variable
 
     vault = _vault()
@@ -98,11 +98,11 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Check that the secrets of profiles can be found, and where."""
-    from acp_launch.cli.planning import here
     from acp_launch.cli.secretvalue import uses
     from acp_launch.cli.stores import outcomes
     from acp_launch.console import secrets
     from acp_launch.console.stderr import DIM, say
+    from acp_launch.profile.discover import here
 
     vault = _vault()
     used = uses(vault.settings, here(), profiles or ())
@@ -195,9 +195,9 @@ def _remove(vault: "Vault", name: str) -> None:
 
 def _mention_uses(vault: "Vault", names: "Sequence[str]", what: str) -> None:
     """List the references in profiles, which do not change by themselves."""
-    from acp_launch.cli.planning import here
     from acp_launch.cli.secretvalue import uses
     from acp_launch.console.stderr import YELLOW, say
+    from acp_launch.profile.discover import here
 
     for profile, need in uses(vault.settings, here()).all:
         if need.name in names:

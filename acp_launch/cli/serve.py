@@ -108,10 +108,11 @@ class _Served:
         """
         from msgspec.structs import replace
 
-        from acp_launch.cli.planning import here, loaded_profile, ready, trusted
+        from acp_launch.cli.planning import loaded_profile, ready, trusted
         from acp_launch.cli.start import launched
         from acp_launch.process.guard import start_guards
         from acp_launch.process.prepare import require_descriptors
+        from acp_launch.profile.discover import here
         from acp_launch.settings.load import load
 
         require_descriptors()
@@ -123,9 +124,7 @@ class _Served:
         if self.connect is not None:
             return
         with _placed(here()):
-            resolved = trusted(
-                self.loaded, self.settings, cwd=request.cwd, session=None, trust=request.trust, locked=request.locked
-            )
+            resolved = trusted(self.loaded, self.settings, cwd=request.cwd, trust=request.trust, locked=request.locked)
         self.ready = ready(resolved, self.settings)
         alone = replace(self.ready.plan, servers=())  # they are those of the sessions
         self.guard, self.plan, self.spawned, self.trace = stack.enter_context(

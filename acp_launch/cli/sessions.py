@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
-from acp_launch.cli.groups import Commands
+from acp_launch.cli.app import Commands
 from acp_launch.cli.trace import TraceFile
 from acp_launch.console.stderr import say
 from acp_launch.errors import LaunchError, NotTrusted, SessionError, UsageError
@@ -186,9 +186,9 @@ async def _show_turn(
 @app.command()
 def rename(name: Name, new: Annotated[str, typer.Argument(metavar="NEW")], profile: Profile = None) -> None:
     """Rename a session."""
-    from acp_launch.cli.planning import checked_name
+    from acp_launch.cli.verb import check_session_name
 
-    checked_name(new)
+    check_session_name(new)
     with _registry() as registry:
         record = _the(registry, name, profile)
         with _held(record, "session rename"):
@@ -468,7 +468,6 @@ def _settings() -> "Settings":
 
 
 def _project() -> str:
-    from acp_launch.cli.planning import here
-    from acp_launch.profile.discover import project_of
+    from acp_launch.profile.discover import here, project_of
 
     return str(project_of(here()))

@@ -88,8 +88,8 @@ def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:
 
 
 def _revoke(profile: str, settings: "Settings") -> None:
-    from acp_launch.cli.planning import here as working_directory
     from acp_launch.console.stderr import harmless, say
+    from acp_launch.profile.discover import here as working_directory
     from acp_launch.profile.trust import accepted, revoke
 
     path = Path(os.path.normpath(working_directory() / profile))
@@ -107,8 +107,7 @@ def _revoke(profile: str, settings: "Settings") -> None:
 
 
 def _is_here(acceptance: "Acceptance") -> bool:
-    from acp_launch.cli.planning import here
-    from acp_launch.profile.discover import project_of
+    from acp_launch.profile.discover import here, project_of
 
     return acceptance.project == str(project_of(here()))
 

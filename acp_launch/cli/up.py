@@ -124,7 +124,7 @@ class Reload(NamedTuple):
             what = f"more than the servers of {note.called} has changed since it is up"
             lines = list(changes(note.lines, content.lines))
             raise StateError(what, fix=ours("up", note.called, "--replace"), detail=lines)
-        ready(trusted(loaded, settings, cwd=Path(note.cwd), session=None, trust=False), settings)
+        ready(trusted(loaded, settings, cwd=Path(note.cwd), trust=False), settings)
         answer = call(note, RELOAD, {"digest": content.digest}, within=RELOADING)
         done = msgspec.json.decode(answer, type=Reloaded)
         say(harmless(f"acp-launch: {note.called} is reloaded; its agent and sessions stay", keep=""))
@@ -213,9 +213,9 @@ def _chosen(settings: "Settings", profile: str | None, otherwise: str = "") -> "
 
 def _present(profile: str) -> "tuple[Settings, HostNote | None]":
     """Return the host of a profile as it is called here."""
-    from acp_launch.cli.planning import here
     from acp_launch.host.place import find
     from acp_launch.profile.discover import find as find_profile
+    from acp_launch.profile.discover import here
     from acp_launch.settings.load import load
 
     settings = load()
@@ -257,7 +257,7 @@ def run_host(
 
     settings, here = load(), str(Path.cwd())
     loaded = loaded_profile(request.profile, settings)
-    resolved = trusted(loaded, settings, cwd=request.cwd, session=None, trust=request.trust, locked=request.locked)
+    resolved = trusted(loaded, settings, cwd=request.cwd, trust=request.trust, locked=request.locked)
     plan, secrets, credentials = looked_up(resolved, settings)
     with hold_place(settings.state, str(plan.project), plan.profile) as place:
         if place is None:

@@ -18,6 +18,7 @@ for several values. The module imports little, because help is made from it.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -112,6 +113,27 @@ def read_duration(text: str, option: str = "--timeout") -> Duration:
 def read_keep(text: str) -> Duration:
     """Parse the value of `--keep`."""
     return read_duration(text, "--keep")
+
+
+def check_session_name(session: str | None) -> str | None:
+    """Check a session's name from the command line.
+
+    Raises:
+        UsageError: it is not a valid name.
+    """
+    from acp_launch.profile.values import SESSION_NAME_FIX, session_name_fault
+
+    if session is not None and (fault := session_name_fault(session)):
+        raise UsageError(fault, fix=SESSION_NAME_FIX)
+    return session
+
+
+def at_home(directory: Path | None) -> Path | None:
+    """Expand `~` in a directory, because shells leave it in `--cwd=~/x`: they expand it only at a word's beginning."""
+    try:
+        return directory.expanduser() if directory else None
+    except RuntimeError:
+        raise UsageError(f"--cwd: no home directory is known for {directory}", fix="give an absolute path") from None
 
 
 class Verb(Protocol):

@@ -88,6 +88,18 @@ class Found(Struct, frozen=True):
         return shown(self.file) if self.origin == "path" else self.name
 
 
+def here() -> Path:
+    """Return the current directory.
+
+    Raises:
+        UsageError: it no longer exists.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise UsageError("the directory you are in no longer exists", fix="cd somewhere else") from None
+
+
 def find(name: str, *, start: Path, settings: Settings) -> Found:
     """Find a profile by its name or path. `start` is the directory the command was typed in.
 
