@@ -14,7 +14,7 @@ from msgspec import Struct
 from acp_launch.cli.importing import read_drafts
 from acp_launch.cli.planning import loaded_profile, require, resolved_from
 from acp_launch.console import stdout
-from acp_launch.console.ask.terminal import agreed, possible
+from acp_launch.console.ask.terminal import ask_yes_or_no, possible
 from acp_launch.console.interop import listed, note, show_change, warn
 from acp_launch.errors import UsageError
 from acp_launch.interop import write
@@ -140,7 +140,7 @@ def _write(loaded: Loaded, tool: Tool, found: Exported, request: ExportRequest, 
 def _require_agreement() -> None:
     if not possible():
         raise UsageError("there is no terminal to ask on; nothing was written", fix="--yes writes it")
-    if not agreed("Change it?"):
+    if not ask_yes_or_no("Change it?"):
         raise UsageError("nothing was written")
 
 

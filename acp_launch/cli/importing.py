@@ -16,7 +16,7 @@ from acp_launch.cli.newprofile import ProfileFiles, named_agent
 from acp_launch.cli.stores import Vault
 from acp_launch.cli.supply import sealed_file
 from acp_launch.console import interop
-from acp_launch.console.ask.terminal import agreed, possible
+from acp_launch.console.ask.terminal import ask_yes_or_no, possible
 from acp_launch.console.interop import listed, note, show_change, show_findings
 from acp_launch.errors import SecretError, UsageError
 from acp_launch.interop import merge
@@ -243,11 +243,11 @@ class _Import(Struct):
         Raises:
             UsageError: the user does not want the profile changed.
         """
-        if not agreed("Change it?"):
+        if not ask_yes_or_no("Change it?"):
             raise UsageError("nothing was written")
         label = self.credentials.label
         valued = [(name, token) for name, token in plan.tokens if token.secret is not None]
-        return {token.spot for name, token in valued if not agreed(*interop.question(name, token, label))}
+        return {token.spot for name, token in valued if not ask_yes_or_no(*interop.question(name, token, label))}
 
     def _plan(self, credentials: CredentialStore | None, *, spared: Iterable[Spot] = ()) -> ImportPlan:
         """Plan with the drafts that the options ask for.

@@ -327,9 +327,9 @@ def require(loaded: "Loaded", found: "Mapping[KeyPath, Path]", settings: Setting
 
 def agrees(question: str) -> bool:
     """Ask a yes-or-no question; without a terminal the answer is no."""
-    from acp_launch.console.ask.terminal import agreed, possible
+    from acp_launch.console.ask.terminal import ask_yes_or_no, possible
 
-    return possible() and agreed(question) is True
+    return possible() and ask_yes_or_no(question) is True
 
 
 def _fix(loaded: "Loaded", how: str) -> str:

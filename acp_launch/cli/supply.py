@@ -79,7 +79,7 @@ def sealed_file(settings: "Settings") -> "Settings | None":
     Raises:
         UsageError, SettingsError: the settings cannot be written.
     """
-    from acp_launch.console.ask.terminal import agreed, possible
+    from acp_launch.console.ask.terminal import ask_yes_or_no, possible
     from acp_launch.settings.load import FILE, load
     from acp_launch.settings.origin import DEFAULT, origins
 
@@ -89,7 +89,7 @@ def sealed_file(settings: "Settings") -> "Settings | None":
     from acp_launch.cli.config import choose
     from acp_launch.console.stderr import harmless, say
 
-    if not agreed(NO_KEYRING):
+    if not ask_yes_or_no(NO_KEYRING):
         return None
     say(harmless(f"acp-launch: {STORE}: file is now in {choose(STORE, 'file')}", keep=""))
     return load()

@@ -238,7 +238,7 @@ def agreed(prompt: str) -> bool:
     Raises:
         InputEnded: it was dismissed.
     """
-    answer = terminal.agreed(prompt)
+    answer = terminal.ask_yes_or_no(prompt)
     if answer is None:
         raise InputEnded
     return answer

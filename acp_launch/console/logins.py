@@ -178,7 +178,7 @@ async def ask_address(name: str, complaint: str) -> str:
     Raises:
         AuthRequired: the user ended the input.
     """
-    from acp_launch.console.ask.terminal import pasted
+    from acp_launch.console.ask.terminal import ask_for_paste as typed
     from acp_launch.errors import AuthRequired
 
     if complaint:

@@ -30,7 +30,7 @@ from prompt_toolkit.search import stop_search
 from rich.console import Console
 from rich.text import Text
 
-from acp_launch.console.ask.terminal import StillClock, given_back
+from acp_launch.console.ask.terminal import StillClock, restore_at_exit
 from acp_launch.console.stderr import harmless
 from acp_launch.errors import LaunchError
 from acp_launch.interactive.attention import Attention, can_retitle
@@ -267,7 +267,7 @@ class Application:
     async def run(self) -> None:
         if self._closed.is_set():
             return
-        taken_back = given_back()
+        undo = restore_at_exit()
         with redirect_streams(self.canvas.write), self._signals():
             try:
                 self._attention.enter()
@@ -277,7 +277,7 @@ class Application:
                 self._write(self._attention.leave())
                 self._rest()
                 self.canvas.stop()
-                taken_back()
+                undo()
         self._drawing.finish()
         if not self._closed.is_set():  # the terminal is gone; the session may still have to end its turn
             self.events.put_nowait(HungUp())

@@ -11,12 +11,10 @@ import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from acp_launch.console.ask.room import needed, screen
-from acp_launch.console.ask.terminal import StillClock, answers, chosen, forget_typed, key_by_key, tell
+from acp_launch.console.ask.terminal import Questions, StillClock
 from acp_launch.console.stderr import DIM, ask, harmless, paint, put, say
 from acp_launch.interactive.front import Activity, Event, Interrupted, Left, Mood, Status, Submitted, Vocabulary
-from acp_launch.mark import COLUMNS, marked
-from acp_launch.session.observer import Choice, Person, Tone
+from acp_launch.session.observer import Choice, Person
 
 STDIN = 0
 CHUNK = 65536  # bytes
@@ -25,18 +23,17 @@ PASTE, PASTED = "\x1b[200~", "\x1b[201~"  # around a paste, from a terminal that
 READY: tuple[Mood, ...] = ("idle", "down")  # when a prompt is expected
 
 
-class Lines:
+class Lines(Questions):
     """A `Front`, and its `Person`, line by line."""
 
-    def __init__(self, clock: StillClock) -> None:
+    def __init__(self, clock: StillClock | None = None) -> None:
         """`clock` stands still while the user is asked."""
-        self._clock = clock
+        super().__init__(lambda: None, clock)
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self.person: Person = self
         self.canvas = None
         self._closed = asyncio.Event()
-        self._floor = asyncio.Lock()
-        self._answer: asyncio.Future[str | None] | None = None
+        self._answer: asyncio.Future[str] | None = None
         self._keys: asyncio.Queue[str] | None = None  # typed for a question that one key answers
         self._begun = ""  # the beginning of a prompt of several lines
         self._is_pasted = False  # whether the next lines belong to a paste
@@ -95,39 +92,19 @@ class Lines:
         finally:
             self._listen()
 
-    @asynccontextmanager
-    async def floor(self) -> AsyncIterator[None]:
-        with self._clock.still():
-            async with self._floor:
-                yield
-
-    def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
-        columns, rows = screen()
-        lines = (prompt, prompt, *answers(choices, columns))
-        return columns - COLUMNS, rows - sum(needed(marked(line), columns) for line in lines)
-
-    def say(self, text: str, tone: Tone = "plain") -> None:
-        tell(text, tone)
-
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
         """Choose by one key; a line with the key alone does as well."""
         self._keys, self._unread = asyncio.Queue(), ""
         try:
-            with key_by_key():
-                key = await chosen(prompt, choices, self._keys.get)
+            return await super().choose(prompt, choices)
         finally:
             self._keys = None
-        if key is not None:
-            tell(f"{prompt} {next(choice.label for choice in choices if choice.key == key)}", "dim")
-        return key
 
-    async def line(self, prompt: str, *, default: str = "") -> str | None:
-        answer = await self._asked(f"{prompt} [{default}] " if default else f"{prompt} ")
-        return answer if answer is None else answer or default
+    async def read_keys(self) -> str:
+        return await self._keys.get() if self._keys else ""
 
-    async def _asked(self, prompt: str) -> str | None:
+    async def read_line(self, prompt: str) -> str:
         """Return a line; text typed before the question is discarded."""
-        forget_typed()
         self._unread = ""
         ask(prompt)
         self._answer = asyncio.get_running_loop().create_future()
@@ -166,7 +143,7 @@ class Lines:
         if self._keys is not None:
             self._keys.put_nowait("")
         elif self._answer and not self._answer.done():
-            self._answer.set_result(None)
+            self._answer.set_result("")
         else:
             self.events.put_nowait(Left())
 
@@ -175,7 +152,7 @@ class Lines:
         self._is_pasted = begun > ended if begun != ended else self._is_pasted
         line = line.replace(PASTE, "").replace(PASTED, "")
         if self._answer and not self._answer.done():
-            self._answer.set_result(line)
+            self._answer.set_result(f"{line}\n")
         elif self._is_pasted:
             self._begun += f"{line}\n"
         elif line.endswith("\\"):

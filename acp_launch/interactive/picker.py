@@ -18,7 +18,7 @@ from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.layout import BufferControl, FormattedTextControl, HSplit, Layout, VSplit, Window
 from rich.console import Console
 
-from acp_launch.console.ask.terminal import forget_typed, given_back
+from acp_launch.console.ask.terminal import forget_typed, restore_at_exit
 from acp_launch.console.columns import columns, fit
 from acp_launch.interactive.screen import ESCAPE, SEQUENCE, Keyboard, Tty, vt100_output
 
@@ -48,14 +48,14 @@ class Choices(Struct, frozen=True, kw_only=True):
 async def pick(choices: Choices) -> int | None:
     """Let the user choose a row, and return its number; None if the user leaves without a choice."""
     picker = _Picker(choices)
-    taken_back = given_back()
+    restore_terminal = restore_at_exit()
     forget_typed()  # keys typed before the list was shown choose nothing
     try:
         return await picker.app.run_async(handle_sigint=False, set_exception_handler=False)
     except EOFError:  # the terminal is gone
         return None
     finally:
-        taken_back()
+        restore_terminal()
 
 
 def matching(rows: Sequence[Sequence[str]], typed: str) -> list[int]:

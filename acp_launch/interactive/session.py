@@ -384,7 +384,7 @@ def choose_front(
         return Application(history, attention=attention, profile=profile, clock=clock)
     from acp_launch.interactive.lines import Lines
 
-    return Lines(clock or StillClock())
+    return Lines(clock)
 
 
 async def run_session(launching: Launching, setup: SessionSetup) -> int:

@@ -175,7 +175,7 @@ def permitting(person: Person, where: str) -> Ask:
                 for line in lasting:
                     person.say(line)
                 lasting = []
-            below = len(ways.left_out) + sum(room.needed(line, columns) for line in lasting)
+            below = len(ways.left_out) + sum(len(room.broken(line, columns)) for line in lasting)
             for text, tone in room.said(list(_details(question)), columns, rows - below):
                 person.say(text, tone)
             for line in lasting:

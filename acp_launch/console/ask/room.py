@@ -7,7 +7,6 @@ however much text the agent sends.
 """
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -72,27 +71,6 @@ def is_roomy() -> bool:
     return screen()[1] >= ROOMY
 
 
-def needed(text: str, columns: int) -> int:
-    """Return the most rows that a text without tabs takes, whether it is broken at words or anywhere."""
-    return sum(max(len(_pieces(line, columns)), _at_words(line, columns)) for line in text.split("\n"))
-
-
-def _at_words(line: str, columns: int) -> int:
-    """Count the rows as rich breaks them: the spaces after a word belong to it, and do so too if it is cut itself."""
-    rows, used = 1, 0
-    for word in re.findall(r"\s*\S+\s*", line):
-        length = cell_len(word.rstrip())
-        if used + length <= columns:
-            used += cell_len(word)
-        elif length > columns:
-            pieces = _pieces(word, columns)
-            rows += len(pieces) - (used == 0)
-            used = cell_len(pieces[-1])
-        else:
-            rows, used = rows + 1, cell_len(word)
-    return rows
-
-
 def _brief(details: Sequence[Detail], columns: int, rows: int) -> Iterator[Row]:
     """Yield at most `rows` rows, shared among the details."""
     is_counted = len(details) > rows > LEAST  # one row says how many are left out
@@ -128,7 +106,7 @@ def _cut(detail: Detail, begun: Sequence[Row], share: int, columns: int) -> Iter
     end = max(0, min(2, share - 2))
     yield from begun[: share - 1 - end]
     yield fitted(f"{INDENT}[... more lines, above ...]", columns), "dim"
-    last = [row for line in detail.lines[-2:] for row in _broken(line, columns)]
+    last = list(_rows(detail.lines[-2:], columns))
     yield from last[len(last) - end :]
 
 
@@ -143,13 +121,7 @@ def fitted(text: str, columns: int) -> str:
 
 
 def _rows(lines: Sequence[Row], columns: int) -> Iterator[Row]:
-    for line in lines:
-        yield from _broken(line, columns)
-
-
-def _broken(line: Row, columns: int) -> list[Row]:
-    text, tone = line
-    return [(row, tone) for row in broken(text, columns)]
+    return ((row, tone) for text, tone in lines for row in broken(text, columns))
 
 
 def broken(text: str, columns: int) -> list[str]:

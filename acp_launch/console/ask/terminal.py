@@ -7,11 +7,11 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TextIO
+from typing import Any, TextIO
 
 from acp_launch import leave
 from acp_launch.console.stderr import DIM, GREEN, RED, YELLOW, ask, harmless, paint, put, share
-from acp_launch.mark import COLUMNS, MARK, marked
+from acp_launch.mark import COLUMNS, MARK
 from acp_launch.session.observer import Choice, Tone
 
 # The terminal's modes: its echo, and restoring it at exit.
@@ -20,44 +20,34 @@ from acp_launch.session.observer import Choice, Tone
 SHOW, WRAP, NO_FRAME, NO_PASTES, PLAIN = b"\x1b[?25h", b"\x1b[?7h", b"\x1b[?2026l", b"\x1b[?2004l", b"\x1b[0m"
 
 
-def given_back() -> Callable[[], None]:
+def restore_at_exit() -> Callable[[], None]:
     """Restore the terminal on stdin at an immediate exit, to its modes of now. Return a function that undoes this."""
-    if not _owns_terminal():
+    before = _modes()
+    if before is None:
         return lambda: None
-    import termios
 
-    before = termios.tcgetattr(0)
-
-    def give_back() -> None:
-        termios.tcsetattr(0, termios.TCSANOW, before)  # TCSADRAIN may wait forever for output
+    def restore() -> None:
+        _restore(before)
         leave.tell(1 if os.isatty(1) else 2, NO_FRAME + WRAP + NO_PASTES + PLAIN + SHOW + b"\r\n")
 
-    return leave.at_exit(give_back)
+    return leave.at_exit(restore)
 
 
 class Echo:
     """Turns the echo of the terminal on stdin off and on; does nothing if stdin is not a terminal."""
 
     def __init__(self) -> None:
-        self._before: list[object] | None = None
+        self._before: Modes | None = None
 
     def off(self) -> None:
-        if self._before is not None or not _owns_terminal():
-            return
-        import termios
-
-        self._before = termios.tcgetattr(0)
-        now = termios.tcgetattr(0)
-        now[3] &= ~termios.ECHO
-        termios.tcsetattr(0, termios.TCSADRAIN, now)
+        if self._before is None and (before := _modes()) is not None:
+            self._before = before
+            _clear("ECHO")
 
     def on(self) -> None:
-        if self._before is None:
-            return
-        import termios
-
-        termios.tcsetattr(0, termios.TCSADRAIN, self._before)  # type: ignore[arg-type]
-        self._before = None
+        if self._before is not None:
+            _restore(self._before)
+            self._before = None
 
 
 @contextmanager
@@ -66,27 +56,17 @@ def key_by_key() -> Iterator[None]:
 
     Does nothing if stdin is not our terminal; an answer then is a line.
     """
-    if not _owns_terminal():
+    before = _modes()
+    if before is None:
         yield
         return
-    import termios
-
-    before = termios.tcgetattr(0)
-    now = termios.tcgetattr(0)
-    now[3] &= ~(termios.ECHO | termios.ICANON)
-    now[6][termios.VMIN], now[6][termios.VTIME] = 1, 0
-
-    def give_back() -> None:
-        termios.tcsetattr(0, termios.TCSANOW, before)
-
-    forget = leave.at_exit(give_back)
-    termios.tcsetattr(0, termios.TCSADRAIN, now)
+    forget = leave.at_exit(lambda: _restore(before))
+    _clear("ECHO", "ICANON")
     try:
         yield
     finally:
         forget()
-        with suppress(termios.error):  # it hung up
-            give_back()
+        _restore(before)
 
 
 def forget_typed() -> None:
@@ -95,6 +75,35 @@ def forget_typed() -> None:
         import termios
 
         termios.tcflush(0, termios.TCIFLUSH)
+
+
+Modes = list[Any]  # as `termios` has them
+
+
+def _modes() -> Modes | None:
+    """Return the modes of the terminal on stdin; None if it is not ours."""
+    if not _owns_terminal():
+        return None
+    import termios
+
+    return termios.tcgetattr(0)
+
+
+def _clear(*names: str) -> None:
+    import termios
+
+    now = termios.tcgetattr(0)
+    for name in names:
+        now[3] &= ~getattr(termios, name)
+    now[6][termios.VMIN], now[6][termios.VTIME] = 1, 0
+    termios.tcsetattr(0, termios.TCSADRAIN, now)
+
+
+def _restore(before: Modes) -> None:
+    import termios
+
+    with suppress(termios.error):  # it hung up
+        termios.tcsetattr(0, termios.TCSANOW, before)  # TCSADRAIN may wait forever for output
 
 
 def _owns_terminal() -> bool:
@@ -192,11 +201,11 @@ class Questions:
                 yield
 
     def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
-        from acp_launch.console.ask.room import broken, is_roomy, needed, screen
+        from acp_launch.console.ask.room import broken, is_roomy, screen
 
         columns, rows = screen()
         shown = (prompt, prompt, *answers(choices, columns))  # once more with the answer
-        taken = sum(max(len(broken(line, columns - COLUMNS)), needed(marked(line), columns)) for line in shown)
+        taken = sum(len(broken(line, columns - COLUMNS)) for line in shown)
         return columns - COLUMNS, rows - is_roomy() - taken
 
     def say(self, text: str, tone: Tone = "plain") -> None:
@@ -210,19 +219,26 @@ class Questions:
         if self._has_said and is_roomy():
             tell("")
         with key_by_key():
-            key = await chosen(prompt, choices, _line, tone="plain" if self._has_said else "heading")
+            key = await ask_for_key(prompt, choices, self.read_keys, tone="plain" if self._has_said else "heading")
         if key is not None:
             tell(f"{prompt} {next(choice.label for choice in choices if choice.key == key)}", "dim")
         return key
 
     async def line(self, prompt: str, *, default: str = "") -> str | None:
         forget_typed()
-        shown = f"{prompt} [{default}]: " if default else f"{prompt}: "
-        typed = await _asked(shown)
+        typed = await self.read_line(f"{prompt} [{default}]: " if default else f"{prompt}: ")
         return typed.rstrip("\r\n") or default if typed else None
 
+    async def read_keys(self) -> str:
+        """Return the next keys as they came, or a line; empty at the end of input."""
+        return await _read()
 
-async def pasted(prompt: str) -> str | None:
+    async def read_line(self, prompt: str) -> str:
+        """Return a line with its end; empty at the end of input."""
+        return await _ask_line(prompt)
+
+
+async def ask_for_paste(prompt: str) -> str | None:
     """Ask for a text that is not shown, and may be longer than a line that the terminal edits (4,095 bytes).
 
     None for Ctrl-D and the end of input.
@@ -233,7 +249,7 @@ async def pasted(prompt: str) -> str | None:
             forget_typed()
             ask(prompt)
             while not text.endswith("\n"):
-                keys = await _line()
+                keys = await _read()
                 if not keys or END in keys:
                     return None
                 for key in keys:
@@ -245,7 +261,7 @@ async def pasted(prompt: str) -> str | None:
     return text.strip()
 
 
-def agreed(prompt: str, yes: str = "Yes", no: str = "No") -> bool | None:
+def ask_yes_or_no(prompt: str, yes: str = "Yes", no: str = "No") -> bool | None:
     """Ask a yes-or-no question while no event loop runs. None, which also means no, if it is dismissed."""
 
     async def ask() -> str | None:
@@ -262,19 +278,19 @@ def ask_line(prompt: str) -> str:
 
     Python's own `readline` would miss a Ctrl-C that comes just before it waits.
     """
-    return asyncio.run(_asked(prompt))
+    return asyncio.run(_ask_line(prompt))
 
 
 def answers(choices: Sequence[Choice], columns: int) -> list[str]:
     """Return the rows of the answers with their keys: one row if all fit, else one for each."""
-    from acp_launch.console.ask.room import needed
+    from acp_launch.console.ask.room import broken
 
     each = [f"[{choice.key}] {choice.label}" for choice in choices]
     row = BETWEEN.join(each)
-    return [row] if needed(marked(row), columns) == 1 else each
+    return [row] if len(broken(row, columns - COLUMNS)) == 1 else each
 
 
-async def chosen(
+async def ask_for_key(
     prompt: str, choices: Sequence[Choice], read: Callable[[], Awaitable[str]], *, tone: Tone = "plain"
 ) -> str | None:
     """Show a question on a bare terminal, and return the key of the answer; None if it is dismissed.
@@ -323,19 +339,19 @@ def _key(typed: str, choices: Sequence[Choice]) -> str | None:
     return key if key in {choice.key for choice in choices} else None
 
 
-async def _asked(prompt: str) -> str:
+async def _ask_line(prompt: str) -> str:
     """Return the line with its end; "" at the end of input."""
     ask(prompt)
     line = ""
     try:
-        line = await _line()
+        line = await _read()
     finally:
         if not line.endswith("\n"):  # Ctrl-D, Ctrl-C or a time-out: further output begins on a new line
             put("\n")
     return line
 
 
-async def _line() -> str:
+async def _read() -> str:
     """Read one line from the terminal, "" at its end, without blocking the event loop."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()

@@ -1,7 +1,7 @@
 """Wrapped text, tables and code blocks: styled segments in, lines of a terminal out."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import accumulate, zip_longest
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from rich.style import Style
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from pygments.lexer import Lexer  # type: ignore[import-untyped]
+    from rich.syntax import ANSISyntaxTheme
 
 Span = tuple[str, Style]
 Line = list[Segment]
@@ -163,49 +163,37 @@ THEME = {
     "Generic.Strong": Style(bold=True),
 }
 TAB = 4  # columns
-PLAIN = Style()
 
 
-def code_lines(code: str, language: str, console: Console, width: int) -> Iterator[list[Segment]]:
+def code_lines(code: str, language: str, console: Console, width: int) -> Iterator[Line]:
     """Yield each line, wrapped if it is longer than `width`."""
-    lexer = _lexer(language) if console.color_system and not console.no_color else None
-    coloured = _coloured(code, lexer) if lexer else ([Segment(line, PLAIN)] for line in _split(code))
-    for line in coloured:
-        if sum(segment.cell_length for segment in line) <= width:
-            yield line
-        else:
-            yield from _wrapped(line, console, width)
+    code = code.expandtabs(TAB).removesuffix("\n")
+    lexer = _languages().get(language.lower()) if language and console.color_system and not console.no_color else None
+    if lexer in (None, "text"):
+        for line in code.split("\n"):
+            yield from [[Segment(line)]] if cell_len(line) <= width else _fold(Text(line), console, width)
+        return
+    for text in _highlight(code, str(lexer)).split("\n", allow_blank=True):
+        yield from [list(text.render(console))] if text.cell_len <= width else _fold(text, console, width)
 
 
-def _coloured(code: str, lexer: "Lexer") -> Iterator[list[Segment]]:
-    line: list[Segment] = []
-    for kind, text in lexer.get_tokens(code):
-        style = _style(kind)
-        first, *others = text.split("\n")
-        if first:
-            line.append(Segment(first, style))
-        for other in others:
-            yield line
-            line = [Segment(other, style)] if other else []
-    if line:
-        yield line
+def _fold(text: Text, console: Console, width: int) -> Iterator[Line]:
+    return (list(row.render(console)) for row in text.wrap(console, max(1, width), overflow="fold"))
+
+
+def _highlight(code: str, lexer: str) -> Text:
+    from rich.syntax import Syntax
+
+    text = Syntax(code, lexer, theme=_theme()).highlight(code)
+    text.rstrip()
+    return text
 
 
 @cache
-def _style(kind: tuple[str, ...]) -> Style:
-    """Return the style of a kind of token: that of the nearest kind that has one."""
-    names = (".".join(kind[:length]) for length in range(len(kind), 0, -1))
-    return next((THEME[name] for name in names if name in THEME), PLAIN)
+def _theme() -> "ANSISyntaxTheme":
+    from rich.syntax import ANSISyntaxTheme
 
-
-def _split(code: str) -> Iterable[str]:
-    return code.expandtabs(TAB).removesuffix("\n").split("\n")
-
-
-def _wrapped(line: list[Segment], console: Console, width: int) -> Iterator[list[Segment]]:
-    text = Text.assemble(*((segment.text, segment.style or PLAIN) for segment in line), end="")
-    for row in text.wrap(console, max(1, width), overflow="fold"):
-        yield list(row.render(console))
+    return ANSISyntaxTheme({tuple(name.split(".")): style for name, style in THEME.items()})
 
 
 @cache
@@ -218,16 +206,3 @@ def _languages() -> dict[str, str]:
 
 def is_language(name: str) -> bool:
     return name.lower() in _languages()
-
-
-@cache
-def _known(name: str) -> "Lexer":
-    from pygments.lexers import get_lexer_by_name
-
-    lexer: Lexer = get_lexer_by_name(name, stripnl=False, tabsize=TAB)
-    return lexer
-
-
-def _lexer(language: str) -> "Lexer | None":
-    name = _languages().get(language.lower()) if language else None
-    return None if name in (None, "text") else _known(name)

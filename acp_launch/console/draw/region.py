@@ -18,7 +18,7 @@ from typing import Protocol
 from rich.console import Console, RenderableType
 from rich.segment import Segment, Segments
 
-from acp_launch.console.ask.terminal import Echo, given_back
+from acp_launch.console.ask.terminal import Echo, restore_at_exit
 
 # The frame rate: the first frame is drawn at once, the next when it is due.
 
@@ -118,7 +118,7 @@ class Region:
 
     def _open(self) -> None:
         self._is_open = True
-        self._keep = given_back()
+        self._keep = restore_at_exit()
         self._echo.off()
         self._write(HIDE)
         # A signal handler of the event loop would run after the frame that was due while we were stopped.

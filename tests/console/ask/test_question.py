@@ -1,20 +1,14 @@
 """What a person reads before they allow something, and how a bare terminal is answered at."""
 
 import asyncio
-from io import StringIO
 from typing import Any
 
-import pyte
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 from rich.cells import cell_len
-from rich.console import Console
-from rich.text import Text
 
 from acp_launch.console.ask import permission
-from acp_launch.console.ask.room import broken, needed
-from acp_launch.console.ask.terminal import answers, chosen
+from acp_launch.console.ask.room import broken
+from acp_launch.console.ask.terminal import answers, ask_for_key
 from acp_launch.session.observer import Answer, Choice, ToolQuestion
 from tests.console.person import Scripted
 from tests.secret.canaries import knowing
@@ -313,17 +307,6 @@ def test_what_fits_is_said_once() -> None:
     assert len(person.told) == 6
 
 
-@given(st.text(alphabet="ab \u6f22\n", max_size=300), st.integers(2, 90))
-@example("aaaaaa aaa", 2)
-def test_no_text_takes_more_rows_than_are_counted(text: str, columns: int) -> None:
-    """Broken at words, as rich does, or anywhere, as a terminal does."""
-    console = Console(width=columns, file=StringIO(), color_system=None)
-    assert len(Text(text).wrap(console, columns)) <= needed(text, columns)
-    screen = pyte.Screen(columns, 700)
-    pyte.Stream(screen).feed(text.replace("\n", "\r\n"))
-    assert screen.cursor.y < needed(text, columns)
-
-
 def asked(monkeypatch: pytest.MonkeyPatch, *typed: str | None, quiet: float = 0.0) -> str | None:
     """Answer with these keys, each as it is read; None is a silence that is long enough."""
     waiting = list(typed)
@@ -336,7 +319,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, *typed: str | None, quiet: float = 0.
     for name, seconds in (("QUIET", quiet), ("PAUSE", 0.01), ("REST", 0.01)):
         monkeypatch.setattr(f"acp_launch.console.ask.terminal.{name}", seconds)
     choices = [Choice("y", "Yes"), Choice("2", "The same again"), Choice("n", "No")]
-    answer = asyncio.run(chosen("Well?", choices, read))
+    answer = asyncio.run(ask_for_key("Well?", choices, read))
     assert not waiting, "every key was read"
     return answer
 
