@@ -36,9 +36,9 @@ def search(
     entries = [each for each in copy.agents.values() if _has(each, words or ())]
     installed = _installed(settings)
     if as_json:
-        stdout.put_json(agents.found_json(entries, installed, copy, fault))
+        stdout.put_json(agents.search_json(entries, installed, copy, fault))
     elif entries:
-        stdout.line(agents.found(entries, installed, width=_width()))
+        stdout.line(agents.search_table(entries, installed, width=_width()))
     else:
         say("no agent of the registry has these words; acp-launch agents search lists all of them")
 
@@ -74,7 +74,7 @@ def install(
 
     made, is_new = _install(_settings(), _reference(agent), allow_unverified=allow_unverified)
     if as_json:
-        stdout.put_json(json.dumps({**agents.described(made), "is_new": is_new}, indent=2))
+        stdout.put_json(json.dumps({**agents.installation_json(made), "is_new": is_new}, indent=2))
         return
     said = made.manifest
     what = "installed" if is_new else "already installed:"

@@ -27,14 +27,14 @@ def corrected(file: Path, before: str, check: Callable[[str], "Sequence[Problem]
 
     from acp_launch.console import problems
     from acp_launch.console.stderr import say
-    from acp_launch.interactive.editor import changed, command
+    from acp_launch.interactive.editor import command, edit_content
     from acp_launch.problem import errors
 
     require_terminal(file)
     command(_environment())
     text = before
     while True:
-        content = asyncio.run(changed(text.encode(), file.name, kept=KEPT))
+        content = asyncio.run(edit_content(text.encode(), file.name, kept=KEPT))
         text = _decoded(content)
         if text == before:
             say("nothing was changed")

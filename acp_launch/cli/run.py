@@ -237,7 +237,7 @@ def called(record: "Record") -> str:
     """Return what users call a session."""
     from acp_launch.console import sessions
 
-    return sessions.called(record.name, record.title)
+    return sessions.display_name(record.name, record.title)
 
 
 def can_pick() -> bool:

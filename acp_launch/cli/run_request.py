@@ -197,9 +197,9 @@ class RunRequest(NamedTuple):
         """Return what asks the user about a tool call."""
 
         async def ask(question: "ToolQuestion") -> "Answer":
-            from acp_launch.console.ask.permission import permitting  # most runs ask nothing
+            from acp_launch.console.ask.permission import permission_asker  # most runs ask nothing
 
-            return await permitting(person, self._listing(plan))(question)
+            return await permission_asker(person, self._listing(plan))(question)
 
         return ask
 

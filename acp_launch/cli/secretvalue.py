@@ -169,13 +169,13 @@ def _place(path: str) -> str:
 
 def _prompt(name: str, places: Sequence[str]) -> str:
     """Return the prompt in one row of the terminal; the places are cut, and left out where they do not fit."""
-    from acp_launch.console.ask.room import fitted, screen
+    from acp_launch.console.ask.room import fit_row, screen
 
     what, columns = f'value of the secret "{name}"', screen()[0] - COLUMNS
     room = columns - len(f"{what} (): ") - 1  # the cursor
     if places and room >= SHORTEST_PLACE:
-        what += f" ({fitted(harmless(', '.join(dict.fromkeys(places)), keep=''), room)})"
-    return f"{fitted(what, columns - 3)}: "
+        what += f" ({fit_row(harmless(', '.join(dict.fromkeys(places)), keep=''), room)})"
+    return f"{fit_row(what, columns - 3)}: "
 
 
 def _asked(name: str, places: Sequence[str] = ()) -> str:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.cli.run_request import RunRequest, Screen, eliciting, exit_code, settings_of
-from acp_launch.console.stderr import YELLOW, harmless, put, say, share, uncoloured
+from acp_launch.console.stderr import YELLOW, harmless, put, say, share, strip_colours
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.leave import deferred
 from acp_launch.plan.model import OURS, LaunchPlan, StdioPlan
@@ -181,7 +181,7 @@ def stderr_log(settings: Settings, plan: LaunchPlan, *, echo: bool) -> Iterator[
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")  # a chunk may end within a character
 
     def show(data: bytes, *, is_last: bool = False) -> None:
-        put(harmless(uncoloured(decoder.decode(data, is_last))))
+        put(harmless(strip_colours(decoder.decode(data, is_last))))
 
     def both(data: bytes) -> None:
         show(data)

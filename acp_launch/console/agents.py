@@ -21,7 +21,7 @@ DESCRIPTION = 4  # the column that gives way when the terminal is narrow
 PACKAGE = 4
 
 
-def found(entries: Sequence[Entry], installed: Installed, *, width: int | None) -> str:
+def search_table(entries: Sequence[Entry], installed: Installed, *, width: int | None) -> str:
     """Return the lines for `agents search`."""
     rows = [("AGENT", "VERSION", "INSTALLED", "BY", "DESCRIPTION")]
     for each in entries:
@@ -31,7 +31,7 @@ def found(entries: Sequence[Entry], installed: Installed, *, width: int | None) 
     return "\n".join(columns(rows, width=width, ends=[DESCRIPTION]))
 
 
-def found_json(entries: Sequence[Entry], installed: Installed, copy: Copy, fault: str) -> str:
+def search_json(entries: Sequence[Entry], installed: Installed, copy: Copy, fault: str) -> str:
     """Return the JSON for `agents search --json`."""
     listed = [_entry(each, installed) for each in entries]
     return json.dumps({"agents": listed, "index": _index(copy, fault)}, indent=2)
@@ -48,11 +48,11 @@ def details(entry: Entry, installed: Sequence[Installation], platform: str) -> s
         "about": " ".join(entry.description.split()),
         "license": entry.license,
         "website": entry.website or entry.repository,
-        "npx": _called(ways.npx.package, ways.npx.args) if ways.npx else "",
-        "uvx": _called(ways.uvx.package, ways.uvx.args) if ways.uvx else "",
+        "npx": _command(ways.npx.package, ways.npx.args) if ways.npx else "",
+        "uvx": _command(ways.uvx.package, ways.uvx.args) if ways.uvx else "",
         "profile": masked(pinned(entry)),
         "binary": ", ".join(sorted(ways.binary)),
-        "here": _called(binary.archive, ()) if binary else "",
+        "here": _command(binary.archive, ()) if binary else "",
         "sha256": (binary.sha256 or "not known to the registry") if binary else "",
     }
     return "\n".join(f"{label + ':':<11}{plain(value)}" for label, value in lines.items() if value)
@@ -81,13 +81,13 @@ def table_json(installed: Sequence[Installation], copy: Copy | None) -> str:
     """Return the JSON for `agents list --json`."""
     known = copy.agents if copy else {}
     listed = [
-        {**described(each), "newest": known[each.manifest.id].version if each.manifest.id in known else None}
+        {**installation_json(each), "newest": known[each.manifest.id].version if each.manifest.id in known else None}
         for each in installed
     ]
     return json.dumps({"agents": listed, "index": _index(copy, "") if copy else None}, indent=2)
 
 
-def described(installation: Installation) -> dict[str, Any]:
+def installation_json(installation: Installation) -> dict[str, Any]:
     """Return an installation as data, without what the registry sets in its environment."""
     said = asdict(installation.manifest)
     said.pop("env")
@@ -117,5 +117,5 @@ def _index(copy: Copy, fault: str) -> dict[str, Any]:
     return {"address": copy.address, "fetched": copy.fetched, "fault": fault or None}
 
 
-def _called(package: str, args: Sequence[str]) -> str:
+def _command(package: str, args: Sequence[str]) -> str:
     return masked(" ".join([package, *args]))

@@ -31,7 +31,7 @@ def columns(
     shown = [[plain(text) for text in row] for row in rows]
     widths = [max(map(cells, column)) for column in zip(*shown, strict=True)]
     if width is not None:
-        widths = _narrowed(widths, width, [*ends, *starts])
+        widths = _narrow(widths, width, [*ends, *starts])
     for row in shown:
         pairs = enumerate(zip(row, widths, strict=True))
         fitted = [(fit(text, most, tail=column in starts), most) for column, (text, most) in pairs]
@@ -60,7 +60,7 @@ def fit(text: str, width: int, *, tail: bool = False) -> str:
     return f"…{kept}" if tail else f"{kept}…"
 
 
-def _narrowed(widths: list[int], width: int, yielding: Sequence[int]) -> list[int]:
+def _narrow(widths: list[int], width: int, yielding: Sequence[int]) -> list[int]:
     """Narrow the widest of the columns that may lose text, cell by cell, until the row fits or all have the least."""
     widths = list(widths)
     while yielding and sum(widths) + len(GAP) * (len(widths) - 1) > width:

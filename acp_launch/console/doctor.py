@@ -44,29 +44,29 @@ def show(found: Sequence[Check], profile: str | None, code: int, *, as_json: boo
     discretion = _discretion()
     if as_json:
         answer = _answer(found, profile, code, is_complete=not is_cut_short)
-        _put([json.dumps(discretion.tree(_bounded(redactor.tree(answer))))])
+        _put([json.dumps(discretion.tree(_bound_size(redactor.tree(answer))))])
     else:
-        _put(lines(found, discretion, coloured=_coloured()))
+        _put(lines(found, discretion, coloured=_has_colours()))
     if is_cut_short:
         say("acp-launch: stopped; these are the results so far", style=YELLOW)
 
 
 def lines(found: Sequence[Check], discretion: Anonymizer, *, coloured: bool) -> Iterator[str]:
     """Yield the lines of the screen. They are safe on a terminal and in a bug report."""
-    labels = [_shown(f"{check.name} {check.subject}".strip(), discretion) for check in found]
+    labels = [_clean(f"{check.name} {check.subject}".strip(), discretion) for check in found]
     width = min(LABEL, max(map(cells, labels), default=0))
     for check, label in zip(found, labels, strict=True):
         verdict = f"{check.verdict:7}"
         painted = f"\x1b[{COLOURS[check.verdict]}m{verdict}\x1b[0m" if coloured else verdict
-        yield f"{painted}  {label}{' ' * (width - cells(label))}  {_shown(check.text, discretion)}"
+        yield f"{painted}  {label}{' ' * (width - cells(label))}  {_clean(check.text, discretion)}"
         indent = " " * (len(verdict) + width + 4)
-        yield from (f"{indent}{_shown(line, discretion)}" for line in check.detail)
+        yield from (f"{indent}{_clean(line, discretion)}" for line in check.detail)
         if check.fix:
-            yield f"{indent}fix: {_shown(check.fix, discretion)}"
-    yield _closing(found)
+            yield f"{indent}fix: {_clean(check.fix, discretion)}"
+    yield _summary(found)
 
 
-def _closing(found: Sequence[Check]) -> str:
+def _summary(found: Sequence[Check]) -> str:
     counts = {verdict: sum(check.verdict == verdict for check in found) for verdict in SEVERITY}
     return f"{count(counts['problem'], 'problem')}, {count(counts['warning'], 'warning')}, {counts['ok']} ok"
 
@@ -78,11 +78,11 @@ def _answer(found: Sequence[Check], profile: str | None, code: int, *, is_comple
         "standing": next((each for each in SEVERITY if each in verdicts), "ok"),
         "exit_code": code,
         "complete": is_complete,
-        "checks": [_described(check) for check in found],
+        "checks": [_check_json(check) for check in found],
     }
 
 
-def _described(check: Check) -> dict[str, Any]:
+def _check_json(check: Check) -> dict[str, Any]:
     return {
         "check": check.name,
         "subject": check.subject,
@@ -94,20 +94,20 @@ def _described(check: Check) -> dict[str, Any]:
     }
 
 
-def _bounded(value: Any, depth: int = 0) -> Any:
+def _bound_size(value: Any, depth: int = 0) -> Any:
     """Cut strings, lists and nesting: an agent or a server may send values of any size."""
     if isinstance(value, str):
         return cut(masked(value), LONGEST)
     if depth > DEPTH:
         return "…"
     if isinstance(value, Mapping):
-        return {cut(str(key), LONGEST): _bounded(each, depth + 1) for key, each in [*value.items()][:ITEMS]}
+        return {cut(str(key), LONGEST): _bound_size(each, depth + 1) for key, each in [*value.items()][:ITEMS]}
     if isinstance(value, Sequence):
-        return [_bounded(each, depth + 1) for each in value[:ITEMS]]
+        return [_bound_size(each, depth + 1) for each in value[:ITEMS]]
     return value
 
 
-def _shown(text: str, discretion: Anonymizer) -> str:
+def _clean(text: str, discretion: Anonymizer) -> str:
     return cut(one_line(discretion.text(masked(redactor.text(text)))), LONGEST)
 
 
@@ -133,5 +133,5 @@ def _users() -> list[str]:
     return names
 
 
-def _coloured() -> bool:
+def _has_colours() -> bool:
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"

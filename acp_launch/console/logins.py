@@ -178,13 +178,13 @@ async def ask_address(name: str, complaint: str) -> str:
     Raises:
         AuthRequired: the user ended the input.
     """
-    from acp_launch.console.ask.terminal import ask_for_paste as typed
+    from acp_launch.console.ask.terminal import ask_for_paste
     from acp_launch.errors import AuthRequired
 
     if complaint:
         _say(f"    {complaint}", style=YELLOW)
     which = "another address" if complaint else "the address that the browser ends at"
-    text = await pasted(f"    Paste {which} (it is not shown), then Enter: ")
+    text = await ask_for_paste(f"    Paste {which} (it is not shown), then Enter: ")
     if text is None:
         raise AuthRequired(f"{name}: no address was pasted, so there is no login", fix="log in again")
     return text

@@ -59,7 +59,7 @@ def show(
     if as_json:
         found = [problem.as_json() for problem in resolved.problems]
         looked_up = {} if secrets is None else {"secret_states": states(secrets)}
-        stdout.put_json(json.dumps({**described(plan, logins or {}), **looked_up, "problems": found}))
+        stdout.put_json(json.dumps({**plan_json(plan, logins or {}), **looked_up, "problems": found}))
         return
     problems.show(resolved.problems, as_json=False, outcome="a run would not start")
     stdout.line(as_text(plan, verbose=verbose, logins=said))
@@ -73,7 +73,7 @@ def as_text(plan: LaunchPlan, *, verbose: bool = False, logins: Mapping[str, str
     return "\n".join(harmless(line, keep="") for line in _lines(plan, verbose, logins or {}))
 
 
-def described(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> dict[str, Any]:
+def plan_json(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> dict[str, Any]:
     """Return the plan as data, with all inherited variables."""
     return {
         "profile": plan.profile,
@@ -84,7 +84,7 @@ def described(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> 
         "additional_directories": [str(directory) for directory in plan.additional_directories],
         "session": plan.session,
         "mode": plan.mode,
-        "config": {masked(name): _setting(value) for name, value in plan.config.items()},
+        "config": {masked(name): _masked_setting(value) for name, value in plan.config.items()},
         "permissions": {
             "default": plan.permission,
             "rules": [_rule(rule) for rule in plan.rules],
@@ -109,7 +109,7 @@ def _timeouts(plan: LaunchPlan) -> Mapping[str, float]:
     return {name: getattr(plan.timeouts, name) for name in ("initialize", "session", "silence")}
 
 
-def _setting(value: str | bool) -> str | bool:
+def _masked_setting(value: str | bool) -> str | bool:
     return masked(value) if isinstance(value, str) else value
 
 
@@ -136,7 +136,7 @@ def _server(server: ServerPlan, plan: LaunchPlan, logins: "Mapping[str, State]")
             "name": server.name,
             "type": "stdio",
             **_program(server),
-            **_placed(server, plan),
+            **_place(server, plan),
             **_supervision(server),
         }
     sent = {"headers": _origins(server.headers), "env": _origins(server.env)}
@@ -185,7 +185,7 @@ def _login(oauth: LoginPlan) -> dict[str, Any]:
     }
 
 
-def _placed(server: StdioPlan, plan: LaunchPlan) -> dict[str, Any]:
+def _place(server: StdioPlan, plan: LaunchPlan) -> dict[str, Any]:
     return {"cwd": None if server.cwd is None else str(server.cwd), "cwd_from": _chosen_by(server, plan)}
 
 
@@ -344,7 +344,7 @@ def _remote_lines(server: RemotePlan, plan: LaunchPlan, verbose: bool, login: st
         spelled = "headers with - for _" if server.env_headers == "dashes" else "none is sent"
         yield f"  sent as    {spelled}{_at(plan, (*path, 'env_headers'))}"
     if server.oauth is not None:
-        yield f"  login      {_wanted(server.oauth)}{_at(plan, (*path, 'oauth'))}"
+        yield f"  login      {_login_text(server.oauth)}{_at(plan, (*path, 'oauth'))}"
         if login:
             yield f"             {login}"
     elif login:
@@ -358,7 +358,7 @@ def _remote_lines(server: RemotePlan, plan: LaunchPlan, verbose: bool, login: st
         yield f"  bridge     none: {given}{_at(plan, (*path, 'bridge'))}"
 
 
-def _wanted(oauth: LoginPlan) -> str:
+def _login_text(oauth: LoginPlan) -> str:
     """Describe a login: `OAuth, for the scopes read, write, as the client docs with ${secret:docs}`."""
     scopes = f"the scopes {', '.join(oauth.scopes)}" if oauth.scopes else "the scopes that the server names"
     known_as = oauth.client_id or oauth.client_metadata_url
@@ -375,7 +375,7 @@ def _program_lines(program: ProcessPlan | StdioPlan, path: KeyPath, plan: Launch
     if program.missing:
         yield f"  missing    {program.missing}"
     if program.args:
-        arguments = " ".join(_quoted(masked(argument.display())) for argument in program.args)
+        arguments = " ".join(_quote(masked(argument.display())) for argument in program.args)
         yield f"  arguments  {arguments}{_at(plan, (*path, 'args'))}"
     yield from _value_lines("variables", program.env, verbose, inherited=_at(plan, (*path, "inherit_env")))
 
@@ -404,7 +404,7 @@ def _from(value: Value) -> str:
     return ", ".join([str(value.origin), *(str(secret) for secret in value.secrets)])
 
 
-def _quoted(argument: str) -> str:
+def _quote(argument: str) -> str:
     """Quote as a shell needs it, so that empty arguments and arguments with spaces are visible."""
     import shlex
 

@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from acp_launch.console import stdout
 from acp_launch.console.columns import columns, terminal_width
-from acp_launch.console.sessions import called, tilde
+from acp_launch.console.sessions import display_name, tilde
 from acp_launch.console.stderr import say
 from acp_launch.process.leftovers import Ended, LaunchTree, LeftProcess, TreeProcess
 
@@ -50,12 +50,12 @@ def show_families(families: Sequence[LaunchTree], sessions: Sessions, *, home: s
 def show_ended(ended: Sequence[Ended], *, as_json: bool) -> None:
     """Print a line for each launch whose processes were stopped."""
     if as_json:
-        _print_json({"ended": [_ended(each) for each in ended]})
+        _print_json({"ended": [_ended_json(each) for each in ended]})
     elif ended:
         for each in ended:
-            stdout.line(f"{sentence(each)}: {', '.join(map(_called, each.processes))}")
+            stdout.line(f"{sentence(each)}: {', '.join(map(_process_name, each.processes))}")
             if each.survivors:
-                stdout.line(f"could not stop: {', '.join(map(_called, each.survivors))}")
+                stdout.line(f"could not stop: {', '.join(map(_process_name, each.survivors))}")
     else:
         say("nothing was left behind")
 
@@ -86,7 +86,7 @@ def _rows(family: LaunchTree, sessions: Sessions, home: str) -> Iterator[tuple[s
     else:
         root = family.root
         held = sessions.get(root.pid, ())
-        session = next((called(each.name, each.title) for each in held if not each.state), "")
+        session = next((display_name(each.name, each.title) for each in held if not each.state), "")
         yield (title, str(root.pid), age(root.age), size(root.memory), "", session, directory, "")
         yield from (_session(each) for each in held if each.state)
     for member in family.members:
@@ -100,7 +100,7 @@ def _rows(family: LaunchTree, sessions: Sessions, home: str) -> Iterator[tuple[s
 def _session(held: HeldSession) -> tuple[str, ...]:
     attached = f", {held.fronts} attached" if held.fronts else ""
     queued = f", {held.queued} queued" if held.queued else ""
-    shown = f"{called(held.name, held.title)} ({held.state}{attached}{queued})"
+    shown = f"{display_name(held.name, held.title)} ({held.state}{attached}{queued})"
     return (f"{INDENT}session", "-", age(held.age), "", "", shown, "", "")
 
 
@@ -137,12 +137,12 @@ def _member(member: TreeProcess) -> Mapping[str, object]:
     return asdict(member) | {"name": member.name or None, "age": round(member.age, 2), "children": children}
 
 
-def _ended(ended: Ended) -> Mapping[str, object]:
+def _ended_json(ended: Ended) -> Mapping[str, object]:
     processes, survivors = ([asdict(left) for left in lefts] for lefts in (ended.processes, ended.survivors))
     return {"profile": ended.profile, "verb": ended.verb, "processes": processes, "survivors": survivors}
 
 
-def _called(left: LeftProcess) -> str:
+def _process_name(left: LeftProcess) -> str:
     return f"{left.name} ({left.pid})" if left.name else str(left.pid)
 
 

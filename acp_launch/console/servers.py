@@ -75,24 +75,24 @@ class ServerMessages:
 
     def stderr(self, data: bytes) -> None:
         if self._verbose:
-            put(_shown(self._decoder.decode(data)))
+            put(_safe(self._decoder.decode(data)))
 
 
 def show_list(servers: Mapping[str, McpServer], logins: "Mapping[str, State]", *, as_json: bool) -> None:
     """Print the declared servers, and the logins to those that have, or want, one. References stay references."""
     now = time.time()
     if as_json:
-        said = [{**_declared(name, server), **_login(logins, name, now)} for name, server in servers.items()]
+        said = [{**_server_json(name, server), **_login(logins, name, now)} for name, server in servers.items()]
         stdout.put(_json({"servers": said}))
         return
     head = ("NAME", "TYPE", "COMMAND OR URL", "REQUIRED", "BRIDGED", *(["LOGIN"] if logins else []))
-    rows = [(*_row(_declared(name, server)), *_login_cell(logins, name, now)) for name, server in servers.items()]
+    rows = [(*_row(_server_json(name, server)), *_login_cell(logins, name, now)) for name, server in servers.items()]
     stdout.put(_lines(columns([head, *rows] if rows else [])))
 
 
 async def show_survey(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value], *, as_json: bool) -> None:
     """Print a survey. `facts` are ours: profile, name, roots, number of hidden tools, seconds until the handshake."""
-    await _answer(_json(_surveyed(found, facts, env)) if as_json else _lines(_survey_lines(found, facts, env)))
+    await _answer(_json(_survey_json(found, facts, env)) if as_json else _lines(_survey_lines(found, facts, env)))
 
 
 async def show_tools(name: str, tools: Sequence[Tool], hidden: int, *, as_json: bool) -> None:
@@ -116,15 +116,15 @@ async def show_result(result: ToolResult, *, as_json: bool) -> None:
         if result.is_error:
             say(harmless(whole), style=QUOTED)
         else:
-            await _answer(stdout.shown(whole) + ("" if whole.endswith("\n") else "\n"))
+            await _answer(stdout.printable(whole) + ("" if whole.endswith("\n") else "\n"))
 
 
-def _shown(text: str) -> str:
+def _safe(text: str) -> str:
     """Return `text` safe on stderr, next to our own lines."""
     return harmless(text) if sys.stderr.isatty() else unmarked(text)
 
 
-def _declared(name: str, server: McpServer) -> dict[str, Any]:
+def _server_json(name: str, server: McpServer) -> dict[str, Any]:
     """Describe a declared server."""
     runs = {"command": masked(server.command)} if isinstance(server, StdioServer) else {"url": masked(server.url)}
     return {"name": name, "type": server.type, **runs, "required": server.required, "bridge": server.bridge}
@@ -151,7 +151,7 @@ def _login_cell(logins: "Mapping[str, State]", name: str, now: float) -> tuple[s
     return (describe_state(logins[name], now) if name in logins else "",)
 
 
-def _surveyed(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value]) -> dict[str, Any]:
+def _survey_json(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value]) -> dict[str, Any]:
     server, remote = found.server, facts["remote"]
     return {
         "profile": facts["profile"],
@@ -164,7 +164,7 @@ def _surveyed(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value])
         "hidden_tools": facts["hidden"],
         "refused": dict(found.refused),
         "connection": remote.as_json if remote else {"type": "stdio", "era": facts["era"] or None},
-        "timings": {"initialize": round(facts["after"], 4), **_rounded(found.timings)},
+        "timings": {"initialize": round(facts["after"], 4), **_round(found.timings)},
         "answers_ping": found.answers_ping,
         "roots_asked": found.roots_asked,
         "client_info": {
@@ -180,7 +180,7 @@ def _surveyed(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value])
 
 def _survey_lines(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value]) -> Iterator[str]:
     server = found.server
-    yield f"server        {_named(server)}"
+    yield f"server        {_server_name(server)}"
     translated = f", translated from {MODERN}" if facts["era"] == "modern" else ""
     yield f"protocol      MCP {server.protocol_version}{translated}"
     if remote := facts["remote"]:
@@ -210,7 +210,7 @@ def _connection(remote: "RemoteFacts") -> str:
     return ", ".join(filter(None, [remote.type, remote.tls or "not encrypted", ERAS.get(remote.era, ""), session]))
 
 
-def _named(server: ServerInfo) -> str:
+def _server_name(server: ServerInfo) -> str:
     title = f" ({server.title})" if server.title and server.title != server.name else ""
     return f"{server.name or '(without a name)'} {server.version}".strip() + title
 
@@ -236,7 +236,7 @@ def _seconds(amount: float) -> str:
     )
 
 
-def _rounded(timings: Mapping[str, float]) -> dict[str, float]:
+def _round(timings: Mapping[str, float]) -> dict[str, float]:
     return {method: round(taken, 4) for method, taken in timings.items()}
 
 

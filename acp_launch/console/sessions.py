@@ -49,11 +49,11 @@ def table(
     return "\n".join(columns(rows, width=width, ends=[TITLE], starts=[DIRECTORY]))
 
 
-def called(name: str, title: str) -> str:
+def display_name(name: str, title: str) -> str:
     """Return what users call a session: its name, or the title of a session that they did not name."""
     from acp_launch.session.hold import is_fresh
 
-    return _flowing(title) or name if is_fresh(name) else name
+    return _one_line(title) or name if is_fresh(name) else name
 
 
 CHOICE = ("SESSION", "LAST USED", "TURNS", "PROFILE")
@@ -61,7 +61,7 @@ CHOICE = ("SESSION", "LAST USED", "TURNS", "PROFILE")
 
 def choice_row(record: "Record", *, now: float) -> tuple[str, ...]:
     """Return the texts of a session under the headings `CHOICE`, for the user to choose one."""
-    name, title = called(record.name, record.title), _flowing(record.title)
+    name, title = display_name(record.name, record.title), _one_line(record.title)
     shown = f"{name}: {title}" if title and name != title else name
     return (shown, ago(record.last_used, now=now), str(record.turns or ""), record.profile)
 
@@ -73,7 +73,7 @@ def details(record: "Record", *, now: float, home: str, zone: tzinfo | None = No
         "name": record.name,
         "profile": record.profile,
         "project": tilde(record.project, home),
-        "title": _flowing(record.title),
+        "title": _one_line(record.title),
         "session id": record.session_id,
         "turns": str(record.turns or ""),
         "agent": agent,
@@ -127,12 +127,12 @@ def tilde(path: str, home: str) -> str:
 
 def _row(record: "Record", now: float, home: str, zone: tzinfo | None) -> tuple[str, ...]:
     used = ago(record.last_used, now=now, zone=zone)
-    title = _flowing(record.title)
-    name = "" if title and called(record.name, title) == title else record.name
+    title = _one_line(record.title)
+    name = "" if title and display_name(record.name, title) == title else record.name
     return (name, record.profile, title, str(record.turns or ""), used, tilde(record.cwd, home))
 
 
-def _flowing(title: str) -> str:
+def _one_line(title: str) -> str:
     """Put a title on one line, since agents take titles from prompts, line breaks included."""
     return " ".join(title.split())
 

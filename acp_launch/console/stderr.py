@@ -35,10 +35,10 @@ def is_marking() -> bool:
 def say(text: str, *, style: str = "") -> None:
     """Write a line to stderr."""
     painted = paint(text, style)
-    put(f"{headed(painted, style) if _is_marking else painted}\n")
+    put(f"{add_mark(painted, style) if _is_marking else painted}\n")
 
 
-def headed(text: str, style: str) -> str:
+def add_mark(text: str, style: str) -> str:
     """Mark a line, or indent foreign text to the same column."""
     if style == TYPED:
         return text
@@ -67,10 +67,10 @@ def ask(text: str) -> None:
 
 
 def paint(text: str, style: str) -> str:
-    return f"\x1b[{style}m{text}\x1b[0m" if style and coloured() else text
+    return f"\x1b[{style}m{text}\x1b[0m" if style and has_colours() else text
 
 
-def coloured() -> bool:
+def has_colours() -> bool:
     return sys.stderr.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
@@ -103,7 +103,7 @@ def harmless(text: str, *, keep: str = "\n\t") -> str:
     return unmarked(seen)
 
 
-def uncoloured(text: str) -> str:
+def strip_colours(text: str) -> str:
     """Remove colours, which programs write to their stderr, and which `harmless` would make visible."""
     return text if "\x1b" not in text else re.sub(r"\x1b\[[0-9;:]*m", "", text)
 

@@ -19,7 +19,7 @@ def put(text: str) -> None:
     A terminal shows it before a question or a line on stderr that follows.
     """
     sys.stdout.flush()
-    sys.stdout.buffer.write(shown(text).encode(errors="replace"))
+    sys.stdout.buffer.write(printable(text).encode(errors="replace"))
     if sys.stdout.isatty():
         sys.stdout.buffer.flush()
 
@@ -33,7 +33,7 @@ def put_json(text: str) -> None:
     line(visible(text))
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """Return `text` as it is written to this stdout."""
     if sys.stdout.isatty():
         return harmless(text)

@@ -91,7 +91,7 @@ def everywhere(interrupt: Callable[[], None], stop: Callable[[], None], clear: C
     """Return the keys that work everywhere."""
     keys = KeyBindings()
     for key, action in (("c-c", interrupt), ("c-z", stop), ("c-l", clear)):
-        keys.add(key)(_calling(action))
+        keys.add(key)(_call_action(action))
     return keys
 
 
@@ -102,11 +102,11 @@ def of_prompt(prompt: Buffer, submit: Callable[[], None], leave: Callable[[], No
     is_chosen = Condition(
         lambda: prompt.complete_state is not None and prompt.complete_state.complete_index is not None
     )
-    keys.add("enter", filter=here & ~is_chosen)(_calling(submit))
+    keys.add("enter", filter=here & ~is_chosen)(_call_action(submit))
     keys.add("enter", filter=here & is_chosen)(lambda event: _take(prompt, submit))
     for new_line in (("escape", "enter"), ("c-j",)):
         keys.add(*new_line, filter=here)(lambda event: prompt.newline(copy_margin=False))
-    keys.add("c-d", filter=here & Condition(lambda: not prompt.text))(_calling(leave))
+    keys.add("c-d", filter=here & Condition(lambda: not prompt.text))(_call_action(leave))
     keys.add("tab", filter=here)(lambda event: _complete(prompt))
     keys.add("s-tab", filter=here & has_completions)(lambda event: prompt.complete_previous())
     return keys
@@ -119,16 +119,16 @@ def of_session(front: "Application", prompt: Buffer) -> KeyBindings:
     is_empty = Condition(lambda: not prompt.text)
     is_alone = Condition(lambda: not get_app().key_processor.input_queue)  # else it was pasted, or is Alt with a key
     is_urgent = is_alone & Condition(front.has_something_to_end)
-    keys.add("escape", filter=here | is_searching, eager=is_urgent)(_calling(front.escape))
-    keys.add("up", filter=here & Condition(front.can_take_back))(_calling(front.unqueue))
-    keys.add("c-g", filter=here)(_calling(front.edit))
-    keys.add("c-o")(_pressing(front, "unfold"))
-    keys.add("s-tab", filter=here & ~has_completions)(_pressing(front, "modes"))
-    keys.add("?", filter=here & is_empty & is_alone)(_pressing(front, "keys"))
+    keys.add("escape", filter=here | is_searching, eager=is_urgent)(_call_action(front.escape))
+    keys.add("up", filter=here & Condition(front.can_take_back))(_call_action(front.unqueue))
+    keys.add("c-g", filter=here)(_call_action(front.edit))
+    keys.add("c-o")(_press(front, "unfold"))
+    keys.add("s-tab", filter=here & ~has_completions)(_press(front, "modes"))
+    keys.add("?", filter=here & is_empty & is_alone)(_press(front, "keys"))
     return keys
 
 
-def _pressing(front: "Application", key: Key) -> Callable[[KeyPressEvent], None]:
+def _press(front: "Application", key: Key) -> Callable[[KeyPressEvent], None]:
     return lambda event: front.events.put_nowait(Pressed(key))
 
 
@@ -144,7 +144,7 @@ def of_answer(answer: Buffer, asking: ScreenQuestions, default: Callable[[], str
         asking.answer(text)
 
     for key in ("enter", "c-j"):
-        keys.add(key, filter=here & is_open)(_calling(enter))
+        keys.add(key, filter=here & is_open)(_call_action(enter))
         keys.add(key, filter=here & ~is_open)(lambda event: None)
     keys.add("escape", filter=here)(lambda event: asking.answer(None))
     keys.add("c-d", filter=here & Condition(lambda: not answer.text))(lambda event: asking.answer(None))
@@ -160,23 +160,23 @@ def of_choice(asking: ScreenQuestions, prompt: Buffer, leave: Callable[[], None]
     @keys.add(Keys.Any)
     def _(event: KeyPressEvent) -> None:
         if event.app.key_processor.input_queue:
-            _typed(event, asking, prompt)
+            _insert_typed(event, asking, prompt)
         elif asking.open and event.data.lower() in {choice.key for choice in asking.open.choices}:
             asking.answer(event.data.lower())
 
-    keys.add(Keys.BracketedPaste)(lambda event: _typed(event, asking, prompt))
+    keys.add(Keys.BracketedPaste)(lambda event: _insert_typed(event, asking, prompt))
     keys.add("escape", eager=True)(lambda event: asking.answer(None))
-    keys.add("c-d")(_calling(leave))
+    keys.add("c-d")(_call_action(leave))
     return keys
 
 
-def _typed(event: KeyPressEvent, asking: ScreenQuestions, prompt: Buffer) -> None:
+def _insert_typed(event: KeyPressEvent, asking: ScreenQuestions, prompt: Buffer) -> None:
     if event.data.replace("\n", "").isprintable():
         prompt.insert_text(event.data)
     asking.shut()
 
 
-def _calling(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
+def _call_action(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
     return lambda event: action()
 
 
@@ -261,8 +261,8 @@ class Application:
             terminal_size_polling_interval=None,
         )
         self._app.ttimeoutlen, self._app.timeoutlen = ESCAPE, SEQUENCE
-        self._app.key_processor.before_key_press += self._pressed
-        self._drawing = Drawing(self._app, tty, self.canvas, self._asking.drawn, self._attention.take)
+        self._app.key_processor.before_key_press += self._note_key
+        self._drawing = Drawing(self._app, tty, self.canvas, self._asking.note_frame, self._attention.take)
 
     async def run(self) -> None:
         if self._closed.is_set():
@@ -354,14 +354,14 @@ class Application:
     def edit(self) -> None:
         """Let the user type the prompt in an editor. The session goes on, and shows what it has to show afterwards."""
         if not self._is_away:
-            self._app.create_background_task(self._edited())
+            self._app.create_background_task(self._edit_prompt())
 
-    async def _edited(self) -> None:
-        from acp_launch.interactive.editor import edited
+    async def _edit_prompt(self) -> None:
+        from acp_launch.interactive.editor import edit_text
 
         try:
             async with self.suspended():
-                text = await edited(self._prompt.text)
+                text = await edit_text(self._prompt.text)
         except LaunchError as error:
             self.canvas.print(Text(marked(harmless(f"{error.message}; {error.fix}", keep="")), "yellow"))
             return
@@ -390,7 +390,7 @@ class Application:
                 self._is_away = False
 
     @property
-    def _shown(self) -> Status:
+    def _current_status(self) -> Status:
         is_asked = self._asking.question is not None and self._status.mood in ("starting", "idle", "working")
         return replace(self._status, mood="asking") if is_asked else self._status
 
@@ -411,7 +411,7 @@ class Application:
         sign = (
             self._signs.still if self._is_still else self._signs.steps[int(monotonic() / STEP) % len(self._signs.steps)]
         )
-        return statusline(self._shown, width, activity, sign=sign if is_busy else "", signs=self._signs)
+        return statusline(self._current_status, width, activity, sign=sign if is_busy else "", signs=self._signs)
 
     @property
     def _is_still(self) -> bool:
@@ -430,7 +430,7 @@ class Application:
         self._live()
 
     def _call(self) -> None:
-        self._attention.show(self._shown, is_asked=self._asking.question is not None)
+        self._attention.show(self._current_status, is_asked=self._asking.question is not None)
 
     @contextmanager
     def _give_back_title(self) -> Iterator[None]:
@@ -465,7 +465,7 @@ class Application:
     def _keys(self) -> Any:
         return merge_key_bindings(
             [
-                everywhere(self._interrupted, self._stop, lambda: self._drawing.clear()),
+                everywhere(self._interrupt_or_clear, self._stop, lambda: self._drawing.clear()),
                 of_prompt(self._prompt, self._submit, self._leave),
                 of_session(self, self._prompt),
                 of_answer(self._answer, self._asking, self._default),
@@ -481,13 +481,13 @@ class Application:
     def _submit(self) -> None:
         text = _clean(self._prompt.text)
         self._prompt.reset()
-        self._asking.entered()
+        self._asking.note_enter()
         if text.strip():
             self._past.keep(text)
             self.events.put_nowait(Submitted(text))
         self._put_offered()
 
-    def _interrupted(self) -> None:
+    def _interrupt_or_clear(self) -> None:
         is_busy = self._status.mood in BUSY
         typed = self._answer if self._asking.wants_line else self._prompt
         if typed.text and (typed is self._answer or not is_busy):
@@ -507,9 +507,9 @@ class Application:
             self._offered = ""
             self.canvas.touch()
 
-    def _pressed(self, sender: object) -> None:
+    def _note_key(self, sender: object) -> None:
         if self._asking.open is None and not self._asking.wants_line:
-            self._asking.typed()
+            self._asking.note_key()
 
     def _refocus(self) -> None:
         if not self._asking.wants_line:
@@ -531,7 +531,7 @@ class Application:
     def _signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTSTP, self._stop)
-        loop.add_signal_handler(signal.SIGCONT, self._continued)
+        loop.add_signal_handler(signal.SIGCONT, self._take_terminal_again)
         try:
             yield
         finally:
@@ -539,9 +539,9 @@ class Application:
             loop.remove_signal_handler(signal.SIGCONT)
 
     def _stop(self) -> None:
-        self._app.create_background_task(self._stopped())
+        self._app.create_background_task(self._stop_job())
 
-    async def _stopped(self) -> None:
+    async def _stop_job(self) -> None:
         """Restore the terminal for the shell, stop, and take the terminal again afterwards."""
         loop = asyncio.get_running_loop()
         async with in_terminal():
@@ -552,7 +552,7 @@ class Application:
                 loop.add_signal_handler(signal.SIGTSTP, self._stop)
             self._back = loop.time()
 
-    def _continued(self) -> None:
+    def _take_terminal_again(self) -> None:
         """Take the terminal again after a SIGSTOP, which is not announced: the shell had the terminal meanwhile."""
         is_ours = asyncio.get_running_loop().time() - self._back < SOON
         if is_ours or self._is_away or not _is_in_front():

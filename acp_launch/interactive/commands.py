@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from acp_launch.console.draw.live import counted
+from acp_launch.console.draw.live import token_counts
 from acp_launch.console.permissions import about
-from acp_launch.console.sessions import CHOICE, ago, called, choice_row
+from acp_launch.console.sessions import CHOICE, ago, choice_row, display_name
 from acp_launch.console.stderr import DIM, QUOTE
 from acp_launch.console.stream.text import stands
 from acp_launch.errors import LaunchError, UsageError
@@ -35,13 +35,10 @@ def sessions(records: Sequence[Record], here: str) -> Iterator[str]:
     """Yield a line for each session; the current one is marked."""
     for record in records:
         mark = "*" if record.name == here else " "
-        yield f"{mark} {called(record.name, record.title)}  {ago(record.last_used, now=time.time())}{_counted(record)}"
-
-
-def _counted(record: Record) -> str:
-    turns = f"  {count(record.turns, 'turn')}" if record.turns else ""
-    title = "" if is_fresh(record.name) else record.title
-    return f"{turns}  {title}".rstrip()
+        turns = f"  {count(record.turns, 'turn')}" if record.turns else ""
+        title = "" if is_fresh(record.name) else record.title
+        name = display_name(record.name, record.title)
+        yield f"{mark} {name}  {ago(record.last_used, now=time.time())}{turns}  {title}".rstrip()
 
 
 def permissions(policy: Policy) -> Iterator[str]:
@@ -66,7 +63,7 @@ def context(current: CurrentSession) -> Iterator[str]:
         yield f"    {kind}: {size:,}{f' ({size / told.size:.0%})' if told.size else ''}"
     if told.cost:
         yield f"  cost: {told.cost}"
-    if last := " · ".join(counted((current.last.usage if current.last else None) or {})):
+    if last := " · ".join(token_counts((current.last.usage if current.last else None) or {})):
         yield f"  {last} tokens in the last turn"
     yield f"  turns here: {current.turns}"
     for file in current.attached:
@@ -128,7 +125,7 @@ def words() -> tuple[Word, ...]:
     return tuple(Word(name, command.meaning, command.hint) for name, command in COMMANDS.items())
 
 
-def found(text: str) -> tuple[Command, str]:
+def find_command(text: str) -> tuple[Command, str]:
     """Return the command of a line, and the text after its name.
 
     Raises:
@@ -156,29 +153,29 @@ def works_in_turn(text: str) -> bool:
 
 async def run(interactive: InteractiveState, current: CurrentSession, text: str) -> Outcome | None:
     """Run a command; errors are shown, and the session continues. Return how the session changes, if it does."""
-    interactive.commanded(text)
+    interactive.show_command(text)
 
     async def work() -> Outcome | None:
-        command, rest = found(text)
+        command, rest = find_command(text)
         if text.strip() in WORDS:
             interactive.say(f"to send the word {text.strip()} to the agent, type a space before it", DIM)
         return await command.run(interactive, current, rest)
 
-    return await _reported(interactive, work())
+    return await _report_errors(interactive, work())
 
 
 async def press(interactive: InteractiveState, current: CurrentSession, key: Key) -> None:
     """Do what a key stands for; errors are shown, and the session continues."""
-    await _reported(interactive, KEYS[key](interactive, current))
+    await _report_errors(interactive, KEYS[key](interactive, current))
 
 
-async def _reported(interactive: InteractiveState, work: Awaitable[T]) -> T | None:
+async def _report_errors(interactive: InteractiveState, work: Awaitable[T]) -> T | None:
     try:
         return await work
     except LaunchError as error:
         if is_the_end(error):
             raise
-        interactive.failed(error)
+        interactive.show_error(error)
         return None
 
 
@@ -264,7 +261,7 @@ async def _next_mode(interactive: InteractiveState, current: CurrentSession) -> 
         if (value := next_mode(option)) is None:
             interactive.say(f"Shift-Tab: {'no other mode to go to' if option else 'this agent has no modes'}", DIM)
         else:
-            await _fulfilled(interactive, current, "mode", value)
+            await _set_option(interactive, current, "mode", value)
 
 
 def next_mode(option: Option | None) -> str | None:
@@ -297,13 +294,13 @@ async def _set(interactive: InteractiveState, current: CurrentSession, rest: str
 
 async def _set_to(interactive: InteractiveState, current: CurrentSession, name: str, value: str) -> None:
     told = interactive.output.settings_told
-    before = await _fulfilled(interactive, current, name, value)
+    before = await _set_option(interactive, current, name, value)
     option = match(current.client.state.options, before.id)
     if interactive.output.settings_told == told:  # else the agent reported the change, and it was shown
         interactive.say(f"{before.name}: {option.shown if option else value}", QUOTE)
 
 
-async def _fulfilled(interactive: InteractiveState, current: CurrentSession, name: str, value: str) -> Option:
+async def _set_option(interactive: InteractiveState, current: CurrentSession, name: str, value: str) -> Option:
     """Set an option, and return it as it was before."""
     wish = Setting(name, value, f":set {name} {value}")
     client, limit = current.client, interactive.launch.plan.timeouts.session
@@ -372,11 +369,11 @@ async def _export(interactive: InteractiveState, current: CurrentSession, rest: 
     if not rest:
         raise UsageError("export to which file?", fix=":export notes.md")
     heading = redactor.text(current.client.title or current.held_session.name)
-    path = _written(interactive.here, rest, interactive.output.transcript.markdown(heading))
+    path = _write_new(interactive.here, rest, interactive.output.transcript.markdown(heading))
     interactive.say(f"exported to {path}")
 
 
-def _written(here: Path, name: str, text: str) -> Path:
+def _write_new(here: Path, name: str, text: str) -> Path:
     """Write a new file that only the user can read, since it holds the conversation. `name` is relative to `here`."""
     try:
         path = here / Path(name).expanduser()

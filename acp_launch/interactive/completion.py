@@ -26,7 +26,7 @@ ENTRIES = 5_000  # of one directory
 OFFERED = 100
 
 
-def found(typed: str, roots: Sequence[Path]) -> list[str]:
+def find_files(typed: str, roots: Sequence[Path]) -> list[str]:
     """Return paths that complete `typed`, directories with a `/` at the end, the first root's first.
 
     Paths below the first root are relative to it, unless `typed` is absolute; the others are absolute.
@@ -71,7 +71,7 @@ def _names(directory: Path, part: str, roots: Sequence[Path]) -> list[str]:
         return []
     try:
         with os.scandir(directory) as entries:
-            named = [_shown(entry) for entry in islice(entries, ENTRIES) if _fits(entry, part, roots)]
+            named = [_entry_name(entry) for entry in islice(entries, ENTRIES) if _fits(entry, part, roots)]
     except OSError:  # not a directory, or not readable
         return []
     return sorted(named, key=lambda name: (name.rstrip("/") != part, not name.startswith(part), name.casefold()))
@@ -86,7 +86,7 @@ def _fits(entry: "os.DirEntry[str]", part: str, roots: Sequence[Path]) -> bool:
     return not entry.is_symlink() or _is_inside(Path(entry.path), roots)
 
 
-def _shown(entry: "os.DirEntry[str]") -> str:
+def _entry_name(entry: "os.DirEntry[str]") -> str:
     try:
         is_directory = entry.is_dir()
     except OSError:  # a loop of links
@@ -124,7 +124,7 @@ class Completing(Completer):
             return
         typed = mention[1]
         for path in await self._disk.look(typed.removeprefix('"'), self.vocabulary.directories):
-            yield Completion(_quoted(path, typed.startswith('"')), -len(typed), display=path)
+            yield Completion(_quote_path(path, typed.startswith('"')), -len(typed), display=path)
 
     def hint(self, text: str) -> str:
         """Return the hint for a complete command at the end of the text, as in `/plan ` or `:mode `."""
@@ -150,7 +150,7 @@ class Disk:
 
         def work() -> None:
             try:
-                paths = found(typed, roots)
+                paths = find_files(typed, roots)
             finally:
                 self._is_busy.release()
             try:
@@ -179,14 +179,14 @@ def _words(text: str, vocabulary: Vocabulary) -> Iterator[Completion]:
     if "\n" in text:
         return
     if text.startswith("/") and " " not in text:
-        yield from _offered(vocabulary.slash, text)
+        yield from _complete_words(vocabulary.slash, text)
     elif text.startswith(":"):
         *before, typed = text.split(" ")
         words = vocabulary.values.get(tuple(filter(None, before)), ()) if before else vocabulary.commands
-        yield from _offered(words, typed)
+        yield from _complete_words(words, typed)
 
 
-def _offered(words: Iterable[Word], typed: str) -> Iterator[Completion]:
+def _complete_words(words: Iterable[Word], typed: str) -> Iterator[Completion]:
     """Yield words that begin with the typed text, then those that contain it."""
     folded = typed.casefold()
     rank: Callable[[Word], bool] = lambda word: not word.text.casefold().startswith(folded)  # noqa: E731
@@ -201,7 +201,7 @@ def _clean(text: str) -> str:
     return " ".join(harmless(text).split())
 
 
-def _quoted(path: str, is_quoted: bool) -> str:
+def _quote_path(path: str, is_quoted: bool) -> str:
     """Quote a path with blanks; the quotes of a directory stay open for the next component."""
     if not is_quoted and not any(map(str.isspace, path)):
         return path

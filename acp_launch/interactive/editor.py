@@ -46,18 +46,18 @@ def command(env: Mapping[str, str]) -> list[str]:
     return [str(Path(program).absolute()), *words[1:]]
 
 
-async def edited(text: str, env: Mapping[str, str] = os.environ) -> str:
+async def edit_text(text: str, env: Mapping[str, str] = os.environ) -> str:
     """Return the text as the user saved it, without its last line end; the terminal is the editor's meanwhile.
 
     Raises:
         LaunchError: there is no editor, it failed, or what it saved cannot be read. The text is as it was.
     """
     content = text.encode("utf-8", "replace") + b"\n"
-    saved = await changed(content, NAME, env, kept="the prompt is as it was")
+    saved = await edit_content(content, NAME, env, kept="the prompt is as it was")
     return saved.decode("utf-8-sig", "replace").replace("\r\n", "\n").removesuffix("\n")
 
 
-async def changed(content: bytes, name: str, env: Mapping[str, str] = os.environ, *, kept: str) -> bytes:
+async def edit_content(content: bytes, name: str, env: Mapping[str, str] = os.environ, *, kept: str) -> bytes:
     """Return the content as the user saved it in a file of that name. `kept` says in errors what stays as it is.
 
     Raises:
@@ -71,12 +71,12 @@ async def changed(content: bytes, name: str, env: Mapping[str, str] = os.environ
             ended = await foreground(program)
             if ended.status != 0:
                 raise UsageError(f"the editor {Path(argv[0]).name} {ended}", fix=kept)
-            return _saved(path, kept)
+            return _read_saved(path, kept)
     except OSError as error:
         raise UsageError(f"no file for the editor: {error.strerror or error}", fix="check TMPDIR") from None
 
 
-def _saved(path: Path, kept: str) -> bytes:
+def _read_saved(path: Path, kept: str) -> bytes:
     try:
         found = read_bounded(path, MOST)
     except Unfit as unfit:

@@ -55,7 +55,7 @@ class PromptHistory(History):
         try:
             return self._read()
         except (OSError, TimeoutError) as error:
-            self._failed(error)
+            self._report_failure(error)
             return []
 
     def store_string(self, string: str) -> None:
@@ -67,7 +67,7 @@ class PromptHistory(History):
             with locked(self._lock, PATIENCE):
                 _append(self._path, line)
         except (OSError, TimeoutError) as error:
-            self._failed(error)
+            self._report_failure(error)
 
     @property
     def _lock(self) -> Path:
@@ -81,9 +81,9 @@ class PromptHistory(History):
             kept = _newest(lines)
             if len(lines) - len(kept) > SLACK or size > 2 * HELD:
                 replace(self._path, b"".join(reversed(kept)))
-        return [text for line in kept if (text := _decoded(line)) is not None]
+        return [text for line in kept if (text := _decode_line(line)) is not None]
 
-    def _failed(self, error: OSError) -> None:
+    def _report_failure(self, error: OSError) -> None:
         if not self._is_broken:
             self._is_broken = True
             self._tell(f"note: the prompt history is not saved: {self._path}: {(error.strerror or str(error)).lower()}")
@@ -91,7 +91,7 @@ class PromptHistory(History):
 
 def _tail(path: Path) -> tuple[list[bytes], int]:
     """Return the last lines, oldest first, and the size of the file."""
-    with _opened(path, os.O_RDONLY) as file:
+    with _open_history(path, os.O_RDONLY) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - HELD))
         lines = file.read(HELD).splitlines(keepends=True)
@@ -103,7 +103,7 @@ def _newest(lines: list[bytes]) -> list[bytes]:
     return list(islice(reversed(lines), MOST))
 
 
-def _decoded(line: bytes) -> str | None:
+def _decode_line(line: bytes) -> str | None:
     """Return the text; None for a line that a killed process left incomplete."""
     try:
         return decode(line)
@@ -112,14 +112,14 @@ def _decoded(line: bytes) -> str | None:
 
 
 def _append(path: Path, line: bytes) -> None:
-    with _opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as file:
+    with _open_history(path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as file:
         size = file.seek(0, os.SEEK_END)
         is_whole = size == 0 or os.pread(file.fileno(), 1, size - 1) == b"\n"
         os.write(file.fileno(), line if is_whole else b"\n" + line)
 
 
 @contextmanager
-def _opened(path: Path, flags: int) -> Iterator[FileIO]:
+def _open_history(path: Path, flags: int) -> Iterator[FileIO]:
     """
     Open the history file.
 

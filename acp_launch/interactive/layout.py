@@ -30,7 +30,7 @@ from prompt_toolkit.layout.screen import Screen as Cells
 from prompt_toolkit.utils import get_cwidth
 from prompt_toolkit.widgets import SearchToolbar
 
-from acp_launch.console.ask.room import broken
+from acp_launch.console.ask.room import break_lines
 from acp_launch.console.stderr import harmless
 from acp_launch.interactive.front import Activity, Mood, Status, elapsed
 from acp_launch.interactive.questions import Question, ScreenQuestions
@@ -203,12 +203,12 @@ def room(rows: int) -> int:
 def question_rows(question: Question, width: int, room: int) -> list[Row]:
     """Return at most `room` rows of at most `width` columns. Answers share a row if all fit, else each begins a row."""
     inner = width - COLUMNS
-    asked: list[Row] = [[("bold", part)] for part in broken(question.prompt, inner)]
+    line_prompt: list[Row] = [[("bold", part)] for part in break_lines(question.prompt, inner)]
     beside = _beside(question, inner)
     answers = (
         beside if len(beside) == 1 else [row for choice in question.choices for row in _whole(choice, question, inner)]
     )
-    rows = [*asked, *answers]
+    rows = [*line_prompt, *answers]
     if question.is_below and len(rows) < room and room > FEW:
         rows = [[], *rows]
     if len(rows) <= room and inner > 0:
@@ -248,7 +248,7 @@ def _beside(question: Question, width: int) -> list[Row]:
 
 def _whole(choice: Choice, question: Question, width: int) -> list[Row]:
     key = _key(choice, question)
-    first, *rest = broken(key + choice.label, width)
+    first, *rest = break_lines(key + choice.label, width)
     style = "" if key else "dim"
     return [[(KEY, key), (style, first.removeprefix(key))], *([(style, part)] for part in rest)]
 
@@ -379,8 +379,8 @@ class Screen:
             prompt, input_processors=[after], search_buffer_control=search.control, preview_search=True
         )
         self._prompt = _input(prompt_control, lambda: signs.prompt, "ansicyan bold")
-        self._answer = _input(BufferControl(answer), lambda: asked(asking.open))
-        choice = FormattedTextControl(lambda: _joined(_question_rows(asking)), focusable=True, show_cursor=False)
+        self._answer = _input(BufferControl(answer), lambda: line_prompt(asking.open))
+        choice = FormattedTextControl(lambda: _join_rows(_question_rows(asking)), focusable=True, show_cursor=False)
         choice.key_bindings = choose_keys
         self._choice = Window(
             choice, height=lambda: Dimension.exact(len(_question_rows(asking))), dont_extend_height=True
@@ -391,7 +391,7 @@ class Screen:
                 [
                     Tail(rows),
                     ConditionalContainer(self._choice, Condition(lambda: asking.question is not None) & ~is_line),
-                    _rows(lambda: _waiting(queued(), _width())),
+                    _rows(lambda: _queue_rows(queued(), _width())),
                     ConditionalContainer(_rows(lambda: _menu(_width())), has_completions & ~is_searching),
                     _rule(signs),
                     ConditionalContainer(self._answer, is_line),
@@ -424,7 +424,7 @@ def room_above(question: Question, typed: str, queued: Sequence[str], size: Size
     return columns - COLUMNS, rows - len(question_rows(question, columns, room(rows))) - below
 
 
-def asked(question: Question | None) -> str:
+def line_prompt(question: Question | None) -> str:
     """Return the text before a line of an answer."""
     if question is None:
         return ""
@@ -464,14 +464,14 @@ def _question_rows(asking: ScreenQuestions) -> list[Row]:
     return question_rows(asking.question, _width(), room(get_app().output.get_size().rows)) if asking.question else []
 
 
-def _joined(rows: Sequence[Row]) -> StyleAndTextTuples:
+def _join_rows(rows: Sequence[Row]) -> StyleAndTextTuples:
     shown: StyleAndTextTuples = []
     for row in rows:
         shown += [("", "\n"), *row] if shown else row
     return shown
 
 
-def _waiting(prompts: Sequence[str], width: int) -> StyleAndTextTuples:
+def _queue_rows(prompts: Sequence[str], width: int) -> StyleAndTextTuples:
     lines = [f"queued: {' '.join(prompt.split())}" for prompt in prompts[:QUEUED]]
     if len(prompts) > QUEUED:
         lines.append(f"and {len(prompts) - QUEUED} more")
@@ -486,7 +486,7 @@ def _menu(width: int) -> StyleAndTextTuples:
     index = state.complete_index
     first = max(0, min((index or 0) - MENU // 2, len(state.completions) - MENU))
     visible = state.completions[first : first + MENU]
-    shown = meant([(item.text, item.display_text, item.display_meta_text) for item in visible], width)
+    shown = menu_rows([(item.text, item.display_text, item.display_meta_text) for item in visible], width)
     rows: StyleAndTextTuples = []
     for number, (name, meaning) in enumerate(shown, first):
         rows += [("", "\n")] if rows else []
@@ -495,7 +495,7 @@ def _menu(width: int) -> StyleAndTextTuples:
     return rows
 
 
-def meant(items: Sequence[tuple[str, str, str]], width: int) -> list[tuple[str, str]]:
+def menu_rows(items: Sequence[tuple[str, str, str]], width: int) -> list[tuple[str, str]]:
     """
     Return rows of a name with its hint, and its meaning; an item is the name, the name with its hint, the meaning.
 

@@ -125,16 +125,16 @@ class Lines(Questions):
         except OSError:  # EIO: the terminal is gone
             data = b""
         if not data:
-            self._ended()
+            self._end_input()
             return
         if self._keys is not None:
             self._keys.put_nowait(self._decode(data))
             return
         *lines, self._unread = (self._unread + self._decode(data)).split("\n")
         for line in lines:
-            self._entered(line.removesuffix("\r"))
+            self._enter_line(line.removesuffix("\r"))
 
-    def _ended(self) -> None:
+    def _end_input(self) -> None:
         """Handle Ctrl-D, after which a terminal can be read again, or the end of a pipe or terminal, which is final."""
         if os.isatty(STDIN):
             put("\n")
@@ -147,7 +147,7 @@ class Lines(Questions):
         else:
             self.events.put_nowait(Left())
 
-    def _entered(self, line: str) -> None:
+    def _enter_line(self, line: str) -> None:
         begun, ended = line.rfind(PASTE), line.rfind(PASTED)
         self._is_pasted = begun > ended if begun != ended else self._is_pasted
         line = line.replace(PASTE, "").replace(PASTED, "")

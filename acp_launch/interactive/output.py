@@ -11,13 +11,13 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from acp_launch.console.draw.live import Live
-from acp_launch.console.draw.look import UNFOLDED, below, indented, symbol
-from acp_launch.console.draw.outside import one_line, said
+from acp_launch.console.draw.look import UNFOLDED, below, indent, symbol
+from acp_launch.console.draw.outside import content_text, one_line
 from acp_launch.console.draw.region import Canvas
-from acp_launch.console.draw.tools import ENDED, FOLDED, OUTPUT, ROUTINE, Diff, seen
+from acp_launch.console.draw.tools import ENDED, FOLDED, OUTPUT, ROUTINE, Diff, as_seen
 from acp_launch.console.stderr import DIM, YELLOW
 from acp_launch.console.stream.outlet import Outlet
-from acp_launch.console.stream.text import NO_CHUNK, OPENED, Notices, Plain, opened, unasked
+from acp_launch.console.stream.text import NO_CHUNK, OPENED, Notices, Plain, opened_lines, unasked
 from acp_launch.interactive.front import Activity, Mood, elapsed
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
@@ -122,7 +122,7 @@ class Piece:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.heading:
-            yield indented(Text(f"{symbol(UNFOLDED, options)} {one_line(self.heading)}", "bold"))
+            yield indent(Text(f"{symbol(UNFOLDED, options)} {one_line(self.heading)}", "bold"))
         if self._is_cut:
             yield below(Text("… the beginning is not kept", "dim"))
         yield below(self.change or Text(shown_line_by_line("".join(self.parts)), "dim"))
@@ -130,7 +130,7 @@ class Piece:
 
 def shown_line_by_line(text: str) -> str:
     """Return output as it is seen on a terminal, without what moves the cursor."""
-    return "\n".join(seen(line) for line in text.strip("\n").split("\n"))
+    return "\n".join(as_seen(line) for line in text.strip("\n").split("\n"))
 
 
 class Unfoldable:
@@ -182,7 +182,7 @@ class Unfoldable:
                 old = part.get("oldText")
                 told = acp.text(part.get("path")), old if isinstance(old, str) else None, acp.text(part.get("newText"))
                 self._keep(key, _change(self._titles[id], *told))
-            elif text := said(acp.mapping(part.get("content"))):
+            elif text := content_text(acp.mapping(part.get("content"))):
                 self._keep(key, Piece(self._titles[id], [text], shown=0 if kind in ROUTINE else FOLDED))
         meta = acp.mapping(body.get("_meta"))
         for output in (acp.mapping(meta.get(member)) for member in OUTPUT):
@@ -196,16 +196,16 @@ class Unfoldable:
             self._keep(key, Piece(heading, shown=shown))
         self._pieces[key].add(text)
         self._size += len(text)
-        self._bound()
+        self._drop_oldest()
 
     def _keep(self, key: str, piece: Piece) -> None:
         if before := self._pieces.pop(key, None):
             self._size -= before.size
         self._pieces[key] = piece
         self._size += piece.size
-        self._bound()
+        self._drop_oldest()
 
-    def _bound(self) -> None:
+    def _drop_oldest(self) -> None:
         while self._size > FOLDABLE:
             key, oldest = next(iter(self._pieces.items()))
             if len(self._pieces) > 1:
@@ -401,7 +401,7 @@ class SessionOutput(Notices):
 
     def standing(self, servers: Sequence[Standing], when: When) -> None:
         if when == "opened":
-            for text, style in opened(servers, between=" · ", colon=":"):
+            for text, style in opened_lines(servers, between=" · ", colon=":"):
                 self.tell(text.removeprefix(OPENED), style)
         else:
             super().standing(servers, when)

@@ -58,7 +58,7 @@ async def pick(choices: Choices) -> int | None:
         restore_terminal()
 
 
-def matching(rows: Sequence[Sequence[str]], typed: str) -> list[int]:
+def match_rows(rows: Sequence[Sequence[str]], typed: str) -> list[int]:
     """Return the numbers of the rows that hold every word of the filter; first those in which all begin a word."""
     words = typed.casefold().split()
     texts = [f" {' '.join(row)}".casefold() for row in rows]
@@ -71,7 +71,7 @@ class _Picker:
 
     def __init__(self, choices: Choices) -> None:
         self._choices = choices
-        self._filter = Buffer(multiline=False, on_text_changed=lambda _: self._filtered())
+        self._filter = Buffer(multiline=False, on_text_changed=lambda _: self._filter_rows())
         self._found = list(range(len(choices.rows)))
         self._at = self._top = 0
         output = vt100_output(Tty(1, sys.stdout.encoding or "utf-8", self._lose), Console(file=sys.stdout))
@@ -114,9 +114,9 @@ class _Picker:
         return [("bold", fit(self._choices.title, self._width) + "\n"), ("dim", NO_MARK + fit(heading, self._width))]
 
     def _rows(self) -> StyleAndTextTuples:
-        return [part for row in self._shown() for part in row]
+        return [part for row in self._draw_rows() for part in row]
 
-    def _shown(self) -> Iterator[StyleAndTextTuples]:
+    def _draw_rows(self) -> Iterator[StyleAndTextTuples]:
         _, *lines = self._choices.lines(self._width - len(MARK))
         self._top = max(min(self._top, self._at), self._at - self._visible + 1)
         found = self._found[self._top : self._top + self._visible]
@@ -129,8 +129,8 @@ class _Picker:
         hidden = len(self._found) - len(found)
         yield [("dim", f"{NO_MARK}… {hidden} more" if hidden > 0 else "")]
 
-    def _filtered(self) -> None:
-        self._found, self._at = matching(self._choices.rows, self._filter.text), 0
+    def _filter_rows(self) -> None:
+        self._found, self._at = match_rows(self._choices.rows, self._filter.text), 0
 
     def _move(self, step: int) -> None:
         self._at = max(0, min(self._at + step, len(self._found) - 1))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from rich.console import Group
 from rich.text import Text
 
-from acp_launch.console.ask.room import broken
+from acp_launch.console.ask.room import break_lines
 from acp_launch.console.ask.terminal import PAUSE, QUIET, StillClock
 from acp_launch.interactive.screen import SessionCanvas
 from acp_launch.mark import COLUMNS, MARK
@@ -46,7 +46,7 @@ class Question:
     answer: "asyncio.Future[str | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
-def _barred(row: str, style: str) -> Text:
+def _bar(row: str, style: str) -> Text:
     return Text.assemble((MARK, "yellow"), " " if row else "", (row, style), no_wrap=True, overflow="crop")
 
 
@@ -93,19 +93,19 @@ class ScreenQuestions:
 
     def say(self, text: str, tone: Tone = "plain") -> None:
         self._has_said = True
-        rows = broken(text, self._board.width - COLUMNS)
-        self._board.say(Group(*(_barred(row, TONES.get(tone, "")) for row in rows)))
+        rows = break_lines(text, self._board.width - COLUMNS)
+        self._board.say(Group(*(_bar(row, TONES.get(tone, "")) for row in rows)))
 
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
         self._after_line = False
-        key = await self._asked(Question(prompt, choices, is_below=self._has_said))
+        key = await self._ask(Question(prompt, choices, is_below=self._has_said))
         if key is not None:
             label = next(choice.label for choice in choices if choice.key == key)
             self.say(f"{prompt} {label}", "dim")
         return key
 
     async def line(self, prompt: str, *, default: str = "") -> str | None:
-        text = await self._asked(Question(prompt, default=default, is_open=self._after_line))
+        text = await self._ask(Question(prompt, default=default, is_open=self._after_line))
         if text is not None:
             self.say(f"{prompt} {text}", "dim")
         return text
@@ -127,20 +127,20 @@ class ScreenQuestions:
             self._after_line = text is not None and not self.question.choices
             self.question.answer.set_result(text)
 
-    def drawn(self) -> None:
+    def note_frame(self) -> None:
         """Note that a frame is on the screen."""
         question = self.question
         if question and question.drawn is None:
             question.drawn = asyncio.get_running_loop().time()
             self._wait(question)
 
-    def typed(self) -> None:
+    def note_key(self) -> None:
         """Note a key that is not an answer."""
         self._typed = asyncio.get_running_loop().time()
         if self.question and not self.question.is_open:
             self._wait(self.question)
 
-    def entered(self) -> None:
+    def note_enter(self) -> None:
         """Note that the typed text is complete, so that no pause is needed."""
         self._typed = float("-inf")
 
@@ -148,10 +148,10 @@ class ScreenQuestions:
         """Close the question, because the user was still typing; it opens again after a pause."""
         if self.question:
             self.question.is_open = False
-            self.typed()
+            self.note_key()
             self._changed()
 
-    async def _asked(self, question: Question) -> str | None:
+    async def _ask(self, question: Question) -> str | None:
         self.question = question
         self._changed()
         try:

@@ -178,7 +178,7 @@ class SessionCanvas:
             return []
         if self._rendered[1] != width or (self._rendered[0] is not self._content and monotonic() >= self._next):
             self._rendered = (self._content, width)
-            options = self._sized().options.update(width=width)
+            options = self._resize_console().options.update(width=width)
             self._rows = [fragments(row) for row in self._console.render_lines(self._content, options, pad=False)]
         elif self._rendered[0] is not self._content:
             self._schedule()
@@ -213,19 +213,19 @@ class SessionCanvas:
         self._schedule()
 
     def _ansi(self, what: RenderableType) -> str:
-        console = self._sized()
+        console = self._resize_console()
         with console.capture() as captured:
             console.print(what, crop=False)  # all lines fit; cropping takes a third of the time
         return captured.get()
 
-    def _sized(self) -> Console:
+    def _resize_console(self) -> Console:
         """Return the console with the current size; rich would use COLUMNS and LINES."""
         size = self._size()
         self._console.size = (size.columns, size.rows)
         return self._console
 
     def _schedule(self) -> None:
-        if self._timer is None and (loop := _running()) is not None:
+        if self._timer is None and (loop := _running_loop()) is not None:
             self._timer = loop.call_later(max(0.0, self._next - monotonic()), self._due)
 
     def _due(self) -> None:
@@ -233,7 +233,7 @@ class SessionCanvas:
         self._frame()
 
 
-def _running() -> asyncio.AbstractEventLoop | None:
+def _running_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:  # before the session starts; the first frame draws it
@@ -379,10 +379,10 @@ class Drawing:
         return screen is not None and min(wanted, size.rows) < screen.height
 
     def _erase(self) -> None:
-        self._app.output.cursor_up(self._wrapped())
+        self._app.output.cursor_up(self._count_wrapped())
         self._app.renderer.erase()
 
-    def _wrapped(self) -> int:
+    def _count_wrapped(self) -> int:
         """Return how many more rows than we drew are above the cursor.
 
         A terminal that became narrower wraps rows that are too long, as nearly all terminals do. One that cuts them
@@ -392,11 +392,11 @@ class Drawing:
         if screen is None or columns >= self._size.columns:
             return 0
         cursor = screen.get_cursor_position(self._app.layout.current_window)
-        above = sum(max(1, ceil(_used(screen.data_buffer[row]) / columns)) - 1 for row in range(cursor.y))
+        above = sum(max(1, ceil(_used_columns(screen.data_buffer[row]) / columns)) - 1 for row in range(cursor.y))
         return above + cursor.x // columns
 
 
-def _used(row: Any) -> int:
+def _used_columns(row: Any) -> int:
     """Return the columns of a row up to its last character."""
     return max((column + max(1, get_cwidth(cell.char)) for column, cell in row.items() if cell.char != " "), default=0)
 

@@ -158,7 +158,7 @@ class InteractiveTurn:
         self.queue.append(text)
         self._interactive.front.queued(self.queue)
 
-    def dequeued(self) -> str:
+    def dequeue(self) -> str:
         """Remove and return the first queued prompt."""
         text = self.queue.pop(0)
         self._interactive.front.queued(self.queue)
@@ -189,12 +189,12 @@ class InteractiveTurn:
         try:
             blocks = self._blocks(text, current.connection.agent.capabilities)
         except LaunchError as error:
-            interactive.failed(error)
+            interactive.show_error(error)
             interactive.front.offer(text)
             return None
         self._unanswered, self._outcome, self._is_cancelled = text, None, False
         current.first_prompt = current.first_prompt or " ".join(text.split())[:TITLE]
-        interactive.prompted(text)
+        interactive.show_prompt(text)
         if blocks[1:]:
             current.attached.append(described(blocks[1:]))
             interactive.say(f"attached: {current.attached[-1]}", DIM)
@@ -203,7 +203,7 @@ class InteractiveTurn:
         try:
             await self._seen_through(current, blocks)
         except (AgentRefused, AuthRequired) as error:
-            interactive.failed(error)
+            interactive.show_error(error)
             interactive.front.offer(self.give_back())
         except WaitExpired:
             if self._outcome is None:  # else the user leaves, and the agent is not needed
@@ -217,12 +217,12 @@ class InteractiveTurn:
     async def join(self, current: CurrentSession, text: str) -> Leave | None:
         """Show a turn to its end that another front of the host has begun with the prompt `text`."""
         self._outcome, self._is_cancelled = None, False
-        self._interactive.prompted(text)
+        self._interactive.show_prompt(text)
         self._showing.mood = "working"
         try:
             await self._seen_through(current, None)
         except (AgentRefused, AuthRequired) as error:
-            self._interactive.failed(error)
+            self._interactive.show_error(error)
         except WaitExpired:
             if self._outcome is None:
                 raise
@@ -236,7 +236,7 @@ class InteractiveTurn:
                 beside: set[asyncio.Task[None]] = set()  # commands entered meanwhile
 
                 def take(event: Event) -> None:
-                    if work := self._taken(event, running, current):
+                    if work := self._handle(event, running, current):
                         task = tasks.create_task(work)
                         beside.add(task)
                         task.add_done_callback(beside.discard)
@@ -252,16 +252,16 @@ class InteractiveTurn:
     async def _run(self, current: CurrentSession, blocks: Sequence[object] | None) -> None:
         interactive = self._interactive
 
-        async def prompted() -> TurnEnd:
+        async def send() -> TurnEnd:
             self._turn = interactive.launch.turn(current.session, is_first=current.turns == 0)
             return await self._turn.run(blocks)
 
-        current.last = await after_login(prompted, current.connection, interactive.launch.context.log_in)
+        current.last = await after_login(send, current.connection, interactive.launch.context.log_in)
         current.turns += 1
-        current.held_session.used(current.last.title, current.first_prompt)
+        current.held_session.note_turn(current.last.title, current.first_prompt)
         await interactive.observer.drain()
 
-    def _taken(
+    def _handle(
         self, event: Event, running: "asyncio.Task[None]", current: CurrentSession
     ) -> Coroutine[Any, Any, None] | None:
         """Return work to do during the turn, if any."""
@@ -436,17 +436,17 @@ class _InteractiveSession:
         self._resume, self._seen = setup.resume, setup.seen
         self._can_resume = False
         self._interrupted = 0.0  # loop time of the last Ctrl-C without an effect
-        interactive.output.changed = self._showing.changed
+        interactive.output.changed = self._showing.refresh_soon
 
     async def run(self) -> int:
         interactive, launch = self._interactive, self._interactive.launch
 
-        def ending(error: BaseException | None) -> None:
+        def note_end(error: BaseException | None) -> None:
             if error is None:  # the user leaves, so no server is started again for the next connection of the agent
                 launch.servers.stopping(is_orderly=True)
 
         try:
-            return await launch.run(self._talk, self._again, ending)
+            return await launch.run(self._talk, self._again, note_end)
         finally:
             self._showing.close()
             if self._can_resume and self._held_session.is_used:
@@ -481,7 +481,7 @@ class _InteractiveSession:
         interactive = self._interactive
         able = current.connection.agent.capabilities
         interactive.current = None
-        interactive.failed(error)
+        interactive.show_error(error)
         self._showing.mood = "down"
         is_wanted = await ask_to_restart(able, interactive.front.person, self.focus)
         if is_wanted and not can_go_on(able):
@@ -505,7 +505,7 @@ class _InteractiveSession:
                 outcome = await self._converse(current)
                 if isinstance(outcome, Leave):
                     return outcome.code
-                current = await self._moved(current, outcome.held_session)
+                current = await self._move(current, outcome.held_session)
         finally:
             await current.leaving.aclose()
 
@@ -515,10 +515,10 @@ class _InteractiveSession:
         interactive, leaving = self._interactive, AsyncExitStack()
         interactive.output.is_history_hidden = not self._replay
         request = interactive.launch.completed(held_session.request(wishes, replay=self._replay))
-        opening = interactive.launch.session(connection, request, self._log_in, changed=self._showing.changed)
+        opening = interactive.launch.session(connection, request, self._log_in, changed=self._showing.refresh_soon)
         try:
             session = await leaving.enter_async_context(opening)
-            held_session.opened()
+            held_session.note_open()
             self._log_in = interactive.launch.context.log_in
             interactive.held_sessions.records()  # for completion
         except BaseException:
@@ -526,7 +526,7 @@ class _InteractiveSession:
             raise
         return CurrentSession(session, held_session, leaving)
 
-    async def _moved(self, current: CurrentSession, held_session: HeldSession) -> CurrentSession:
+    async def _move(self, current: CurrentSession, held_session: HeldSession) -> CurrentSession:
         """Switch to another session, or stay in this one if the other cannot be opened."""
         self._showing.mood = "starting"
         self._replay = True
@@ -540,12 +540,12 @@ class _InteractiveSession:
             current.client.attend()
             self._tell_why(error)
             return current
-        await self._left(current)
+        await self._leave_session(current)
         self._held_session, self._wishes = held_session, ()
         self._interactive.chosen.clear()
         return entered
 
-    async def _left(self, current: CurrentSession) -> None:
+    async def _leave_session(self, current: CurrentSession) -> None:
         """Leave a session, and let the agent free its resources."""
         await current.leaving.aclose()
         connection, limit = current.connection, self._interactive.launch.plan.timeouts.session
@@ -561,7 +561,7 @@ class _InteractiveSession:
 
     def _tell_why(self, error: LaunchError | GivenUp) -> None:
         if isinstance(error, LaunchError):
-            self._interactive.failed(error)
+            self._interactive.show_error(error)
             return
         self._interactive.say("cancelled")
         if error.leaves:
@@ -600,7 +600,7 @@ class _InteractiveSession:
             AgentError: the agent ended meanwhile.
         """
         if self._turning.queue:
-            return Submitted(self._turning.dequeued())
+            return Submitted(self._turning.dequeue())
         while True:
             with self.focus.of(self._inbox.put_nowait):
                 event = await current.connection.unless_over(self._inbox.get())

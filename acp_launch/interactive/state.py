@@ -50,11 +50,11 @@ class HeldSession:
             name=self.name, continued=self._record, replay=replay, wishes=wishes, opened=self._keeper.opened
         )
 
-    def opened(self) -> None:
+    def note_open(self) -> None:
         """Note that it is open and on record: from now on it is resumed."""
         self._record = self._registry.find(str(self._plan.project), self._plan.profile, self.name)
 
-    def used(self, title: str, prompt: str) -> None:
+    def note_turn(self, title: str, prompt: str) -> None:
         """Note the end of a turn. `title` is the agent's; without one a session without a title is called by `prompt`,
         the first of this run."""
         has_title = self._record is not None and bool(self._record.title)
@@ -112,7 +112,7 @@ class HeldSessions:
     def fresh(self) -> HeldSession:
         return self.enter(fresh_name(), is_new=True)
 
-    def known(self) -> tuple[tuple[str, str], ...]:
+    def names(self) -> tuple[tuple[str, str], ...]:
         """Return names and titles as last read, because the file must not be read at every key."""
         return self._known
 
@@ -132,7 +132,7 @@ class HostedSession(HeldSession):
     def request(self, wishes: Sequence[Setting], *, replay: bool) -> SessionRequest:
         return replace(super().request(wishes, replay=replay), opened=lambda ready, agent: None)
 
-    def used(self, title: str, prompt: str) -> None:
+    def note_turn(self, title: str, prompt: str) -> None:
         """Do nothing: the host counts its turns."""
 
 
@@ -181,7 +181,7 @@ class InteractiveState(Struct, kw_only=True, eq=False):
         for line in text.splitlines():
             self.output.tell(harmless(redactor.text(line), keep=TAB), style)
 
-    def prompted(self, text: str) -> None:
+    def show_prompt(self, text: str) -> None:
         """Print a prompt above its answer, and record it."""
         shown = redactor.text(text)
         self.output.transcript.prompt(shown)
@@ -190,12 +190,12 @@ class InteractiveState(Struct, kw_only=True, eq=False):
             return  # it is visible where the user typed it
         self.output.tell(harmless(shown), TYPED)
 
-    def commanded(self, text: str) -> None:
+    def show_command(self, text: str) -> None:
         """Print a command above its output."""
         if self.output.is_drawn:
             self.say(text, DIM)
 
-    def failed(self, error: LaunchError) -> None:
+    def show_error(self, error: LaunchError) -> None:
         """Print an error after which the session continues; unfinished drawings are completed first."""
         self.observer.failed(error)
         for text, style in error_lines(error):
@@ -263,7 +263,7 @@ class FrontUpdates:
         self._interactive.output.pulse.begin(mood, is_open=self._interactive.current is not None)
         self.refresh()
 
-    def changed(self) -> None:
+    def refresh_soon(self) -> None:
         """Refresh soon, because the session or a server has changed."""
         if self._due is None:
             self._due = asyncio.get_running_loop().call_later(AT_MOST, self.refresh)
@@ -331,7 +331,7 @@ class FrontUpdates:
 
     @property
     def _sessions(self) -> tuple[Word, ...]:
-        return tuple(Word(name, title) for name, title in self._interactive.held_sessions.known())
+        return tuple(Word(name, title) for name, title in self._interactive.held_sessions.names())
 
 
 def _values(

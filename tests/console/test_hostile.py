@@ -17,7 +17,7 @@ from acp_launch.console import stderr
 from acp_launch.console.ask.forms import Forms
 from acp_launch.console.ask.links import Links
 from acp_launch.console.ask.logins import Logins
-from acp_launch.console.ask.permission import permitting
+from acp_launch.console.ask.permission import permission_asker
 from acp_launch.console.ask.terminal import Questions, answers, tell
 from acp_launch.console.draw.live import Live
 from acp_launch.console.problems import show_error
@@ -279,7 +279,7 @@ def test_no_question_of_ours_can_be_forged(evil: str, shared: None, capsys: pyte
         call |= {"locations": [{"path": evil}], "name": evil, "_meta": {"toolName": evil}}
         call |= {"content": [{"type": "content", "content": {"type": "text", "text": evil}}]}
         options = [{"optionId": "a", "name": evil, "kind": "x"}]
-        await permitting(person, "here")(ToolQuestion(call=call, options=options, announced=evil))
+        await permission_asker(person, "here")(ToolQuestion(call=call, options=options, announced=evil))
         name = Field(name="n", kind="text", title=evil, description=evil, is_required=True)
         await Forms(person, evil).fill(Form(message=evil, title=evil, description=evil, fields=(name,)))
         await Links(person, evil, env={}).visit(Link(evil, url=f"https://example.com/{evil}", id=evil))

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from acp_launch.console.plans import as_text, described
+from acp_launch.console.plans import as_text, plan_json
 from acp_launch.plan.resolve import resolve
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import load
@@ -42,7 +42,7 @@ def planned(root: Path, *, verbose: bool = False) -> tuple[list[str], dict[str, 
     assert made.plan is not None and not made.problems
     text = as_text(made.plan, verbose=verbose).replace(f"{root}/", "").replace(sys.executable, "python")
     text = text.replace(str(root), "ROOT")
-    return text.split("agent\n", 1)[1].splitlines(), described(made.plan)
+    return text.split("agent\n", 1)[1].splitlines(), plan_json(made.plan)
 
 
 def test_a_plan_says_how_each_server_is_kept_alive_and_what_it_may_do(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ mcp_servers:
         "  variables  PYTHONSAFEPATH  acp-launch",
         "  directory  /project  /project/p.yaml:5:71",
     ]
-    apart, within = described(made.plan)["mcp_servers"]
+    apart, within = plan_json(made.plan)["mcp_servers"]
     assert (apart["cwd"], apart["cwd_from"]) == (None, "private")
     assert (within["cwd"], within["cwd_from"]) == (str(tmp_path), "profile")
 
@@ -182,7 +182,7 @@ def test_a_plan_shows_what_the_session_is_put_into_and_what_the_agent_may_do(tmp
         "  ask        command git *  /project/p.yaml:8:7",
         "client       reads files, runs commands for the agent  /project/p.yaml:9",
     ]
-    data = json.loads(json.dumps(described(made.plan)).replace(str(tmp_path), "/project"))
+    data = json.loads(json.dumps(plan_json(made.plan)).replace(str(tmp_path), "/project"))
     assert {key: data[key] for key in ("mode", "config", "permissions", "client")} == {
         "mode": "plan",
         "config": {"model": "opus", "fast": True},
@@ -286,7 +286,7 @@ def test_every_value_of_every_layer_has_its_file_and_line(tmp_path: Path) -> Non
         if not line.endswith(":") and not line.startswith("extends")
     }
     written -= {f"{tmp_path}/.acp-launch/base.yaml:{number}" for number in HIDDEN.values()}
-    origins = described(made.plan)["origins"]
+    origins = plan_json(made.plan)["origins"]
     assert {origin.rpartition(":")[0] for origin in origins.values()} == written
     assert origins["agent.env.B"] == f"{tmp_path}/.acp-launch/top.yaml:5:8"
     assert origins["mcp_servers.local.restart.max"] == f"{tmp_path}/.acp-launch/middle.yaml:9:12"
@@ -304,7 +304,7 @@ def test_a_directory_given_for_once_is_not_the_files(tmp_path: Path) -> None:
     made = resolve(loaded, cwd=tmp_path, environ={}, cwd_override=Path("sub"))
     assert made.plan is not None
     assert f"directory    {tmp_path / 'sub'}  --cwd" in as_text(made.plan).splitlines()
-    assert "workspace.cwd" not in described(made.plan)["origins"]
+    assert "workspace.cwd" not in plan_json(made.plan)["origins"]
 
 
 REMOTE = """\
@@ -351,7 +351,7 @@ def test_a_plan_says_the_same_of_remote_servers_and_what_the_agent_is_given(tmp_
         "  headers    A  p.yaml:15:59",
         "  bridge     none: the agent connects to this server and gets its address, headers and secrets  p.yaml:15:71",
     ]
-    data = json.loads(json.dumps(described(made.plan)))
+    data = json.loads(json.dumps(plan_json(made.plan)))
     docs, tuned, theirs = data["mcp_servers"]
     assert (tuned["env"]["KEY"]["secrets"], data["secrets"]) == (["k"], ["d", "k"])
     assert docs["restart"] == {
@@ -386,7 +386,7 @@ def test_a_plan_names_the_servers_that_ask_for_a_login_and_the_scopes(tmp_path: 
         "  p.yaml:7",
         "  login      OAuth, for the scopes that the server names  p.yaml:8:61",
     ]
-    docs, wiki = json.loads(json.dumps(described(made.plan)))["mcp_servers"]
+    docs, wiki = json.loads(json.dumps(plan_json(made.plan)))["mcp_servers"]
     assert docs["oauth"] == {
         "scopes": ["read", "write"],
         "client_id": "ours",

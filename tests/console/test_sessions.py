@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
 from acp_launch.console.columns import cells, plain
-from acp_launch.console.sessions import ago, called, details, details_json, table, table_json, tilde
+from acp_launch.console.sessions import ago, details, details_json, display_name, table, table_json, tilde
 from acp_launch.session.store import Record
 from tests.patience import PATIENCE
 
@@ -72,9 +72,9 @@ def test_a_session_without_a_name_of_the_users_is_called_by_its_title() -> None:
     assert "Fix the rounding of prices" in unnamed
     assert untitled.startswith("20261121-090000-ab12  review ")
     assert heading.startswith("NAME ")
-    assert called(fresh.name, fresh.title) == "Fix the rounding of prices"
-    assert called(fresh.name, " ") == fresh.name
-    assert called(FIX.name, FIX.title) == "fix-42"
+    assert display_name(fresh.name, fresh.title) == "Fix the rounding of prices"
+    assert display_name(fresh.name, " ") == fresh.name
+    assert display_name(FIX.name, FIX.title) == "fix-42"
 
 
 def test_no_line_is_wider_than_the_terminal() -> None:

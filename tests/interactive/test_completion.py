@@ -11,7 +11,7 @@ from prompt_toolkit.document import Document
 from acp_launch.interactive import completion
 from acp_launch.interactive.completion import Completing, Disk
 from acp_launch.interactive.front import Vocabulary, Word
-from acp_launch.interactive.layout import meant
+from acp_launch.interactive.layout import menu_rows
 
 VOCABULARY = Vocabulary(
     commands=(Word(":set", "an option", "OPTION VALUE"), Word(":sessions")),
@@ -89,7 +89,7 @@ def test_a_disk_that_hangs_offers_nothing_and_delays_no_exit(tmp_path: Path, mon
         assert released.wait(15)
         return ["late"]
 
-    monkeypatch.setattr(completion, "found", found)
+    monkeypatch.setattr(completion, "find_files", found)
     monkeypatch.setattr(completion, "PATIENCE", 0.01)
     disk = Disk()
 
@@ -125,5 +125,5 @@ def test_in_a_menu_a_name_is_never_cut_for_what_it_means() -> None:
         ("/go", "/go", ""),
         ("/x", "/x", "X"),
     ]
-    assert meant(items, 32) == [("/brainstorm-with-me \u2026", "Think al\u2026"), ("/go", ""), ("/x ", "X")]
-    assert meant(items, 12) == [("/brainstorm\u2026", ""), ("/go", ""), ("/x ", "")]
+    assert menu_rows(items, 32) == [("/brainstorm-with-me \u2026", "Think al\u2026"), ("/go", ""), ("/x ", "X")]
+    assert menu_rows(items, 12) == [("/brainstorm\u2026", ""), ("/go", ""), ("/x ", "")]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.interactive import completion as paths
-from acp_launch.interactive.completion import found
+from acp_launch.interactive.completion import find_files
 
 
 @pytest.fixture
@@ -38,20 +38,20 @@ def root(tmp_path: Path) -> Path:
 )
 def test_what_begins_with_what_is_typed_is_offered(root: Path, typed: str, offered: list[str]) -> None:
     (root.parent / "outside").touch()
-    assert found(typed, [root]) == offered
+    assert find_files(typed, [root]) == offered
 
 
 def test_an_absolute_path_is_offered_inside_only(root: Path) -> None:
-    assert found(f"{root}/sr", [root]) == [f"{root}/src/"]
-    assert found(f"{root.parent}/", [root]) == []
-    assert found("/et", [root]) == []
+    assert find_files(f"{root}/sr", [root]) == [f"{root}/src/"]
+    assert find_files(f"{root.parent}/", [root]) == []
+    assert find_files("/et", [root]) == []
 
 
 def test_the_other_directories_are_offered_by_their_absolute_paths(root: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "same.txt").touch()
-    assert found("sa", [root, other]) == [f"{other}/same.txt"]
+    assert find_files("sa", [root, other]) == [f"{other}/same.txt"]
 
 
 def test_no_link_leads_out(root: Path, tmp_path: Path) -> None:
@@ -62,16 +62,16 @@ def test_no_link_leads_out(root: Path, tmp_path: Path) -> None:
     (root / "file").symlink_to(outside / "secret")
     (root / "loop").symlink_to("loop")
     (root / "inner").symlink_to("src")
-    assert found("l", [root]) == ["loop"]
-    assert found("fi", [root]) == []
-    assert found("link/", [root]) == []
-    assert found("inner/ma", [root]) == ["inner/main.py"]
+    assert find_files("l", [root]) == ["loop"]
+    assert find_files("fi", [root]) == []
+    assert find_files("link/", [root]) == []
+    assert find_files("inner/ma", [root]) == ["inner/main.py"]
 
 
 def test_a_name_that_cannot_be_typed_is_not_offered(root: Path) -> None:
     for name in ("z\x1b[2J", 'z"quoted', "z\nz", "zürich"):
         (root / name).touch()
-    assert found("z", [root]) == ["zürich"]
+    assert find_files("z", [root]) == ["zürich"]
 
 
 def test_no_tree_is_walked(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,5 +86,5 @@ def test_no_tree_is_walked(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return scandir(str(path))
 
     monkeypatch.setattr(os, "scandir", counted)
-    assert len(found("m/b", [root])) == paths.LOOKS
+    assert len(find_files("m/b", [root])) == paths.LOOKS
     assert len(looked) == paths.LOOKS + 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_launch.interactive.picker import Choices, matching
+from acp_launch.interactive.picker import Choices, match_rows
 
 ROWS = [
     ("fix-42: Fix the rounding of prices", "3 hours ago", "12", "review"),
@@ -30,7 +30,7 @@ ROWS = [
     ],
 )
 def test_a_filter_finds_rows_by_words_the_best_first(typed: str, found: list[int]) -> None:
-    assert matching(ROWS, typed) == found
+    assert match_rows(ROWS, typed) == found
 
 
 def test_no_line_is_wider_than_the_terminal_and_texts_cannot_drive_it() -> None:

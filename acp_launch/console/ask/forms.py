@@ -2,7 +2,7 @@
 
 import re
 
-from acp_launch.console.draw.outside import LONGEST, cut_telling, quote, shown
+from acp_launch.console.draw.outside import LONGEST, cut_telling, quote, quote_line
 from acp_launch.console.stderr import harmless
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
@@ -42,7 +42,7 @@ _FORMATS = {
 
 
 def label(field: Field) -> str:
-    return shown(field.label)
+    return quote_line(field.label)
 
 
 def hint(field: Field, *, has_default: bool) -> str:
@@ -77,7 +77,7 @@ def as_typed(field: Field, value: Value | None) -> str:
         return ""
     if value == []:
         return LEAVE_OUT
-    return shown(_written(field, value)) or EMPTY
+    return quote_line(_value_text(field, value)) or EMPTY
 
 
 def as_sent(field: Field, value: Value | None) -> str:
@@ -86,10 +86,10 @@ def as_sent(field: Field, value: Value | None) -> str:
         return "(left out)"
     if value in ("", []):
         return "(empty)" if value == "" else "(none)"
-    return cut_telling(harmless(redactor.text(_written(field, value)), keep=""), LONGEST)
+    return cut_telling(harmless(redactor.text(_value_text(field, value)), keep=""), LONGEST)
 
 
-def _written(field: Field, value: Value) -> str:
+def _value_text(field: Field, value: Value) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     titles = {option.value: option.title for option in field.options}
@@ -100,7 +100,7 @@ def _written(field: Field, value: Value) -> str:
 
 def _option(field: Field, index: int) -> str:
     option = field.options[index]
-    title, value = shown(option.title), shown(option.value)
+    title, value = quote_line(option.title), quote_line(option.value)
     return title if title == value else f"{title} ({value})"
 
 
@@ -116,7 +116,7 @@ def _bounds(field: Field) -> str:
 def _pattern(field: Field) -> list[str]:
     if not field.pattern:
         return []
-    pattern = shown(field.pattern)
+    pattern = quote_line(field.pattern)
     return [f"It must match {pattern}" if is_readable(field.pattern) else f"It must match {pattern} (not checked here)"]
 
 
@@ -133,7 +133,7 @@ class FormDismissed(Exception):  # noqa: N818 - not an error: the user ended the
 class Forms:
     def __init__(self, person: Person, agent_name: str) -> None:
         self._person = person
-        self._agent_name = shown(agent_name)
+        self._agent_name = quote_line(agent_name)
 
     async def fill(self, form: Form) -> Filled:
         """Fill in the form. Every value was typed by the user, or is a default that the user accepted."""
@@ -154,11 +154,11 @@ class Forms:
         if form.fields and not form.missing:
             self._person.say("To leave without sending: Ctrl-D on an empty line, at any field.", "dim")
         if form.left_out:
-            names = ", ".join(map(shown, form.left_out))
+            names = ", ".join(map(quote_line, form.left_out))
             self._person.say(f"Left out, because acp-launch does not support the field type: {names}", "dim")
 
     async def _refuse(self, form: Form) -> Filled:
-        names = ", ".join(map(shown, form.missing))
+        names = ", ".join(map(quote_line, form.missing))
         self._person.say(
             f"The form cannot be sent: acp-launch does not support the type of required fields: {names}", "warning"
         )
@@ -168,16 +168,16 @@ class Forms:
     async def _complete(self, form: Form) -> Filled:
         given = {field.name: field.default for field in form.fields if field.default is not None}
         while True:
-            given = await self._asked(form, given)
-            key = await self._reviewed(form, given)
+            given = await self._ask_fields(form, given)
+            key = await self._review(form, given)
             if key == SEND.key and not (problem := whole(form, given)):
                 return Filled("accept", given)
             if key == SEND.key:
-                self._person.say(f"The form cannot be sent: {shown(problem, longest=LONGEST)}.", "warning")
+                self._person.say(f"The form cannot be sent: {quote_line(problem, longest=LONGEST)}.", "warning")
             elif key != EDIT.key:
                 return Filled("decline" if key == DECLINE.key else "cancel")
 
-    async def _asked(self, form: Form, given: dict[str, Value]) -> dict[str, Value]:
+    async def _ask_fields(self, form: Form, given: dict[str, Value]) -> dict[str, Value]:
         """Ask for all fields; `given` holds the defaults."""
         answers: dict[str, Value] = {}
         for number, field in enumerate(form.fields, 1):
@@ -208,9 +208,9 @@ class Forms:
             value, problem = (given, check(field, given)) if is_given else typed(field, text)
             if not problem:
                 return value
-            self._person.say(shown(f'"{field.label}" {problem}.', longest=LONGEST), "warning")
+            self._person.say(quote_line(f'"{field.label}" {problem}.', longest=LONGEST), "warning")
 
-    async def _reviewed(self, form: Form, given: dict[str, Value]) -> str | None:
+    async def _review(self, form: Form, given: dict[str, Value]) -> str | None:
         if not form.fields:
             prompt = "The form has no fields; it asks for your consent."
             return await self._person.choose(prompt, [SEND, DECLINE, CANCEL])

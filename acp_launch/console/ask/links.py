@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
 
-from acp_launch.console.draw.outside import quote, shown
+from acp_launch.console.draw.outside import quote, quote_line
 from acp_launch.console.stderr import harmless
 from acp_launch.process import detached
 from acp_launch.regex import regex
@@ -154,7 +154,7 @@ class Links:
 
     def __init__(self, person: Person, agent_name: str, *, env: Mapping[str, str] = os.environ) -> None:
         self._person = person
-        self._agent_name = shown(agent_name)
+        self._agent_name = quote_line(agent_name)
         self._env = env
 
     async def visit(self, link: Link) -> Action:
@@ -170,7 +170,7 @@ class Links:
                     return await self._consent(address)
 
     def _decline(self, url: str, reason: str) -> None:
-        self._person.say(f"    {shown(url)}", "quote")
+        self._person.say(f"    {quote_line(url)}", "quote")
         self._person.say(f"The link {reason}: declined.", "warning")
 
     async def _consent(self, address: Address) -> Action:

@@ -37,15 +37,15 @@ class Logins:
     async def consents(self, method: AuthMethod, program: LocalProgram) -> bool:
         async with self._person.floor():
             say = self._person.say
-            say(f'"{_shown(method.name)}" is a command that the agent chose, not your profile:', "warning")
-            say(f"    {_shown(command_line(method, program))}", "quote")
-            say(f"    in {_shown(str(program.cwd))}")
+            say(f'"{_clean(method.name)}" is a command that the agent chose, not your profile:', "warning")
+            say(f"    {_clean(command_line(method, program))}", "quote")
+            say(f"    in {_clean(str(program.cwd))}")
             return await self._person.choose("Run it?", [YES, NO]) == YES.key
 
     @asynccontextmanager
     async def waiting(self, method: AuthMethod) -> AsyncIterator[None]:
         async with self._person.floor():
-            self._person.say(f'logging in with "{_shown(method.name)}"; Ctrl-C cancels', "dim")
+            self._person.say(f'logging in with "{_clean(method.name)}"; Ctrl-C cancels', "dim")
         with self._aloud.on() if self._aloud else nullcontext():
             yield
 
@@ -83,7 +83,7 @@ def _needs(method: AuthMethod) -> list[str]:
 
 
 def _sentence(method: AuthMethod) -> str:
-    name, about = map(_shown, _about(method))
+    name, about = map(_clean, _about(method))
     return f"{name}: {about}" if about else name
 
 
@@ -106,5 +106,5 @@ def _members(method: AuthMethod) -> dict[str, object]:
     return {name: value for name, value in members.items() if value}
 
 
-def _shown(text: str) -> str:
+def _clean(text: str) -> str:
     return harmless(redactor.text(text), keep="")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from acp_launch.console.draw.difflines import changes, numbered
-from acp_launch.console.draw.outside import cut_telling, one_line, said
+from acp_launch.console.draw.difflines import changes, number_lines
+from acp_launch.console.draw.outside import content_text, cut_telling, one_line
 from acp_launch.console.stderr import harmless
 from acp_launch.protocol import acp
 from acp_launch.regex import regex
@@ -74,7 +74,7 @@ def answers(options: Sequence[Any], where: str, *, is_keepable: bool = True) -> 
 
     Of several options with the same id only the first counts, as in the agent's question as a whole.
     """
-    offered = [_offered(option, where if is_keepable else "") for option in _distinct(options)]
+    offered = [_option(option, where if is_keepable else "") for option in _distinct(options)]
     keys = _keys([each.slot for each in offered])
     ways = [AnswerChoice(Choice(key, each.label), each.answer) for key, each in zip(keys, offered, strict=True) if key]
     once = choose(True, [each.option for each in offered])
@@ -120,7 +120,7 @@ class _Offered(Struct, frozen=True):
     answer: Answer
 
 
-def _offered(option: dict[str, Any], where: str) -> _Offered:
+def _option(option: dict[str, Any], where: str) -> _Offered:
     kind, name = acp.text(option.get("kind")), acp.text(option.get("name"))
     life = holds(kind, name) if where else "once"
     slot = FOR_GOOD if (kind, life) == ("allow_always", "always") else kind
@@ -160,7 +160,7 @@ MOST = 20  # places, changes, arguments
 HEADING, TOOL, COMMAND, PLACE, ARGUMENT, ASIDE, WORDY = range(7)
 
 
-def permitting(person: Person, where: str) -> Ask:
+def permission_asker(person: Person, where: str) -> Ask:
     """Return a function that asks `person`; dismissed means denied. `where` lists answers remembered for good."""
 
     async def ask(question: ToolQuestion) -> Answer:
@@ -170,24 +170,24 @@ def permitting(person: Person, where: str) -> Ask:
             ways = answers(question.options, where, is_keepable=question.is_keepable)
             choices = [way.choice for way in ways.offered]
             columns, rows = person.room(PROMPT, choices)
-            lasting = _lasting(question, ways, columns, rows)
+            lasting = _lasting_line(question, ways, columns, rows)
             if rows < LITTLE:  # what is asked about needs the rows; this scrolls by before it
                 for line in lasting:
                     person.say(line)
                 lasting = []
-            below = len(ways.left_out) + sum(len(room.broken(line, columns)) for line in lasting)
-            for text, tone in room.said(list(_details(question)), columns, rows - below):
+            below = len(ways.left_out) + sum(len(room.break_lines(line, columns)) for line in lasting)
+            for text, tone in room.lines_above(list(_details(question)), columns, rows - below):
                 person.say(text, tone)
             for line in lasting:
                 person.say(line)
             for line in ways.left_out:
                 person.say(line, "warning")
-            return await _answered(person, ways)
+            return await _ask_for_answer(person, ways)
 
     return ask
 
 
-async def _answered(person: Person, ways: Answers) -> Answer:
+async def _ask_for_answer(person: Person, ways: Answers) -> Answer:
     """Return the answer. Whatever it is, a line says so: no notice repeats it."""
     if not ways.offered:
         person.say("the agent offers no valid answer; denied", "warning")
@@ -205,7 +205,7 @@ LITTLE = 8  # rows above a question, below which the details need all of them
 WIDE = 60  # columns from which there is room for a remark
 
 
-def _lasting(question: ToolQuestion, ways: Answers, columns: int, rows: int) -> list[str]:
+def _lasting_line(question: ToolQuestion, ways: Answers, columns: int, rows: int) -> list[str]:
     """Return a line about the calls that the lasting answers hold for; none if every answer is for this once."""
     of_agent = [option for option in _distinct(question.options) if option.get("kind") in LASTING]
     ids = {acp.text(option.get("optionId")) for option in of_agent}
@@ -214,14 +214,14 @@ def _lasting(question: ToolQuestion, ways: Answers, columns: int, rows: int) -> 
         return []
     begun = f"{', '.join(way.choice.key for way in lasting)} from now on: "
     if not question.is_keepable:
-        return [_ended(f"{begun}only the agent knows for which calls", columns)]
+        return [_fit(f"{begun}only the agent knows for which calls", columns)]
     is_shared = columns >= WIDE and any(way.answer.option_id in ids for way in lasting)
     more = "; the agent may remember more" if is_shared else ""
     what = harmless(redactor.text(question.scope), keep="")
-    return [_ended(begun + what, columns * (2 if rows >= SPACIOUS else 1) - len(more)) + more]
+    return [_fit(begun + what, columns * (2 if rows >= SPACIOUS else 1) - len(more)) + more]
 
 
-def _ended(text: str, most: int) -> str:
+def _fit(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: max(0, most - 1)]}…"
 
 
@@ -292,7 +292,7 @@ def _argument(value: Any) -> str:
 def _texts(call: dict[str, Any]) -> "Iterator[Detail]":
     """Yield texts that are neither an argument nor a change: gemini sends its arguments this way."""
     told = [call.get("title"), *acp.mapping(call.get("rawInput")).values()]
-    texts = [said(acp.mapping(content.get("content"))).strip() for content in _of_type(call, "content")]
+    texts = [content_text(acp.mapping(content.get("content"))).strip() for content in _of_type(call, "content")]
     texts = [text for text in texts if text and text not in told]
     yield from (_line(ARGUMENT, f"the agent says: {text}") for text in texts[:MOST])
     yield from _more(len(texts), "texts")
@@ -309,9 +309,9 @@ def _change(diff: dict[str, Any]) -> "Iterator[Row]":
     old = diff.get("oldText")
     made = changes(old if isinstance(old, str) else None, acp.text(diff.get("newText")))
     yield f"    changes {_name(acp.text(diff.get('path')))}  +{made.added} -{made.removed}", "plain"
-    drawn, left = numbered(made, LINES)
+    drawn, left = number_lines(made, LINES)
     for line, margin in drawn:
-        yield f"      {margin}{_shortened(harmless(line.text, keep=''))}", SIGNS[line.sign]
+        yield f"      {margin}{_shorten(harmless(line.text, keep=''))}", SIGNS[line.sign]
     if left:
         yield f"      [... {left:,} lines are not shown ...]", "warning"
 
@@ -328,7 +328,7 @@ def _detail(weight: int, *lines: "Row", short: str = "") -> "Detail":
 
 
 def _line(weight: int, text: str, tone: Tone = "quote") -> "Detail":
-    return _detail(weight, (_indented(_shortened(harmless(text))), tone))
+    return _detail(weight, (_indent(_shorten(harmless(text))), tone))
 
 
 def _more(count: int, what: str) -> "Iterator[Detail]":
@@ -341,12 +341,12 @@ def _name(text: str) -> str:
     return cut_telling(harmless(text, keep=""), LONGEST)
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     """Indent every line, and bar all but the first, so that none looks like a line of ours."""
     return f"    {text}".replace("\n", "\n    | ")
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     """Return the text, or both its ends with a note between: the user must know that a part is missing."""
     if len(text) <= SHOWN:
         return text

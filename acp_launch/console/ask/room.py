@@ -37,9 +37,9 @@ class Detail(Struct, frozen=True):
     short: str = ""
 
 
-def said(details: Sequence[Detail], columns: int, rows: int) -> Iterator[Row]:
+def lines_above(details: Sequence[Detail], columns: int, rows: int) -> Iterator[Row]:
     """Yield the lines to print above a question, which leaves `rows` for them. The first detail is its heading."""
-    whole = [(_untabbed(text), tone) for detail in details for text, tone in detail.lines]
+    whole = [(_expand_tabs(text), tone) for detail in details for text, tone in detail.lines]
     if _fits(whole, columns, rows):
         yield from whole
         return
@@ -51,7 +51,7 @@ def said(details: Sequence[Detail], columns: int, rows: int) -> Iterator[Row]:
 
 def _fits(lines: Sequence[Row], columns: int, rows: int) -> bool:
     for text, _ in lines:
-        rows -= len(broken(text, columns))
+        rows -= len(break_lines(text, columns))
         if rows < 0:
             return False
     return True
@@ -80,13 +80,13 @@ def _brief(details: Sequence[Detail], columns: int, rows: int) -> Iterator[Row]:
     for detail, each, share in zip(shown, begun, shares, strict=True):
         if share == 1 < len(each):
             text, tone = detail.lines[0]
-            yield fitted((detail.short or text).partition("\n")[0], columns), tone
+            yield fit_row((detail.short or text).partition("\n")[0], columns), tone
         elif len(each) <= share:
             yield from each
         else:
             yield from _cut(detail, each, share, columns)
     if is_counted:
-        yield fitted(f"{INDENT}[... {len(details) - len(shown)} more details, above ...]", columns), "dim"
+        yield fit_row(f"{INDENT}[... {len(details) - len(shown)} more details, above ...]", columns), "dim"
 
 
 def _shares(sizes: Sequence[int], rows: int) -> list[int]:
@@ -105,33 +105,33 @@ def _cut(detail: Detail, begun: Sequence[Row], share: int, columns: int) -> Iter
     end, because the end of a command matters as much."""
     end = max(0, min(2, share - 2))
     yield from begun[: share - 1 - end]
-    yield fitted(f"{INDENT}[... more lines, above ...]", columns), "dim"
+    yield fit_row(f"{INDENT}[... more lines, above ...]", columns), "dim"
     last = list(_rows(detail.lines[-2:], columns))
     yield from last[len(last) - end :]
 
 
-def _untabbed(text: str) -> str:
+def _expand_tabs(text: str) -> str:
     """Replace tabs by spaces, because terminals disagree on the width of a tab."""
     return "\n".join(line.expandtabs(TAB) for line in text.split("\n"))
 
 
-def fitted(text: str, columns: int) -> str:
+def fit_row(text: str, columns: int) -> str:
     """Return `text` in one row; a cut ends with `…`."""
     return text if cell_len(text) <= columns else f"{_pieces(text, columns - 1)[0]}…"
 
 
 def _rows(lines: Sequence[Row], columns: int) -> Iterator[Row]:
-    return ((row, tone) for text, tone in lines for row in broken(text, columns))
+    return ((row, tone) for text, tone in lines for row in break_lines(text, columns))
 
 
-def broken(text: str, columns: int) -> list[str]:
+def break_lines(text: str, columns: int) -> list[str]:
     """Break a text at its words into rows of at most `columns`; only a word that is wider than a row is cut.
 
     The rows after the first of a line are barred, so that words of others never stand where a line of ours begins.
     """
     bar = BAR if columns > 4 * len(BAR) else BAR.strip() + " "
     rows = []
-    for line in _untabbed(text).split("\n"):
+    for line in _expand_tabs(text).split("\n"):
         row, rest = _first(line, columns)
         rows.append(row)
         while rest:

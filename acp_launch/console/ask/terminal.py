@@ -144,10 +144,10 @@ def tell(text: str, tone: Tone = "plain", keys: Sequence[str] = ()) -> None:
 
     `keys` are those of answers in it, which are coloured.
     """
-    from acp_launch.console.ask.room import broken, screen
+    from acp_launch.console.ask.room import break_lines, screen
 
     bar, style = paint(MARK, YELLOW), STYLES.get(tone, "")
-    for row in broken(text, screen()[0] - COLUMNS):
+    for row in break_lines(text, screen()[0] - COLUMNS):
         for key in keys:
             row = row.replace(f"[{key}] ", f"{paint(f'[{key}]', KEY)} ", 1)
         put(f"{bar} {paint(row, style)}".rstrip() + "\n")
@@ -201,11 +201,11 @@ class Questions:
                 yield
 
     def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
-        from acp_launch.console.ask.room import broken, is_roomy, screen
+        from acp_launch.console.ask.room import break_lines, is_roomy, screen
 
         columns, rows = screen()
         shown = (prompt, prompt, *answers(choices, columns))  # once more with the answer
-        taken = sum(len(broken(line, columns - COLUMNS)) for line in shown)
+        taken = sum(len(break_lines(line, columns - COLUMNS)) for line in shown)
         return columns - COLUMNS, rows - is_roomy() - taken
 
     def say(self, text: str, tone: Tone = "plain") -> None:
@@ -283,11 +283,11 @@ def ask_line(prompt: str) -> str:
 
 def answers(choices: Sequence[Choice], columns: int) -> list[str]:
     """Return the rows of the answers with their keys: one row if all fit, else one for each."""
-    from acp_launch.console.ask.room import broken
+    from acp_launch.console.ask.room import break_lines
 
     each = [f"[{choice.key}] {choice.label}" for choice in choices]
     row = BETWEEN.join(each)
-    return [row] if len(broken(row, columns - COLUMNS)) == 1 else each
+    return [row] if len(break_lines(row, columns - COLUMNS)) == 1 else each
 
 
 async def ask_for_key(

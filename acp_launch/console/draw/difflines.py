@@ -36,7 +36,7 @@ class Changes(Struct, frozen=True):
 def changes(old: str | None, new: str) -> Changes:
     """Compare two texts; `old` is None for a new file."""
     before, after = _lines(old or ""), _lines(new)
-    lines = tuple(_shown(before, after))
+    lines = tuple(_hunk_lines(before, after))
     signs = [line.sign for line in lines]
     return Changes(lines, signs.count("+"), signs.count("-"))
 
@@ -46,7 +46,7 @@ def _lines(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def _shown(before: list[str], after: list[str]) -> Iterator[Line]:
+def _hunk_lines(before: list[str], after: list[str]) -> Iterator[Line]:
     shown = 0  # lines of the old text done so far
     for group in _groups(before, after):
         if group[0][1] > shown:
@@ -64,7 +64,7 @@ def _gap(left: int) -> Line:
     return Line("…", 0, count(left, "line"), left)
 
 
-def numbered(made: Changes, most: int) -> tuple[list[tuple[Line, str]], int]:
+def number_lines(made: Changes, most: int) -> tuple[list[tuple[Line, str]], int]:
     """
     Return at most `most` lines with their margins (number and sign), and how many more there are. Too many are folded
     to those that changed.
@@ -96,7 +96,7 @@ def _groups(before: list[str], after: list[str]) -> list[list[Opcode]]:
     if old == new:
         return []
     if len(old) * len(new) > COMPARED:
-        return [_replaced(len(before), len(after), head, tail, kept_head, kept_tail)]
+        return [_whole_change(len(before), len(after), head, tail, kept_head, kept_tail)]
     from difflib import SequenceMatcher  # most runs show no change
 
     found = SequenceMatcher(None, old, new).get_grouped_opcodes(CONTEXT)
@@ -113,7 +113,7 @@ def _same(before: list[str], after: list[str]) -> int:
     return same
 
 
-def _replaced(old: int, new: int, head: int, tail: int, kept_head: int, kept_tail: int) -> list[Opcode]:
+def _whole_change(old: int, new: int, head: int, tail: int, kept_head: int, kept_tail: int) -> list[Opcode]:
     a, b = old - tail, new - tail
     return [
         ("equal", head - kept_head, head, head - kept_head, head),

@@ -51,7 +51,7 @@ class ProjectFiles:
             is_file = real.is_file()
         except (OSError, ValueError):
             return UNLINKED
-        if not (is_file and any(real.is_relative_to(root) for root in self._resolved)):
+        if not (is_file and any(real.is_relative_to(root) for root in self._real_roots)):
             return UNLINKED
         return Style(link=f"file://{quote(self._host)}{quote(os.fsencode(real))}")
 
@@ -64,5 +64,5 @@ class ProjectFiles:
         return socket.gethostname()
 
     @cached_property
-    def _resolved(self) -> list[Path]:
+    def _real_roots(self) -> list[Path]:
         return [root.resolve() for root in self._roots]

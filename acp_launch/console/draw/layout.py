@@ -20,7 +20,7 @@ Span = tuple[str, Style]
 Line = list[Segment]
 
 
-def wrapped(spans: Sequence[Span], width: int) -> Iterator[Line]:
+def wrap_spans(spans: Sequence[Span], width: int) -> Iterator[Line]:
     """Yield lines no wider than `width`, without the spaces at the breaks; a longer word is cut."""
     start = 0
     text = "".join(piece for piece, _ in spans)
@@ -36,7 +36,7 @@ def _breaks(text: str, width: int) -> Iterator[tuple[int, int]]:
     begin, length = 0, len(text)
     is_narrow = text.isascii() or cell_len(text) == length  # each character takes one column
     while True:
-        limit = begin + (width if is_narrow else _fitting(text, begin, width))
+        limit = begin + (width if is_narrow else _count_fitting(text, begin, width))
         if limit >= length:
             break
         end = text.rfind(" ", begin, limit + 1)
@@ -52,7 +52,7 @@ def _breaks(text: str, width: int) -> Iterator[tuple[int, int]]:
         yield begin, length
 
 
-def _fitting(text: str, begin: int, width: int) -> int:
+def _count_fitting(text: str, begin: int, width: int) -> int:
     """Return how many characters fit, at least one."""
     rows = chop_cells(text[begin : begin + width], width)
     return max(1, len(rows[0]) if rows else 1)
@@ -93,7 +93,7 @@ def grid_lines(head: Row, body: Sequence[Row], width: int) -> Iterator[Line]:
     widths = _widths([head, *body], width)
     if not widths:
         for row in (head, *body):
-            yield from wrapped(_paragraph(row), width)
+            yield from wrap_spans(_paragraph(row), width)
         return
     yield from _row(head, widths)
     yield [Segment("─" * (sum(widths) + GAP * (len(widths) - 1)), RULE)]
@@ -115,7 +115,7 @@ def _widths(rows: Sequence[Row], width: int) -> list[int]:
 
 
 def _row(row: Row, widths: Sequence[int]) -> Iterator[Line]:
-    cells = [list(wrapped(cell.spans, width)) for cell, width in zip(row, widths, strict=False)]
+    cells = [list(wrap_spans(cell.spans, width)) for cell, width in zip(row, widths, strict=False)]
     for parts in zip_longest(*cells, fillvalue=[]):
         line: Line = []
         for cell, part, width in zip(row, parts, widths, strict=False):

@@ -19,9 +19,9 @@ from rich.text import Text
 
 from acp_launch.console.draw.files import ProjectFiles
 from acp_launch.console.draw.look import THOUGHT as THOUGHT_SIGN
-from acp_launch.console.draw.look import Deed, Gap, Kind, Marked, Part, Parts, Prompt, indented, is_apart
+from acp_launch.console.draw.look import Deed, Gap, Kind, Marked, Part, Parts, Prompt, indent, is_apart
 from acp_launch.console.draw.markdown import Block, MessageView
-from acp_launch.console.draw.outside import Halves, cut, one_line, prose, said
+from acp_launch.console.draw.outside import Halves, content_text, cut, one_line, prose
 from acp_launch.console.draw.region import Canvas, Pace, Region
 from acp_launch.console.draw.tools import ToolActivity
 from acp_launch.console.stderr import DIM, QUOTE, QUOTED, RED, TYPED, YELLOW, say
@@ -98,12 +98,12 @@ class SessionNews:
         state = self._state
         options, title, compactions = state.options, state.title, dict(state.compactions)
         state.apply(kind, body)
-        lines = [*_set(options, state.options), *_compacted(compactions, state.compactions)]
+        lines = [*_set(options, state.options), *_compaction_lines(compactions, state.compactions)]
         if self._titles and state.title and state.title != title and not self._is_asked(state.title):
             lines.append(Text(f"session title: {one_line(state.title)}", "dim"))
         if kind == "notice":
             lines += _notice(state)
-        return [indented(line) for line in lines]
+        return [indent(line) for line in lines]
 
     def _is_asked(self, title: str) -> bool:
         """Return whether the title is the beginning of the prompt, as agents make it; that stands right above."""
@@ -115,7 +115,7 @@ class SessionNews:
         if self._state.plan == self._plan:
             return []
         self._plan = self._state.plan
-        return [indented(Checklist(self._plan, drawn=PRINTED))] if self._plan else []
+        return [indent(Checklist(self._plan, drawn=PRINTED))] if self._plan else []
 
     def usage(self, result: dict[str, Any] | None, took: float) -> str:
         """Return one line about tokens, cost and time; `result` is the usage of the turn, which took so many seconds.
@@ -127,9 +127,9 @@ class SessionNews:
         if usage.used is not None and usage.size is not None:
             parts.append(f"{usage.used:,} of {usage.size:,} tokens")
         else:
-            parts += counted(result or {})
+            parts += token_counts(result or {})
         if usage.cost is not None:
-            parts.append(one_line(priced(usage.cost)))
+            parts.append(one_line(cost_text(usage.cost)))
         if took >= 1:
             parts.append(seconds(round(took)))
         return " · ".join(parts)
@@ -137,19 +137,19 @@ class SessionNews:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw a running compaction, and the plan unless it is already printed."""
         if any(compaction.status == "in_progress" for compaction in self._state.compactions.values()):
-            yield indented(Text("… compacting the conversation", "cyan"))
+            yield indent(Text("… compacting the conversation", "cyan"))
         if self._state.plan != self._plan:
-            yield indented(Checklist(self._state.plan))
+            yield indent(Checklist(self._state.plan))
 
 
-def counted(usage: dict[str, Any]) -> Iterator[str]:
+def token_counts(usage: dict[str, Any]) -> Iterator[str]:
     """Yield the tokens of a turn by kind, in words."""
     for key, value in usage.items():
         if key.endswith("Tokens") and isinstance(value, int):
             yield f"{one_line(key[:-6])} {value:,}"
 
 
-def priced(cost: Cost) -> str:
+def cost_text(cost: Cost) -> str:
     """Write a cost; dollars as people do."""
     text = str(cost)
     return f"${text.removesuffix(' USD')}" if cost.currency == "USD" and cost.amount >= 0 else text
@@ -163,7 +163,7 @@ def _set(before: Options, after: Options) -> Iterator[Text]:
             yield Text(f"{one_line(option.name)}: {one_line(option.shown)}", "dim")
 
 
-def _compacted(before: dict[str, Compaction], after: dict[str, Compaction]) -> Iterator[Text]:
+def _compaction_lines(before: dict[str, Compaction], after: dict[str, Compaction]) -> Iterator[Text]:
     for id, compaction in after.items():
         was = before[id].status if id in before else "in_progress"
         if compaction.status == was:
@@ -223,7 +223,7 @@ class Live(Notices):
         self._halves = Halves()
         self._voices = {
             MESSAGE: MessageView(),
-            THOUGHT: _thinking(thoughts, clock),
+            THOUGHT: _thought_view(thoughts, clock),
             PROMPT: PromptView(),
             ASIDE: MessageView(_aside),
         }
@@ -261,7 +261,7 @@ class Live(Notices):
             self._flush_voices()
             self._print(self._work.call(_body(update), replay=update.replay))
         elif kind in KINDS:
-            self._told(kind, self._news.apply(kind, _body(update)))
+            self._tell_later(kind, self._news.apply(kind, _body(update)))
         self._pace.wake()
 
     def _learn(self, update: Updated) -> None:
@@ -280,9 +280,11 @@ class Live(Notices):
             if voice == ASIDE:
                 self._print([Marked(OUTSIDE, "dim")], "aside")
         self._speaking, self._message_id = voice, message_id or self._message_id
-        self._voices[voice].add(self._halves.whole(text) if text else _apart(said(_content(update)), update.kind))
+        self._voices[voice].add(
+            self._halves.whole(text) if text else _apart(content_text(_content(update)), update.kind)
+        )
 
-    def _told(self, kind: str, lines: Sequence[RenderableType]) -> None:
+    def _tell_later(self, kind: str, lines: Sequence[RenderableType]) -> None:
         """Print lines. Those that do not end a message wait for its end, so that no sentence is interrupted."""
         if kind in SAME_MESSAGE and self._speaking:
             self._aside += lines
@@ -327,7 +329,7 @@ class Live(Notices):
         cut = "interrupted" if self._cancelled and self._history else ""
         super().ended(turn)
         if line := " · ".join(filter(None, (cut, self._news.usage(turn.usage, self._clock() - self._began)))):
-            self._print([indented(Text(line, "dim"))], "end")
+            self._print([indent(Text(line, "dim"))], "end")
             self._settle()
 
     def failed(self, error: LaunchError) -> None:
@@ -364,9 +366,9 @@ class Live(Notices):
         for kind, voice in self._voices.items():
             self._print(voice.take(), PARTS[kind])
         if self._ready:
-            self._canvas.print(Group(*self._spaced()))
+            self._canvas.print(Group(*self._space_out()))
 
-    def _spaced(self) -> Iterator[RenderableType]:
+    def _space_out(self) -> Iterator[RenderableType]:
         ready, self._ready = self._ready, []
         for kind, part in ready:
             is_gap = isinstance(part, Gap)
@@ -421,7 +423,7 @@ def _apart(text: str, kind: str) -> str:
     return f"\n{text}" if kind == PROMPT and text else text
 
 
-def _thinking(whole: bool, clock: Callable[[], float]) -> "MessageView | FoldedThought":
+def _thought_view(whole: bool, clock: Callable[[], float]) -> "MessageView | FoldedThought":
     return whole_thoughts() if whole else FoldedThought(clock)
 
 
@@ -514,9 +516,9 @@ class FoldedThought:
         last = prose("".join(self._last)).strip()
         if last:
             rows = Text(last, THINKING).wrap(console, max(1, options.max_width - 2))[-SHOWN:]
-            yield from map(indented, rows)
+            yield from map(indent, rows)
 
 
 def whole_thoughts() -> MessageView:
     """Return a message that shows thoughts whole, without Markdown."""
-    return MessageView(lambda text, coloured: indented(Text(prose(text).strip("\n"), THINKING)))
+    return MessageView(lambda text, coloured: indent(Text(prose(text).strip("\n"), THINKING)))

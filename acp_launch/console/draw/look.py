@@ -61,7 +61,7 @@ class Parts:
             above = kind if lines else above
 
 
-def indented(what: RenderableType) -> RenderableType:
+def indent(what: RenderableType) -> RenderableType:
     """Return a line about what the agent does."""
     return _Indented(what, 2, 0)
 
@@ -109,7 +109,7 @@ class Deed:
         after = Text().join(self._after)
         name = middle(self._name, max(room - after.cell_len, min(room, max(SHORTEST, room // 2))), options)
         after.truncate(max(0, room - cell_len(name)), overflow="ellipsis")
-        yield indented(self._line(mark, name, [after]))
+        yield indent(self._line(mark, name, [after]))
 
     def _line(self, mark: str, name: str, after: Iterable[Text]) -> Text:
         line = Text(style=self._style, no_wrap=self._is_one_row, overflow="ellipsis" if self._is_one_row else None)

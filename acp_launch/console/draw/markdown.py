@@ -18,7 +18,7 @@ from rich.style import Style
 from rich.text import Text
 
 from acp_launch.console.draw import layout
-from acp_launch.console.draw.layout import Line, Span, wrapped
+from acp_launch.console.draw.layout import Line, Span, wrap_spans
 from acp_launch.console.draw.look import Gap
 from acp_launch.console.draw.outside import inline, prose
 from acp_launch.console.stderr import is_harmless
@@ -200,15 +200,15 @@ class Typesetter:
         draw = self._DRAW.get(kind)
         if draw is not None:
             return draw(self, block, width)
-        return wrapped(spans(block), width)  # a paragraph, and whatever else there may be: nothing is left out
+        return wrap_spans(spans(block), width)  # a paragraph, and whatever else there may be: nothing is left out
 
-    def _heading(self, block: Tokens, width: int) -> Iterator[Line]:
-        return wrapped(spans(block, HEADINGS.get(block[0].tag, HEADING)), width)
+    def _draw_heading(self, block: Tokens, width: int) -> Iterator[Line]:
+        return wrap_spans(spans(block, HEADINGS.get(block[0].tag, HEADING)), width)
 
     def _code(self, block: Tokens, width: int) -> Iterator[Line]:
         info = block[0].info.strip()
         if info and not layout.is_language(info):  # it may say anything, and would be hidden
-            yield from ([Segment(INDENT), *line] for line in wrapped([(info, RULE)], width - len(INDENT)))
+            yield from ([Segment(INDENT), *line] for line in wrap_spans([(info, RULE)], width - len(INDENT)))
         language = info if self._coloured else ""
         for line in layout.code_lines(block[0].content, language, self._console, max(1, width - len(INDENT))):
             yield [Segment(INDENT), *line]
@@ -241,7 +241,7 @@ class Typesetter:
         return layout.grid_lines(head, body, width)
 
     _DRAW: dict[str, Callable[["Typesetter", Tokens, int], Iterator[Line]]] = {  # noqa: RUF012
-        "heading_open": _heading,
+        "heading_open": _draw_heading,
         "fence": _code,
         "code_block": _code,
         "hr": _rule,
@@ -386,7 +386,7 @@ class MessageView:
     def add(self, text: str) -> None:
         self._new.append(text)
 
-    def _grown(self) -> Growing:
+    def _grow(self) -> Growing:
         if self._new:
             text, self._new = "".join(self._new), []
             self._growing.add(text)
@@ -394,11 +394,11 @@ class MessageView:
 
     def take(self) -> list[RenderableType]:
         """What was finished since the last time, to be printed for good."""
-        return list(self._blocks(self._grown().take()))
+        return list(self._blocks(self._grow().take()))
 
     def rest(self) -> list[RenderableType]:
         """All that is left of the message; the next text begins another one."""
-        left = list(self._blocks(self._grown().rest()))
+        left = list(self._blocks(self._grow().rest()))
         self._begun = False
         return left
 
@@ -414,7 +414,7 @@ class MessageView:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The unfinished end, as much of it as the screen can hold."""
-        tail = self._grown().tail(options.size.width * options.size.height, options.size.height)
+        tail = self._grow().tail(options.size.width * options.size.height, options.size.height)
         if not tail.strip():
             return
         if self._begun and not self._growing.goes_on:

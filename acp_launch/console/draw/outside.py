@@ -49,7 +49,7 @@ def cut(text: str, limit: int) -> str:
 # Text of agents in a question: without secrets, and never mistaken for text of ours.
 
 
-def shown(text: str, *, longest: int = SHORT) -> str:
+def quote_line(text: str, *, longest: int = SHORT) -> str:
     """Return `text` on one line; a cut says how much is missing."""
     return cut_telling(harmless(" ".join(redactor.text(text).split()), keep=""), longest)
 
@@ -68,7 +68,7 @@ def quote(person: Person, text: str, tone: Tone = "quote") -> None:
 # What agents send: content blocks (ACP v1 "content"), in chunks.
 
 
-def said(block: dict[str, Any]) -> str:
+def content_text(block: dict[str, Any]) -> str:
     """Return the text of a content block, or a description of it, as the agent sent it: not made harmless."""
     kind = acp.text(block.get("type"))
     if kind == "text":

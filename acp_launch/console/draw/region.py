@@ -122,9 +122,9 @@ class Region:
         self._echo.off()
         self._write(HIDE)
         # A signal handler of the event loop would run after the frame that was due while we were stopped.
-        signal.signal(signal.SIGCONT, self._continued)
+        signal.signal(signal.SIGCONT, self._resume)
 
-    def _continued(self, number: int, frame: FrameType | None) -> None:
+    def _resume(self, number: int, frame: FrameType | None) -> None:
         self._drawn = []
         if self._is_open:
             self._echo.off()

@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
 from rich.text import Text
 
-from acp_launch.console.draw.difflines import Changes, Line, changes, numbered
+from acp_launch.console.draw.difflines import Changes, Line, changes, number_lines
 from acp_launch.console.draw.files import UNLINKED, ProjectFiles
 from acp_launch.console.draw.look import (
     CANCELLED,
@@ -19,10 +19,10 @@ from acp_launch.console.draw.look import (
     Deed,
     Marked,
     below,
-    indented,
+    indent,
     middle,
 )
-from acp_launch.console.draw.outside import cut, inline, one_line, prose, said
+from acp_launch.console.draw.outside import content_text, cut, inline, one_line, prose
 from acp_launch.console.stream.text import unasked
 from acp_launch.problem import count
 from acp_launch.protocol import acp
@@ -59,7 +59,7 @@ class TerminalView:
         *whole, last = output.split("\n")
         for line in whole:
             self._more(line)
-            self._lines.append(seen("".join(self._line)))
+            self._lines.append(as_seen("".join(self._line)))
             self._count += 1
             self._line, self._length = [], 0
         self._more(last)
@@ -74,7 +74,7 @@ class TerminalView:
 
     def output(self) -> Iterator[Text]:
         """Yield its last lines, fewer once it has ended well."""
-        last = seen("".join(self._line))
+        last = as_seen("".join(self._line))
         lines = [*self._lines, *([last] if last else [])][-(ENDED if self.exit == FINE else STILL) :]
         if hidden := self._count + bool(last) - len(lines):
             yield Text(f"… {count(hidden, 'line')} above", "dim")
@@ -93,7 +93,7 @@ class TerminalView:
             yield below(line)
 
 
-def seen(line: str) -> str:
+def as_seen(line: str) -> str:
     """Return the line as a terminal would show it: text before a carriage return is overwritten."""
     bare = ESCAPES.sub("", line).rstrip("\r")
     return prose(bare.rsplit("\r", 1)[-1])
@@ -124,21 +124,21 @@ class Diff:
     @property
     def size(self) -> Text:
         """Return how many lines were added and removed."""
-        made = self._made()
+        made = self._compare()
         new = "new file, " if self._old is None else ""
         return Text.assemble((f"  {new}", "dim"), (f"+{made.added}", "green"), (f" -{made.removed}", "red"))
 
     def shortened(self, shown: int = SHOWN, *, is_headed: bool = True) -> "Diff":
         """Return the same change with fewer lines, without comparing again."""
         other = Diff(self._path, self._old, self._new, shown=shown, is_headed=is_headed)
-        other._changes = self._made()
+        other._changes = self._compare()
         return other
 
     def is_same(self, old: str | None, new: str) -> bool:
         """Return whether a change has the same result from the same beginning."""
         return (self._old or "", self._new) == (old or "", new)
 
-    def _made(self) -> Changes:
+    def _compare(self) -> Changes:
         if self._changes is None:
             self._changes = changes(self._old, self._new)
         return self._changes
@@ -148,10 +148,10 @@ class Diff:
             size = self.size
             room = max(TAB, options.max_width - size.cell_len)
             yield Text.assemble((middle(inline(self._path), room, options), "bold"), size)
-        lines = self._made().lines
+        lines = self._compare().lines
         if not lines and self._old is not None and self._old != self._new:
             yield Text("only the line end at the end of the file", "dim")
-        drawn, left = numbered(self._made(), self._shown)
+        drawn, left = number_lines(self._compare(), self._shown)
         for line, margin in drawn:
             yield from _rows(line, margin, console, options.max_width)
         if left:
@@ -255,7 +255,7 @@ class ToolView:
         return acp.text(self._call.get("kind")) in ROUTINE
 
     def _header(self) -> Deed:
-        verb, name, path = self._named()
+        verb, name, path = self._name_parts()
         status, is_quiet = self.status, self._is_routine and self.status in OVER
         bold = Style() if self._is_routine else Style(bold=True)
         return Deed(
@@ -268,7 +268,7 @@ class ToolView:
             name_style=bold + (self._files.style(path) if path else UNLINKED),
         )
 
-    def _named(self) -> tuple[str, str, str]:
+    def _name_parts(self) -> tuple[str, str, str]:
         """Return its verb, its name without that verb, and the path if the name is one."""
         told = one_line(cut(title(self._call), LONG))
         if told.count("`") == 2 and told[0] == told[-1] == "`":  # as claude writes a command
@@ -312,7 +312,7 @@ class ToolView:
     def _reason(self) -> str:
         """Return why it failed: the exit of its command, or the first line that the agent says."""
         exits = (terminal.exit for terminal in map(self._terminals, self.terminals) if terminal)
-        texts = (_bare(said(acp.mapping(part.get("content")))) for part in self._parts())
+        texts = (_bare(content_text(acp.mapping(part.get("content")))) for part in self._parts())
         lines = (line.strip() for text in texts for line in text)
         return next(filter(None, (*exits, *lines)), "failed")
 
@@ -331,7 +331,7 @@ class ToolView:
             if place in self._diffs:
                 yield self._diffs[place].shortened(SHOWN if is_over else RUNNING_CHANGE, is_headed=is_headed)
             elif part.get("type") == "content" and not (is_over and self._diffs):
-                yield from self._result(said(acp.mapping(part.get("content"))))
+                yield from self._result(content_text(acp.mapping(part.get("content"))))
         for id in self.terminals:
             if (terminal := self._terminals(id)) is not None:
                 yield from self._output(terminal)
@@ -340,7 +340,7 @@ class ToolView:
         lines = _bare(text)
         is_told = self.status == "failed" and len(lines) == 1 and lines[0].strip() == self._reason()
         if not is_told:
-            yield from _numbered(lines, last=self._call.get("kind") == "execute")
+            yield from _fold_lines(lines, last=self._call.get("kind") == "execute")
 
     def _output(self, terminal: TerminalView) -> Iterator[Text]:
         command = one_line(terminal.command)
@@ -370,7 +370,7 @@ def _bare(text: str) -> list[str]:
     return lines[1:-1] if len(lines) > 1 and lines[0].startswith("```") and lines[-1] == "```" else lines
 
 
-def _numbered(lines: Sequence[str], *, last: bool) -> Iterator[Text]:
+def _fold_lines(lines: Sequence[str], *, last: bool) -> Iterator[Text]:
     """Yield a few lines of a result: the first, or the last of a command."""
     shown, hidden = lines[-FOLDED:] if last else lines[:FOLDED], len(lines) - FOLDED
     if not any(map(str.strip, lines)):
@@ -457,7 +457,7 @@ class ToolActivity:
 
     def rest(self) -> Printed:
         """Return ended commands that belong to no call; called when a call can hardly claim them any more."""
-        claimed = self._claimed()
+        claimed = self._claimed_ids()
         over = [id for id, terminal in self._ours.items() if terminal.exit is not None and id not in claimed]
         return [self._ours.pop(id) for id in over]
 
@@ -495,9 +495,9 @@ class ToolActivity:
     def _listen(self, view: ToolView, meta: dict[str, Any]) -> None:
         """Take the output of a command that the agent runs itself and reports in `_meta`."""
         for member in OUTPUT:
-            said = acp.mapping(meta.get(member))
-            if id := acp.text(said.get("terminal_id")):
-                self._theirs.setdefault(id, TerminalView()).add(acp.text(said.get("data")))
+            content_text = acp.mapping(meta.get(member))
+            if id := acp.text(content_text.get("terminal_id")):
+                self._theirs.setdefault(id, TerminalView()).add(acp.text(content_text.get("data")))
                 view.shows_more = tuple(dict.fromkeys((*view.shows_more, id)))
         ended = acp.mapping(meta.get("terminal_exit"))
         if terminal := self._theirs.get(acp.text(ended.get("terminal_id"))):
@@ -509,22 +509,22 @@ class ToolActivity:
             return [Marked(f"refused: {step.how} {inline(step.path)}: {inline(step.reason)}", "yellow")]
         if step.how == "read":
             is_told = any(view.names(step.path) for view in self._running.values())
-            return [] if is_told else [self._deed(step, "read", style="dim")]
+            return [] if is_told else [self._file_line(step, "read", style="dim")]
         if step.outcome == "failed":
-            return [self._deed(step, "edit", mark_style="red", name_style=Style(bold=True))]
-        return self._written(step)
+            return [self._file_line(step, "edit", mark_style="red", name_style=Style(bold=True))]
+        return self._show_change(step)
 
-    def _written(self, step: FileServed) -> Printed:
+    def _show_change(self, step: FileServed) -> Printed:
         claimed = [diff for view in self._running.values() for diff in view.changes(step.path)]
         if any(diff.is_same(step.old, step.new or "") for diff in claimed):
             return []  # the call shows the very change
         if claimed:
             return [Marked(f"wrote {inline(step.path)}", "dim")]
         diff = Diff(step.path, step.old, step.new or "", is_headed=False)
-        header = self._deed(step, "edit", diff.size, mark_style="green", name_style=Style(bold=True))
+        header = self._file_line(step, "edit", diff.size, mark_style="green", name_style=Style(bold=True))
         return [header, below(diff)]
 
-    def _deed(
+    def _file_line(
         self,
         step: FileServed,
         verb: str,
@@ -553,16 +553,16 @@ class ToolActivity:
             del self._ours[step.terminal_id]
         return []
 
-    def _claimed(self) -> set[str]:
+    def _claimed_ids(self) -> set[str]:
         return {id for view in self._running.values() for id in view.terminals}
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         running = list(self._running.values())
         if len(running) > DRAWN:
-            yield indented(Text(f"… {len(running) - DRAWN} more tool calls", "dim"))
+            yield indent(Text(f"… {len(running) - DRAWN} more tool calls", "dim"))
         yield from running[-DRAWN:]
         yield from self._alone()
 
     def _alone(self) -> Iterator[RenderableType]:
-        claimed = self._claimed()
+        claimed = self._claimed_ids()
         yield from [terminal for id, terminal in self._ours.items() if id not in claimed][-DRAWN:]

@@ -61,7 +61,7 @@ class Ndjson:
         self.emit("unasked", {"toolCall": call, "by": by})
 
     def served(self, step: FileServed | TerminalServed) -> None:
-        self.emit(*_served(step))
+        self.emit(*_service_event(step))
 
     def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
         self.emit("cancelled", {"toolCalls": calls, "limit": grace})
@@ -76,7 +76,7 @@ class Ndjson:
         self.emit("server", _server(change))
 
     def standing(self, servers: Sequence[Standing], when: When) -> None:
-        self.emit("servers", {"when": when, "servers": [_standing(server) for server in servers]})
+        self.emit("servers", {"when": when, "servers": [_standing_json(server) for server in servers]})
 
     def ended(self, turn: TurnEnd) -> None:
         members = {"stopReason": turn.stop_reason, "usage": turn.usage, "denied": turn.denied or None}
@@ -98,7 +98,7 @@ class Ndjson:
         await self._outlet.drain()
 
 
-def _served(step: FileServed | TerminalServed) -> tuple[str, dict[str, object]]:
+def _service_event(step: FileServed | TerminalServed) -> tuple[str, dict[str, object]]:
     """Return type and members. Events do not hold a file's content, because a script can read the file."""
     if isinstance(step, FileServed):
         members = {"path": step.path, "how": step.how, "outcome": step.outcome, "reason": step.reason or None}
@@ -127,7 +127,7 @@ def _server(change: Change) -> dict[str, object]:
     }
 
 
-def _standing(server: Standing) -> dict[str, object]:
+def _standing_json(server: Standing) -> dict[str, object]:
     return {
         "name": server.server,
         "state": server.state,

@@ -36,10 +36,10 @@ class _Long(Struct, frozen=True):
     def cut(self) -> "tuple[bytes, bytes | _Long]":
         """Return its next piece, and the rest."""
         end = self.at + JOINED
-        return self.text[self.at : end].encode(), _left(self.text, end)
+        return self.text[self.at : end].encode(), _rest(self.text, end)
 
 
-def _left(text: str, at: int) -> bytes | _Long:
+def _rest(text: str, at: int) -> bytes | _Long:
     return _Long(text, at) if len(text) - at > JOINED else text[at:].encode()
 
 
@@ -62,7 +62,7 @@ class Outlet:
 
     def write_text(self, text: str) -> None:
         """Collect text; a long one is encoded piece by piece as it is written, so that it is not held twice."""
-        self._pending.append(_left(text, 0))
+        self._pending.append(_rest(text, 0))
 
     async def drain(self) -> None:
         """Write everything that was collected, at the speed of the reader.

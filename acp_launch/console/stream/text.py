@@ -40,7 +40,7 @@ STATES: dict[State, str] = {
 }
 
 
-def changed(change: Change, before: State | None, known: tuple[str, ...] = ()) -> Iterator[Line]:
+def change_lines(change: Change, before: State | None, known: tuple[str, ...] = ()) -> Iterator[Line]:
     """Yield the lines for one change of a server that was `before` in its last state; most changes need none.
 
     `known` are its last stderr lines of that time: they are not repeated if the server ends again with the same ones.
@@ -54,7 +54,7 @@ def changed(change: Change, before: State | None, known: tuple[str, ...] = ()) -
         case "ready" if change.by_hand:
             yield _line(change, f"is ready again{_after(change.after)}", DIM)
         case "resting":
-            yield from _connecting(change) if change.is_remote else [_line(change, _back_soon(change), YELLOW)]
+            yield from _connection_lines(change) if change.is_remote else [_line(change, _back_soon(change), YELLOW)]
             yield from _last_words(change, 1)
         case "ready" if change.restarts:
             yield _line(change, f"is ready again{_after(change.after)}", YELLOW)
@@ -71,7 +71,7 @@ OPENED = "acp-launch: mcp servers: "
 SOON = 10.0  # seconds
 
 
-def opened(servers: Sequence[Standing], *, between: str = "; ", colon: str = "") -> Iterator[Line]:
+def opened_lines(servers: Sequence[Standing], *, between: str = "; ", colon: str = "") -> Iterator[Line]:
     """Yield the summary once a session is open; nothing if the agent has not opened any server yet.
 
     A server that the agent has closed is left out, unless it has failed: agents close theirs when they need no more.
@@ -83,10 +83,10 @@ def opened(servers: Sequence[Standing], *, between: str = "; ", colon: str = "")
 
 def stands(server: Standing, colon: str = "") -> str:
     """Describe the state of a server: `docs ready in 0.8 s, 12 tools`."""
-    return harmless(f"{server.server}{colon} {_standing(server)}", keep="")
+    return harmless(f"{server.server}{colon} {_state_text(server)}", keep="")
 
 
-def unopened(servers: Sequence[Standing]) -> Iterator[Line]:
+def unopened_lines(servers: Sequence[Standing]) -> Iterator[Line]:
     """Yield lines after the first turn: some agents drop servers, or their tools, without a message."""
     dropped = [server.server for server in servers if not server.opened]
     unread = [server.server for server in servers if server.unread]
@@ -109,7 +109,7 @@ def _last_words(change: Change, most: int) -> Iterator[Line]:
         yield f"    {harmless(line, keep='')}", QUOTED
 
 
-def _connecting(change: Change) -> Iterator[Line]:
+def _connection_lines(change: Change) -> Iterator[Line]:
     """Yield the line about a connection that has ended. Of several attempts the first is told: they may go on for
     hours."""
     if not change.restarts:
@@ -140,7 +140,7 @@ def _is_untouched(server: Standing) -> bool:
     return not server.opened and server.state in ("declared", "starting") and not server.reason
 
 
-def _standing(server: Standing) -> str:
+def _state_text(server: Standing) -> str:
     if server.state == "ready":
         return f"ready{_took(server.after)}{_tools(server.tools)}{_restarts(server.restarts)}"
     if server.state == "asleep":
@@ -221,11 +221,6 @@ ENDINGS = {
 }
 
 
-def _awaited(what: str) -> str:
-    """Name the thing waited for; `what` is worded for "no … within 3 s"."""
-    return "the agent" if what.startswith("sign of life") else f"the {what}"
-
-
 class Notices:
     """An observer that prints notices on stderr and no answer; the base of every output."""
 
@@ -241,10 +236,10 @@ class Notices:
         """Print a line only for a resumed session."""
         if session.how != "new":
             from acp_launch.console.columns import plain
-            from acp_launch.console.sessions import called
+            from acp_launch.console.sessions import display_name
 
             history = f" ({count(session.turns, 'turn')})" if session.how == "load" else ""
-            self._line(f"acp-launch: resumed {plain(called(session.name, session.title))}{history}", DIM)
+            self._line(f"acp-launch: resumed {plain(display_name(session.name, session.title))}{history}", DIM)
 
     def update(self, update: Updated) -> None:
         """Decode a chunk, once for all that look at it."""
@@ -277,20 +272,21 @@ class Notices:
             self._line(f"acp-launch: cancelled: {title(call)}", DIM)
 
     def waiting(self, what: str, waited: float, limit: float) -> None:
-        self._line(f"acp-launch: still waiting for {_awaited(what)} ({seconds(waited)}; timeout {seconds(limit)})", DIM)
+        what = "agent" if what.startswith("sign of life") else what  # it is worded for "no … within 3 s"
+        self._line(f"acp-launch: still waiting for the {what} ({seconds(waited)}; timeout {seconds(limit)})", DIM)
 
     def note(self, text: str) -> None:
         self._line(f"acp-launch: {text}", YELLOW)
 
     def server(self, change: Change) -> None:
-        lines = changed(change, self._states.get(change.server), self._last_words.get(change.server, ()))
+        lines = change_lines(change, self._states.get(change.server), self._last_words.get(change.server, ()))
         for text, style in () if change.ends_run else lines:
             self._line(text, style)
         self._last_words = {**self._last_words, change.server: change.detail}
         self._states = {**self._states, change.server: change.state}
 
     def standing(self, servers: Sequence[Standing], when: When) -> None:
-        for text, style in opened(servers) if when == "opened" else unopened(servers):
+        for text, style in opened_lines(servers) if when == "opened" else unopened_lines(servers):
             self._line(text, style)
 
     def ended(self, turn: TurnEnd) -> None:
@@ -364,9 +360,9 @@ class Messages(Notices):
             self.begin()
         self._over, self._message_id = False, message_id or self._message_id
         text = self._halves.whole(text)
-        self.say(self._shown(text))
+        self.say(self._safe(text))
 
-    def _shown(self, text: str) -> str:
+    def _safe(self, text: str) -> str:
         if self._is_watched:
             return prose(text)
         return unmarked(text) if is_marking() else text

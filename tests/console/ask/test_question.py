@@ -7,7 +7,7 @@ import pytest
 from rich.cells import cell_len
 
 from acp_launch.console.ask import permission
-from acp_launch.console.ask.room import broken
+from acp_launch.console.ask.room import break_lines
 from acp_launch.console.ask.terminal import answers, ask_for_key
 from acp_launch.session.observer import Answer, Choice, ToolQuestion
 from tests.console.person import Scripted
@@ -22,7 +22,7 @@ WHERE = "acp-launch permission list p"
 
 def answered(person: Scripted, call: dict[str, Any], options: list[Any], announced: str = "") -> Answer:
     question = ToolQuestion(call=call, options=options, announced=announced)
-    return asyncio.run(permission.permitting(person, WHERE)(question))
+    return asyncio.run(permission.permission_asker(person, WHERE)(question))
 
 
 @pytest.mark.parametrize("before", [0, 1990, 2100])
@@ -82,7 +82,7 @@ def test_what_a_lasting_answer_would_hold_for_is_said_above_the_question(
 ) -> None:
     person = Scripted("n", screen=(columns, 11))
     question = ToolQuestion(call={"title": "Do it"}, options=options, is_keepable=is_keepable, scope=scope)
-    asyncio.run(permission.permitting(person, "list")(question))
+    asyncio.run(permission.permission_asker(person, "list")(question))
     assert [told for told in person.told[:-1] if "from now on: " in told] == ([line] if line else [])
 
 
@@ -90,7 +90,7 @@ def test_the_call_that_is_remembered_is_quoted_without_its_secrets(monkeypatch: 
     monkeypatch.setattr(permission, "redactor", knowing("hunter2-hunter2"))
     person = Scripted("n")
     question = ToolQuestion(call={"title": "x"}, options=[ONCE, NO], scope="execute `login hunter2-hunter2\x1b[2J`")
-    asyncio.run(permission.permitting(person, "list")(question))
+    asyncio.run(permission.permission_asker(person, "list")(question))
     assert "g from now on: execute `login ***\\x1b[2J`" in person.told
 
 
@@ -246,14 +246,14 @@ def test_all_of_it_is_said_first_where_it_is_too_much_for_the_screen() -> None:
         "    kind: execute",
         "    description: It only tidies up. It only tidies up. It only tidies up. It",
         "      [... more lines, above ...]",
-        *broken(description, 80)[-2:],
+        *break_lines(description, 80)[-2:],
     ]
 
 
 @pytest.mark.parametrize("columns", [4, 20, 40, 80, 200])
 def test_a_line_of_a_question_breaks_between_words_and_what_goes_on_is_barred(columns: int) -> None:
     text = "    command: rm -rf /some/where --and more words of it " + "x" * 300 + " 日本語 " * 20
-    first, *rest = broken(text, columns)
+    first, *rest = break_lines(text, columns)
     assert all(cell_len(row) <= columns for row in (first, *rest))
     assert all(row.lstrip().startswith("| ") for row in rest)
     assert "".join([first, *(row.partition("| ")[2] for row in rest)]).replace(" ", "") == text.replace(" ", "")
