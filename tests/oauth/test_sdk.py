@@ -71,19 +71,3 @@ def test_a_server_of_the_sdk_is_logged_in_to_used_renewed_and_left() -> None:
 
     with sdk("read", "write") as url:
         asyncio.run(live(url))
-
-
-@pytest.mark.slow
-@pytest.mark.sample(1, 1)
-def test_a_registration_with_the_sdk_is_used_again_only_where_it_is_taken() -> None:
-    """It compares the port of the redirect address, too."""
-
-    async def live(url: str) -> None:
-        first = await logged_in(url, Browser())
-        again = await logged_in(url, Browser(), first)
-        elsewhere = await logged_in(url, Browser("http://127.0.0.1:8766/callback"), again)
-        assert first.client == again.client
-        assert elsewhere.client.client_id != first.client.client_id
-
-    with sdk() as url:
-        asyncio.run(live(url))

@@ -12,8 +12,7 @@ import pytest
 from acp_launch.mcp.remote import Memory
 
 from .children import Tempered, tempered
-from .peer import META, Peer, connected, error, remote
-from .peer import asked as asked_of
+from .peer import Peer, connected, error, remote
 
 LISTEN = {"notifications": {"toolsListChanged": True}}
 
@@ -116,19 +115,6 @@ def test_a_modern_request_that_an_older_server_refuses_without_a_reason_is_answe
     asyncio.run(use())
 
 
-def test_an_in_band_sign_is_asked_of_a_silent_modern_server() -> None:
-    async def use() -> None:
-        with tempered(era="modern") as server:
-            async with connected(remote(server.url, limits={"silence": 0.05})) as peer:
-                await modern_tool(peer, "echo", text="hi")
-                asked = peer.ask_modern("tools/call", {"name": "wait", "arguments": {}})
-                await asked_of(server, "server/discover")
-                server.do("release")
-                assert "result" in await peer.answer(asked)
-
-    asyncio.run(use())
-
-
 # HTTP+SSE.
 
 
@@ -180,18 +166,6 @@ def test_a_server_of_the_older_transport_is_found_behind_type_http(status: int |
             async with connected(program) as peer:
                 assert "result" in await peer.call("ping")
             assert [request["verb"] for request in server.requests[before:]] == ["GET"]
-
-    asyncio.run(use())
-
-
-def test_a_request_of_the_newer_era_is_the_servers_to_refuse_over_the_older_transport() -> None:
-    async def use() -> None:
-        with tempered(era="sse") as server:
-            async with connected(remote(server.url, type="sse")) as peer:
-                refused = await peer.answer(peer.ask_modern("server/discover"))
-                assert refused["error"]["code"] == -32601
-                await peer.shake_hands("2024-11-05")
-                assert "result" in await peer.tool("echo", text="hi")
 
     asyncio.run(use())
 
@@ -259,26 +233,5 @@ def test_a_pinned_era_is_asked_in_its_own_way(pin: str, asked: str) -> None:
             async with connected(remote(server.url, protocol=pin, memory=Memory())) as peer:
                 assert "result" in await peer.call("ping")
             assert server.methods() == [asked]
-
-    asyncio.run(use())
-
-
-def test_a_server_of_the_older_transport_is_found_if_its_version_is_pinned() -> None:
-    async def use() -> None:
-        with tempered(era="sse") as server:
-            async with connected(remote(server.url, protocol="2024-11-05")) as peer:
-                assert "result" in await peer.call("ping")
-                assert peer.remote.era == "sse"
-
-    asyncio.run(use())
-
-
-def test_the_meta_of_a_request_and_not_its_method_tells_its_era() -> None:
-    async def use() -> None:
-        with tempered(era="modern") as server:
-            async with connected(remote(server.url)) as peer:
-                answer = await peer.call("initialize", {"protocolVersion": "2026-07-28", "_meta": META})
-                assert answer["error"]["code"] == -32601
-                assert last_headers(server)["Mcp-Method"] == "initialize"
 
     asyncio.run(use())

@@ -76,13 +76,6 @@ def test_a_server_that_turns_us_away_at_first_is_described() -> None:
         assert end.reason or follows == "judged"
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_retry_after_is_the_least_pause_before_the_next_attempt(status: int) -> None:
-    with tempered(**fault(do="status", status=status, headers={"Retry-After": "7"})) as server:
-        end, _ = first(server.url)
-    assert (end.follows, end.pause) == ("judged", 7.0)
-
-
 def test_a_connection_that_is_refused_says_where() -> None:
     with socket.create_server(("127.0.0.1", 0)) as plug:
         port = plug.getsockname()[1]
@@ -137,21 +130,6 @@ def test_one_request_that_fails_later_fails_alone(said: dict[str, Any], text: st
     asyncio.run(use())
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_busy_server_is_asked_again_after_its_pause(status: int) -> None:
-    busy = {"on": "tools/call", "do": "status", "status": status, "headers": {"Retry-After": "0"}, "times": 2}
-
-    async def use() -> None:
-        with tempered(faults=[busy]) as server:
-            async with connected(remote(server.url)) as peer:
-                await peer.shake_hands()
-                assert "result" in await peer.tool("echo", text="hi")
-            assert server.methods().count("tools/call") == 3
-            assert server.state["calls"] == 1
-
-    asyncio.run(use())
-
-
 def test_an_error_in_json_rpc_is_passed_on_under_the_id_of_its_request() -> None:
     async def use() -> None:
         for id in (True, False):
@@ -196,21 +174,6 @@ def test_a_silent_server_that_shows_no_sign_of_life_ends_the_connection() -> Non
     asyncio.run(use())
 
 
-def test_a_busy_server_that_shows_a_sign_of_life_is_waited_for() -> None:
-    """M-42."""
-
-    async def use() -> None:
-        with tempered(get=405) as server:
-            async with connected(remote(server.url, limits={"silence": 0.05})) as peer:
-                await peer.shake_hands()
-                asked = peer.ask("tools/call", {"name": "wait", "arguments": {}})
-                await asked_of(server, "ping", 3)
-                server.do("release")
-                assert "result" in await peer.answer(asked)
-
-    asyncio.run(use())
-
-
 def test_a_server_that_dies_is_noticed_while_nothing_is_asked() -> None:
     async def use() -> None:
         with tempered(retry=1) as server:
@@ -220,25 +183,6 @@ def test_a_server_that_dies_is_noticed_while_nothing_is_asked() -> None:
                 server.kill()
                 end = await peer.ended()
                 assert end.how == "could not be reached: connection refused"
-                server.again()
-
-    asyncio.run(use())
-
-
-def test_requests_that_never_got_there_are_unsent() -> None:
-    async def use() -> None:
-        with tempered(get=405) as server:
-            async with connected(remote(server.url)) as peer:
-                await peer.shake_hands()
-                await peer.tool("echo", text="hi")
-                server.kill()
-                asked = [peer.ask("tools/call", {"name": "echo", "arguments": {"text": str(n)}}) for n in range(3)]
-                await peer.ended()
-                unsent = {line["id"] for line in peer.unsent}
-                failed = {message["id"] for message in peer.heard if "error" in message}
-                assert unsent.isdisjoint(failed)
-                assert unsent | failed <= set(asked)
-                assert unsent
                 server.again()
 
     asyncio.run(use())

@@ -235,20 +235,6 @@ def test_a_ping_before_the_handshake_is_answered_once_the_server_lives() -> None
     asyncio.run(use())
 
 
-def test_thirty_two_calls_in_flight_are_each_answered_once() -> None:
-    async def use() -> None:
-        with tempered() as server:
-            async with connected(remote(server.url)) as peer:
-                await peer.shake_hands()
-                asked = [peer.ask("tools/call", {"name": "echo", "arguments": {"text": str(n)}}) for n in range(32)]
-                for number, id in enumerate(asked):
-                    answer = await peer.answer(id)
-                    assert answer["result"]["content"][0]["text"] == str(number)
-                assert all(len(peer.answers(id)) == 1 for id in asked)
-
-    asyncio.run(use())
-
-
 def test_what_is_sent_while_a_message_is_given_on_waits_for_the_step_that_gave_it() -> None:
     """The connection is never entered twice, also by a user who answers at once."""
     entered: list[str] = []

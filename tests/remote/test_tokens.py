@@ -241,13 +241,6 @@ def test_a_call_that_needs_more_scopes_names_them() -> None:
     asyncio.run(use())
 
 
-def test_so_does_a_first_contact() -> None:
-    few = {"do": "status", "status": 403, "headers": {"WWW-Authenticate": SCOPES}}
-    end, _, _ = first(Hand(OLD), faults=[{"on": "*", **few}])
-    assert end.how == "answered 403 Forbidden: it wants the scopes files:read files:write"
-    assert (end.reason, end.follows) == (LOGIN, "never")
-
-
 @pytest.mark.parametrize("fix", [LOGIN, "ask its operator"])
 def test_credentials_may_know_better_what_to_do_about_scopes(fix: str) -> None:
     async def use() -> None:
