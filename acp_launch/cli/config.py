@@ -57,11 +57,11 @@ def path() -> None:
 @app.command()
 def edit() -> None:
     """Edit your settings file in $VISUAL or $EDITOR. It is checked when you save it."""
-    from acp_launch.cli.correct import corrected
+    from acp_launch.cli.correct import edit_text
 
     file = _file()
     before = _text(file)
-    text = corrected(file, NEW if before is None else before, lambda text: _problems(file, text), may_save=False)
+    text = edit_text(file, NEW if before is None else before, lambda text: _problems(file, text), may_save=False)
     if text is not None:
         _put(file, text, before)
 

@@ -14,7 +14,7 @@ QUESTION = "Edit it again, save it all the same, or discard the changes? [E/s/d]
 KEPT = "the file is as it was"
 
 
-def corrected(file: Path, before: str, check: Callable[[str], "Sequence[Problem]"], *, may_save: bool) -> str | None:
+def edit_text(file: Path, before: str, check: Callable[[str], "Sequence[Problem]"], *, may_save: bool) -> str | None:
     """Let the user edit the text of `file` until it has no problems; return None if there is nothing to save.
 
     The user edits a copy, so that a running launch never reads half a change. `may_save` is whether a text with
@@ -24,6 +24,7 @@ def corrected(file: Path, before: str, check: Callable[[str], "Sequence[Problem]
         UsageError: there is no terminal or no editor, or the editor failed.
     """
     import asyncio
+    import os
 
     from acp_launch.console import problems
     from acp_launch.console.stderr import say
@@ -31,17 +32,19 @@ def corrected(file: Path, before: str, check: Callable[[str], "Sequence[Problem]
     from acp_launch.problem import errors
 
     require_terminal(file)
-    command(_environment())
+    command(dict(os.environ))
     text = before
     while True:
-        content = asyncio.run(edit_content(text.encode(), file.name, kept=KEPT))
-        text = _decoded(content)
+        try:
+            text = asyncio.run(edit_content(text.encode(), file.name, kept=KEPT)).decode()
+        except UnicodeDecodeError:
+            raise UsageError("what the editor saved is not UTF-8", fix=KEPT) from None
         if text == before:
             say("nothing was changed")
             return None
         wrong = check(text)
         problems.show(wrong, as_json=False, outcome="the file is not saved yet")
-        answer = _asked(may_save=may_save) if errors(wrong) else SAVE
+        answer = _ask(may_save=may_save) if errors(wrong) else SAVE
         if answer == DISCARD:
             say("nothing was changed")
         if answer != AGAIN:
@@ -62,20 +65,7 @@ def require_terminal(file: Path) -> None:
         raise UsageError("an editor needs a terminal", fix=f"edit the file itself: {shlex.quote(str(file))}")
 
 
-def _environment() -> "dict[str, str]":
-    import os
-
-    return dict(os.environ)
-
-
-def _decoded(content: bytes) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        raise UsageError("what the editor saved is not UTF-8", fix=KEPT) from None
-
-
-def _asked(*, may_save: bool) -> str:
+def _ask(*, may_save: bool) -> str:
     """Ask what to do about a text with problems. An empty answer is to edit again, and the end of input to discard."""
     from acp_launch.console.ask.terminal import ask_line, forget_typed
 

@@ -34,7 +34,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would c
 
 def edit(profile: Name) -> None:
     """Edit a profile's file in $VISUAL or $EDITOR. It is checked when you save it."""
-    from acp_launch.cli.correct import corrected
+    from acp_launch.cli.correct import edit_text
     from acp_launch.interop.merge import replace_file
     from acp_launch.profile.edit import Revision, problems
     from acp_launch.profile.load import read
@@ -43,7 +43,7 @@ def edit(profile: Name) -> None:
     before, unreadable = read(found.file)
     if before is None:
         raise ProfileError(unreadable)
-    text = corrected(found.file, before, lambda text: problems(found, text), may_save=True)
+    text = edit_text(found.file, before, lambda text: problems(found, text), may_save=True)
     if text is None:
         return
     was_trusted = _is_trusted(found)

@@ -13,7 +13,7 @@ from acp_launch.cli.verb import Argument, Option
 from acp_launch.errors import MachineError, ProblemsError, ProfileError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from acp_launch.console.logins import State
     from acp_launch.console.profiles import Entry
@@ -42,38 +42,33 @@ class Validate(NamedTuple):
     def carry_out(self) -> int:
         """Return nonzero if a profile is wrong or a secret is missing."""
         from acp_launch.console import profiles
+        from acp_launch.plan.model import needs
         from acp_launch.profile.load import examine
 
         _, settings = _here()
-        reports: list[Entry] = [(found, *examine(found, cache=settings.cache)) for found in _chosen(self.names)]
+        reports: list[Entry] = [(found, *examine(found, cache=settings.cache)) for found in _find(self.names)]
         if not self.names:
             reports += _broken_parents(reports, settings)
-        reports = [(found, loaded, (*problems, *_unlisted(loaded))) for found, loaded, problems in reports]
-        if self.locked:
-            reports = [(found, loaded, (*problems, *_unlocked(loaded))) for found, loaded, problems in reports]
-        needed = [need for _, loaded, _ in reports if loaded for need in _needs(loaded)] if self.secrets else []
-        outcomes, unmet = _looked_up(needed, settings)
+        locked = self.locked
+        reports = [(found, loaded, (*problems, *_registry(loaded, locked))) for found, loaded, problems in reports]
+        needed = [need for _, loaded, _ in reports if loaded for need in needs(loaded)] if self.secrets else []
+        outcomes, unmet = _look_up(needed, settings)
         if not profiles.show_reports(reports, outcomes, unmet, as_json=self.as_json, strict=self.strict):
             return ProfileError.exit_code
         return MachineError.exit_code if unmet else 0
 
 
-def _unlocked(loaded: "Loaded | None") -> "Sequence[Problem]":
-    """Return how a profile of a project differs from the project's lock file."""
-    if loaded is None or loaded.found.origin not in ("path", "project"):
-        return ()
-    from acp_launch.cli.planning import resolved_from, unlocked
+def _registry(loaded: "Loaded | None", locked: bool) -> "Iterator[Problem]":
+    """Yield warnings about an agent that the copy of the registry's index does not list, and, if it is to be `locked`,
+    how a profile of a project differs from the project's lock file."""
+    if loaded and loaded.profile.agent.registry is not None:
+        from acp_launch.plan.locked import unlisted
 
-    return unlocked(loaded, resolved_from(loaded, cwd=None))
+        yield from unlisted(loaded)
+    if loaded and locked and loaded.found.origin in ("path", "project"):
+        from acp_launch.cli.planning import resolved_from, unlocked
 
-
-def _unlisted(loaded: "Loaded | None") -> "Sequence[Problem]":
-    """Warn about an agent that the copy of the registry's index does not list."""
-    if loaded is None or loaded.profile.agent.registry is None:
-        return ()
-    from acp_launch.plan.locked import unlisted
-
-    return unlisted(loaded)
+        yield from unlocked(loaded, resolved_from(loaded, cwd=None))
 
 
 class Plan(NamedTuple):
@@ -90,38 +85,39 @@ class Plan(NamedTuple):
 
         A plan that only lacks programs is shown all the same.
         """
+        from acp_launch.cli.planning import loaded_profile, resolved_from
         from acp_launch.console import plans, problems
 
+        _, settings = _here()
         try:
-            resolved = _resolved(self.name, self.cwd)
+            resolved = resolved_from(loaded_profile(self.name, settings), cwd=self.cwd)
+            if resolved.plan is None and resolved.draft is None:
+                raise MachineError(resolved.problems)
         except ProblemsError as error:
             if not self.as_json:
                 raise
             problems.show(error.problems, as_json=True)
             return error.exit_code
         startable = 0 if resolved.plan is not None else MachineError.exit_code
-        logins = _logins(resolved)
+        logins = _logins(resolved, settings)
         if not self.secrets:
             plans.show(resolved, as_json=self.as_json, verbose=self.verbose, logins=logins)
             return startable
         from msgspec.structs import replace
 
-        outcomes, unmet = _looked_up(resolved.needs, _here()[1])
+        outcomes, unmet = _look_up(resolved.needs, settings)
         found = replace(resolved, problems=(*resolved.problems, *unmet))
         plans.show(found, as_json=self.as_json, verbose=self.verbose, secrets=outcomes, logins=logins)
         return MachineError.exit_code if unmet else startable
 
 
-def _logins(resolved: "Resolved") -> "Mapping[str, State]":
+def _logins(resolved: "Resolved", settings: "Settings") -> "Mapping[str, State]":
     """Return what is known of the logins that the servers of a plan ask for, and of what takes their place."""
     from acp_launch.plan.model import RemotePlan
 
     plan = resolved.draft or resolved.plan
     remotes = [server for server in plan.servers if isinstance(server, RemotePlan)] if plan is not None else []
-    if plan is None or not remotes:
-        return {}
-    settings = _here()[1]
-    if not settings.headers_command and not any(server.oauth for server in remotes):
+    if plan is None or (not settings.headers_command and not any(server.oauth for server in remotes)):
         return {}
     from acp_launch.cli.mcplogin import login_states
 
@@ -139,7 +135,7 @@ class List(NamedTuple):
         from acp_launch.profile.load import inspect
 
         _, settings = _here()
-        entries = [(found, *inspect(found, cache=settings.cache)) for found in _chosen(())]
+        entries = [(found, *inspect(found, cache=settings.cache)) for found in _find(())]
         profiles.show_list(entries, as_json=self.as_json)
         return 0
 
@@ -158,7 +154,7 @@ class Show(NamedTuple):
         from acp_launch.console.stderr import harmless, say
         from acp_launch.profile.load import load, read
 
-        (found,) = _chosen([self.name])
+        (found,) = _find([self.name])
         if self.merged:
             from acp_launch.console.profiles import as_yaml
 
@@ -203,7 +199,7 @@ def _broken_parents(reports: "Sequence[Entry]", settings: "Settings") -> "list[E
     return [each for each in found if not known.issuperset(each[2])]
 
 
-def _looked_up(needs: "Sequence[Need]", settings: "Settings") -> "tuple[dict[str, Outcome], tuple[Problem, ...]]":
+def _look_up(needs: "Sequence[Need]", settings: "Settings") -> "tuple[dict[str, Outcome], tuple[Problem, ...]]":
     """Look up the secrets; return the outcome of each, and a problem for each reference without a value."""
     if not needs:
         return {}, ()
@@ -214,23 +210,7 @@ def _looked_up(needs: "Sequence[Need]", settings: "Settings") -> "tuple[dict[str
     return found, unmet(needs, found)
 
 
-def _needs(loaded: "Loaded") -> "tuple[Need, ...]":
-    from acp_launch.plan.model import needs
-
-    return needs(loaded)
-
-
-def _resolved(name: str, cwd: Path | None) -> "Resolved":
-    from acp_launch.cli.planning import loaded_profile, resolved_from
-
-    _, settings = _here()
-    resolved = resolved_from(loaded_profile(name, settings), cwd=cwd)
-    if resolved.plan is None and resolved.draft is None:
-        raise MachineError(resolved.problems)
-    return resolved
-
-
-def _chosen(names: Sequence[str]) -> "list[Found]":
+def _find(names: Sequence[str]) -> "list[Found]":
     from acp_launch.profile.discover import discover, find
 
     start, settings = _here()

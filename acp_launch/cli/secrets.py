@@ -57,8 +57,8 @@ def set_(
     from acp_launch.settings.load import load
 
     secretvalue.refuse_words(context.args)
-    secretvalue.checked(name)
-    secretvalue.put(Vault(load(), instead=sealed_file), name, lambda: secretvalue.received(name, from_env))
+    secretvalue.check_name(name)
+    secretvalue.put(Vault(load(), instead=sealed_file), name, lambda: secretvalue.read_value(name, from_env))
 
 
 @app.command("list")
@@ -120,11 +120,11 @@ def check(
 @app.command()
 def rm(names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The secrets' names.")]) -> None:
     """Remove secrets from the store."""
-    from acp_launch.cli.secretvalue import checked
+    from acp_launch.cli.secretvalue import check_name
     from acp_launch.console.stderr import say
 
     vault = _vault()
-    wanted = tuple(dict.fromkeys(map(checked, names)))
+    wanted = tuple(dict.fromkeys(map(check_name, names)))
     vault.require(*wanted)
     for name in wanted:
         _remove(vault, name)
@@ -135,10 +135,10 @@ def rm(names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The s
 @app.command()
 def rename(old: Name, new: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]) -> None:
     """Rename a secret, and list the references in profiles that you must change."""
-    from acp_launch.cli.secretvalue import checked
+    from acp_launch.cli.secretvalue import check_name
     from acp_launch.console.stderr import say
 
-    if checked(old) == checked(new):
+    if check_name(old) == check_name(new):
         raise UsageError("the two names are the same")
     vault = _vault()
     failed = f'cannot rename secret "{old}"'
@@ -169,7 +169,7 @@ def copy_to_env(
     import re
 
     from acp_launch.cli import execute
-    from acp_launch.cli.secretvalue import VARIABLE, checked
+    from acp_launch.cli.secretvalue import VARIABLE, check_name
     from acp_launch.cli.stores import outcomes
     from acp_launch.plan.model import next_command
     from acp_launch.secret import value
@@ -179,7 +179,7 @@ def copy_to_env(
     if not re.fullmatch(VARIABLE, into):
         fix = f"acp-launch secret copy-to-env --as VAR {name} -- ..."
         raise UsageError(f'"{into}" is not a variable name', fix=fix)
-    outcome = outcomes([checked(name)], load())[name]
+    outcome = outcomes([check_name(name)], load())[name]
     if outcome.secret is None:
         reason = outcome.reason or f"not found in the {outcome.source}"
         raise SecretError(

@@ -1,8 +1,8 @@
 """
 The name and value of a secret as the user gives them, and the profiles that need each secret.
 
-`checked` validates a name, `received` reads a value from a prompt, stdin or variable, `put` stores it, and `uses` lists
-the needs.
+`check_name` validates a name, `read_value` reads a value from a prompt, stdin or variable, `put` stores it, and `uses`
+lists the needs.
 """
 
 import os
@@ -27,14 +27,13 @@ from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
     from acp_launch.cli.stores import Vault
-    from acp_launch.profile.load import Loaded
 
 LONGEST_NAME = 200  # characters
 SHORTEST_PLACE = 8  # columns in which a place is shown
 VARIABLE = "[A-Za-z_][A-Za-z0-9_]*"  # what a shell can read
 
 
-def checked(name: str) -> str:
+def check_name(name: str) -> str:
     """Return the name if it is valid.
 
     Raises:
@@ -69,13 +68,14 @@ def refuse_words(words: Sequence[str]) -> None:
         )
 
 
-def received(name: str, from_variable: str | None) -> Secret:
+def read_value(name: str, from_variable: str | None) -> Secret:
     """Read the value from the variable, from stdin if it is piped, or from a hidden prompt.
 
     Raises:
         UsageError: there is no value, or it cannot be a secret.
     """
-    text = _from_variable(from_variable) if from_variable else _asked(name) if _is_terminal() else _piped()
+    is_terminal = sys.stdin is None or sys.stdin.isatty()
+    text = _read_variable(from_variable) if from_variable else _ask(name) if is_terminal else _read_stdin()
     if not text:
         raise UsageError(
             "the value is empty; nothing was stored", fix="give a value; acp-launch secret rm NAME removes one"
@@ -83,13 +83,13 @@ def received(name: str, from_variable: str | None) -> Secret:
     return _fit(text)
 
 
-def typed(name: str, needs: Iterable[Need]) -> Secret | None:
+def ask_value(name: str, needs: Iterable[Need]) -> Secret | None:
     """Read the value from a hidden prompt, which says for which of `needs` it is; None if the user leaves it empty.
 
     Raises:
         UsageError: it cannot be a secret.
     """
-    text = _asked(name, [_place(need.origin.path) for need in needs if need.name == name])
+    text = _ask(name, [_place(need.origin.path) for need in needs if need.name == name])
     return _fit(text) if text else None
 
 
@@ -130,32 +130,27 @@ def _fit(text: str) -> Secret:
 def warn(name: str, secret: Secret, others: Iterable[str]) -> None:
     """Warn of a value that the user may not have meant; `others` are the names in the store."""
     text = secret.expose()
+    said = []
     if not is_maskable(text):
-        _warning(f"{name} is shorter than {SHORTEST} characters: it cannot be masked in logs and errors")
+        said.append(f"{name} is shorter than {SHORTEST} characters: it cannot be masked in logs and errors")
     if text != text.strip():
-        _warning(f"the value of {name} begins or ends with a space or a line break")
+        said.append(f"the value of {name} begins or ends with a space or a line break")
     if any(not (mark.isprintable() or mark in "\n\r\t") for mark in text):
-        _warning(f"the value of {name} contains invisible characters")
+        said.append(f"the value of {name} contains invisible characters")
     if twins := [other for other in others if other != name and variable(other) == variable(name)]:
-        _warning(f"{variable(name)} would override {', '.join(sorted(twins))}, too")
+        said.append(f"{variable(name)} would override {', '.join(sorted(twins))}, too")
     if os.environ.get(variable(name)):
-        _warning(f"{variable(name)} is set in this shell and overrides the stored value")
+        said.append(f"{variable(name)} is set in this shell and overrides the stored value")
+    for warning in said:
+        say(f"acp-launch: warning: {warning}", style=YELLOW)
 
 
-def _warning(text: str) -> None:
-    say(f"acp-launch: warning: {text}", style=YELLOW)
-
-
-def _from_variable(name: str) -> str:
+def _read_variable(name: str) -> str:
     if name in os.environ:
         return os.environ[name]
     if re.fullmatch("[A-Z_][A-Z0-9_]{0,63}", name):  # any other text may be a value, as after a stray $
         raise UsageError(f"variable {name} is not set", fix=f"export {name}=..., or leave --from-env away")
     raise UsageError("--from-env: the variable is not set", fix="give its name, without a $: --from-env GITHUB_TOKEN")
-
-
-def _is_terminal() -> bool:
-    return sys.stdin is None or sys.stdin.isatty()
 
 
 def _place(path: str) -> str:
@@ -178,7 +173,7 @@ def _prompt(name: str, places: Sequence[str]) -> str:
     return f"{fit_row(what, columns - 3)}: "
 
 
-def _asked(name: str, places: Sequence[str] = ()) -> str:
+def _ask(name: str, places: Sequence[str] = ()) -> str:
     from acp_launch.secret.hidden_input import ask_hidden
 
     text = ask_hidden(_prompt(name, places), fix=f"pipe it in: acp-launch secret set {name} < FILE")
@@ -187,7 +182,7 @@ def _asked(name: str, places: Sequence[str] = ()) -> str:
     return text
 
 
-def _piped() -> str:
+def _read_stdin() -> str:
     raw = sys.stdin.buffer.read(MAX_VALUE + 3)  # the line break, and one more than allowed
     try:
         text = raw.decode()
@@ -223,25 +218,11 @@ def uses(settings: Settings, start: Path, profiles: Sequence[str] = ()) -> Uses:
     Raises:
         UsageError, ProfileError: a named profile does not exist, or is wrong.
     """
-    from acp_launch.profile.discover import find
-    from acp_launch.profile.load import load
+    from acp_launch.profile.discover import discover, find
+    from acp_launch.profile.load import inspect, load, shown
 
-    if not profiles:
-        return _uses(_usable(settings, start))
-    return _uses([load(find(name, start=start, settings=settings), cache=settings.cache) for name in profiles])
-
-
-def _uses(profiles: "Sequence[Loaded]") -> Uses:
-    return Uses(tuple((loaded.found.name, need) for loaded in profiles for need in needs(loaded)))
-
-
-def _usable(settings: Settings, start: Path) -> "list[Loaded]":
-    from acp_launch.console.stderr import YELLOW, say
-    from acp_launch.profile.discover import discover
-    from acp_launch.profile.load import inspect, shown
-
-    found = []
-    for each in discover(start=start, settings=settings):
+    found = [load(find(name, start=start, settings=settings), cache=settings.cache) for name in profiles]
+    for each in () if profiles else discover(start=start, settings=settings):
         if each.shadowed_by:
             continue
         loaded, _ = inspect(each, cache=settings.cache)
@@ -250,4 +231,4 @@ def _usable(settings: Settings, start: Path) -> "list[Loaded]":
         else:
             file = shown(each.file)
             say(f"acp-launch: {file} has problems and is skipped: {ours('validate', str(file))}", style=YELLOW)
-    return found
+    return Uses(tuple((loaded.found.name, need) for loaded in found for need in needs(loaded)))

@@ -44,13 +44,13 @@ def supplied(
 
     if not possible():
         return answers
-    from acp_launch.cli.secretvalue import checked, put, typed
+    from acp_launch.cli.secretvalue import ask_value, check_name, put
     from acp_launch.cli.stores import Vault
     from acp_launch.console.stderr import harmless, say
     from acp_launch.secret.value import Outcome
 
     try:
-        names = [checked(name) for name in unset]
+        names = [check_name(name) for name in unset]
     except UsageError:  # the profile names what `secret set` would refuse
         return answers
     vault, found = Vault(settings, opening), dict(answers)
@@ -58,7 +58,7 @@ def supplied(
     for name in names:
         used = "; ".join(f"{need.origin}: {need.origin.path}" for need in needs if need.name == name)
         say(harmless(f"    {used}", keep=""))
-        secret = put(vault, name, lambda name=name: typed(name, needs))  # type: ignore[misc]
+        secret = put(vault, name, lambda name=name: ask_value(name, needs))  # type: ignore[misc]
         if secret is None:
             break
         found[name] = Outcome("found", vault.store.label, secret)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.cli.secretvalue import typed
+from acp_launch.cli.secretvalue import ask_value
 from acp_launch.mark import marked
 from acp_launch.plan.model import Need, Origin
 from tests.cli.launcher import AGENTS, Launcher
@@ -165,7 +165,7 @@ def test_the_prompt_says_which_value_in_one_row(
 
     monkeypatch.setattr("acp_launch.console.ask.room.screen", lambda: (columns, 24))
     monkeypatch.setattr("acp_launch.secret.hidden_input.ask_hidden", ask)
-    assert typed("k", [Need("k", Origin("p.yaml", 1, 1, path)), Need("other", Origin("p.yaml", 2, 1, "x"))]) is None
+    assert ask_value("k", [Need("k", Origin("p.yaml", 1, 1, path)), Need("other", Origin("p.yaml", 2, 1, "x"))]) is None
     assert asked == [prompt]
     assert len(marked(prompt)) < columns
 
