@@ -39,7 +39,7 @@ def config(context: typer.Context, as_json: Json = False) -> None:
 def show(as_json: Json = False) -> None:
     """Show every setting, its value, and where it comes from."""
     from acp_launch.console import settings as shown
-    from acp_launch.console.columns import terminal_width
+    from acp_launch.console.stdout import terminal_width
     from acp_launch.settings.origin import directories, origins
 
     file = _file()

@@ -60,8 +60,8 @@ class Overview(NamedTuple):
 def show() -> int:
     """Show the overview, and return 0."""
     from acp_launch.console import stdout
-    from acp_launch.console.columns import columns, terminal_width
     from acp_launch.console.stderr import harmless
+    from acp_launch.console.stdout import columns, terminal_width
     from acp_launch.profile.discover import here
     from acp_launch.settings.load import load
 
@@ -74,7 +74,7 @@ def show() -> int:
 
 def _standing(found: Overview, width: int | None) -> Iterator[str]:
     """Yield the lines above the commands; those with one text take no part in the columns."""
-    from acp_launch.console.columns import columns, plain
+    from acp_launch.console.stdout import columns, plain
 
     rows = [*_profiles(found), *_sessions(found)]
     table = iter(columns([row for row in rows if len(row) > LABELLED] or [("",)], width=width, ends=[1, 3]))

@@ -250,7 +250,7 @@ def can_pick() -> bool:
 def list_sessions(records: "Sequence[Record]", states: "States | None" = None) -> None:
     """Print a table of sessions."""
     from acp_launch.console import sessions, stdout
-    from acp_launch.console.columns import terminal_width
+    from acp_launch.console.stdout import terminal_width
 
     width, home = terminal_width(), str(Path.home())
     stdout.line(sessions.table(records, now=time.time(), home=home, width=width, states=states or {}))

@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from acp_launch.console.columns import columns, plain
 from acp_launch.console.sessions import ago
+from acp_launch.console.stdout import columns, plain
 from acp_launch.registry.index import Copy, Entry, pinned
 from acp_launch.registry.installed import Installation
 from acp_launch.secret.detect import masked

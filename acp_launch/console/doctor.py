@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from acp_launch.checks.check import Anonymizer, Check
-from acp_launch.console.columns import cells
 from acp_launch.console.draw.outside import cut, one_line
 from acp_launch.console.stderr import YELLOW, say
+from acp_launch.console.stdout import cells
 from acp_launch.problem import count
 from acp_launch.secret.detect import masked
 from acp_launch.secret.redact import redactor

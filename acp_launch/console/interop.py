@@ -13,9 +13,9 @@ from typing import Literal
 
 from acp_launch.console import stdout
 from acp_launch.console.ask import terminal
-from acp_launch.console.columns import columns
 from acp_launch.console.draw.difflines import changes
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say
+from acp_launch.console.stdout import columns
 from acp_launch.interop.drafts import Draft, Token, used_secrets
 from acp_launch.interop.merge import Step
 from acp_launch.interop.read import Finding

@@ -13,8 +13,8 @@ from typing import Any
 from msgspec import Struct
 
 from acp_launch.console import stdout
-from acp_launch.console.columns import columns
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say
+from acp_launch.console.stdout import columns
 from acp_launch.oauth.grant import STEP_UPS, Login
 from acp_launch.secret.detect import masked
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from zlib import crc32
 
-from acp_launch.console.columns import cells
 from acp_launch.console.sessions import ago
 from acp_launch.console.stderr import DIM, harmless, say
+from acp_launch.console.stdout import cells
 from acp_launch.errors import StateError
 from acp_launch.process.logs import LogName, LogReader, began, logs
 from acp_launch.regex import regex

@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from acp_launch.console.columns import columns
 from acp_launch.console.sessions import ago
 from acp_launch.console.stderr import harmless
+from acp_launch.console.stdout import columns
 from acp_launch.plan.model import RulePlan
 from acp_launch.session.permission.policy import Remembered, Verdict
 

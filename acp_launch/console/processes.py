@@ -8,9 +8,9 @@ from typing import NamedTuple
 from msgspec.structs import asdict
 
 from acp_launch.console import stdout
-from acp_launch.console.columns import columns, terminal_width
 from acp_launch.console.sessions import display_name, tilde
 from acp_launch.console.stderr import say
+from acp_launch.console.stdout import columns, terminal_width
 from acp_launch.process.leftovers import Ended, LaunchTree, LeftProcess, TreeProcess
 
 HEADINGS = ("NAME", "PID", "AGE", "MEMORY", "RESTARTS", "SESSION", "DIRECTORY", "")

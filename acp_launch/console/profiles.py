@@ -75,7 +75,7 @@ def show_list(entries: Sequence[Entry], *, as_json: bool) -> None:
     if as_json:
         _print_json({"profiles": [_described(*entry) for entry in entries]})
         return
-    from acp_launch.console.columns import columns
+    from acp_launch.console.stdout import columns
 
     for line in columns(list(rows(entries))):
         stdout.line(harmless(line, keep=""))

@@ -10,8 +10,8 @@ from msgspec.structs import asdict
 
 from acp_launch.console import problems as problem_lines
 from acp_launch.console import stdout
-from acp_launch.console.columns import columns
 from acp_launch.console.sessions import ago
+from acp_launch.console.stdout import columns
 from acp_launch.plan.model import Need, unmet
 from acp_launch.secret.value import Outcome, is_login, variable
 

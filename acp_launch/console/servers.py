@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from acp_launch.console import stdout
-from acp_launch.console.columns import columns
 from acp_launch.console.stderr import DIM, QUOTED, YELLOW, harmless, put, say, share
+from acp_launch.console.stdout import columns
 from acp_launch.mark import unmarked
 from acp_launch.mcp.client import Survey, ToolResult
 from acp_launch.mcp.message import CLIENT_INFO, LogMessage, Progress, ServerInfo, Tool

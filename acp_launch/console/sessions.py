@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from acp_launch.console.columns import columns, plain
+from acp_launch.console.stdout import columns, plain
 
 if TYPE_CHECKING:
     from acp_launch.session.store import Record

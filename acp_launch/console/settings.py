@@ -9,8 +9,8 @@ from typing import Any
 from msgspec.structs import asdict
 
 from acp_launch.console import stdout
-from acp_launch.console.columns import columns
 from acp_launch.console.stderr import DIM, harmless, say
+from acp_launch.console.stdout import columns
 from acp_launch.secret.detect import masked
 from acp_launch.settings.origin import DirectoryOrigin, SettingOrigin
 

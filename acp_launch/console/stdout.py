@@ -6,10 +6,13 @@ the same file or pipe, our mark is removed from the text. Anywhere else the text
 everywhere: unprintable characters in it are escapes.
 """
 
+import shutil
 import sys
+import unicodedata
+from collections.abc import Collection, Iterable, Sequence
 
 from acp_launch.console.stderr import harmless, is_marking
-from acp_launch.mark import unmarked
+from acp_launch.mark import MARK, unmarked
 from acp_launch.protocol.written import visible
 
 
@@ -38,3 +41,86 @@ def printable(text: str) -> str:
     if sys.stdout.isatty():
         return harmless(text)
     return unmarked(text) if is_marking() else text
+
+
+# Rows of text in columns that line up, and the room that a text takes on a terminal.
+#
+# Texts may come from agents and files, so control and direction characters in them are replaced.
+
+
+GAP = "  "
+NARROWEST = 9  # cells that a column keeps where the terminal is narrow
+JOINERS = "\u200c\u200d"  # harmless formatting characters that Persian and emoji need
+
+
+def columns(
+    rows: Sequence[Sequence[str]],
+    *,
+    width: int | None = None,
+    ends: Collection[int] = (),
+    starts: Collection[int] = (),
+) -> Iterable[str]:
+    """Yield one line per row. Each column is as wide as its widest text, and control characters are replaced.
+
+    Rows wider than `width` cells (None: any width) lose text in the columns `ends`, at the end, and in `starts`, at the
+    start; the widest of them first.
+    """
+    shown = [[plain(text) for text in row] for row in rows]
+    widths = [max(map(cells, column)) for column in zip(*shown, strict=True)]
+    if width is not None:
+        widths = _narrow(widths, width, [*ends, *starts])
+    for row in shown:
+        pairs = enumerate(zip(row, widths, strict=True))
+        fitted = [(fit(text, most, tail=column in starts), most) for column, (text, most) in pairs]
+        yield GAP.join(text + " " * (most - cells(text)) for text, most in fitted).rstrip()
+
+
+def plain(text: str) -> str:
+    """Return `text` on one line, safe to print on any terminal."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(map(_printable, text))
+
+
+def cells(text: str) -> int:
+    """Return how many columns of a terminal `text` takes."""
+    return len(text) if text.isascii() else sum(_cells(character) for character in text)
+
+
+def fit(text: str, width: int, *, tail: bool = False) -> str:
+    """Cut `text` to `width` cells, with `…` at the cut; `tail` keeps its end instead of its beginning."""
+    if cells(text) <= width:
+        return text
+    kept = text
+    while cells(kept) > width - 1:
+        kept = kept[1:] if tail else kept[:-1]
+    return f"…{kept}" if tail else f"{kept}…"
+
+
+def _narrow(widths: list[int], width: int, yielding: Sequence[int]) -> list[int]:
+    """Narrow the widest of the columns that may lose text, cell by cell, until the row fits or all have the least."""
+    widths = list(widths)
+    while yielding and sum(widths) + len(GAP) * (len(widths) - 1) > width:
+        widest = max(yielding, key=lambda column: widths[column])
+        if widths[widest] <= NARROWEST:
+            break
+        widths[widest] -= 1
+    return widths
+
+
+def _printable(character: str) -> str:
+    if character.isspace():
+        return " "
+    hidden = unicodedata.category(character) in ("Cc", "Cf", "Cs") or character == MARK
+    return "\N{REPLACEMENT CHARACTER}" if hidden and character not in JOINERS else character
+
+
+def _cells(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal on stdout; None if stdout is not a terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from acp_launch.console.columns import cells, fit, plain, terminal_width
+from acp_launch.console.stdout import cells, fit, plain, terminal_width
 from acp_launch.protocol.acp import mapping, sequence
 
 WAY = 20  # cells of `acp-launch → agent` and most servers' names

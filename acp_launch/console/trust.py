@@ -15,8 +15,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from acp_launch.console.columns import cells, columns
 from acp_launch.console.stderr import DIM, RED, harmless, paint
+from acp_launch.console.stdout import cells, columns
 from acp_launch.problem import KeyPath
 from acp_launch.profile.model import Agent, OAuth, Profile, RemoteServer, StdioServer
 from acp_launch.profile.trust import Acceptance, TrustState, changes, discreet, power, shown

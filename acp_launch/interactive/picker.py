@@ -19,7 +19,7 @@ from prompt_toolkit.layout import BufferControl, FormattedTextControl, HSplit, L
 from rich.console import Console
 
 from acp_launch.console.ask.terminal import forget_typed, restore_at_exit
-from acp_launch.console.columns import columns, fit
+from acp_launch.console.stdout import columns, fit
 from acp_launch.interactive.screen import ESCAPE, SEQUENCE, Keyboard, Tty, vt100_output
 
 MOST = 15  # rows that are visible at once

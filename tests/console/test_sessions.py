@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
-from acp_launch.console.columns import cells, plain
 from acp_launch.console.sessions import ago, details, details_json, display_name, table, table_json, tilde
+from acp_launch.console.stdout import cells, plain
 from acp_launch.session.store import Record
 from tests.patience import PATIENCE
 

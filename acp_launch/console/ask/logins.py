@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 
 from acp_launch.console.ask.terminal import AgentStderr
-from acp_launch.console.columns import columns
 from acp_launch.console.stderr import harmless
+from acp_launch.console.stdout import columns
 from acp_launch.process.program import LocalProgram
 from acp_launch.protocol.acp import AuthMethod
 from acp_launch.secret.redact import redactor

@@ -17,9 +17,8 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-from acp_launch.console.draw.files import ProjectFiles
 from acp_launch.console.draw.look import THOUGHT as THOUGHT_SIGN
-from acp_launch.console.draw.look import Deed, Gap, Kind, Marked, Part, Parts, Prompt, indent, is_apart
+from acp_launch.console.draw.look import Deed, Gap, Kind, Marked, Part, Parts, ProjectFiles, Prompt, indent, is_apart
 from acp_launch.console.draw.markdown import Block, MessageView
 from acp_launch.console.draw.outside import Halves, content_text, cut, one_line, prose
 from acp_launch.console.draw.region import Canvas, Pace, Region

@@ -10,14 +10,15 @@ from rich.style import Style
 from rich.text import Text
 
 from acp_launch.console.draw.difflines import Changes, Line, changes, number_lines
-from acp_launch.console.draw.files import UNLINKED, ProjectFiles
 from acp_launch.console.draw.look import (
     CANCELLED,
     DONE,
     FAILED,
     RUNNING,
+    UNLINKED,
     Deed,
     Marked,
+    ProjectFiles,
     below,
     indent,
     middle,

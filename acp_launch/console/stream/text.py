@@ -235,8 +235,8 @@ class Notices:
     def ready(self, session: SessionReady) -> None:
         """Print a line only for a resumed session."""
         if session.how != "new":
-            from acp_launch.console.columns import plain
             from acp_launch.console.sessions import display_name
+            from acp_launch.console.stdout import plain
 
             history = f" ({count(session.turns, 'turn')})" if session.how == "load" else ""
             self._line(f"acp-launch: resumed {plain(display_name(session.name, session.title))}{history}", DIM)
