@@ -84,6 +84,7 @@ def server(
     after: float,
     fetched: bool = False,
     has_log: bool = True,
+    remote: "RemoteFacts | None" = None,
 ) -> Check:
     """Report an MCP server that answered.
 
@@ -104,11 +105,11 @@ def server(
         "downloaded": fetched,
         "timings": {"initialize": round(after, 4), **{key: round(each, 4) for key, each in found.timings.items()}},
     }
-    text = (
-        f"{who.title or who.name or '(without a name)'} {who.version}".strip()
-        + f", MCP {who.protocol_version}; {_offers(found, hidden)}; ready in {milliseconds(after)}"
-        + (", after a download" if fetched else "")
-    )
+    if remote is not None:
+        facts["connection"] = remote.as_json
+    name = f"{who.title or who.name or '(without a name)'} {who.version}".strip()
+    text = f"{name}, MCP {who.protocol_version}; {_offers(found, hidden)}; ready in {milliseconds(after)}"
+    text += ", after a download" if fetched else ""
     if "tools/list" in found.refused:
         text = f"{text}; {found.refused['tools/list']}"
         fix = ours("logs", profile, part.server) if has_log else "fix the server: it declares tools"
@@ -117,13 +118,6 @@ def server(
         fix = f"raise mcp_servers.{part.server}.timeouts.start ({limit:g} s) in the profile"
         return warning("server", part.server, f"{text}, near its limit", fix, **facts)
     return ok("server", part.server, text, **facts)
-
-
-def with_connection(check: Check, remote: "RemoteFacts | None") -> Check:
-    """Add what is known of the connection to a remote server."""
-    if remote is None:
-        return check
-    return replace(check, facts={**check.facts, "connection": remote.as_json})
 
 
 def failed(part: ProfilePart, error: LaunchError, profile: str, *, has_log: bool = True) -> Check:

@@ -24,6 +24,7 @@ from acp_launch.errors import LaunchError
 from acp_launch.process import cgroup, prepare
 from acp_launch.process.leftovers import launch_processes, launch_state, names
 from acp_launch.process.records import Launch, read_all
+from acp_launch.settings.model import Settings
 from acp_launch.waits import stretch
 
 PATIENCE = stretch(5.0)  # seconds
@@ -39,6 +40,22 @@ if group is not None and group.enter():
     group.remove()
 """
 IS_WINDOWS = sys.platform == "win32"
+
+
+def everything(settings: Settings) -> Iterator[Check]:
+    """Check all that does not depend on a profile."""
+    yield directory("config", settings.config)
+    yield directory("state", settings.state)
+    yield directory("cache", settings.cache)
+    yield disk("state", settings.state)
+    yield disk("cache", settings.cache)
+    if not IS_WINDOWS:
+        yield runtime()
+        yield descriptors()
+        yield processes()
+        yield shims()
+        yield control_group()
+        yield from leftovers(settings.state)
 
 
 def versions() -> Check:

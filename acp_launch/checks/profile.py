@@ -17,13 +17,11 @@ from acp_launch.checks.check import MACHINE, Check, of_error, of_problem, ok, pr
 from acp_launch.errors import LaunchError, NotTrusted, ProfileError
 from acp_launch.plan.executable import CannotRun, find
 from acp_launch.plan.model import LaunchPlan, Need, RemotePlan, ServerPlan, StdioPlan, next_command, unfit
-from acp_launch.plan.resolve import Resolved, process, resolve
+from acp_launch.plan.resolve import process, reduce_to, resolve
 from acp_launch.problem import Problem, count, errors, ours
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, inspect
-from acp_launch.profile.model import Agent
 from acp_launch.profile.trust import TrustState, trust_state
-from acp_launch.profile.values import Template
 from acp_launch.regex import regex
 from acp_launch.secret import lookup
 from acp_launch.secret.keyring import open_keyring
@@ -64,19 +62,26 @@ class ProfilePart(Struct, frozen=True, kw_only=True):
         return f"server {self.server}" if self.server else AGENT
 
 
-class ResolveInputs(Struct, frozen=True, kw_only=True):
-    """Inputs of resolving a profile: `cwd` is the directory of the command, `override` is `--cwd`."""
-
-    cwd: Path
-    environ: Mapping[str, str]
-    override: Path | None
-
-
-def parts(loaded: Loaded, inputs: ResolveInputs) -> Iterator[ProfilePart]:
-    """Plan the agent first, then the servers in the profile's order."""
-    yield _agent(loaded, inputs)
-    for name in loaded.profile.mcp_servers:
-        yield _server(loaded, inputs, name)
+def parts(loaded: Loaded, *, cwd: Path, environ: Mapping[str, str], override: Path | None) -> Iterator[ProfilePart]:
+    """Plan the agent first, then the servers in the profile's order. `cwd` is the directory of the command, `override`
+    is `--cwd`."""
+    others = tuple(found for found in loaded.problems if not f"{found.path}.".startswith(f"{SERVERS}."))
+    alone = replace(loaded, profile=replace(loaded.profile, mcp_servers={}), problems=others)
+    resolved = resolve(alone, cwd=cwd, environ=environ, cwd_override=override)
+    yield ProfilePart(plan=resolved.plan, problems=resolved.problems, needs=resolved.needs)
+    for name, server in loaded.profile.mcp_servers.items():
+        resolved = resolve(reduce_to(loaded, [name]), cwd=cwd, environ=environ, cwd_override=override)
+        plan, planned = resolved.plan, next(iter(resolved.plan.servers), None) if resolved.plan else None
+        if plan is not None and isinstance(planned, StdioPlan):
+            plan = replace(plan, agent=process(planned, environ))
+        yield ProfilePart(
+            server=name,
+            plan=plan if planned is not None else None,
+            planned=planned,
+            problems=resolved.problems,
+            needs=resolved.needs,
+            is_required=server.required,
+        )
 
 
 def faults(parts: list[ProfilePart]) -> Iterator[Check]:
@@ -86,49 +91,7 @@ def faults(parts: list[ProfilePart]) -> Iterator[Check]:
         for found in part.problems:
             if found not in told:
                 told.add(found)
-                yield of_problem(*_named(part), found, MACHINE)
-
-
-def _named(part: ProfilePart) -> tuple[str, str]:
-    return ("server", part.server) if part.server else (AGENT, "")
-
-
-def _agent(loaded: Loaded, inputs: ResolveInputs) -> ProfilePart:
-    others = tuple(found for found in loaded.problems if not _is_about(found, SERVERS))
-    alone = replace(loaded.profile, mcp_servers={})
-    resolved = _resolved(replace(loaded, profile=alone, problems=others), inputs)
-    return ProfilePart(plan=resolved.plan, problems=resolved.problems, needs=resolved.needs)
-
-
-def _server(loaded: Loaded, inputs: ResolveInputs, name: str) -> ProfilePart:
-    """Plan one server, together with an agent that exists on every machine."""
-    profile = loaded.profile
-    server, path = profile.mcp_servers[name], f"{SERVERS}.{name}"
-    own_path = {variable: value for variable, value in profile.agent.env.items() if variable == "PATH"}
-    agent = Agent(command=Template("${python}"), env=own_path, inherit_env=profile.agent.inherit_env)
-    own = tuple(found for found in loaded.problems if _is_about(found, path))
-    alone = replace(profile, agent=agent, mcp_servers={name: server})
-    resolved = _resolved(replace(loaded, profile=alone, problems=own), inputs)
-    part = ProfilePart(server=name, problems=resolved.problems, needs=resolved.needs, is_required=_is_required(server))
-    if resolved.plan is None or not resolved.plan.servers:
-        return part
-    (planned,) = resolved.plan.servers
-    plan = resolved.plan
-    if isinstance(planned, StdioPlan):
-        plan = replace(plan, agent=process(planned, inputs.environ))
-    return replace(part, planned=planned, plan=plan)
-
-
-def _resolved(loaded: Loaded, inputs: ResolveInputs) -> Resolved:
-    return resolve(loaded, cwd=inputs.cwd, environ=inputs.environ, cwd_override=inputs.override)
-
-
-def _is_required(server: object) -> bool:
-    return bool(getattr(server, "required", True))
-
-
-def _is_about(found: Problem, path: str) -> bool:
-    return found.path == path or found.path.startswith(f"{path}.")
+                yield of_problem("server" if part.server else AGENT, part.server, found, MACHINE)
 
 
 def profiles(everything: Iterable[Found], cache: Path) -> Iterator[Check]:
@@ -211,6 +174,11 @@ def secret_checks(outcomes: Mapping[str, Outcome]) -> Iterator[Check]:
         else:
             why = outcome.reason or f"not in the {outcome.source}"
             yield problem("secret", name, why, way_out(name, outcome), **facts)
+
+
+def lacking_secrets(part: ProfilePart, known: Mapping[str, object]) -> list[str]:
+    """List the secrets that a part needs and that were not found."""
+    return list(dict.fromkeys(need.name for need in part.needs if need.name not in known))
 
 
 def way_out(name: str, outcome: Outcome) -> str:

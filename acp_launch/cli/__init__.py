@@ -26,6 +26,6 @@ Verbs:
 - `secrets`, `secretvalue`, `stores`, `execute`: `secret`, and the store that the user chose.
 - `sessions`, `permission`, `trust`, `logs`, `trace`, `processes`, `login`: the verbs of these names, `lock`, `ps` and
   `reap`.
-- `doctor`, `probes`: `doctor`.
+- `doctor`, `checkup`: `doctor`.
 - `mcp`: `mcp`.
 """

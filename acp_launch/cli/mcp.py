@@ -78,7 +78,7 @@ def inspect(
     trace: TraceFile = None,
 ) -> None:
     """Start a server and show its name, what it offers, what it was given, and its times."""
-    from acp_launch.cli.probe import ServerOptions, probe, with_server
+    from acp_launch.cli.probe import probe, with_server
     from acp_launch.console import servers
     from acp_launch.mcp.client import survey
 
@@ -88,8 +88,7 @@ def inspect(
         found = await survey(started.connection, started.server, limit=wanted.server.timeouts.start)
         await servers.show_survey(found, _facts(wanted, started, found), wanted.variables, as_json=as_json)
 
-    telling = servers.ServerMessages(wanted.server.name, verbose=verbose)
-    with_server(ServerOptions(probe=wanted, telling=telling, offers_roots=True), story)
+    with_server(wanted, servers.ServerMessages(wanted.server.name, verbose=verbose), story, offers_roots=True)
 
 
 @app.command()
@@ -103,7 +102,7 @@ def tools(
     trace: TraceFile = None,
 ) -> None:
     """List the tools of a server that the profile allows, with their arguments (* is required)."""
-    from acp_launch.cli.probe import ServerOptions, probe, with_server
+    from acp_launch.cli.probe import probe, with_server
     from acp_launch.console import servers
 
     wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
@@ -114,7 +113,7 @@ def tools(
         seen = [tool for tool in found if policy.allows(tool.name)]
         await servers.show_tools(wanted.server.name, seen, len(found) - len(seen), as_json=as_json)
 
-    with_server(ServerOptions(probe=wanted, telling=servers.ServerMessages(wanted.server.name, verbose=verbose)), story)
+    with_server(wanted, servers.ServerMessages(wanted.server.name, verbose=verbose), story)
 
 
 @app.command()
@@ -137,7 +136,7 @@ def call(
     trace: TraceFile = None,
 ) -> None:
     """Call a tool and print its result."""
-    from acp_launch.cli.probe import ServerOptions, probe, with_server
+    from acp_launch.cli.probe import probe, with_server
     from acp_launch.cli.verb import read_duration
     from acp_launch.console import servers
 
@@ -152,9 +151,7 @@ def call(
         await servers.show_result(result, as_json=as_json)
         return result.is_error
 
-    if with_server(
-        ServerOptions(probe=wanted, telling=servers.ServerMessages(wanted.server.name, verbose=verbose)), story
-    ):
+    if with_server(wanted, servers.ServerMessages(wanted.server.name, verbose=verbose), story):
         raise typer.Exit(TOOL_FAILED)
 
 

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_launch.cli.credentials import printer_of, record_of
-from acp_launch.cli.planning import loaded_profile, named, planned, reduced, require, resolved_from
+from acp_launch.cli.planning import loaded_profile, named, planned, require, resolved_from
 from acp_launch.console.logins import State, is_valid
 from acp_launch.errors import (
     AuthRequired,
@@ -31,6 +31,7 @@ from acp_launch.errors import (
 )
 from acp_launch.oauth.grant import Grant, Login, Logins, decode_grant, encode_grant, item_prefix
 from acp_launch.plan.model import LaunchPlan, LoginPlan, RemotePlan
+from acp_launch.plan.resolve import reduce_to
 from acp_launch.private import locked
 from acp_launch.problem import ours
 from acp_launch.profile.load import Loaded
@@ -206,7 +207,7 @@ def states(loaded: Loaded, settings: Settings) -> Iterator[State]:
     """Yield the same for the servers of a profile, each planned alone."""
     for name, server in loaded.profile.mcp_servers.items():
         if isinstance(server, RemoteServer):
-            plan = resolved_from(reduced(loaded, [name]), cwd=None).plan
+            plan = resolved_from(reduce_to(loaded, [name]), cwd=None).plan
             if plan is not None:
                 yield from login_states(plan, settings).values()
             elif server.oauth is not None:  # for instance a variable of its address is not set
@@ -234,7 +235,7 @@ def plan_targets(
     loaded = loaded_profile(profile, settings)
     names = _names(loaded, profile, name, every=every)
     require(loaded, resolved_from(loaded, cwd=None).found, settings, is_waved=trust)
-    resolved = resolved_from(reduced(loaded, names), cwd=None)
+    resolved = resolved_from(reduce_to(loaded, names), cwd=None)
     places = tuple(f"mcp_servers.{each}.{'' if is_login else 'oauth.'}" for each in names)
     needs = tuple(need for need in resolved.needs if need.origin.path.startswith(places))
     plan, secrets = planned(replace(resolved, needs=needs), settings)

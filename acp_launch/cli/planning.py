@@ -275,22 +275,6 @@ def named(name: str | None, profile: str, servers: "Collection[str]") -> str:
     raise UsageError(f'{profile} has no MCP server "{name}"{hint}', fix=shown)
 
 
-def reduced(loaded: "Loaded", names: "Sequence[str]") -> "Loaded":
-    """Reduce a profile to these servers and an agent that always exists, so that other problems do not matter."""
-    from msgspec.structs import replace
-
-    from acp_launch.profile.model import Agent
-    from acp_launch.profile.values import Template
-
-    servers, agent = loaded.profile.mcp_servers, loaded.profile.agent
-    own_path = {variable: value for variable, value in agent.env.items() if variable == "PATH"}
-    plain = Agent(command=Template("${python}"), env=own_path, inherit_env=agent.inherit_env)
-    kept = {name: servers[name] for name in names}
-    places = tuple(f"mcp_servers.{name}." for name in names)
-    problems = tuple(problem for problem in loaded.problems if f"{problem.path}.".startswith(places))
-    return replace(loaded, profile=replace(loaded.profile, agent=plain, mcp_servers=kept), problems=problems)
-
-
 # Trust in a project's profile.
 
 WHY = {

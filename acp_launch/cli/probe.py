@@ -7,16 +7,17 @@ logged as in a launch. Everything is imported before the server starts, so that 
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_launch.cli.operation import StartedProgram, VerbProcesses, verb_processes
-from acp_launch.cli.planning import loaded_profile, named, ready, reduced, require, resolved_from
+from acp_launch.cli.operation import StartedProgram, verb_processes
+from acp_launch.cli.planning import loaded_profile, named, ready, require, resolved_from
 from acp_launch.cli.verb import at_home
 from acp_launch.console.servers import ServerMessages, say_downloading
 from acp_launch.console.stream.text import Notices
@@ -26,7 +27,7 @@ from acp_launch.mcp.client import Client, Connection, connect, shake_hands
 from acp_launch.mcp.http.wire import Credentials, RemoteFacts
 from acp_launch.mcp.message import ServerInfo
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan, Value
-from acp_launch.plan.resolve import process, resolve
+from acp_launch.plan.resolve import process, reduce_to, resolve
 from acp_launch.process.spawn import require_platform
 from acp_launch.profile.discover import here
 from acp_launch.secret.value import Secret
@@ -57,24 +58,15 @@ class Probe(Struct, frozen=True, kw_only=True):
         return (self.plan.cwd, *self.plan.additional_directories)
 
 
-class ServerOptions(Struct, frozen=True, kw_only=True):
-    """The options of an operation with a server. Roots are declared if the profile says so, or with `offers_roots`."""
-
-    probe: Probe
-    telling: ServerMessages
-    offers_roots: bool = False
-
-    @property
-    def declares_roots(self) -> bool:
-        return self.offers_roots or self.probe.server.roots == "session"
-
-
-class StartedServer(Struct, frozen=True):
-    """A server after its handshake, `after` seconds from its start."""
+class StartedServer(NamedTuple):
+    """A server after its handshake, `after` seconds from its start; `was_fetched`: with a download by a package
+    runner."""
 
     connection: Connection
     server: ServerInfo
     after: float
+    limit: float
+    was_fetched: bool
     remote: RemoteFacts | None
     era: str
 
@@ -94,7 +86,7 @@ def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool, trac
     settings = load_settings()
     loaded = loaded_profile(profile, settings)
     require(loaded, resolved_from(loaded, cwd=cwd).found, settings, is_waved=trust)
-    alone = reduced(loaded, [named(name, profile, loaded.profile.mcp_servers)])
+    alone = reduce_to(loaded, [named(name, profile, loaded.profile.mcp_servers)])
     resolved = resolve(alone, cwd=here(), environ=os.environ, cwd_override=at_home(cwd))
     plan, secrets, credentials = ready(resolved, settings, is_alone=True)
     (server,) = plan.servers
@@ -103,50 +95,60 @@ def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool, trac
     return Probe(plan=plan, server=server, secrets=secrets, settings=settings, trace=trace, credentials=credentials)
 
 
-def with_server(how: ServerOptions, story: "Story[T]") -> T:
+def with_server(probe: Probe, telling: ServerMessages, story: "Story[T]", *, offers_roots: bool = False) -> T:
     """Start the server, return the result of `story`, stop the server. Output of `story` does not wait for the stop.
 
     Raises:
         ServerError: the server could not be started, or died.
         LaunchError: as `mcp.client.Connection.ask`; `Stopped` after a signal.
     """
-    probe = how.probe
+
+    async def greet(program: StartedProgram) -> T:
+        async with meet_server(program, probe.plan, telling, probe.settings, offers_roots=offers_roots) as started:
+            return await story(started)
+
+    async def operate(interrupts: Interrupts) -> T:
+        starting = processes.server(
+            probe.plan, probe.secrets, interrupts.hurry, telling.stderr, credentials=probe.credentials
+        )
+        async with starting as program:
+            try:
+                return await interrupts.watch(greet(program))
+            except (ServerError, ProtocolError, WaitExpired) as error:
+                error.detail = (*error.detail, *program.running.stderr_tail())
+                explained = program.explained(error)
+                pointed(explained, str(probe.trace or ""))
+                raise explained from None
+            finally:
+                interrupts.stopping()
+
     with verb_processes(probe.settings, probe.plan, "mcp", probe.trace) as processes:
-        return processes.run(partial(_with_server, how, processes, story))
+        return processes.run(operate)
 
 
-async def _with_server(how: ServerOptions, processes: VerbProcesses, story: "Story[T]", interrupts: Interrupts) -> T:
-    probe = how.probe
-    starting = processes.server(
-        probe.plan, probe.secrets, interrupts.hurry, how.telling.stderr, credentials=probe.credentials
-    )
-    async with starting as program:
-        try:
-            return await interrupts.watch(_met(how, program, story))
-        except (ServerError, ProtocolError, WaitExpired) as error:
-            error.detail = (*error.detail, *program.running.stderr_tail())
-            told = program.explained(error)
-            pointed(told, str(probe.trace or ""))
-            raise told from None
-        finally:
-            interrupts.stopping()
-
-
-async def _met(how: ServerOptions, program: StartedProgram, story: "Story[T]") -> T:
-    probe, name, limits = how.probe, how.probe.server.name, how.probe.server.timeouts
-    client = Client(probe.roots, declares_roots=how.declares_roots)
+@asynccontextmanager
+async def meet_server(
+    program: StartedProgram,
+    plan: LaunchPlan,
+    telling: ServerMessages,
+    settings: Settings,
+    *,
+    offers_roots: bool = False,
+) -> AsyncIterator[StartedServer]:
+    """Do the handshake with the only server of a plan. Roots are declared if the profile says so, or `offers_roots`."""
+    (server,) = plan.servers
+    limit, roots = server.timeouts.start, (plan.cwd, *plan.additional_directories)
     connecting = connect(
-        name,
+        server.name,
         program.transport,
-        client,
-        how.telling,
+        Client(roots, declares_roots=offers_roots or server.roots == "session"),
+        telling,
         Notices().waiting,
-        max_line=probe.settings.max_line,
-        is_remote=isinstance(probe.server, RemotePlan),
+        max_line=settings.max_line,
+        is_remote=isinstance(server, RemotePlan),
     )
     async with connecting as connection:
-        with program.download(how.probe.server, partial(say_downloading, name)) as download:
-            server = await shake_hands(connection, limit=limits.start, since=download.since)
-        return await story(
-            StartedServer(connection, server, time.monotonic() - program.begun, program.remote, program.transport.era)
-        )
+        with program.download(server, partial(say_downloading, server.name)) as download:
+            info = await shake_hands(connection, limit=limit, since=download.since)
+        after, era = time.monotonic() - program.begun, program.transport.era
+        yield StartedServer(connection, info, after, limit, download.was_seen, program.remote, era)

@@ -51,7 +51,7 @@ from acp_launch.problem import KeyPath, Problem, dotted, errors
 from acp_launch.profile.discover import project_of
 from acp_launch.profile.layers import ordered
 from acp_launch.profile.load import Loaded
-from acp_launch.profile.model import Approval, HttpServer, Match, OAuth, Rule, SseServer, StdioServer, Timeouts
+from acp_launch.profile.model import Agent, Approval, HttpServer, Match, OAuth, Rule, SseServer, StdioServer, Timeouts
 from acp_launch.profile.values import (
     CLEAR,
     CLEAR_FIX,
@@ -60,6 +60,7 @@ from acp_launch.profile.values import (
     SESSION_NAME_FIX,
     URL_FIX,
     USER_FIX,
+    Template,
     header_fault,
     host,
     is_in_the_clear,
@@ -502,6 +503,17 @@ class Resolved(Struct, frozen=True):
     found: Mapping[KeyPath, Path] = {}
     draft: LaunchPlan | None = None
     missing: Mapping[KeyPath, CannotRun] = {}
+
+
+def reduce_to(loaded: Loaded, names: Sequence[str]) -> Loaded:
+    """Reduce a profile to these servers and an agent that always exists, so that other problems do not matter."""
+    servers, agent = loaded.profile.mcp_servers, loaded.profile.agent
+    own_path = {variable: value for variable, value in agent.env.items() if variable == "PATH"}
+    plain = Agent(command=Template("${python}"), env=own_path, inherit_env=agent.inherit_env)
+    alone = replace(loaded.profile, agent=plain, mcp_servers={name: servers[name] for name in names})
+    places = tuple(f"mcp_servers.{name}." for name in names)
+    problems = tuple(problem for problem in loaded.problems if f"{problem.path}.".startswith(places))
+    return replace(loaded, profile=alone, problems=problems)
 
 
 def resolve(

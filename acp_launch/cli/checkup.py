@@ -1,0 +1,419 @@
+"""
+What `doctor` examines: this machine, and one profile on it, whose agent and servers are started at once.
+
+The live checks run independently: the agent gets no server, and each server has acp-launch as its client. A failure of
+one does not end the checks of the others. They use the code of a run for comparing servers with the agent's
+capabilities, for opening and setting up a session, and for the advice about logins, so that both judge alike. All of it
+is imported before anything starts, so that measured times are the programs' own.
+"""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from functools import cache, partial
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acp_launch import leave
+from acp_launch.bridge import offer
+from acp_launch.bridge.toolpolicy import ToolPolicy
+from acp_launch.checks import answers, machine
+from acp_launch.checks import profile as profile_checks
+from acp_launch.checks.check import MACHINE, Check, of_error, of_problem, ok
+from acp_launch.checks.profile import ProfilePart, StoreCheck, lacking_secrets
+from acp_launch.checks.programs import Runtime, command, runtime
+from acp_launch.cli.credentials import ServerLogin, Wallet, lacking, print_headers, server_logins
+from acp_launch.cli.operation import VerbProcesses, verb_processes
+from acp_launch.cli.planning import resolved_from
+from acp_launch.cli.probe import StartedServer, meet_server
+from acp_launch.cli.run import session_of
+from acp_launch.cli.run_request import settings_of
+from acp_launch.cli.start import logging_in, open_env, server_logs
+from acp_launch.cli.stores import open_store, outcomes, say_waiting
+from acp_launch.cli.verb import at_home
+from acp_launch.console.servers import ServerMessages
+from acp_launch.console.stderr import DIM, say
+from acp_launch.console.stream.redacted import RedactedOutput
+from acp_launch.console.stream.text import Notices
+from acp_launch.console.trust import report
+from acp_launch.errors import AgentError, AgentRefused, LaunchError, ServerError, StateError, Stopped, WaitExpired
+from acp_launch.launch.loop import Interrupts
+from acp_launch.launch.run import SessionRequest, explained, open_requested, unable, untakeable
+from acp_launch.launch.servers import LaunchServers
+from acp_launch.mcp.client import PING, ROOTS, Survey, survey
+from acp_launch.mcp.http.wire import Credentials
+from acp_launch.plan.model import LaunchPlan
+from acp_launch.process.capture import capture
+from acp_launch.process.child import Child, attach, stop
+from acp_launch.process.foreground import available
+from acp_launch.process.program import Running
+from acp_launch.process.spawn import Spawned, require_platform
+from acp_launch.profile.discover import discover, find, here
+from acp_launch.profile.load import Loaded, load, shown
+from acp_launch.protocol.acp import Capabilities, Offers
+from acp_launch.rpc import connected
+from acp_launch.secret.lookup import secrets
+from acp_launch.secret.value import Outcome, Store
+from acp_launch.session.client import Client
+from acp_launch.session.connection import Budget, Connection, connect, negotiate
+from acp_launch.session.login import pointed, referred
+from acp_launch.session.opening import how_to_continue
+from acp_launch.session.permission.gate import Gate
+from acp_launch.session.permission.policy import policy
+from acp_launch.session.store import Record
+from acp_launch.settings.load import FILE
+from acp_launch.settings.load import load as load_settings
+from acp_launch.settings.model import Settings
+from acp_launch.waits import stretch
+
+NODE_PATIENCE = stretch(5.0)  # seconds for `node --version`
+
+
+class Checkup:
+    """One run of `doctor`. `found` grows meanwhile, so that an interrupted run still shows its results."""
+
+    def __init__(
+        self, name: str | None, cwd: Path | None, *, opens_session: bool, is_waved: bool, trace: Path | None = None
+    ) -> None:
+        self.found: list[Check] = []
+        self._name, self._cwd, self._trace = name, cwd, trace
+        self._opens_session, self._is_waved = opens_session, is_waved
+        self._answers: dict[str, list[Check]] = {}  # by part
+        self._started: list[ProfilePart] = []
+
+    def run(self) -> int:
+        """Run all checks; return 0, or the exit code of the signal that ended them."""
+        try:
+            self._examine()
+        except Stopped as stopped:
+            return stopped.exit_code
+        except KeyboardInterrupt:
+            return leave.code()
+        except LaunchError as error:  # the launch itself failed, for instance for want of descriptors
+            self._note(of_error("acp-launch", error))
+        finally:  # the answers in the profile's order; a part without an answer was interrupted
+            for part in self._started:
+                self._note(self._answers.get(part.label) or [answers.no_answer(part)])
+        return 0
+
+    def _note(self, checks: Iterable[Check]) -> None:
+        for check in checks:  # one by one, as a signal may come in between
+            self.found.append(check)
+
+    def _examine(self) -> None:
+        self._note([machine.versions()])
+        try:
+            settings = load_settings()
+        except LaunchError as error:  # and then no further check is possible
+            self._note(of_error("settings", error))
+            return
+        file = settings.config / FILE
+        there = str(file) if file.exists() else f"the defaults; there is no {file}"
+        self._note([ok("settings", "", there, file=str(file))])
+        self._note(machine.everything(settings))
+        store = profile_checks.store(settings, open_store, say_waiting)
+        self._note([store.check])
+        if self._name is None:
+            self._note(profile_checks.profiles(discover(start=here(), settings=settings), settings.cache))
+        elif loaded := self._load(self._name, settings):
+            self._examine_profile(loaded, settings, store)
+
+    def _load(self, name: str, settings: Settings) -> Loaded | None:
+        try:
+            loaded = load(find(name, start=here(), settings=settings), cache=settings.cache)
+        except LaunchError as error:
+            self._note(of_error("profile", error))
+            return None
+        found = loaded.found
+        where = f"{shown(found.file)} ({found.origin})"
+        self._note([ok("profile", found.name, where, file=str(found.file), origin=found.origin)])
+        shared = [each for each in loaded.problems if not each.path.startswith(("agent", "mcp_servers"))]
+        self._note([of_problem("profile", found.name, each, 2) for each in shared])
+        return loaded
+
+    def _examine_profile(self, loaded: Loaded, settings: Settings, store: StoreCheck) -> None:
+        trusted = profile_checks.trust(
+            loaded,
+            settings,
+            lambda state: report(loaded.profile, resolved_from(loaded, cwd=self._cwd).found, state),
+            is_waved=self._is_waved,
+        )
+        self._note([trusted])
+        parts = list(profile_checks.parts(loaded, cwd=here(), environ=os.environ, override=at_home(self._cwd)))
+        self._note(profile_checks.faults(parts))
+        if not machine.IS_WINDOWS:
+            self._note(machine.servers(sum(part.stdio is not None and part.stdio.bridge for part in parts)))
+        if trusted.verdict == "problem":
+            return
+        require_platform()
+        programs = [(part.label, part.plan) for part in parts if part.plan is not None and part.remote is None]
+        self._note(command(label, plan.agent.command, _runtime(plan)) for label, plan in programs)
+        opening = cache(partial(open_store, settings))
+        logins = _logins(parts, settings)
+        found = self._look_up(parts, logins, settings, store, opening)
+        record = self._continued(parts[0].plan, settings)
+        known = secrets(found)
+        wallet = Wallet(settings=settings, opening=opening, secrets=known, called=loaded.found.called)
+        credentials = self._credentials(parts, logins, found, wallet)
+        for part in parts:
+            if part.plan is not None and (names := lacking_secrets(part, known)):
+                fix = profile_checks.way_out(names[0], found[names[0]])
+                self._answers[part.label] = [answers.without_secret(part, names, fix)]
+        self._started = [part for part in parts if part.plan is not None]
+        able = [part for part in self._started if part.label not in self._answers]
+        if able:
+            if sys.stderr.isatty():
+                say(f"acp-launch: starting {', '.join(part.server or part.label for part in able)}", style=DIM)
+            live = LiveChecks(
+                parts=parts,
+                wallet=wallet,
+                credentials=credentials,
+                continued=record,
+                opens_session=self._opens_session,
+                trace=self._trace,
+                answer=self._answer,
+            )
+            live.run(able)
+
+    def _look_up(
+        self,
+        parts: Sequence[ProfilePart],
+        logins: Sequence[ServerLogin],
+        settings: Settings,
+        store: StoreCheck,
+        opening: Callable[[], Store],
+    ) -> Mapping[str, Outcome]:
+        """Look up the secrets and the tokens of logins, and report the secrets."""
+        names = list(dict.fromkeys(need.name for part in parts for need in part.needs))
+        items = list(dict.fromkeys(login.item for login in logins if login.item))
+        if not names and not items:
+            return {}
+        if settings.secrets.store == "keyring":
+            found = profile_checks.secrets([*names, *items], settings, store, say_waiting)
+        else:
+            found = outcomes([*names, *items], settings, opening=opening)
+        self._note(profile_checks.secret_checks({name: found[name] for name in names}))
+        self._note(profile_checks.unfit_checks(parts, found))
+        return found
+
+    def _continued(self, plan: LaunchPlan | None, settings: Settings) -> Record | None:
+        """Find the session that a run would resume, and hold it for a moment, as a run fails if it is in use."""
+        if plan is None or plan.session is None or not (settings.state / "sessions").exists():
+            return None
+        try:
+            with ExitStack() as stack:
+                return session_of(plan, settings, stack, stack)[2]
+        except LaunchError as error:
+            self._note(replace(each, subject=plan.session) for each in of_error("session", error))
+            return None
+
+    def _credentials(
+        self,
+        parts: Sequence[ProfilePart],
+        logins: Sequence[ServerLogin],
+        found: Mapping[str, Outcome],
+        wallet: Wallet,
+    ) -> Mapping[str, Credentials]:
+        """Return the credentials of remote servers, and report the servers that lack them."""
+        credentials = wallet.credentials(logins, found)
+        without = print_headers(logins, credentials, wallet.settings)
+        lacks = {lack.server.name: lack for lack in (*lacking(logins, found, wallet.called), *without)}
+        for part in parts:
+            if part.plan is not None and (lack := lacks.get(part.server)) is not None:
+                self._answers[part.label] = [answers.without_login(part, lack.what, lack.fix)]
+        able = {part.server for part in parts if part.server not in lacks and not lacking_secrets(part, wallet.secrets)}
+        return {name: each for name, each in credentials.items() if name in able}
+
+    def _answer(self, part: ProfilePart, check: Check) -> None:
+        """Add a result of a part. What a remote server answers does not matter if the agent does not support it."""
+        checks = [*self._answers.get(part.label, []), check]
+        wrong = [each for each in checks if each.verdict == "problem"]
+        self._answers[part.label] = wrong if part.remote is not None and wrong else checks
+
+
+def _logins(parts: Sequence[ProfilePart], settings: Settings) -> list[ServerLogin]:
+    remotes = [part.remote for part in parts if part.remote is not None]
+    return [login for login in server_logins(remotes, settings) if login.is_needed]
+
+
+def _runtime(plan: LaunchPlan) -> Runtime | None:
+    """Find the Node.js that runs a program, in the environment and directory that it will have."""
+    env, process = open_env(plan), plan.agent
+
+    def run(node: Path) -> str:
+        try:
+            return capture([str(node), "--version"], NODE_PATIENCE, env=env, cwd=process.cwd).out.decode(
+                errors="replace"
+            )
+        except LaunchError:
+            return ""
+
+    return runtime(process.command, path=env.get("PATH"), cwd=process.cwd, run=run)
+
+
+class LiveChecks(Struct, frozen=True, kw_only=True):
+    """The checks of what is started. `answer` receives each result as soon as it is known.
+
+    `parts` are all of the profile; `credentials` are those of servers that need a login, by their names; `continued` is
+    the session that a run would resume; `trace` is the file of `--trace`.
+    """
+
+    parts: Sequence[ProfilePart]
+    wallet: Wallet
+    credentials: Mapping[str, Credentials]
+    continued: Record | None
+    opens_session: bool
+    trace: Path | None
+    answer: Callable[[ProfilePart, Check], None]
+
+    def run(self, able: Sequence[ProfilePart]) -> None:
+        """Check the parts that can be started.
+
+        Raises:
+            Stopped: a signal came; earlier results have been passed to `answer`.
+        """
+        first, settings = able[0], self.wallet.settings
+        assert first.plan is not None
+        with verb_processes(settings, first.plan, "doctor", self.trace) as processes:
+            spawned, begun = None if first.server else self._spawn(first, processes), time.monotonic()
+
+            async def check_all(interrupts: Interrupts) -> None:
+                async with asyncio.TaskGroup() as tasks:
+                    if spawned is not None:
+                        tasks.create_task(self._check_agent(first, spawned, begun, processes, interrupts.hurry))
+                    for part in able:
+                        if part.server:
+                            tasks.create_task(self._check_server(part, processes, interrupts.hurry))
+
+            processes.run(lambda interrupts: interrupts.watch(check_all(interrupts)))
+
+    def _spawn(self, part: ProfilePart, processes: VerbProcesses) -> Spawned | None:
+        assert part.plan is not None
+        try:
+            return processes.agent(part.plan, self.wallet.secrets)
+        except (AgentError, StateError) as error:
+            self.answer(part, answers.failed(part, error, self.wallet.called, has_log=False))
+            return None
+
+    async def _check_agent(
+        self, part: ProfilePart, spawned: Spawned, begun: float, processes: VerbProcesses, hurry: asyncio.Event
+    ) -> None:
+        """Check the agent and stop its process; the result is reported before the stop, which may take long."""
+        plan, max_line = part.plan, self.wallet.settings.max_line
+        assert plan is not None
+        async with attach(spawned, log=processes.log) as child:
+            with connected(child, processes.trace) as transport:
+                output, command = RedactedOutput(Notices()), plan.agent.display
+                try:
+                    async with connect(transport, output, max_line=max_line, command=command) as connection:
+                        await self._ask_agent(part, plan, connection, child, begun)
+                except LaunchError as error:
+                    self._fail(part, error, child)
+                finally:
+                    await stop(child, hurry=hurry)
+
+    async def _ask_agent(
+        self, part: ProfilePart, plan: LaunchPlan, connection: Connection, child: Child, begun: float
+    ) -> None:
+        connection.explain = partial(explained, plan, trace=str(self.trace or ""))
+        limit, called = plan.timeouts.initialize, self.wallet.called
+        agent = await negotiate(connection, limit=limit, offers=Offers(terminal_login=available()))
+        after = time.monotonic() - begun
+        servers = [server for each in self.parts if (server := each.planned) is not None]
+        over = offer.transport(plan, agent.capabilities) if any(map(offer.is_bridged, servers)) else ""
+        self.answer(part, answers.agent(answers.Handshake(agent, after, limit, over)))
+        for problem in unable(plan, servers, agent):
+            self.answer(part, of_problem("agent", "", problem, MACHINE))
+        for each in self.parts:
+            for problem in untakeable([each.remote], agent, plan.agent.name) if each.remote is not None else ():
+                self.answer(each, of_problem("server", each.server, problem, MACHINE))
+        check = await self._open_session(plan, connection, child) if self.opens_session else None
+        self.answer(part, check or answers.session_skipped(called))
+
+    async def _open_session(self, plan: LaunchPlan, connection: Connection, child: Child) -> Check:
+        """Check that a session can be opened and set up as the profile says; delete or close it if the agent can."""
+        able, moments = connection.agent.capabilities, [time.monotonic()]
+        request = SessionRequest(
+            name="doctor",
+            continued=None,
+            replay=False,
+            wishes=settings_of(plan),
+            opened=lambda ready, agent: moments.append(time.monotonic()),
+        )
+        client = Client(connection, name=request.name, gate=Gate(policy(plan, approve="none")))
+        log_in = logging_in((plan, self.wallet.secrets), None)
+        try:
+            if self.continued is not None:
+                how_to_continue(able, replay=True, name=self.continued.name)
+            none = LaunchServers(plan, connection.observer, Budget(), server_logs(self.wallet.settings, plan))
+            opened = await open_requested(plan, self.wallet.secrets, request, connection, client, none, log_in)
+            await _give_back(connection, opened.ready.session_id, able, plan.timeouts.session)
+        except LaunchError as error:
+            self._advise(error, child)
+            return answers.no_session(error, self.wallet.called, has_log=bool(child.stderr_tail()))
+        return answers.session(moments[-1] - moments[0])
+
+    async def _check_server(self, part: ProfilePart, processes: VerbProcesses, hurry: asyncio.Event) -> None:
+        """Check a server and stop its process."""
+        server, plan = part.planned, part.plan
+        assert server is not None and plan is not None
+        telling = ServerMessages(server.name, verbose=False)
+        called, settings = self.wallet.called, self.wallet.settings
+        try:
+            async with processes.server(plan, self.wallet.secrets, hurry, credentials=self.credentials) as program:
+                try:
+                    async with meet_server(program, plan, telling, settings) as started:
+                        found = await _survey(started)
+                        policy = ToolPolicy(server.name, server.tools)
+                        hidden = sum(not policy.allows(name) for name in found.tool_names)
+                        has_log = bool(program.running.stderr_tail())
+                        check = answers.server(
+                            part,
+                            found,
+                            called,
+                            hidden=hidden,
+                            after=started.after,
+                            fetched=started.was_fetched,
+                            has_log=has_log,
+                            remote=started.remote,
+                        )
+                        self.answer(part, check)
+                except LaunchError as error:
+                    self._fail(part, program.explained(error), program.running)
+        except (ServerError, StateError) as error:
+            self.answer(part, answers.failed(part, error, called, has_log=False))
+
+    def _fail(self, part: ProfilePart, error: LaunchError, running: Running) -> None:
+        has_words = isinstance(error, AgentError) and not isinstance(error, AgentRefused)
+        if not has_words and running.pid is not None:
+            error.detail = (*error.detail, *running.stderr_tail())
+        self._advise(error, running)
+        self.answer(part, answers.failed(part, error, self.wallet.called, has_log=bool(running.stderr_tail())))
+
+    def _advise(self, error: LaunchError, running: Running) -> None:
+        trace = str(self.trace or "")
+        pointed(error, trace)
+        referred(error, self.wallet.called, trace, has_log=bool(running.stderr_tail()))
+
+
+async def _give_back(connection: Connection, session_id: str, able: Capabilities, limit: float) -> None:
+    if not able.delete and not able.close:
+        return
+    call = connection.conversation.end("delete" if able.delete else "close", session_id)
+    with suppress(AgentRefused):  # the check is about opening, which has worked
+        await connection.call(call, what="answer about the end of a session from the agent", limit=limit)
+
+
+async def _survey(started: StartedServer) -> Survey:
+    """Survey a server within its limit for all lists, beyond those for a ping and for roots."""
+    connection, limit = started.connection, started.limit
+    try:
+        async with asyncio.timeout(limit + PING + ROOTS):
+            return await survey(connection, started.server, limit=limit)
+    except TimeoutError:
+        raise WaitExpired(f"{connection.label} did not come to the end of its lists within {limit:g} s") from None
