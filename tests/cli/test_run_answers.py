@@ -214,20 +214,6 @@ def test_a_long_description_leaves_the_command_on_the_screen_of_a_session(
         leaves(terminal)
 
 
-@pytest.mark.parametrize(("columns", "rows"), SCREENS)
-def test_a_long_description_leaves_the_command_on_the_screen_of_lines(
-    launch: Launcher, columns: int, rows: int
-) -> None:
-    with asking(launch, columns=columns, rows=rows, TERM="dumb") as terminal:
-        terminal.until(">")
-        terminal.types("hi\n")
-        terminal.until("[n] ")
-        sees(terminal)
-        terminal.types("n\n")
-        terminal.until("outcomes: reject_once-1")
-        leaves(terminal)
-
-
 def test_an_answer_that_cannot_be_kept_for_good_holds_in_its_session_and_is_said_to(demo: Launcher) -> None:
     with on_terminal(*NOTE, cwd=demo.project, env=demo.env) as terminal:
         terminal.until("[n] ")

@@ -287,19 +287,8 @@ def test_an_agent_that_died_is_started_again_and_nothing_is_sent_by_itself(tmp_p
 
 
 @pytest.mark.slow
-def test_an_agent_that_died_may_be_left(tmp_path: Path) -> None:
-    with sitting(cwd=tmp_path) as terminal:
-        terminal.until("ready ·")
-        terminal.types(f"crash{ENTER}")
-        terminal.until("[n] Leave")
-        terminal.types("n")
-        assert terminal.ends() == 4
-        assert terminal.is_cooked()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("key", [CTRL_D, CTRL_C])
-def test_an_agent_that_died_may_be_left_by_the_keys_that_leave(tmp_path: Path, key: str) -> None:
+@pytest.mark.parametrize("key", ["n", CTRL_D, CTRL_C])
+def test_an_agent_that_died_may_be_left(tmp_path: Path, key: str) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
         terminal.types(f"crash{ENTER}")
@@ -508,18 +497,6 @@ def test_what_waited_for_an_agent_that_died_is_not_sent_by_itself(tmp_path: Path
         assert said("add 20 22") not in terminal.all
         terminal.types(CTRL_C)
         leaves(terminal)
-
-
-@pytest.mark.slow
-def test_ctrl_d_leaves_from_a_question_too(tmp_path: Path) -> None:
-    with sitting(cwd=tmp_path) as terminal:
-        terminal.until("ready ·")
-        terminal.types(f"note buy milk{ENTER}")
-        terminal.until("[y] Allow once")
-        terminal.types(CTRL_D)
-        assert terminal.ends() == 0
-        assert terminal.is_cooked()
-    assert "Noted: buy milk" not in terminal.all
 
 
 @pytest.mark.slow

@@ -156,17 +156,6 @@ def test_a_part_of_an_answer_can_be_read_while_the_rest_is_to_come(tmp_path: Pat
         leaves(terminal)
 
 
-@pytest.mark.slow
-def test_the_status_line_says_that_one_is_asked(tmp_path: Path) -> None:
-    with sitting(cwd=tmp_path) as terminal:
-        sends(terminal, "note buy milk")
-        is_asked(terminal, "Note: buy milk")
-        assert terminal.shown.splitlines()[-1].startswith("● waiting for you")
-        terminal.types("y")
-        assert "Noted: buy milk" in finishes(terminal, "note buy milk")
-        leaves(terminal)
-
-
 def test_what_was_typed_ahead_of_a_question_does_not_answer_it(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -219,61 +208,6 @@ def test_no_detail_of_a_question_looks_like_a_line_of_ours(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_leaving_the_plan_mode_is_asked_about_even_where_reading_is_allowed(tmp_path: Path) -> None:
-    """C-34 and facts of harmless-looking kinds: nobody allows a switch of the mode by allowing reads."""
-    with sitting(full(), "--approve", "reads", cwd=tmp_path) as terminal:
-        sends(terminal, "switch")
-        is_asked(terminal, "Leave the plan mode and start to work")
-        terminal.types("y")
-        assert finishes(terminal, "switch")[-1] == "I am in the mode ask now."
-        leaves(terminal)
-
-
-@pytest.mark.slow
-def test_several_questions_at_once_come_one_after_the_other(tmp_path: Path) -> None:
-    with sitting(full(), cwd=tmp_path) as terminal:
-        sends(terminal, "several")
-        for title, key in (("Read secrets.txt", "y"), ("Delete build/", "n"), ("Fetch https://example.com/", "n")):
-            is_asked(terminal, title)
-            asked = [row for row in terminal.all if row.startswith("▐ The agent asks for permission: ")]
-            assert asked[-1] == f"▐ The agent asks for permission: {title}"
-            terminal.types(key)
-        assert finishes(terminal, "several")[-3:] == [
-            " • Read secrets.txt: allowed (allow-once); I only pretended to do it",
-            " • Delete build/: not allowed (reject-once)",
-            " • Fetch https://example.com/: not allowed (reject-once)",
-        ]
-        leaves(terminal)
-
-
-@pytest.mark.slow
-def test_a_question_that_is_taken_back_closes(tmp_path: Path) -> None:
-    with sitting(full(), cwd=tmp_path) as terminal:
-        sends(terminal, "withdraw")
-        is_asked(terminal, "Launch the rocket")
-        rows = finishes(terminal, "withdraw")
-        assert "▐ Allow it? (no longer asked)" in rows
-        assert rows[-1] == "I withdrew the question, and the client answered it with the error -32800."
-        terminal.types("y")
-        terminal.until("❯ y")  # a key is a letter again
-        terminal.types(CTRL_C)
-        leaves(terminal)
-
-
-@pytest.mark.slow
-def test_a_call_allowed_without_a_question_is_marked(tmp_path: Path) -> None:
-    with sitting(cwd=tmp_path) as terminal:
-        sends(terminal, "unasked")
-        assert finishes(terminal, "unasked") == [
-            "  ✓ run rm -rf build/",
-            "▐ ran without asking (policy: permissions.default: ask)",
-            "      (pretended: nothing was run)",
-            "I did not ask, and only pretended to run it.",
-        ]
-        leaves(terminal)
-
-
-@pytest.mark.slow
 def test_a_cancelled_call_is_marked_and_its_command_is_over(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal, hearing(tmp_path / "hold"):
         sends(terminal, "shell echo one; echo two; exec cat hold")
@@ -317,31 +251,10 @@ def test_an_answer_that_was_begun_stays_when_the_agent_dies(tmp_path: Path) -> N
         leaves(terminal)
 
 
-@pytest.mark.slow
-def test_a_notice_and_a_compaction_are_told(tmp_path: Path) -> None:
-    with sitting(full(), cwd=tmp_path) as terminal:
-        sends(terminal, "compact")
-        rows = finishes(terminal, "compact")
-        assert rows[:2] == ["  warning: The context is nearly full", "    I will make it shorter."]
-        assert rows[2].startswith("  ✓ conversation compacted · The two of us talked about what a demo agent can do")
-        assert rows[3:] == ["Your client shows notices and compaction."]
-        leaves(terminal)
-
-
-@pytest.mark.slow
-def test_the_cost_stands_in_the_status_line(tmp_path: Path) -> None:
-    with sitting(full(), cwd=tmp_path, columns=160) as terminal:
-        asks(terminal, "cost")
-        terminal.until_it(lambda: "0.01 USD" in terminal.shown.splitlines()[-1], "the cost at the bottom")
-        leaves(terminal)
-
-
 # Forms and links
 
 
-@pytest.mark.sample(1)
-@pytest.mark.parametrize(("key", "says"), [("s", "You said:"), ("d", "The form was not filled in (decline).")])
-def test_a_form_is_filled_in_looked_at_and_then_sent_or_not(tmp_path: Path, key: str, says: str) -> None:
+def test_a_form_is_filled_in_looked_at_and_then_sent(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "form")
         fills(terminal, "Name", "Aurora")
@@ -359,37 +272,13 @@ def test_a_form_is_filled_in_looked_at_and_then_sent_or_not(tmp_path: Path, key:
         rows = after(terminal, "form")
         assert "▐     Name: Aurora" in rows
         assert "▐     Ticket: REL-7" in rows
-        terminal.types(key)
-        answer = finishes(terminal, "form")
-        assert says in answer
-        assert (" • name: 'Aurora'" in answer) is (key == "s")
-        assert (" • copies: 3" in answer) is (key == "s")
-        leaves(terminal)
-
-
-@pytest.mark.slow
-def test_what_is_typed_in_one_go_for_two_lines_of_a_form_goes_to_both(tmp_path: Path) -> None:
-    """All of it; but nobody has seen the second line, so its Enter is still to come."""
-    with sitting(cwd=tmp_path) as terminal:
-        sends(terminal, "form")
-        fills(terminal, "Name", f"Aurora{ENTER}REL-7")
-        terminal.until_it(
-            lambda: terminal.rows[terminal.cursor[1]] == '▐ "Ticket" [DEMO-1] REL-7', "what was typed ahead"
-        )
-        assert '▐ "Name" Aurora' in terminal.rows
-        terminal.types(ENTER)
-        terminal.until('"Ticket" REL-7')
-        terminal.types(ESCAPE)
-        terminal.until("The form is not sent. Decline it?")
-        terminal.until("[c] cancel")
-        terminal.types("c")
-        assert finishes(terminal, "form")[-1] == "The form was not filled in (cancel)."
+        terminal.types("s")
+        assert {"You said:", " • name: 'Aurora'", " • copies: 3"} <= set(finishes(terminal, "form"))
         leaves(terminal)
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("way", [ESCAPE, CTRL_D])
-@pytest.mark.parametrize(("key", "action"), [("d", "decline"), ("c", "cancel"), (ESCAPE, "cancel")])
+@pytest.mark.parametrize(("way", "key", "action"), [(ESCAPE, "d", "decline"), (CTRL_D, ESCAPE, "cancel")])
 def test_a_form_is_left_unsent_as_it_says_and_the_session_goes_on(
     tmp_path: Path, way: str, key: str, action: str
 ) -> None:
@@ -404,22 +293,6 @@ def test_a_form_is_left_unsent_as_it_says_and_the_session_goes_on(
         terminal.until("[c] cancel")
         terminal.types(key)
         assert finishes(terminal, "form")[-1] == f"The form was not filled in ({action})."
-        leaves(terminal)
-
-
-@pytest.mark.slow
-def test_a_form_of_lines_is_left_unsent_as_it_says_and_the_session_goes_on(tmp_path: Path) -> None:
-    with sitting(cwd=tmp_path, env={"TERM": "dumb"}) as terminal:
-        terminal.until(">")
-        terminal.types("form\n")
-        terminal.until("To leave without sending: Ctrl-D on an empty line, at any field.")
-        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == '▐ "Name"', "the first field")
-        terminal.types(CTRL_D)
-        terminal.until("The form is not sent. Decline it?")
-        terminal.until("[d] decline")
-        terminal.types("d")
-        terminal.until("The form was not filled in (decline).")
-        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == ">", "an invitation")
         leaves(terminal)
 
 
@@ -516,22 +389,6 @@ def test_names_from_agents_and_servers_cannot_drive_the_terminal(launch: Launche
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_a_flood_is_kept_up_with_while_the_user_types(tmp_path: Path) -> None:
-    with sitting(full(), cwd=tmp_path) as terminal:
-        sends(terminal, "flood 100000")
-        terminal.until("esc interrupts")
-        terminal.types("my next")
-        terminal.until("❯ my next")
-        assert "ready ·" not in terminal.shown, "it was echoed in the midst of it"
-        rows = finishes(terminal, "flood 100000")
-        assert numbers(rows) == list(range(1, 100_001))
-        assert "❯ my next" in terminal.rows
-        terminal.types(CTRL_C)
-        leaves(terminal)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(180)
 def test_ctrl_c_is_heard_in_a_flood(tmp_path: Path) -> None:
     with sitting(full(), cwd=tmp_path) as terminal:
         sends(terminal, "flood 10000000")
@@ -560,23 +417,6 @@ def test_a_terminal_that_changes_its_size_shows_every_row_once(tmp_path: Path) -
         rows = finishes(terminal, "count 10000")
         said = numbers(rows)
         assert said == list(range(1, len(said) + 1))
-        leaves(terminal)
-
-
-@pytest.mark.slow
-def test_a_storm_of_sizes_ends_with_a_whole_screen(tmp_path: Path) -> None:
-    with sitting(cwd=tmp_path, columns=80) as terminal:
-        sends(terminal, "count 10000")
-        terminal.until("1 2 3")
-        for number in range(200):
-            terminal.resize(81 + number % 40, 30 + number // 20)
-        terminal.resize(122, 40)
-        terminal.until_it(lambda: any(len(row) > 100 for row in terminal.rows), "the new width")
-        terminal.types(CTRL_C)
-        terminal.until("ready ·")
-        assert sum("ready ·" in row for row in terminal.rows) == 1
-        assert terminal.rows.count("❯") == 1
-        asks(terminal, "add 20 22")
         leaves(terminal)
 
 

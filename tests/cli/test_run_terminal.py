@@ -46,15 +46,6 @@ def test_a_person_is_asked_and_the_answer_counts(tmp_path: Path, env: dict[str, 
     assert "▐ Allow it? " in terminal.text and "(you)" not in terminal.text, "the answer stands below its question"
 
 
-def test_what_was_typed_before_the_question_does_not_answer_it(tmp_path: Path, env: dict[str, str]) -> None:
-    with on_terminal("run", "demo", "note buy milk", cwd=tmp_path, env=env) as terminal:
-        terminal.types("y\n")
-        asked(terminal)
-        terminal.types("n\n")
-        assert terminal.ends() == 0
-    assert "permission was refused" in terminal.text
-
-
 def test_everything_that_is_to_be_allowed_can_be_seen(tmp_path: Path, env: dict[str, str]) -> None:
     with on_terminal("run", "demo", f"note {'a' * 3000} THE END", cwd=tmp_path, env=env) as terminal:
         terminal.until("THE END")

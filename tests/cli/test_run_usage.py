@@ -114,18 +114,6 @@ def test_what_this_machine_lacks_is_told_at_its_place_in_the_profile(launch: Lau
     )
 
 
-def test_a_missing_secret_stops_the_run_before_the_agent_starts(launch: Launcher) -> None:
-    launch.profile("polite", agent={"env": {"KEY": "${secret:vault}"}})
-    done = launch.within("run", "p", "hi", ACP_LAUNCH_SECRETS__STORE="file")
-    assert done.code == 3
-    assert re.fullmatch(
-        r'\.acp-launch/p\.yaml:\d+:\d+: agent\.env\.KEY: secret "vault" is not set in the sealed file \(.*\)\n'
-        r"    fix: acp-launch secret set vault\n1 problem; nothing was started\n",
-        done.err,
-    )
-    assert done.heard == []
-
-
 def test_missing_secrets_are_told_together_with_everything_else_in_the_order_of_the_file(launch: Launcher) -> None:
     launch.write(
         {
