@@ -6,6 +6,8 @@ would run: only which content the user has seen. The host reads the profile itse
 secrets that it does not know yet, without asking.
 """
 
+import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache, partial
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import asdict, replace
 
+from acp_launch import __version__
 from acp_launch.cli.start import RunContext, with_workdirs
 from acp_launch.errors import NotTrusted, ProblemsError, StateError
 from acp_launch.host.place import FrontPlan, HostNote, Place
@@ -111,18 +114,36 @@ class Reloading:
         loaded: "Loaded",
         place: Place,
         later: ExitStack,
+        here: str,
     ) -> None:
-        """Prepare it. `later` ends with the host, after its servers; it gets the directories of servers to come."""
-        self.place = place
-        self._profile, self._cwd, self._kept, self._plan, self._later = profile, cwd, kept, plan, later
+        """Prepare it. `later` ends with the host, after its servers; it gets the directories of servers to come.
+
+        `here` is the directory in which `up` was typed.
+        """
+        self._place, self._later = place, later
+        self._profile, self._cwd, self._kept, self._plan = profile, cwd, kept, plan
         self._secrets, self._credentials = kept.secrets, kept.credentials
         self._servers = _servers(loaded)
-        self._note: HostNote | None = None
+        content = content_of(loaded)
+        self._note = HostNote(
+            pid=os.getpid(),
+            since=time.time(),
+            version=__version__,
+            project=str(plan.project),
+            profile=plan.profile,
+            called=plan.called,
+            cwd=str(plan.cwd),
+            here=here,
+            digest=content.digest,
+            others=content.others,
+            lines=content.lines,
+            plan=front_plan(loaded, plan),
+        )
 
-    def tell(self, note: HostNote) -> None:
+    def announce(self, socket: Path) -> None:
         """Write what fronts find the host by."""
-        self._note = note
-        self.place.write(note)
+        self._note = replace(self._note, socket=str(socket))
+        self._place.write(self._note)
 
     async def __call__(self, launch: "Launch", digest: str) -> "Reloaded":
         """Take the servers of the profile, if its content has this digest.
@@ -146,9 +167,9 @@ class Reloading:
         plan = self._taken(read, before)
         for each in read.credentials.values():
             each.note = launch.observer.note
-        assert self._note is not None, "a front has asked"
         content = read.content
-        self.tell(replace(self._note, digest=content.digest, lines=content.lines, plan=read.of_fronts))
+        self._note = replace(self._note, digest=content.digest, lines=content.lines, plan=read.of_fronts)
+        self._place.write(self._note)
         added = tuple(name for name in read.fresh if name not in before)
         changed = tuple(name for name in read.fresh if name in before)
         removed = tuple(name for name in before if name not in {server.name for server in plan.servers})
@@ -187,7 +208,7 @@ class Reloading:
         settings, called = self._kept.settings, self._plan.called
         loaded = loaded_profile(self._profile, settings)
         content = content_of(loaded)
-        if content.digest != digest or self._note is None or content.others != self._note.others:
+        if content.digest != digest or content.others != self._note.others:
             raise StateError(f"{called} has changed again meanwhile", fix=ours("reload", called))
         if not trust_state(loaded, settings).is_trusted:
             raise NotTrusted(f"this profile is not trusted: {loaded.label}", fix=ours("trust", called))

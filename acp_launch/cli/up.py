@@ -13,11 +13,10 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from acp_launch import __version__
 from acp_launch.cli.verb import LOCKED, TRACE, TRUST, Argument, Option, read_keep
 from acp_launch.console.stderr import DIM, harmless, say
 from acp_launch.document.scalars import Duration
-from acp_launch.errors import LaunchError, SessionError, StateError, UsageError
+from acp_launch.errors import SessionError, StateError, UsageError
 from acp_launch.problem import ours
 from acp_launch.waits import stretch
 
@@ -66,12 +65,14 @@ class Up(NamedTuple):
         """Return the exit code; in the host, at its end."""
         request = UpRequest(self.profile, keep=self.keep, trust=self.trust, trace=self.trace, locked=self.locked)
         if self.replace:
-            replaced(self.profile)
+            settings, note = _present(self.profile)
+            if note is not None:
+                end(note, settings)
         if self.foreground:
-            return stay(request)
+            return run_host(request)
         begun = start(request)
         if begun.pid and not begun.code:
-            tell(self.profile, begun.pid, begun.took)
+            _tell_host(self.profile, begun.pid, begun.took)
         return begun.code
 
 
@@ -136,16 +137,7 @@ class Reload(NamedTuple):
         return 0
 
 
-def stay(request: UpRequest) -> int:
-    """Be a host on this terminal."""
-
-    def ready(took: float, note: "HostNote") -> None:
-        say(harmless(f"acp-launch: {request.profile} is up after {took:.1f} s (pid {note.pid})", keep=""), style=DIM)
-
-    return run_host(request, lambda: None, ready)
-
-
-def tell(profile: str, pid: int, took: float) -> None:
+def _tell_host(profile: str, pid: int, took: float) -> None:
     """Say what has come up."""
     from acp_launch.console.stream.text import stands
     from acp_launch.host.door import read_status
@@ -158,13 +150,6 @@ def tell(profile: str, pid: int, took: float) -> None:
     say(harmless(f"  agent: {status.agent}", keep=""))
     for server in status.servers:
         say(f"  mcp server: {stands(server)}")
-
-
-def replaced(profile: str) -> None:
-    """End the host that is up."""
-    settings, note = _present(profile)
-    if note is not None:
-        end(note, settings)
 
 
 def end(note: "HostNote", settings: "Settings") -> None:
@@ -226,17 +211,11 @@ def _present(profile: str) -> "tuple[Settings, HostNote | None]":
 # The process of a host.
 
 
-def run_host(
-    request: UpRequest,
-    leave_terminal: Callable[[], None],
-    ready: Callable[[float, "HostNote"], None],
-    asked_by: int | None = None,
-) -> int:
-    """Be the host until it ends; return the exit code. `asked_by` is a pipe to the process that waits until it is up:
-    if that ends before, so does the host.
+def run_host(request: UpRequest, pipe: int | None = None) -> int:
+    """Be the host until it ends; return the exit code. Without a `pipe` it stays on its terminal.
 
-    `leave_terminal` is called after everything that a user may be asked, and before anything is started; `ready` when
-    the agent has answered and the required servers are up, with the seconds that took.
+    `pipe` leads to the command that waits until the agent has answered and the required servers are up. It gets the
+    seconds that took; if that command ends before, so does the host.
 
     Raises:
         LaunchError: as `run`.
@@ -248,21 +227,24 @@ def run_host(
     require_platform()
     require_descriptors()
     start_guards()  # before further imports: a guard needs little memory
-    from acp_launch.cli.planning import loaded_profile, trusted
-    from acp_launch.cli.planning import ready as looked_up
+    from acp_launch.cli.planning import loaded_profile, ready, trusted
     from acp_launch.cli.start import RunContext, launched
-    from acp_launch.host.place import HostNote, find, hold_place
+    from acp_launch.host.place import find, hold_place
     from acp_launch.session.store import open_registry
     from acp_launch.settings.load import load
 
     settings, here = load(), str(Path.cwd())
     loaded = loaded_profile(request.profile, settings)
     resolved = trusted(loaded, settings, cwd=request.cwd, trust=request.trust, locked=request.locked)
-    plan, secrets, credentials = looked_up(resolved, settings)
+    plan, secrets, credentials = ready(resolved, settings)
     with hold_place(settings.state, str(plan.project), plan.profile) as place:
         if place is None:
-            raise _is_up(find(settings.state, str(plan.project), plan.profile), request.profile)
-        leave_terminal()
+            note = find(settings.state, str(plan.project), plan.profile)
+            who = f" (pid {note.pid})" if note else ""
+            again = ours("up", request.profile, "--replace")
+            raise UsageError(f"{request.profile} is up{who}", fix=f"to start it again: {again}")
+        if pipe is not None:  # everything that a user may be asked is answered, and nothing is started yet
+            _leave_terminal()
         with (
             open_registry(settings.state) as registry,
             launched(settings, plan, secrets, request.trace, "up") as started,
@@ -270,73 +252,41 @@ def run_host(
         ):
             import asyncio  # while the agent starts
 
-            from acp_launch.cli.reload import Reloading, content_of, front_plan
+            from acp_launch.cli.reload import Reloading
 
-            content = content_of(loaded)
             kept = RunContext(settings, secrets, registry, "", None, credentials)
-            note = HostNote(
-                pid=os.getpid(),
-                since=time.time(),
-                version=__version__,
-                project=str(plan.project),
-                profile=plan.profile,
-                called=plan.called,
-                cwd=str(plan.cwd),
-                here=here,
-                digest=content.digest,
-                others=content.others,
-                lines=content.lines,
-                plan=front_plan(loaded, started.plan),
-            )
-            reloading = Reloading(request.profile, request.cwd, kept, started.plan, loaded, place, later)
-            asyncio.run(_host(request, kept, started, reloading, note, ready, asked_by))
+            reloading = Reloading(request.profile, request.cwd, kept, started.plan, loaded, place, later, here)
+            asyncio.run(_host(request, kept, started, reloading, pipe))
     return 0
 
 
-def _is_up(note: "HostNote | None", profile: str) -> LaunchError:
-    who = f" (pid {note.pid})" if note else ""
-    return UsageError(f"{profile} is up{who}", fix=f"to start it again: {ours('up', profile, '--replace')}")
-
-
 async def _host(
-    request: UpRequest,
-    kept: "RunContext",
-    started: "Launched",
-    reloading: "Reloading",
-    note: "HostNote",
-    ready: Callable[[float, "HostNote"], None],
-    asked_by: int | None,
+    request: UpRequest, kept: "RunContext", started: "Launched", reloading: "Reloading", pipe: int | None
 ) -> None:
     import asyncio
-
-    from msgspec.structs import replace
 
     from acp_launch.errors import first
     from acp_launch.host.door import listening
     from acp_launch.host.hub import HostNotices, Hub
     from acp_launch.launch.run import conversation
 
-    spawned = started.spawned
     notices, loop = HostNotices(), asyncio.get_running_loop()
     sockets: list[Path] = []
 
     def up(seconds: float) -> None:
-        known = replace(note, socket=str(sockets[0]))
-        reloading.tell(known)
-        if asked_by is not None:
-            loop.remove_reader(asked_by)
-        ready(seconds, known)
-        if asked_by is not None:
-            os.close(asked_by)
+        reloading.announce(sockets[0])
+        if pipe is not None:
+            loop.remove_reader(pipe)
+        _tell_ready(request.profile, seconds, pipe)
 
     with _prepared(request, started, kept, notices, up, reloading) as (context, host):
         try:
-            running = conversation(context, notices, spawned, every=BEAT, may_change=True)
+            running = conversation(context, notices, started.spawned, every=BEAT, may_change=True)
             async with running as launch, asyncio.TaskGroup() as tasks:
                 hub = Hub(launch, host, tasks)
                 notices.of(hub)
-                if asked_by is not None:
-                    loop.add_reader(asked_by, launch.interrupts.interrupt)
+                if pipe is not None:
+                    loop.add_reader(pipe, launch.interrupts.interrupt)
                 async with listening(hub.attach) as socket:
                     sockets.append(socket)
                     try:
@@ -345,6 +295,24 @@ async def _host(
                         hub.close()
         except BaseExceptionGroup as failures:
             raise first(failures) from None
+
+
+def _tell_ready(profile: str, took: float, pipe: int | None) -> None:
+    """Tell the user, or the command that waits for it; then write nothing more to the terminal."""
+    if pipe is None:
+        say(harmless(f"acp-launch: {profile} is up after {took:.1f} s (pid {os.getpid()})", keep=""), style=DIM)
+        return
+    try:
+        os.write(pipe, f"{took:.3f}\n".encode())
+    except BrokenPipeError:
+        raise StateError("the command that starts the host has ended") from None
+    os.close(pipe)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    os.close(null)
 
 
 @contextmanager
@@ -437,20 +405,12 @@ def start(request: UpRequest) -> Begun:
     child = os.fork()
     if child:
         os.close(writing)
-        return _watched(child, reading)
+        return _wait_until_up(child, reading)
     os.close(reading)
-
-    def ready(took: float, note: "HostNote") -> None:
-        try:
-            os.write(writing, f"{took:.3f}\n".encode())
-        except BrokenPipeError:
-            raise StateError("the command that starts the host has ended") from None
-        close_terminal()
-
-    return Begun(run_host(request, leave_terminal, ready, asked_by=writing))
+    return Begun(run_host(request, writing))
 
 
-def _watched(child: int, reading: int) -> Begun:
+def _wait_until_up(child: int, reading: int) -> Begun:
     """Wait until the host is up, or has ended. Ctrl-C ends it."""
     said = b""
     try:
@@ -469,20 +429,10 @@ def _watched(child: int, reading: int) -> Begun:
     return Begun(code if code >= 0 else 128 - code, child)
 
 
-def leave_terminal() -> None:
+def _leave_terminal() -> None:
     """Become a process without a terminal: closing it, and Ctrl-C on it, do not concern us any more."""
     if os.getsid(0) != os.getpid():
         os.setsid()
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
-    os.close(null)
-
-
-def close_terminal() -> None:
-    """Write nothing more to the terminal."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.dup2(null, 2)
     os.close(null)
