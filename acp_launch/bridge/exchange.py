@@ -42,7 +42,7 @@ from acp_launch.mcp.era import (
     is_stateless,
     no_discovery,
 )
-from acp_launch.mcp.message import cancelled_id, listing, reported_token, wanted_token
+from acp_launch.mcp.message import cancelled_id, reported_token, roots_result, wanted_token
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope, Mishaps, key
 from acp_launch.secret.redact import excerpt
@@ -439,7 +439,7 @@ class ServerSide:
         if method == PING and not state.memory.initialized:
             return jsonrpc.result(id, {})
         if method == ROOTS and not state.introduction.has_roots:
-            return jsonrpc.result(id, listing(state.directories))
+            return jsonrpc.result(id, roots_result(state.directories))
         if not state.memory.initialize:
             return jsonrpc.error(id, jsonrpc.INVALID_REQUEST, "no client has introduced itself yet")
         if state.questions.is_full:

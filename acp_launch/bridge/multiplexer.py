@@ -38,7 +38,7 @@ from acp_launch.mcp.era import (
     UPDATED,
     is_stateless,
 )
-from acp_launch.mcp.message import answer_to, cancelled_id, renumbered, reported_token
+from acp_launch.mcp.message import answer_to, cancelled_id, renumber, reported_token
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping
 from acp_launch.protocol.jsonrpc import METHOD_NOT_FOUND, NULL, Envelope, key
@@ -277,7 +277,7 @@ class Multiplexer:
 
     def _forward(self, line: bytes, asked: _Asked) -> int:
         self._number += 1
-        line, token = renumbered(line, self._number)
+        line, token = renumber(line, self._number)
         if asked.askers:
             asked.askers[0].token = token
         self._asked[self._number] = asked

@@ -15,7 +15,7 @@ from acp_launch.bridge.conversation import ServerObserver
 from acp_launch.bridge.exchange import Exchange
 from acp_launch.bridge.link import Link, LinkEnd, LinkUser, QuickWay
 from acp_launch.bridge.messages import lost
-from acp_launch.mcp.era import Knowledge, pinned, suggests_stateless
+from acp_launch.mcp.era import Knowledge, pinned_era, suggests_stateless
 from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan
 from acp_launch.process import prepare
 from acp_launch.process.child import WORD, Child
@@ -39,7 +39,7 @@ DYING = stretch(0.5)  # seconds for a process to exit after its output has ended
 
 def known_era(plan: ServerPlan) -> Knowledge:
     """Return what a plan says of the server's era."""
-    return pinned(plan.protocol, plan.type if isinstance(plan, RemotePlan) else "")
+    return pinned_era(plan.protocol, plan.type if isinstance(plan, RemotePlan) else "")
 
 
 class StartTimes(Struct):
@@ -363,7 +363,7 @@ class ServerProcess(LinkUser):
     def to_server(self, line: bytes) -> None:
         self._relay.write(line)
 
-    def heard(self) -> None:
+    def note_alive(self) -> None:
         self._relay.exchange.heard()
 
     def broke(self, whose: str, error: Exception) -> None:

@@ -219,7 +219,7 @@ class LoginCredentials:
             return ""
         from acp_launch.session.files import run_in_thread
 
-        note = partial(self._logins.lacking, self._record, challenge.scopes)
+        note = partial(self._logins.note_demand, self._record, challenge.scopes)
         try:
             record = await run_in_thread(note, name="login", limit=PATIENCE + 1)
         except (StateError, TimeoutError, OSError):

@@ -198,7 +198,7 @@ def status(profile: Profile, as_json: Json = False) -> None:
 
 def _facts(wanted: "Probe", started: "StartedServer", found: "Survey") -> dict[str, object]:
     """Collect what is known of a server besides its own answers."""
-    from acp_launch.mcp.message import listing
+    from acp_launch.mcp.message import roots_result
 
     policy = _policy(wanted)
     return {
@@ -208,7 +208,7 @@ def _facts(wanted: "Probe", started: "StartedServer", found: "Survey") -> dict[s
         "remote": started.remote,
         "era": started.era,
         "hidden": sum(not policy.allows(tool) for tool in found.tool_names),
-        **listing(wanted.roots),
+        **roots_result(wanted.roots),
     }
 
 
@@ -220,13 +220,13 @@ async def _tools(wanted: "Probe", started: "StartedServer") -> "list[Tool]":
 
 async def _call(wanted: "Probe", started: "StartedServer", tool: str, given: "Given", limit: "Limit") -> "ToolResult":
     """Call a tool, after reading its schema, which decides the types of the arguments."""
-    from acp_launch.mcp.arguments import fitted
+    from acp_launch.mcp.arguments import fit_arguments
     from acp_launch.mcp.client import call_tool
 
     known = {each.name: each for each in await _tools(wanted, started)}
     if tool not in known:
         raise _unknown(wanted, tool, list(filter(_policy(wanted).allows, known)))
-    return await call_tool(started.connection, tool, fitted(given, known[tool]), limit)
+    return await call_tool(started.connection, tool, fit_arguments(given, known[tool]), limit)
 
 
 def _unknown(wanted: "Probe", tool: str, known: list[str]) -> UsageError:

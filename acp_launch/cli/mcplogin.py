@@ -325,7 +325,7 @@ async def _log_in(target: Target, before: Grant | None, opener: "Opener", limit:
     # What the server has demanded in runs is not asked for any more if logins do not bring it.
     more = () if known is None or known.is_hopeless or not known.demanded else (*known.scopes, *known.demanded)
     try:
-        async with browser.listening(oauth.callback_port or 0):
+        async with browser.listen(oauth.callback_port or 0):
             grant, login = await log_in(
                 wanted, browser, more=more, registered=before, device=device, waiting=say_waiting, patience=limit
             )

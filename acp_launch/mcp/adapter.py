@@ -82,7 +82,7 @@ class Ports(Protocol):
 
     def to_server(self, line: bytes) -> None: ...
 
-    def heard(self) -> None:
+    def note_alive(self) -> None:
         """Note that the server has sent a message that does not reach the agent."""
 
     def broke(self, whose: str, error: Exception) -> None:
@@ -308,7 +308,7 @@ class EraAdapter:
         elif message.id is UNSET or not self._is_open:  # a stateless server makes no requests
             self._up(line)
         if self._is_kept:
-            self._ports.heard()
+            self._ports.note_alive()
 
     def _finish(self, message: Envelope, id: Raw, line: bytes) -> None:
         """Pass on the answer to a request, or ask the agent for what it needs first."""
@@ -439,7 +439,7 @@ def _foreign(message: Envelope, found: Discovered | None) -> list[str] | None:
     """Return the versions that a server names, if we speak none of them."""
     if found is not None:
         return None if any(version in era.HANDSHAKE for version in found.versions) else found.versions
-    return None if message.error is UNSET else era.supported(message.error)
+    return None if message.error is UNSET else era.supported_versions(message.error)
 
 
 def _without_subscriptions(capabilities: Raw) -> Iterator[tuple[str, object]]:

@@ -65,7 +65,7 @@ def read_object(written: str, source: str) -> Raw:
     return _raw(written)
 
 
-def fitted(given: Given, tool: Tool) -> Raw:
+def fit_arguments(given: Given, tool: Tool) -> Raw:
     """Return the arguments as JSON. Words are checked against the tool's schema; an object is left to the server.
 
     Raises:
@@ -95,11 +95,11 @@ def _types(schema: object, root: object, depth: int) -> frozenset[str]:
     values = [*sequence(said.get("enum")), *([said["const"]] if "const" in said else [])]
     found |= {_kind(value) for value in values}
     parts = [part for word in ("anyOf", "oneOf", "allOf") for part in sequence(said.get(word))]
-    parts += [_referred(reference, root)] if isinstance(reference := said.get("$ref"), str) else []
+    parts += [_resolve(reference, root)] if isinstance(reference := said.get("$ref"), str) else []
     return frozenset(found).union(*(_types(part, root, depth - 1) for part in parts))
 
 
-def _referred(reference: str, root: object) -> object:
+def _resolve(reference: str, root: object) -> object:
     """Resolve a reference within the schema; nothing is fetched."""
     found = root
     for step in reference.removeprefix("#/").split("/"):

@@ -3,7 +3,7 @@ The client of an MCP server: its messages, its connection, and the requests that
 
 `Client` is sans-IO: lines in, events out. It answers `ping` and `roots/list`, the only capability it declares; other
 requests of a server (sampling, elicitation) get -32601. Batches of 2025-03-26 are read, but never sent. `Connection`
-ties a client to a server's process. `shake_hands` does the handshake, `everything` reads a list, `call_tool` calls a
+ties a client to a server's process. `shake_hands` does the handshake, `list_items` reads a list, `call_tool` calls a
 tool, and `survey` collects all that can be learned without using the server.
 """
 
@@ -33,9 +33,9 @@ from acp_launch.mcp.message import (
     Progress,
     ServerInfo,
     Tool,
-    listing,
     read_server,
     read_tools,
+    roots_result,
 )
 from acp_launch.problem import count
 from acp_launch.protocol import jsonrpc
@@ -65,7 +65,7 @@ class Client:
         """
         self.roots_asked = 0
         self._capabilities = message.ROOTS if declares_roots else {}
-        self._roots = listing(directories)
+        self._roots = roots_result(directories)
         self._peer = Peer()
 
     def initialize(self) -> Call:
@@ -81,10 +81,10 @@ class Client:
     def call(self, method: str, params: object) -> Call:
         return self._peer.call(method, params)
 
-    def initialized(self) -> bytes:
+    def confirm(self) -> bytes:
         return jsonrpc.as_line(jsonrpc.notification("notifications/initialized", {}))
 
-    def cancelled(self, number: int, reason: str) -> bytes:
+    def cancel(self, number: int, reason: str) -> bytes:
         """Build the cancellation of request `number`, whose answer may still come."""
         return jsonrpc.as_line(jsonrpc.notification("notifications/cancelled", {"requestId": number, "reason": reason}))
 
@@ -179,7 +179,7 @@ class Connection:
             transport, self._receive, self, self.label, spoilt=client.spoilt, max_line=max_line, split=messages
         )
 
-    def opened(self) -> None:
+    def note_open(self) -> None:
         """Note that the handshake is done."""
         self.pump.is_open = True
         self._opened = self._clock()
@@ -191,7 +191,7 @@ class Connection:
                 await self._asked_for_roots.wait()
         return self.client.roots_asked
 
-    def progressed(self) -> float:
+    def last_progress(self) -> float:
         """Return the loop time of the last request or progress."""
         return self._progressed
 
@@ -222,7 +222,7 @@ class Connection:
                 await self._withdraw(call, "the user stopped it")
                 raise
         if answer.fault is not None:
-            raise self._refused(call.method, answer.fault)
+            raise self._refusal(call.method, answer.fault)
         return answer.result
 
     # Events of the pump.
@@ -262,10 +262,10 @@ class Connection:
     async def _withdraw(self, call: Call, reason: str) -> None:
         if call.method == "initialize":
             return
-        self.pump.send(self.client.cancelled(call.number, reason))
+        self.pump.send(self.client.cancel(call.number, reason))
         await self.pump.flush()
 
-    def _refused(self, method: str, fault: jsonrpc.Fault) -> ServerRefused:
+    def _refusal(self, method: str, fault: jsonrpc.Fault) -> ServerRefused:
         said = f"{self.label} answered {method} with an error: {fault.message} ({fault.code})"
         return ServerRefused(said, code=fault.code, detail=details(fault))
 
@@ -322,16 +322,16 @@ async def shake_hands(connection: Connection, *, limit: float, since: Callable[[
     except WaitExpired as error:
         told = silent(connection.name, limit, is_remote=connection.is_remote)
         error.message, error.fix = told.message, told.fix
-        raise error if connection.is_remote else _explained(error, connection.pump.noise) from None
+        raise error if connection.is_remote else _explain(error, connection.pump.noise) from None
     except LaunchError as error:
-        raise error if connection.is_remote else _explained(error, connection.pump.noise) from None
+        raise error if connection.is_remote else _explain(error, connection.pump.noise) from None
     server = read_server(connection.label, result)
-    connection.opened()
-    connection.pump.send(connection.client.initialized())
+    connection.note_open()
+    connection.pump.send(connection.client.confirm())
     return server
 
 
-def _explained(error: LaunchError, noise: list[str]) -> LaunchError:
+def _explain(error: LaunchError, noise: list[str]) -> LaunchError:
     """Add the most likely reason to an error: a program that is not an MCP server on stdio."""
     printed = [f"it printed: {line}" for line in noise]
     if noise and isinstance(error, WaitExpired):
@@ -359,7 +359,7 @@ PAGES = 1000
 EMPTY_PAGES = 100  # in a row; a page may be empty if the server filters after paging
 
 
-async def everything(connection: Connection, method: str, *, limit: float) -> list[dict[str, Any]]:
+async def list_items(connection: Connection, method: str, *, limit: float) -> list[dict[str, Any]]:
     """Read the items of all pages, with `limit` seconds for each page.
 
     Raises:
@@ -377,15 +377,15 @@ async def everything(connection: Connection, method: str, *, limit: float) -> li
         if cursor is None:
             return items
         if cursor in seen:
-            raise _refused(connection, method, "goes in circles: a cursor came twice")
+            raise _refusal(connection, method, "goes in circles: a cursor came twice")
         if empty == EMPTY_PAGES:
-            raise _refused(connection, method, f"has no end: {EMPTY_PAGES} empty pages in a row")
+            raise _refusal(connection, method, f"has no end: {EMPTY_PAGES} empty pages in a row")
         seen.add(cursor)
         params = {"cursor": cursor}
-    raise _refused(connection, method, f"has more than {PAGES} pages")
+    raise _refusal(connection, method, f"has more than {PAGES} pages")
 
 
-def _refused(connection: Connection, method: str, reason: str) -> RemoteProtocolError:
+def _refusal(connection: Connection, method: str, reason: str) -> RemoteProtocolError:
     return RemoteProtocolError(f"the answer of {connection.label} to {method} {reason}")
 
 
@@ -406,7 +406,7 @@ async def tools(connection: Connection, server: ServerInfo, *, limit: float) -> 
     """List the server's tools; empty if it does not offer any."""
     if not server.offers("tools"):
         return []
-    return list(read_tools(await everything(connection, "tools/list", limit=limit)))
+    return list(read_tools(await list_items(connection, "tools/list", limit=limit)))
 
 
 # Calls of tools, and their results.
@@ -443,7 +443,7 @@ async def call_tool(connection: Connection, tool: str, arguments: Raw, limit: Li
         what=f'result of "{tool}"',
         limit=limit.seconds,
         knob=limit.knob,
-        since=connection.progressed if limit.of_silence else None,
+        since=connection.last_progress if limit.of_silence else None,
     )
     body = decoded(result)
     if not isinstance(body, dict):
@@ -528,7 +528,7 @@ async def survey(connection: Connection, server: ServerInfo, *, limit: float) ->
             continue
         begun = clock()
         try:
-            items = await everything(connection, method, limit=limit)
+            items = await list_items(connection, method, limit=limit)
         except ServerRefused as error:
             if error.code != jsonrpc.METHOD_NOT_FOUND:
                 refused[method] = error.message

@@ -114,7 +114,7 @@ def request_headers(version: str, method: str, params: Raw) -> dict[str, str]:
     return headers
 
 
-def supported(error: Raw) -> list[str] | None:
+def supported_versions(error: Raw) -> list[str] | None:
     """Return the versions that a server names in its error -32022; None if it is another error, or names none."""
     if jsonrpc.fault(error).code != UNSUPPORTED:
         return None
@@ -127,7 +127,7 @@ def suggests_stateless(error: Raw) -> bool:
 
     False also if it names its versions and none is ours: the user must see them (M-16).
     """
-    code, versions = jsonrpc.fault(error).code, supported(error)
+    code, versions = jsonrpc.fault(error).code, supported_versions(error)
     is_ours = versions is None or any(version in STATELESS for version in versions)
     return is_ours and (code in REFUSALS or code in RESERVED)
 
@@ -164,7 +164,7 @@ class Knowledge(Struct):
             self.server = server
 
 
-def pinned(protocol: str, type: str = "") -> Knowledge:
+def pinned_era(protocol: str, type: str = "") -> Knowledge:
     """Read the key `protocol` of a profile: `auto`, `legacy`, `modern`, or a version; and a remote server's `type`."""
     if protocol == "legacy" or protocol in HANDSHAKE or type == "sse":  # HTTP+SSE is a transport of 2024-11-05
         return Knowledge("handshake", is_pinned=True)

@@ -134,7 +134,7 @@ def _json(value: object) -> str:
 # The answer to `roots/list` (M-47; MCP "roots").
 
 
-def listing(directories: Sequence[PurePath]) -> dict[str, list[dict[str, str]]]:
+def roots_result(directories: Sequence[PurePath]) -> dict[str, list[dict[str, str]]]:
     """Build the result of `roots/list`; the session's directory comes first, as servers take it as the primary root.
 
     URIs are percent-encoded, also bytes that are not text.
@@ -195,7 +195,7 @@ SUBSCRIPTION = ("result", "_meta", "io.modelcontextprotocol/subscriptionId")
 _BEGINNING = regex(rb'\s*+\{\s*+(?:"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+)?"id"\s*+:\s*+(?P<id>[0-9]++)\s*+[,}]')
 
 
-def renumbered(line: bytes, number: int) -> tuple[bytes, Raw | None]:
+def renumber(line: bytes, number: int) -> tuple[bytes, Raw | None]:
     """Give a request an id and a progress token of ours; return the token of its own, if it has one."""
     from acp_launch.protocol.splice import at, replaced, with_id
 

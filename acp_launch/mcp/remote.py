@@ -343,7 +343,7 @@ class Remote:
             timer.cancel()
         self._timers[stream] = self._loop.call_later(after, self._woke, stream)
 
-    def ended(self, ended: Ended) -> None:
+    def note_end(self, ended: Ended) -> None:
         self._end = ended
         self._program.memory.is_proven |= self._connection.is_met
         self._ended.set()

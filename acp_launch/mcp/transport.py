@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from acp_launch.mcp.era import INITIALIZE, pinned, suggests_stateless
+from acp_launch.mcp.era import INITIALIZE, pinned_era, suggests_stateless
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import LineFramer, Mishaps
 from acp_launch.rpc import Transport
@@ -31,7 +31,7 @@ class TranslatedTransport:
         """`protocol` is the profile's key; `note` shows a line to the user."""
         self.era = ""
         self._inner, self._server = inner, server
-        self._knowledge = pinned(protocol)
+        self._knowledge = pinned_era(protocol)
         self._adapter: EraAdapter | None = None
         self._hello = b""  # our handshake, until it is answered
         self._heard, self._said = LineFramer(limit=max_line), LineFramer(limit=max_line)
@@ -45,7 +45,7 @@ class TranslatedTransport:
 
     async def read(self) -> bytes:
         while not self._up:
-            if await self._arrived():
+            if await self._wait_for_chunk():
                 assert self._reading is not None
                 chunk, self._reading = self._reading.result(), None
                 if not chunk:
@@ -113,10 +113,10 @@ class TranslatedTransport:
     def to_server(self, line: bytes) -> None:
         self._down.append(line)
 
-    def heard(self) -> None:
+    def note_alive(self) -> None:
         """Do nothing: only the end of the server matters here."""
 
-    async def _arrived(self) -> bool:
+    async def _wait_for_chunk(self) -> bool:
         """Wait for a chunk, or for something of the adapter; return whether it was a chunk."""
         if self._reading is None:
             self._reading = asyncio.create_task(self._inner.read())

@@ -132,7 +132,7 @@ async def post(
 
 
 @asynccontextmanager
-async def connected() -> AsyncIterator[Clients]:
+async def shared_clients() -> AsyncIterator[Clients]:
     """Keep the HTTP clients of this event loop while the block runs; requests in it share their connections."""
     clients, name = Clients.of(asyncio.get_running_loop()), lambda: None
     clients.join(name)  # nothing is left to do after the machine has slept: each request has its limit
@@ -169,7 +169,7 @@ async def fetch(
     wanted = {"Accept": "application/json", "Accept-Encoding": "identity", **(headers or {})}
     body = b""
     try:
-        async with asyncio.timeout(limit), connected() as clients:
+        async with asyncio.timeout(limit), shared_clients() as clients:
             limits = {"timeout": {"connect": CONNECT, "read": None, "write": None, "pool": None}}
             sending = clients.client(url).stream(
                 method, url, headers=wanted, content=content or None, extensions=limits
@@ -179,13 +179,13 @@ async def fetch(
                 while wants_body and len(body) <= ANSWER and (chunk := await anext(chunks, b"")):
                     body += chunk
     except (SetUp, httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-        raise _unanswered(server, url, limit, error) from None
+        raise _describe_failure(server, url, limit, error) from None
     if len(body) > ANSWER:
         raise Refused(f"{server} sent more than {ANSWER:,} bytes")
     return Answer(response.status_code, response.headers, _read(body))
 
 
-def _unanswered(server: str, url: str, limit: float, error: Exception) -> Refused:
+def _describe_failure(server: str, url: str, limit: float, error: Exception) -> Refused:
     """Describe a failure below HTTP; the address is not in the profile, so no fix may say to correct it there."""
     if isinstance(error, TimeoutError):
         return Refused(f"{server} did not answer within {limit:g} s", "try again")

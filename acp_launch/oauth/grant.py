@@ -146,7 +146,7 @@ class Login(Struct, frozen=True, kw_only=True):
         """Whether further logins would not bring the scopes that the server demands."""
         return self.is_lacking and self.step_ups >= STEP_UPS
 
-    def lacking(self, scopes: Iterable[str]) -> "Login":
+    def demand(self, scopes: Iterable[str]) -> "Login":
         """Return the record after a request that was refused for want of these scopes."""
         demanded = first_scopes((*self.demanded, *scopes))
         step_ups = self.step_ups if demanded == self.demanded else 0
@@ -209,17 +209,17 @@ class Logins:
         self._directory = state / "logins"
 
     def find(self, url: str, client: str = "") -> Login | None:
-        with self._explained():
+        with self._explain():
             found = _read_record(self._file(url, client))
         return found if found is not None and (found.url, found.client) == (url, client) else None
 
     def put(self, login: Login) -> None:
         """Add a record, or replace the one of the same address and configured client."""
-        with self._explained():
+        with self._explain():
             make_private(self._directory)
             replace_file(self._file(login.url, login.client), msgspec.json.format(msgspec.json.encode(login)) + b"\n")
 
-    def lacking(self, login: Login, scopes: Iterable[str]) -> Login | None:
+    def note_demand(self, login: Login, scopes: Iterable[str]) -> Login | None:
         """Note that the server has refused a request for want of scopes, so that the next login asks for them.
 
         Return the record as it is then; None if it was dropped meanwhile.
@@ -228,21 +228,21 @@ class Logins:
             TimeoutError: another process that changes this login did not end in time.
         """
         before = self.find(login.url, login.client)
-        if before is None or before.lacking(scopes) == before:
+        if before is None or before.demand(scopes) == before:
             return before
         with locked(self.lock(before.item), PATIENCE):
             if (before := self.find(login.url, login.client)) is None:
                 return None
-            self.put(after := before.lacking(scopes))
+            self.put(after := before.demand(scopes))
         return after
 
     def drop(self, login: Login) -> None:
-        with self._explained():
+        with self._explain():
             self._file(login.url, login.client).unlink(missing_ok=True)
 
     def all(self) -> tuple[Login, ...]:
         """Return every record, in the order of addresses."""
-        with self._explained():
+        with self._explain():
             files = sorted(self._directory.glob("*.json"))[:MOST]
             found = [login for login in map(_read_record, files) if login is not None]
         return tuple(sorted(found, key=lambda login: (login.url, login.client)))
@@ -253,7 +253,7 @@ class Logins:
 
     def lock(self, item: str) -> Path:
         """Return the lock file of an item, for `private.locked`; its directory exists from now on."""
-        with self._explained():
+        with self._explain():
             make_private(self._directory)
         return self._directory / f"{_digest(item)}.lock"
 
@@ -262,7 +262,7 @@ class Logins:
         return self._directory / f"{digest}.json"
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explain(self) -> Iterator[None]:
         try:
             yield
         except (OSError, UnicodeEncodeError) as error:

@@ -83,7 +83,7 @@ class LoopbackListener:
                 await asyncio.wait({typing})
 
     @asynccontextmanager
-    async def listening(self, port: int = 0) -> AsyncIterator[None]:
+    async def listen(self, port: int = 0) -> AsyncIterator[None]:
         """Listen while the block runs; 0 is any free port. A page that is on its way is still sent at the end.
 
         Raises:

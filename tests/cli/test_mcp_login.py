@@ -233,7 +233,7 @@ def test_a_logout_forgets_what_the_server_has_demanded(home: Launcher) -> None:
 def demanding(launch: Launcher, *scopes: str) -> list[Login]:
     """The records after the servers have refused a call for want of scopes."""
     logins = Logins(Path(launch.env["ACP_LAUNCH_STATE_DIR"]))
-    return [kept for login in logins.all() if (kept := logins.lacking(login, scopes))]
+    return [kept for login in logins.all() if (kept := logins.note_demand(login, scopes))]
 
 
 def test_all_logs_in_to_what_has_no_login_only(home: Launcher) -> None:

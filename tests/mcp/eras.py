@@ -58,7 +58,7 @@ class Eras:
     def to_server(self, line: bytes) -> None:
         self.server.append(line)
 
-    def heard(self) -> None:
+    def note_alive(self) -> None:
         self.heards += 1
 
     def broke(self, whose: str, error: Exception) -> None:

@@ -7,7 +7,7 @@ import pytest
 from msgspec import Raw
 
 from acp_launch.mcp import era
-from acp_launch.mcp.era import Knowledge, pinned
+from acp_launch.mcp.era import Knowledge, pinned_era
 from tests.mcp.eras import (
     ABLE,
     ABOUT,
@@ -288,7 +288,7 @@ def test_progress_passes_through_all_rounds() -> None:
 
 def test_a_server_of_the_other_era_than_the_pinned_one_is_refused() -> None:
     """M-12: what the profile says is not found out otherwise."""
-    eras = Eras(pinned("modern")).says(INITIALIZE)
+    eras = Eras(pinned_era("modern")).says(INITIALIZE)
     asked = eras.asked()
     assert asked["method"] == "server/discover"
     eras.hears(refuse(asked["id"], -32601))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from acp_launch.errors import UsageError
-from acp_launch.mcp.arguments import fitted, read_object, read_words, types_of
+from acp_launch.mcp.arguments import fit_arguments, read_object, read_words, types_of
 from acp_launch.mcp.message import Tool
 
 EXAMPLE = 'give them as key=value, or as one JSON object: \'{"key": "value"}\''
@@ -32,7 +32,7 @@ def tool(**schema: Any) -> Tool:
 
 
 def sent(*words: str, **schema: Any) -> str:
-    return bytes(fitted(read_words(words), tool(**schema))).decode()
+    return bytes(fit_arguments(read_words(words), tool(**schema))).decode()
 
 
 def refused(*words: str, **schema: Any) -> tuple[str, str]:
@@ -150,5 +150,5 @@ JSON = st.recursive(
 def test_any_json_arrives_whatever_the_schema(value: Any, schema: Any) -> None:
     words = read_words(["key:=" + json.dumps(value)])
     listing = Tool("t", "", {"properties": {"key": schema}}, {})
-    assert json.loads(bytes(fitted(words, listing))) == {"key": value}
-    assert isinstance(fitted(words, listing), Raw)
+    assert json.loads(bytes(fit_arguments(words, listing))) == {"key": value}
+    assert isinstance(fit_arguments(words, listing), Raw)

@@ -112,7 +112,7 @@ def test_a_cancellation_names_the_request_and_why() -> None:
     call = client.call("tools/call", {})
     params = {"requestId": call.number, "reason": "it took too long"}
     expected = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
-    assert json.loads(client.cancelled(call.number, "it took too long")) == expected
+    assert json.loads(client.cancel(call.number, "it took too long")) == expected
 
 
 WORDS = st.sampled_from(["ping", "roots/list", "notifications/progress", "notifications/message", "x"])

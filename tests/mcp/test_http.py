@@ -54,7 +54,7 @@ class Wire:
     def timer(self, stream: int, after: float) -> None:
         self.timers[stream] = after
 
-    def ended(self, ended: Ended) -> None:
+    def note_end(self, ended: Ended) -> None:
         self.ends.append(ended)
 
     def note(self, text: str) -> None:

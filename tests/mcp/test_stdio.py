@@ -20,7 +20,7 @@ from acp_launch.errors import (
     ServerRefused,
     WaitExpired,
 )
-from acp_launch.mcp.client import STDIO, Client, Connection, Event, Limit, call_tool, connect, everything, shake_hands
+from acp_launch.mcp.client import STDIO, Client, Connection, Event, Limit, call_tool, connect, list_items, shake_hands
 from acp_launch.mcp.message import LogMessage, Progress
 from acp_launch.process.child import attach
 from acp_launch.process.spawn import spawn
@@ -133,9 +133,9 @@ def test_a_server_that_asks_and_never_reads_fails_what_waits_for_it() -> None:
     async def story(connection: Connection) -> str:
         await shake_hands(connection, limit=PATIENCE)
         with pytest.raises(RemoteProtocolError) as caught:
-            await everything(connection, "tools/list", limit=PATIENCE)
+            await list_items(connection, "tools/list", limit=PATIENCE)
         with pytest.raises(RemoteProtocolError):  # and whatever is asked later
-            await everything(connection, "tools/list", limit=PATIENCE)
+            await list_items(connection, "tools/list", limit=PATIENCE)
         return caught.value.message
 
     message, _ = visit("probe_rude", story, "floods")

@@ -65,7 +65,7 @@ def unsaid(what: str, waited: float, limit: float) -> None:
 async def waiting(**options: Any) -> AsyncIterator[Waiting]:
     shown = asyncio.Event()
     browser = LoopbackListener(lambda address: shown.set(), unsaid, **options)
-    async with browser.listening(), asyncio.timeout(PATIENCE):
+    async with browser.listen(), asyncio.timeout(PATIENCE):
         answer = asyncio.create_task(browser.answer(ADDRESS, STATE))
         await shown.wait()
         try:
@@ -217,7 +217,7 @@ def test_the_page_needs_no_script_and_loads_nothing() -> None:
 def test_the_wait_has_a_name_and_an_end() -> None:
     async def story() -> None:
         browser = LoopbackListener(visited, unsaid, patience=0.0)
-        async with browser.listening():
+        async with browser.listen():
             with pytest.raises(WaitExpired) as caught:
                 await browser.answer(ADDRESS, STATE)
         assert caught.value.message == "no answer from the browser within 0 s"
@@ -255,9 +255,9 @@ def test_a_port_of_the_profile_is_used_and_may_be_taken() -> None:
         async with waiting() as login:
             browser = LoopbackListener(visited, unsaid)
             with pytest.raises(OSError, match="address already in use"):
-                async with browser.listening(login.port):
+                async with browser.listen(login.port):
                     pass
-        async with browser.listening(login.port):
+        async with browser.listen(login.port):
             assert browser.redirect_uri == f"http://127.0.0.1:{login.port}/callback"
 
     asyncio.run(story())
@@ -281,7 +281,7 @@ def test_a_pasted_address_is_checked_like_one_that_the_browser_comes_back_to() -
             return typed[len(complaints) - 1].replace("{}", browser.redirect_uri, 1).replace("{}", STATE)
 
         browser = LoopbackListener(shown.append, unsaid, pasted=pasted, patience=PATIENCE)
-        async with browser.listening():
+        async with browser.listen():
             assert await browser.answer(ADDRESS, STATE) == {"code": "x", "state": STATE}
         assert shown == [ADDRESS]
 
@@ -296,7 +296,7 @@ def test_an_end_of_the_input_ends_the_wait() -> None:
 
     async def story() -> None:
         browser = LoopbackListener(visited, unsaid, pasted=pasted, patience=PATIENCE)
-        async with browser.listening():
+        async with browser.listen():
             with pytest.raises(AuthRequired):
                 await browser.answer(ADDRESS, STATE)
 

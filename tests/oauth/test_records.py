@@ -48,16 +48,16 @@ def test_a_new_login_replaces_the_last_one_of_the_same_address(tmp_path: Path) -
 
 def test_scopes_that_a_server_demands_stay_in_the_record(tmp_path: Path) -> None:
     logins = Logins(tmp_path)
-    assert logins.lacking(login(), ["write"]) is None
+    assert logins.note_demand(login(), ["write"]) is None
     logins.put(login())
-    logins.lacking(login(), ["write"])
-    logins.lacking(login(), ["read", "write"])
+    logins.note_demand(login(), ["write"])
+    logins.note_demand(login(), ["read", "write"])
     kept = logins.find(login().url)
     assert kept is not None
     assert (kept.demanded, kept.is_lacking, kept.step_ups) == (("write", "read"), True, 0)
     (file,) = (tmp_path / "logins").glob("*.json")
     before = file.stat()
-    assert logins.lacking(login(), ["write"]) == kept
+    assert logins.note_demand(login(), ["write"]) == kept
     assert file.stat() == before, "what is known is not written again"
 
 
@@ -65,22 +65,22 @@ def test_a_record_of_as_many_scopes_as_may_be_can_be_read(tmp_path: Path) -> Non
     logins = Logins(tmp_path)
     logins.put(login())
     for number in range(3):
-        logins.lacking(login(), [f"{number}-{each:03}-".ljust(256, "x") for each in range(100)])
+        logins.note_demand(login(), [f"{number}-{each:03}-".ljust(256, "x") for each in range(100)])
     kept = logins.find(login().url)
     assert kept is not None
     assert len(kept.demanded) == SCOPES
 
 
 def test_logins_that_do_not_bring_the_scopes_are_counted() -> None:
-    now, counted = login().lacking(["write"]), []
+    now, counted = login().demand(["write"]), []
     for _ in range(STEP_UPS + 1):
         counted.append((now.step_ups, now.is_hopeless))
         now = login().after(now)
         assert (now.demanded, now.is_lacking, now.is_hopeless) == (("write",), False, False)
-        now = now.lacking(["write"])
+        now = now.demand(["write"])
     assert counted == [(0, False), (1, False), (2, False), (3, True)]
     assert now.is_hopeless, "a login that does not ask for them changes nothing"
-    assert not now.lacking(["admin"]).is_hopeless, "another scope may be given"
+    assert not now.demand(["admin"]).is_hopeless, "another scope may be given"
     content = login().after(login().after(now))
     assert (content.step_ups, content.demanded) == (0, ("write",)), "the server had no complaint in between"
     assert login().after(None) == login()

@@ -66,15 +66,15 @@ class Gate:
         """
         hosts = head.all("host")
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
-            raise Refused(421, f"its Host is {shown(hosts[0]) if hosts else 'missing'}")
+            raise Refused(421, f"its Host is {quote(hosts[0]) if hosts else 'missing'}")
         for origin in head.all("origin"):
             if origin.lower().removeprefix("http://") not in self._hosts:
-                raise Refused(403, f"it came from the web page of {shown(origin)}")
+                raise Refused(403, f"it came from the web page of {quote(origin)}")
         if "content-length" in (names := [name for name, _ in head.headers]) and "transfer-encoding" in names:
             raise Refused(400, "it states its length in two ways")  # the usual means of request smuggling
         name = self.find(head)
         if head.method not in METHODS:
-            raise Refused(405, f"its method is {shown(head.method)}", ("Allow", ", ".join(METHODS)))
+            raise Refused(405, f"its method is {quote(head.method)}", ("Allow", ", ".join(METHODS)))
         return name
 
     def find(self, head: Head) -> str:
@@ -103,7 +103,7 @@ def check_type(head: Head) -> None:
     if len(types) != 1 or types[0].partition(";")[0].strip().lower() != JSON:
         raise Refused(400, f"its Content-Type is not {JSON}")
     if (coding := head.get("content-encoding") or "identity").lower() != "identity":
-        raise Refused(415, f"its Content-Encoding is {shown(coding)}")
+        raise Refused(415, f"its Content-Encoding is {quote(coding)}")
 
 
 def takes_events(head: Head) -> bool:
@@ -112,6 +112,6 @@ def takes_events(head: Head) -> bool:
     return not kinds or any(kind in (EVENTS, "text/*", "*/*") for kind in kinds)
 
 
-def shown(said: str) -> str:
+def quote(said: str) -> str:
     """Make received text fit for a message."""
     return ascii(said if len(said) <= _SHOWN else f"{said[:_SHOWN]}...")

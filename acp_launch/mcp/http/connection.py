@@ -1022,7 +1022,7 @@ class Connection:
         self._held.lines.clear()
         self._streams.clear()
         self._owners.clear()
-        self._ports.ended(ended)
+        self._ports.note_end(ended)
 
     def _note_once(self, text: str) -> None:
         if text not in self._has_noted and len(self._has_noted) < 100:

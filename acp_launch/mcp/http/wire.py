@@ -208,7 +208,7 @@ class Ports(Protocol):
     def timer(self, stream: int, after: float) -> None:
         """Call `ring` after so many seconds. A second timer of a stream replaces the first."""
 
-    def ended(self, ended: Ended) -> None:
+    def note_end(self, ended: Ended) -> None:
         """Note that the connection has ended. Called once."""
 
     def note(self, text: str) -> None:
