@@ -73,12 +73,12 @@ def set_(
     """Set one setting in your settings file; its comments stay."""
     from acp_launch.console.interop import show_change
 
-    _change(key, _setting(value), tell=show_change)
+    _change(key, _set_value(value), tell=show_change)
 
 
 def choose(key: str, value: str) -> Path:
     """Set one setting as `set` does, but print nothing; return the settings file."""
-    _change(key, _setting(value), tell=lambda *_: None)
+    _change(key, _set_value(value), tell=lambda *_: None)
     return _file()
 
 
@@ -91,12 +91,12 @@ def unset(key: Key) -> None:
     _change(key, lambda text, where: remove(text, where) if _says_something(text) else text, tell=show_change)
 
 
-def _setting(value: str) -> Callable[[str, tuple[str, ...]], str]:
+def _set_value(value: str) -> Callable[[str, tuple[str, ...]], str]:
     """Return the change that sets a setting to what the user wrote."""
     from acp_launch.profile.edit import meant, put
 
     given = meant(value)
-    return lambda text, where: put(text, where, given) if _says_something(text) else _begun(text, where, given)
+    return lambda text, where: put(text, where, given) if _says_something(text) else _first_setting(text, where, given)
 
 
 def _says_something(text: str) -> bool:
@@ -107,7 +107,7 @@ def _says_something(text: str) -> bool:
     return bool(document.root if document else problems)
 
 
-def _begun(text: str, where: tuple[str, ...], value: object) -> str:
+def _first_setting(text: str, where: tuple[str, ...], value: object) -> str:
     """Add the first setting to a file without any."""
     import json
 
@@ -168,9 +168,9 @@ def _text(file: Path) -> str | None:
     Raises:
         SettingsError: it cannot be read, or others could change it.
     """
-    from acp_launch.settings.load import written
+    from acp_launch.settings.load import file_text
 
-    text, problems = written(file)
+    text, problems = file_text(file)
     if problems:
         raise SettingsError(problems)
     return text if file.exists() else None

@@ -260,11 +260,11 @@ class Wallet(Struct, frozen=True, kw_only=True):
     def _printed(self, addresses: Collection[str]) -> "dict[str, PrintedHeaders]":
         if not addresses:
             return {}
-        from acp_launch.cli.stores import captured_in_loop
+        from acp_launch.cli.stores import run_at_home_in_loop
         from acp_launch.mcp.headerscommand import PrintedHeaders
 
         entries, limit = self.settings.headers_command, self.settings.secrets.timeout
-        return {address: PrintedHeaders(entries[address], captured_in_loop, limit=limit) for address in addresses}
+        return {address: PrintedHeaders(entries[address], run_at_home_in_loop, limit=limit) for address in addresses}
 
     def _token_store(
         self, records: Logins, server: RemotePlan, record: Login, grant: Grant | None, note: Callable[[str], None]

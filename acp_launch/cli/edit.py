@@ -70,7 +70,7 @@ def add_server(
     """Add an MCP server: a command after --, or a --url. Its tokens are references: --env 'TOKEN=${secret:github}'."""
     entry = server_entry(command or [], url, kind, _pairs(headers, "--header"), _pairs(env, "--env"))
     path = ("mcp_servers", name)
-    _change(profile, path, lambda text: _added(text, profile, name, entry), dry_run=dry_run)
+    _change(profile, path, lambda text: _add_server(text, profile, name, entry), dry_run=dry_run)
 
 
 @app.command("set")
@@ -141,7 +141,7 @@ def _path(key: str) -> "KeyPath":
         raise UsageError(f'"{key[:60]}" is not a key', fix=fix) from None
 
 
-def _added(text: str, profile: str, name: str, entry: dict[str, Any]) -> str:
+def _add_server(text: str, profile: str, name: str, entry: dict[str, Any]) -> str:
     from acp_launch.document.yaml import parse
     from acp_launch.profile.edit import put
 
@@ -165,7 +165,7 @@ def _change(profile: str, path: "KeyPath", change: Callable[[str], str], *, dry_
 
     found = editable(profile)
     try:
-        revision = revised(found, lambda text: _edited(found, text, change))
+        revision = revised(found, lambda text: _try_change(found, text, change))
     except ProblemsError as error:
         _refuse(error)
         raise typer.Exit(ProfileError.exit_code) from None
@@ -197,7 +197,7 @@ def editable(profile: str) -> "Found":
     return found
 
 
-def _edited(found: "Found", text: str, change: Callable[[str], str]) -> str:
+def _try_change(found: "Found", text: str, change: Callable[[str], str]) -> str:
     from acp_launch.problem import Problem, dotted
     from acp_launch.profile.edit import CannotEdit
     from acp_launch.profile.load import shown

@@ -15,7 +15,7 @@ from acp_launch.cli.importing import read_drafts
 from acp_launch.cli.planning import loaded_profile, require, resolved_from
 from acp_launch.console import stdout
 from acp_launch.console.ask.terminal import ask_yes_or_no, possible
-from acp_launch.console.interop import listed, note, show_change, warn
+from acp_launch.console.interop import join_names, note, show_change, warn
 from acp_launch.errors import UsageError
 from acp_launch.interop import write
 from acp_launch.interop.formats import Misfit
@@ -134,7 +134,7 @@ def _write(loaded: Loaded, tool: Tool, found: Exported, request: ExportRequest, 
     if not request.yes:
         _require_agreement()
     replace_file(file, new, instead_of=old)
-    note(f"{shown(file)}: {listed(piece.name for piece in wanted)} written")
+    note(f"{shown(file)}: {join_names(piece.name for piece in wanted)} written")
 
 
 def _require_agreement() -> None:
@@ -150,7 +150,7 @@ def _warn_of_doubles(loaded: Loaded, found: Exported, source: Source) -> None:
     own = () if found.servers else loaded.profile.mcp_servers
     twice = [one.name for one in present if one.kind == "server" and one.name in own and not one.disabled]
     if twice:
-        warn(f"{source.tool.title} has {listed(twice)} besides, and gives it to all agents; remove it there")
+        warn(f"{source.tool.title} has {join_names(twice)} besides, and gives it to all agents; remove it there")
 
 
 def _tell_of_secrets(tool: Tool, found: Exported) -> None:

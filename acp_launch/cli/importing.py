@@ -17,7 +17,7 @@ from acp_launch.cli.stores import Vault
 from acp_launch.cli.supply import sealed_file
 from acp_launch.console import interop
 from acp_launch.console.ask.terminal import ask_yes_or_no, possible
-from acp_launch.console.interop import listed, note, show_change, show_findings
+from acp_launch.console.interop import join_names, note, show_change, show_findings
 from acp_launch.errors import SecretError, UsageError
 from acp_launch.interop import merge
 from acp_launch.interop.drafts import Draft, DraftSet, Spot, Token, collect_drafts, holes, used_secrets
@@ -232,7 +232,7 @@ class _Import(Struct):
         else:
             merge.replace_file(goal.file, text, instead_of=goal.text)
         interop.tell_of_missing([pair for pair in plan.tokens if pair not in kept or pair[1].secret is None])
-        note(f"{shown(goal.file)}: {listed(step.name for step in plan.taken)} imported")
+        note(f"{shown(goal.file)}: {join_names(step.name for step in plan.taken)} imported")
 
     def _text(self, plan: ImportPlan) -> str:
         return merge.apply_steps(self.goal.start if self.goal.text is None else self.goal.text, plan.taken)
@@ -278,11 +278,11 @@ class _Import(Struct):
             what = f"{shown(self.goal.file)} does not exist yet, and the source has no agent for it"
             fix = "name the agent of the new profile: --agent claude"
             if agents:
-                fix = f"name the agent, and the servers you want: --only {listed(agents)}"
+                fix = f"name the agent, and the servers you want: --only {join_names(agents)}"
         elif agents:
             has_agent = "agent" in self.goal.root
             there = f"{shown(self.goal.file)} has an agent" if has_agent else "a profile has one agent"
-            what = f"{there}, and the source has only agents: {listed(agents)}"
+            what = f"{there}, and the source has only agents: {join_names(agents)}"
             only = shlex.quote(agents[0]) if len(agents) == 1 else "NAME"
             fix = f"say which: --only {only}{' --force' if has_agent else ''}"
         return UsageError(what, fix=fix, detail=list(map(interop.discreet, unfit)))
@@ -333,9 +333,9 @@ def adopt_servers(found: tuple[Finding, ...], goal: Target, credentials: Credent
     plan = plan_import(incoming, merge.mark_unfit(chosen), goal, credentials, ImportRequest())
     interop.tell_of_drafts(plan.drafts, plan.steps, forced=False)
     interop.tell_of_servers(plan.taken)
-    if not plan.taken or not interop.agreed("Import them?"):
+    if not plan.taken or not interop.confirm("Import them?"):
         return Adoption(found)
     valued = [pair for pair in plan.tokens if pair[1].secret is not None]
     interop.tell_of_tokens(valued)
-    kept = valued if valued and interop.agreed(f"Store them in the {credentials.label}?") else []
+    kept = valued if valued and interop.confirm(f"Store them in the {credentials.label}?") else []
     return Adoption(found, plan.taken, kept, [pair for pair in plan.tokens if pair not in kept])

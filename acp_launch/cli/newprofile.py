@@ -107,7 +107,7 @@ class ProfileFiles:
         is_new = not self._directory.exists()
         made: list[Path] = []
         try:
-            for path, content in self._everything(file, text):
+            for path, content in self._contents(file, text):
                 old = _text(path)
                 if old is None:
                     made.append(path)
@@ -121,7 +121,7 @@ class ProfileFiles:
                     self._directory.rmdir()
             raise
 
-    def _everything(self, file: Path, text: str) -> list[tuple[Path, str]]:
+    def _contents(self, file: Path, text: str) -> list[tuple[Path, str]]:
         """List the files and their contents. The profile comes last, so that it exists only with all the others."""
         found = [(self._directory / SCHEMA, self._beside)] if self._beside else []
         ignore = self._directory / ".gitignore"

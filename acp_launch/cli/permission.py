@@ -57,9 +57,9 @@ def list_(profile: Profile, as_json: Json = False) -> None:
 
     answers = load(_shelf(profile))
     if as_json:
-        stdout.put_json(permissions.remembered_json(answers))
+        stdout.put_json(permissions.answers_json(answers))
     elif answers:
-        stdout.line(permissions.remembered(answers, now=time.time()))
+        stdout.line(permissions.answer_lines(answers, now=time.time()))
     else:
         say(f'no answers are remembered for "{profile}" here')
 
@@ -93,7 +93,7 @@ def log(
     for entry in found if as_json else ():
         stdout.put_json(json.dumps(entry))
     if found and not as_json:
-        stdout.line(permissions.logged(found, with_profile=profile is None))
+        stdout.line(permissions.log_lines(found, with_profile=profile is None))
     if not found:
         of = f' of "{profile}"' if profile else ""
         say(f"no permission log{of} yet; it is kept in {state / 'log'}")

@@ -56,7 +56,7 @@ def outcomes(
     )
 
 
-def done(settings: Settings, store: Store, work: Callable[[], T], *, patient: bool = False) -> T:
+def operate(settings: Settings, store: Store, work: Callable[[], T], *, patient: bool = False) -> T:
     """Run one operation of a prepared store; `patient` if the user has just asked for it and may answer a dialog.
 
     Raises:
@@ -87,7 +87,7 @@ def open_store(settings: Settings, *, asks: bool = True) -> Store:
     if chosen.store == "command":
         from acp_launch.secret.command import open_command
 
-        return open_command(chosen.command, limit=chosen.timeout, run=captured)
+        return open_command(chosen.command, limit=chosen.timeout, run=run_at_home)
     from acp_launch.secret.keyring import open_keyring
 
     return open_keyring(chosen.keyring, os.environ, interactive=interactive())
@@ -140,7 +140,7 @@ def saying_waiting(what: str, limit: float) -> Iterator[None]:
         timer.join()
 
 
-def captured(argv: Sequence[str], limit: float) -> "Captured":
+def run_at_home(argv: Sequence[str], limit: float) -> "Captured":
     """Run a command of the user's settings in the home directory: the project must not replace its program or settings.
 
     Not while an event loop runs.
@@ -151,7 +151,7 @@ def captured(argv: Sequence[str], limit: float) -> "Captured":
     return capture(argv, limit, env=inherited(os.environ, "all"), cwd=Path.home())
 
 
-async def captured_in_loop(argv: Sequence[str], limit: float) -> "Captured":
+async def run_at_home_in_loop(argv: Sequence[str], limit: float) -> "Captured":
     """Do the same while an event loop runs."""
     from acp_launch.plan.environment import inherited
     from acp_launch.process.capture import captured
@@ -179,7 +179,7 @@ class Vault:
 
     def _use(self, settings: Settings, opening: Callable[[], Store]) -> None:
         self.settings = settings
-        self.store = _opened(opening)
+        self.store = _open(opening)
         self.index = NameIndex(settings.state, _identity(settings, self.store.label))
 
     def do(self, what: str, work: Callable[[], T], *, writing: str = "") -> T:
@@ -190,15 +190,15 @@ class Vault:
         """
         try:
             self.store.prepare(writing=bool(writing))
-            return done(self.settings, self.store, work, patient=True)
+            return operate(self.settings, self.store, work, patient=True)
         except StoreFault as fault:
             settings = self._instead(self.settings) if fault.is_absent else None
             if settings is None:
-                raise self._failed(what, fault, writing) from None
+                raise self._refusal(what, fault, writing) from None
         self._use(settings, lambda: open_store(settings))
         return self.do(what, work, writing=writing)
 
-    def _failed(self, what: str, fault: StoreFault, writing: str) -> SecretError:
+    def _refusal(self, what: str, fault: StoreFault, writing: str) -> SecretError:
         detail = fault.detail
         if writing and self.settings.secrets.store == "keyring" and fault.state in ("unavailable", "locked"):
             detail = (*detail, *choices(writing, self.settings.config))
@@ -215,7 +215,7 @@ class Vault:
             SecretError: some are missing.
         """
         if missing := [name for name, outcome in self.states(*names).items() if outcome.state == "missing"]:
-            raise self._missing(missing)
+            raise self._not_found(missing)
 
     def read(self, name: str) -> Secret:
         """Read the secret of that name.
@@ -225,7 +225,7 @@ class Vault:
         """
         outcome = self.states(name)[name]
         if outcome.state == "missing":
-            raise self._missing([name])
+            raise self._not_found([name])
         if outcome.secret is None:
             raise SecretError(f'cannot read secret "{name}": {outcome.reason}', fix=outcome.fix)
         return outcome.secret
@@ -236,7 +236,7 @@ class Vault:
         The tokens of logins are left out: `mcp status` shows those.
         """
         try:
-            actual = done(self.settings, self.store, self.store.names)
+            actual = operate(self.settings, self.store, self.store.names)
         except StoreFault as fault:
             known = self.index.names()
             return known, f"{fault.reason}; {'showing what acp-launch has set' if known else fault.fix}", True
@@ -248,13 +248,13 @@ class Vault:
         remark = f"no longer in the {self.store.label}: {', '.join(gone)}" if gone else ""
         return self.index.correct(actual), remark, False
 
-    def _missing(self, names: Sequence[str]) -> SecretError:
+    def _not_found(self, names: Sequence[str]) -> SecretError:
         hint = did_you_mean(names[0], self.index.names())
         listed = ", ".join(f'"{name}"' for name in names)
         return SecretError(f"no secret named {listed} in the {self.store.label}{hint}", fix="acp-launch secret list")
 
 
-def _opened(opening: Callable[[], Store]) -> Store:
+def _open(opening: Callable[[], Store]) -> Store:
     try:
         return opening()
     except StoreFault as fault:

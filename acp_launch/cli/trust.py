@@ -172,7 +172,7 @@ def _integrity(each: "Used") -> tuple[str, ...]:
 
 
 def _of_npm(spec: str) -> tuple[str, ...]:
-    return tuple(_NPM.findall(_told(["npm", "view", spec, "dist.integrity"], Path.home())))
+    return tuple(_NPM.findall(_ask_manager(["npm", "view", spec, "dist.integrity"], Path.home())))
 
 
 def _of_pypi(spec: str) -> tuple[str, ...]:
@@ -181,10 +181,10 @@ def _of_pypi(spec: str) -> tuple[str, ...]:
     with tempfile.TemporaryDirectory(prefix="acp-launch-") as directory:
         (Path(directory) / "requirements.in").write_text(f"{spec}\n")
         argv = ["uv", "pip", "compile", "--no-deps", "--generate-hashes", "--quiet", "requirements.in"]
-        return tuple(sorted(set(_PYPI.findall(_told(argv, Path(directory))))))
+        return tuple(sorted(set(_PYPI.findall(_ask_manager(argv, Path(directory))))))
 
 
-def _told(argv: list[str], cwd: Path) -> str:
+def _ask_manager(argv: list[str], cwd: Path) -> str:
     """Return what a package manager prints. It runs outside of the project, which must not choose its settings."""
     import os
 

@@ -66,7 +66,7 @@ def show_change(file: Path, old: str | None, new: str) -> None:
             stdout.line(f"{line.sign} {discreet(line.text)}")
 
 
-def listed(names: Iterable[str]) -> str:
+def join_names(names: Iterable[str]) -> str:
     everything = list(names)
     further = f" and {len(everything) - NAMED} more" if len(everything) > NAMED else ""
     return discreet(", ".join(everything[:NAMED]) + further)
@@ -76,7 +76,7 @@ def _content(one: Finding) -> str:
     if one.fault:
         return f"({discreet(one.fault)})"
     kinds = [("servers", one.servers), ("agents", one.agents)]
-    said = [f"{kind}: {listed(names)}" for kind, names in kinds if names]
+    said = [f"{kind}: {join_names(names)}" for kind, names in kinds if names]
     return "; ".join(said) or "(nothing to import)"
 
 
@@ -96,7 +96,9 @@ def _members(one: Finding) -> dict[str, object]:
 def tell_of_files(found: Iterable[Source]) -> None:
     for one in found:
         if one.twice:
-            warn(f"{shown(one.file)}: {listed(one.twice)} is defined twice in one place; the last definition is used")
+            warn(
+                f"{shown(one.file)}: {join_names(one.twice)} is defined twice in one place; the last definition is used"
+            )
 
 
 def tell_of_drafts(drafts: Iterable[Draft], steps: Iterable[Step], *, forced: bool) -> None:
@@ -146,7 +148,7 @@ def tell_of_tokens(tokens: Iterable[tuple[str, Token]]) -> None:
 
 def tell_of_kept(names: Sequence[str], store: str, files: Sequence[Path]) -> None:
     note(f"kept in the {store}: {', '.join(names)}")
-    note(f"the tokens are still in {listed(map(shown, files))}: delete them there, and rotate any that were shared")
+    note(f"the tokens are still in {join_names(map(shown, files))}: delete them there, and rotate any that were shared")
 
 
 def tell_of_missing(tokens: Iterable[tuple[str, Token]]) -> None:
@@ -232,7 +234,7 @@ def choice(prompt: str, answers: Sequence[str]) -> str:
         say(f"answer {' or '.join(answers)}", style=YELLOW)
 
 
-def agreed(prompt: str) -> bool:
+def confirm(prompt: str) -> bool:
     """Ask a yes-or-no question.
 
     Raises:

@@ -25,7 +25,7 @@ def verdict(verdict: Verdict, considered: Considered, *, verbose: bool) -> str:
     """Return the lines for `permission test`; with `verbose`, the rules considered come first."""
     lines = [f"{verdict.answer}: {verdict.by}"]
     if verbose:
-        lines += columns([_considered(rule, why) for rule, why in considered]) if considered else ["no rules"]
+        lines += columns([_rule_row(rule, why) for rule, why in considered]) if considered else ["no rules"]
     return "\n".join(harmless(line, keep="") for line in lines)
 
 
@@ -38,7 +38,7 @@ def verdict_json(verdict: Verdict, considered: Considered) -> str:
     return json.dumps({"answer": verdict.answer, "by": verdict.by, "origin": origin, "rules": rules}, indent=2)
 
 
-def remembered(answers: Sequence[Remembered], *, now: float) -> str:
+def answer_lines(answers: Sequence[Remembered], *, now: float) -> str:
     """Return the lines for `permission list`, with the numbers that `forget` takes; empty without answers."""
     rows = [
         (str(number), f"always {each.answer}", about(each), ago(each.since, now=now))
@@ -47,7 +47,7 @@ def remembered(answers: Sequence[Remembered], *, now: float) -> str:
     return "\n".join(columns([("N", "ANSWER", "WHAT", "GIVEN"), *rows])) if rows else ""
 
 
-def remembered_json(answers: Sequence[Remembered]) -> str:
+def answers_json(answers: Sequence[Remembered]) -> str:
     listed = [{"number": number, **to_builtins(each)} for number, each in enumerate(answers, 1)]
     return json.dumps({"remembered": listed}, indent=2)
 
@@ -66,7 +66,7 @@ def _with_input(answer: Remembered) -> str:
     return f" (this input only, sha256 {answer.input[:12]})" if answer.input else ""
 
 
-def logged(entries: Sequence[dict[str, Any]], *, with_profile: bool) -> str:
+def log_lines(entries: Sequence[dict[str, Any]], *, with_profile: bool) -> str:
     """Return the lines for `permission log`. The user may have edited the file, so members may have any type."""
     rows = [_entry(entry, with_profile) for entry in entries]
     return "\n".join(columns(rows)) if rows else ""
@@ -86,7 +86,7 @@ def _entry(entry: dict[str, Any], with_profile: bool) -> list[str]:
     ]
 
 
-def _considered(rule: RulePlan, why: str) -> tuple[str, str, str]:
+def _rule_row(rule: RulePlan, why: str) -> tuple[str, str, str]:
     return f"  {rule.answer}", str(rule), f"no match: {why}" if why else "matches"
 
 

@@ -32,7 +32,7 @@ def show_reports(
     that several profiles extend is shown once.
     """
     everything = list(dict.fromkeys(problem for *_, problems in reports for problem in problems))
-    bad = [report for report in reports if _stopping(report, strict=strict)]
+    bad = [report for report in reports if _faults(report, strict=strict)]
     if secrets:
         from acp_launch.console.secrets import state_lines, states
     if as_json:
@@ -54,7 +54,7 @@ def show_reports(
     return not bad
 
 
-def _stopping(report: Entry, *, strict: bool) -> Sequence[Problem]:
+def _faults(report: Entry, *, strict: bool) -> Sequence[Problem]:
     *_, problems = report
     return problems if strict else errors(problems)
 
@@ -73,7 +73,7 @@ def _verdict(report: Entry, *, ok: bool) -> dict[str, Any]:
 def show_list(entries: Sequence[Entry], *, as_json: bool) -> None:
     """Print one line per profile: its name, its origin, its description."""
     if as_json:
-        _print_json({"profiles": [_described(*entry) for entry in entries]})
+        _print_json({"profiles": [_as_json(*entry) for entry in entries]})
         return
     from acp_launch.console.stdout import columns
 
@@ -87,7 +87,7 @@ def rows(entries: Sequence[Entry]) -> Iterator[tuple[str, str, str]]:
         yield found.name, found.origin, _remark(found, loaded, problems)
 
 
-def _described(found: Found, loaded: Loaded | None, problems: Sequence[Problem]) -> dict[str, Any]:
+def _as_json(found: Found, loaded: Loaded | None, problems: Sequence[Problem]) -> dict[str, Any]:
     return {
         "name": found.name,
         "origin": found.origin,
@@ -131,16 +131,16 @@ def as_yaml(loaded: Loaded) -> str:
     """Return the merged profile as YAML that ends in a newline."""
     layers = [f"#   {harmless(layer.label, keep='')}" for layer in loaded.layers]
     head = [f"# {harmless(loaded.found.name, keep='')}, merged from", *layers]
-    return "\n".join([*head, *_mapping(loaded.merged, (), loaded.positions), ""])
+    return "\n".join([*head, *_yaml_lines(loaded.merged, (), loaded.positions), ""])
 
 
-def _mapping(mapping: Mapping[str, Plain], path: KeyPath, positions: Positions) -> Iterator[str]:
+def _yaml_lines(mapping: Mapping[str, Plain], path: KeyPath, positions: Positions) -> Iterator[str]:
     indent = "  " * len(path)
     for key, value in mapping.items():
         inner = (*path, key)
         if isinstance(value, dict) and value:
             yield f"{indent}{_text(key)}:"
-            yield from _mapping(value, inner, positions)
+            yield from _yaml_lines(value, inner, positions)
         elif isinstance(value, list) and value:
             yield f"{indent}{_text(key)}:"
             for index, item in enumerate(value):

@@ -39,7 +39,7 @@ def show_list(rows: Sequence[Listed], remark: str, *, as_json: bool) -> None:
         _print_json({"secrets": [asdict(row) for row in rows], "remark": remark})
     elif rows:
         now = time.time()
-        shown = [(row.name, row.store, ago(row.set, now=now) if row.set else "", _joined(row.profiles)) for row in rows]
+        shown = [(row.name, row.store, ago(row.set, now=now) if row.set else "", _join(row.profiles)) for row in rows]
         _print_table([("NAME", "STORE", "SET", "USED BY"), *shown])
 
 
@@ -59,7 +59,7 @@ def show_check(rows: Sequence[Checked], needs: Sequence[Need], *, as_json: bool)
         ]
         _print_json({"secrets": found, "problems": [problem.as_json() for problem in problems]})
         return
-    shown = [(row.name, row.outcome.state, row.outcome.source, _joined(row.profiles)) for row in rows]
+    shown = [(row.name, row.outcome.state, row.outcome.source, _join(row.profiles)) for row in rows]
     _print_table([("NAME", "STATE", "WHERE", "USED BY"), *shown])
     absent = sum(row.outcome.state != "found" for row in rows)
     problem_lines.show(problems, as_json=False, outcome=f"{absent} of {len(rows)} secrets are not available")
@@ -81,7 +81,7 @@ def choices(name: str, config: Path) -> tuple[str, ...]:
     )
 
 
-def _joined(names: Sequence[str]) -> str:
+def _join(names: Sequence[str]) -> str:
     return ", ".join(names)
 
 

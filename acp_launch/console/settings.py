@@ -57,14 +57,14 @@ def _entry(value: Any) -> str:
 
 
 def _json(file: Path, settings: Sequence[SettingOrigin], directories: Sequence[DirectoryOrigin]) -> str:
-    def shown(value: Any) -> Any:
+    def as_json(value: Any) -> Any:
         if isinstance(value, tuple):
-            return [shown(item) for item in value]
+            return [as_json(item) for item in value]
         if isinstance(value, dict):
-            return {key: shown(item) for key, item in value.items()}
+            return {key: as_json(item) for key, item in value.items()}
         return masked(value) if isinstance(value, str) else value
 
-    listed = [{**asdict(each), "value": shown(each.value)} for each in settings]
+    listed = [{**asdict(each), "value": as_json(each.value)} for each in settings]
     return json.dumps(
         {
             "file": str(file),

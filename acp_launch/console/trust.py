@@ -101,7 +101,7 @@ def _where(server: StdioServer, there: Path | None) -> str:
 
 def _program(path: KeyPath, program: Agent | StdioServer, found: Found, label: str, before: str) -> Iterator[ReportRow]:
     if isinstance(program, Agent) and program.registry is not None:
-        yield from _registered(program.registry, program.args, found.get((*path, "registry")), label)
+        yield from _registry_rows(program.registry, program.args, found.get((*path, "registry")), label)
     else:
         there, command = found.get((*path, "command")), program.command or ""
         yield _line(label, before, [str(there or command), *program.args])
@@ -120,7 +120,7 @@ def _line(label: str, before: str, words: Sequence[str]) -> ReportRow:
     return ReportRow(label, f"{before}{discreet(' '.join(map(shlex.quote, words)))}")
 
 
-def _registered(written: str, args: Sequence[str], program: Path | None, label: str) -> Iterator[ReportRow]:
+def _registry_rows(written: str, args: Sequence[str], program: Path | None, label: str) -> Iterator[ReportRow]:
     """Yield what runs of the registry: a version that the profile does not choose may be another one tomorrow."""
     from acp_launch.registry.installed import of_program
 
@@ -160,19 +160,19 @@ def _variables(values: Mapping[str, str]) -> Iterator[ReportRow]:
     """Yield dangerous variables first, because the others may be many."""
     potent = {name: can for name in values if (can := power(name))}
     yield from (
-        ReportRow("", f"sets {name}, which {can}: {_quoted(name, values[name])}", True) for name, can in potent.items()
+        ReportRow("", f"sets {name}, which {can}: {_quote(name, values[name])}", True) for name, can in potent.items()
     )
     yield from _set("sets", {name: value for name, value in values.items() if name not in potent})
 
 
 def _set(verb: str, values: Mapping[str, str]) -> Iterator[ReportRow]:
-    said = [f"{name}: {_quoted(name, value)}" for name, value in values.items()]
+    said = [f"{name}: {_quote(name, value)}" for name, value in values.items()]
     yield from (ReportRow("", f"{verb} {each}") for each in said[:ROWS])
     if rest := said[ROWS:]:
         yield ReportRow("", f"{verb} {', '.join(rest)}")
 
 
-def _quoted(name: str, value: str) -> str:
+def _quote(name: str, value: str) -> str:
     """Quote a value, so that an empty value is visible, and where each ends."""
     return json.dumps(discreet(value, name), ensure_ascii=False)
 
@@ -255,12 +255,12 @@ def _news(before: Acceptance, now: Sequence[str]) -> Iterator[str]:
     yield f"changed since you accepted it on {when}:"
     found = list(changes(before.lines, [str(shown(line)) for line in now]))
     for line in _cut(found):
-        yield paint(f"  {_plain(_marked(line))}", RED if line.startswith("-") else GREEN)
+        yield paint(f"  {_plain(_mark_line(line))}", RED if line.startswith("-") else GREEN)
     if not found:
         yield "  only a credential written in the profile (not shown)"
 
 
-def _marked(line: str) -> str:
+def _mark_line(line: str) -> str:
     """Return a line of a difference, with the power of its variable."""
     said = shown(line[2:])
     return f"{line[:2]}{said.path}, which {said.can}: {said.value}" if said.can else line

@@ -100,10 +100,10 @@ def _map_texts(shape: Any, change: Callable[[Text], Any]) -> Any:
 def fill(shape: Any, names: Sequence[str] | Mapping[int, str]) -> Any:
     """Write the entry as in a profile; `names` are the names of the tokens' secrets."""
 
-    def written(text: Text) -> str:
+    def as_text(text: Text) -> str:
         return "".join(part if isinstance(part, str) else f"${{secret:{names[part]}}}" for part in text.parts)
 
-    return _map_texts(shape, written)
+    return _map_texts(shape, as_text)
 
 
 def holes(shape: Any) -> tuple[int, ...]:
@@ -161,11 +161,11 @@ class DraftBuilder:
             return shape
         pattern = re.compile(f"({'|'.join(sorted(map(re.escape, known), key=len, reverse=True))})")
 
-        def punched(text: Text) -> Text:
+        def without_known(text: Text) -> Text:
             cut = [piece for part in text.parts for piece in (pattern.split(part) if isinstance(part, str) else [part])]
             return Text(tuple(self._known.get(one, one) if isinstance(one, str) else one for one in cut if one != ""))
 
-        return _map_texts(shape, punched)
+        return _map_texts(shape, without_known)
 
     def _token(self, owner: str, path: KeyPath, name: str, written: str, found: Sighting) -> int:
         literal = written[found.start : found.end]

@@ -43,7 +43,7 @@ class Parsed(Struct, frozen=True):
     twice: tuple[str, ...]
 
 
-def blanked(text: str) -> str:
+def blank_comments(text: str) -> str:
     """Replace every comment by as many spaces."""
     return _TOKEN.sub(lambda token: _VISIBLE.sub(" ", token[0]) if token.lastgroup else token[0], text)
 
@@ -54,7 +54,7 @@ def parse(text: str) -> Parsed:
     Raises:
         BadJson: it is not JSON, or is nested deeper than `MAX_DEPTH`.
     """
-    bare = _COMMA.sub(lambda token: " " if token["comma"] else token[0], blanked(text.removeprefix("\ufeff")))
+    bare = _COMMA.sub(lambda token: " " if token["comma"] else token[0], blank_comments(text.removeprefix("\ufeff")))
     twice: dict[str, None] = {}
     try:
         root = json.loads(bare, parse_float=number, object_pairs_hook=lambda pairs: _object(pairs, twice))
@@ -132,7 +132,7 @@ def put(text: str, path: tuple[str | int, ...], value: Any) -> str:
 
 
 def _put(text: str, path: tuple[str | int, ...], value: Any) -> str:
-    bare = blanked(text)
+    bare = blank_comments(text)
     at = end = _space(bare, 1 if bare.startswith("\ufeff") else 0)
     for depth, key in enumerate(path):
         parts, close = _parts(bare, at, "{" if isinstance(key, str) else "[")

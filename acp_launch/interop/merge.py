@@ -156,7 +156,7 @@ def target(name: str, settings: Settings, *, start: Path) -> Target:
         UsageError: it cannot be written, for instance because it is built in.
         ProfileError: the file exists and is not a profile.
     """
-    found = _found(name, settings, start)
+    found = _find(name, settings, start)
     if found is None:
         return Target(_new(name, start), None, {})
     if found.origin == "built-in":
@@ -186,7 +186,7 @@ def refuse_escaping_link(file: Path, project: Path) -> None:
         raise UsageError(what, fix="name the file it leads to")
 
 
-def _found(name: str, settings: Settings, start: Path) -> Found | None:
+def _find(name: str, settings: Settings, start: Path) -> Found | None:
     """Find the profile; None if there is no profile of that name, or no file at that path."""
     try:
         found = find(name, start=start, settings=settings)

@@ -2,7 +2,7 @@
 The entries of other tools' files, read by the keys in the tools' documentation (November 2026).
 
 `entries` yields a `ToolEntry` for each server and agent. One function reads each key. A key that is not known, or has a
-value of the wrong type, is left out with a note, never guessed. `translated` turns a tool's references into ours.
+value of the wrong type, is left out with a note, never guessed. `translate` turns a tool's references into ours.
 `survey` lists the files of all tools on this machine.
 """
 
@@ -83,7 +83,7 @@ class ToolEntry:
             raise Untranslatable("is not a string")
         if _UNPRINTABLE.search(value):
             raise Untranslatable("holds characters that no program can receive")
-        return translated(value, self.tool.dialect_of(key), self.stored)
+        return translate(value, self.tool.dialect_of(key), self.stored)
 
 
 Reader = Callable[[ToolEntry, str, Any], None]  # the entry, the key as it is written, its value
@@ -180,7 +180,7 @@ def _switch(entry: ToolEntry, key: str, value: Any, *, off: bool) -> None:
     entry.disabled = entry.disabled or value is off
 
 
-def _required(entry: ToolEntry, key: str, value: Any) -> None:
+def _read_required(entry: ToolEntry, key: str, value: Any) -> None:
     if isinstance(value, bool):
         entry.more["required"] = value
     else:
@@ -214,7 +214,7 @@ def _names(value: Any) -> list[str]:
     return [name for name in names if isinstance(name, str)]
 
 
-def _passed(entry: ToolEntry, key: str, value: Any) -> None:
+def _read_passed(entry: ToolEntry, key: str, value: Any) -> None:
     """Read variables of the tool's own environment."""
     _variables(entry, key, {name: name for name in _names(value) if name not in entry.env}, entry.env)
 
@@ -271,8 +271,8 @@ _READERS: Mapping[str, Reader] = {
     "call": partial(_timeout, what="call"),
     "allow": partial(_tools, what="allow"),
     "deny": partial(_tools, what="deny"),
-    "required": _required,
-    "passed": _passed,
+    "required": _read_required,
+    "passed": _read_passed,
     "stored": _skip,  # read before the others
     "bearer": _bearer,
     "header_variables": _header_variables,
@@ -394,7 +394,7 @@ class Untranslatable(ValueError):  # noqa: N818 - it reads as what it is
     """Raised for a reference without a counterpart; the message continues a sentence that begins with its place."""
 
 
-def translated(text: str, dialect: Dialect, stored: Container[str] = ()) -> str:
+def translate(text: str, dialect: Dialect, stored: Container[str] = ()) -> str:
     """Translate a tool's references. `stored` are names in its own store; each becomes `${secret:NAME}`.
 
     Raises:
@@ -468,10 +468,10 @@ def survey(machine: Host, project: Path) -> Iterator[Finding]:
     for tool in TOOLS.values():
         for file in places(tool, machine, project):
             if _is_there(file):
-                yield _finding(tool, file, str(project))
+                yield _inspect(tool, file, str(project))
 
 
-def _finding(tool: Tool, file: Path, project: str) -> Finding:
+def _inspect(tool: Tool, file: Path, project: str) -> Finding:
     try:
         source = read(file, tool)
     except ProblemsError as error:

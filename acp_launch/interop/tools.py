@@ -237,12 +237,12 @@ class Host(Struct, frozen=True):
     def directories(self) -> dict[str, Path]:
         """Name the directories that tools keep their files in; `~/.config` is that of command-line programs on macOS,
         too."""
-        config = self._chosen("XDG_CONFIG_HOME", self.home / ".config")
+        config = self._from_environment("XDG_CONFIG_HOME", self.home / ".config")
         settings = config
         if self.platform == "darwin":
             settings = self.home / "Library" / "Application Support"
         elif self.platform == "win32":
-            settings = self._chosen("APPDATA", self.home / "AppData" / "Roaming")
+            settings = self._from_environment("APPDATA", self.home / "AppData" / "Roaming")
         on_windows = self.platform == "win32"
         return {
             "home": self.home,
@@ -250,11 +250,11 @@ class Host(Struct, frozen=True):
             "settings": settings,
             "zed": settings / "Zed" if on_windows else config / "zed",
             "goose": settings / "Block" / "goose" / "config" if on_windows else config / "goose",
-            "CLAUDE_CONFIG_DIR": self._chosen("CLAUDE_CONFIG_DIR", self.home),
-            "CODEX_HOME": self._chosen("CODEX_HOME", self.home / ".codex"),
+            "CLAUDE_CONFIG_DIR": self._from_environment("CLAUDE_CONFIG_DIR", self.home),
+            "CODEX_HOME": self._from_environment("CODEX_HOME", self.home / ".codex"),
         }
 
-    def _chosen(self, variable: str, default: Path) -> Path:
+    def _from_environment(self, variable: str, default: Path) -> Path:
         return Path(self.environ.get(variable) or default)
 
 

@@ -1,7 +1,7 @@
 """
 The settings as a pydantic-settings class: `choices` returns `Choices`, or every Problem at once.
 
-`UserSettings` has two sources, the variables before the file. `model` has the shapes; `broken` has the rules that
+`UserSettings` has two sources, the variables before the file. `model` has the shapes; `find_faults` has the rules that
 shapes cannot express. Each fault gets its place: a line of the file, or the name of a variable. Pure. Its import takes
 long, so it is for settings that were not read before (`load`).
 """
@@ -49,25 +49,25 @@ _PRINTS = "[my-token-tool, headers]"
 _COMMAND, _EXAMPLE = ("secrets", "command"), '[op, read, "op://dev/{name}/credential"]'
 
 
-def broken(root: Mapping[str, Plain]) -> Iterator[Fault]:
+def find_faults(root: Mapping[str, Plain]) -> Iterator[Fault]:
     """Yield a fault for every broken rule; `root` is what the file and the variables say together."""
-    secrets = _mapping(root, "secrets")
+    secrets = _section(root, "secrets")
     yield from _between(("secrets", "timeout"), secrets.get("timeout"), SHORTEST, LONGEST)
-    yield from _backend(_mapping(secrets, "keyring").get("backend"))
+    yield from _backend(_section(secrets, "keyring").get("backend"))
     for key in ("path", "key_file"):
-        if _mapping(secrets, "file").get(key) == "":
+        if _section(secrets, "file").get(key) == "":
             yield Fault(("secrets", "file", key), "the path is empty", "write a path, or remove the key")
     if isinstance(command := secrets.get("command"), list):
         yield from _store_command(command)
     elif secrets.get("store") == "command" and "command" not in secrets:
         what = "the store is a command, but secrets.command is not set"
         yield Fault(("secrets", "store"), what, f"add secrets.command: {_EXAMPLE}")
-    yield from _headers_commands(_mapping(root, _HEADERS))
+    yield from _headers_commands(_section(root, _HEADERS))
     if isinstance(registry := root.get("registry"), str):
         yield from _registry(registry)
 
 
-def _mapping(owner: Mapping[str, Plain], key: str) -> Mapping[str, Plain]:
+def _section(owner: Mapping[str, Plain], key: str) -> Mapping[str, Plain]:
     value = owner.get(key)
     return value if isinstance(value, dict) else {}
 
@@ -204,7 +204,7 @@ class UserSettings(BaseSettings):
     @classmethod
     def _with_rules(cls, said: dict[str, Any], handler: "ModelWrapValidatorHandler[UserSettings]") -> "UserSettings":
         """Add the broken rules to what pydantic finds."""
-        faults = list(broken(said))
+        faults = list(find_faults(said))
         try:
             found = handler(said)
         except ValidationError as invalid:
@@ -227,15 +227,15 @@ def choices(text: str | None, file: str, variables: Mapping[str, str]) -> tuple[
         return None, [*wrong, *problems]
     everything = [*wrong, *problems]
     try:
-        read = UserSettings(file=document.root if document else {}, variables=_nested(usable))  # type: ignore[call-arg]
+        read = UserSettings(file=document.root if document else {}, variables=_nest(usable))  # type: ignore[call-arg]
         chosen = Choices(**dict(read))
     except WrongSettings as found:
-        everything += _located(found.faults, document, usable)
+        everything += _place(found.faults, document, usable)
     everything.sort(key=lambda problem: (problem.line, problem.column))
     return (None, everything) if everything else (chosen, [])
 
 
-def _nested(variables: Mapping[str, str]) -> dict[str, Any]:
+def _nest(variables: Mapping[str, str]) -> dict[str, Any]:
     """Return the settings of the variables as a file has them."""
     said: dict[str, Any] = {}
     for name, text in variables.items():
@@ -243,7 +243,7 @@ def _nested(variables: Mapping[str, str]) -> dict[str, Any]:
         inner = said
         for section in sections:
             inner = inner.setdefault(section, {})
-        inner[key] = _listed(text) if name == COMMAND else text
+        inner[key] = _as_list(text) if name == COMMAND else text
     return said
 
 
@@ -258,7 +258,7 @@ def _unusable(name: str, text: str) -> Problem | None:
         return _unknown(name)  # its value is not shown, since it may be a secret
     if not text.isascii() and text != text.encode(errors="replace").decode():
         return Problem(name, 0, 0, "", "this variable does not hold UTF-8 text", "set it in a UTF-8 locale")
-    if name == COMMAND and _listed(text) is None:
+    if name == COMMAND and _as_list(text) is None:
         what = f"expected a list in JSON, found {found(text)}"
         return Problem(name, 0, 0, "", what, """write it as '["op", "read", "op://dev/{name}/credential"]'""")
     return None
@@ -274,7 +274,7 @@ def _unknown(name: str) -> Problem:
     return Problem(name, 0, 0, "", "unknown setting", fix)
 
 
-def _listed(text: str) -> list[Any] | None:
+def _as_list(text: str) -> list[Any] | None:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -296,7 +296,7 @@ def _fault(error: "ErrorDetails") -> Fault:
     return unknown_key(path, shape.__struct_fields__)
 
 
-def _located(faults: Iterable[Fault], document: Document | None, variables: Mapping[str, str]) -> Iterator[Problem]:
+def _place(faults: Iterable[Fault], document: Document | None, variables: Mapping[str, str]) -> Iterator[Problem]:
     for fault in dict.fromkeys(faults):
         if name := setter(fault.path, variables):
             yield Problem(name, 0, 0, "", fault.message, fault.fix)

@@ -73,10 +73,10 @@ def load() -> Settings:
         SettingsError: with every problem of the file and of the variables.
     """
     config, state, cache = (directory(kind) for kind in ("CONFIG", "STATE", "CACHE"))
-    text, problems = written(config / FILE)
+    text, problems = file_text(config / FILE)
     variables = present()
     has_choices = text != "" or problems or variables
-    chosen = _checked(config / FILE, text, problems, variables, cache) if has_choices else Choices()
+    chosen = _check_or_recall(config / FILE, text, problems, variables, cache) if has_choices else Choices()
     return Settings(config=config, state=state, cache=cache, **structs.asdict(chosen))
 
 
@@ -115,7 +115,7 @@ def present() -> dict[str, str]:
     return {name: text for name, text in os.environ.items() if text and (name in NAMES or name.startswith(NEARLY))}
 
 
-def written(file: Path) -> tuple[str | None, list[Problem]]:
+def file_text(file: Path) -> tuple[str | None, list[Problem]]:
     """Read the settings file: empty text if it does not exist, None if it cannot be read."""
     try:
         file.lstat()
@@ -143,7 +143,9 @@ def _here() -> Path:
         return Path(os.sep)
 
 
-def _checked(file: Path, text: str | None, unread: list[Problem], variables: dict[str, str], cache: Path) -> Choices:
+def _check_or_recall(
+    file: Path, text: str | None, unread: list[Problem], variables: dict[str, str], cache: Path
+) -> Choices:
     """Validate text and variables, or use the cached result.
 
     Problems of the file itself (`unread`) are checked each time, because the cache knows only its text.
@@ -177,7 +179,7 @@ def read(file: Path) -> tuple[str | None, list[Problem]]:
     """Read the file: None and the problem if that fails; text and problems if only its protection is wrong."""
     try:
         found = read_bounded(file, MAX_SIZE)
-        exposed = list(_exposed(file)) if found else []
+        exposed = list(_exposure(file)) if found else []
     except Unfit as unfit:
         return None, [Problem(str(file), 0, 0, "", f"this file {unfit}", "check that this is a settings file")]
     except OSError as fault:
@@ -196,7 +198,7 @@ def _quote(path: Path) -> str:
     return shlex.quote(str(path))
 
 
-def _exposed(file: Path) -> Iterator[Problem]:
+def _exposure(file: Path) -> Iterator[Problem]:
     """Yield a problem for each way in which another user could change the file: itself, its directory, link targets."""
     if os.name != "posix":
         return

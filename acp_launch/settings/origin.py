@@ -9,7 +9,7 @@ from msgspec import Struct, to_builtins
 
 from acp_launch.document.nodes import SETTINGS
 from acp_launch.document.shape import Shape
-from acp_launch.settings.load import directory, load, present, written
+from acp_launch.settings.load import directory, file_text, load, present
 from acp_launch.settings.model import NAMES, Choices, key_path, setter
 
 Key = tuple[str, ...]
@@ -87,7 +87,7 @@ def _places(file: Path) -> Mapping[Key, str]:
     """Return the line of each setting that the file has."""
     from acp_launch.document.yaml import parse
 
-    text, _ = written(file)
+    text, _ = file_text(file)
     document, _ = parse(text, str(file), SETTINGS) if text else (None, [])
     if document is None:
         return {}

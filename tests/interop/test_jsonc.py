@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.interop.formats import MAX_DEPTH, BadJson, Misfit, blanked, parse, put
+from acp_launch.interop.formats import MAX_DEPTH, BadJson, Misfit, blank_comments, parse, put
 
 SETTINGS = """\
 // settings of an editor
@@ -161,6 +161,6 @@ def test_an_item_that_is_added_is_the_only_change_there_is(data: st.DataObject, 
 @given(st.data(), OBJECTS)
 def test_blanking_comments_moves_nothing(data: st.DataObject, value: dict[str, Any]) -> None:
     text = data.draw(texts(value))
-    bare = blanked(text)
+    bare = blank_comments(text)
     assert len(bare) == len(text)
     assert [at for at, mark in enumerate(bare) if mark == "\n"] == [at for at, mark in enumerate(text) if mark == "\n"]

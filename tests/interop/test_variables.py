@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.interop.read import Untranslatable, translated
+from acp_launch.interop.read import Untranslatable, translate
 from acp_launch.interop.tools import Dialect
 from acp_launch.secret.reference import parse
 
@@ -24,7 +24,7 @@ from acp_launch.secret.reference import parse
     ],
 )
 def test_a_variable_is_translated_and_the_rest_is_text(dialect: Dialect, text: str, ours: str) -> None:
-    assert translated(text, dialect, {"k"}) == ours
+    assert translate(text, dialect, {"k"}) == ours
     parse(ours)
 
 
@@ -45,14 +45,14 @@ def test_a_variable_is_translated_and_the_rest_is_text(dialect: Dialect, text: s
 )
 def test_what_has_no_counterpart_says_why_and_quotes_nothing(dialect: Dialect, text: str, why: str) -> None:
     with pytest.raises(Untranslatable) as untranslatable:
-        translated(text, dialect, {"k"})
+        translate(text, dialect, {"k"})
     assert str(untranslatable.value) == why
 
 
 @given(st.sampled_from(["none", "shell", "dollar", "code", "braces"]), st.text("${}:-AB/env input", max_size=20))
 def test_whatever_is_translated_is_text_of_a_profile(dialect: Dialect, text: str) -> None:
     try:
-        ours = translated(text, dialect)
+        ours = translate(text, dialect)
     except Untranslatable:
         return
     parts = parse(ours)
