@@ -80,6 +80,34 @@ def test_the_agent_may_take_a_question_back(launch: Launcher) -> None:
         assert editor.said() == "outcomes: error -32800"
 
 
+# An agent that opens a session only once its opening is cancelled: in `/kept` all the same.
+SLOW = """
+def new(request):
+    script.send({"method": "_test/opening", "params": {}})
+    assert script.expect("$/cancel_request")["params"]["requestId"] == request["id"]
+    if request["params"]["cwd"].endswith("/kept"):
+        script.new(request)
+    else:
+        script.refuse(request, -32800, "Request cancelled")
+script.serve({"session/new": new})
+"""
+
+
+def test_an_editor_may_take_back_a_session_while_the_agent_opens_it(launch: Launcher) -> None:
+    launch.scripted(SLOW)
+    (kept := launch.project / "kept").mkdir()
+    with serving(launch) as editor:
+        editor.begin()
+        answers = []
+        for cwd in (None, kept):
+            opening = editor.start("session/new", editor.place(cwd))
+            editor.expect("_test/opening")
+            editor.notify("$/cancel_request", {"requestId": opening})
+            answers.append(editor.answer(opening))
+        assert answers[0]["error"]["code"] == -32800
+        assert editor.prompt(answers[1]["result"]["sessionId"], "go on")["result"] == {"stopReason": "end_turn"}
+
+
 def test_a_rule_also_keeps_the_editor_from_what_it_would_do_for_the_agent(launch: Launcher) -> None:
     body = """
 def prompt(request):
