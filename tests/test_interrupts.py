@@ -7,7 +7,7 @@ import pytest
 
 from acp_launch.errors import AuthRequired, RunExpired, WaitExpired
 from acp_launch.launch.loop import Interrupts
-from acp_launch.launch.run import unhurried
+from acp_launch.launch.run import outside_budget
 from acp_launch.session.connection import ACP_MODE, Budget, Connection, connect, negotiate
 from tests.session.recording import Agent, Recorder
 from tests.transport.memory import pair
@@ -150,7 +150,9 @@ def test_a_person_who_logs_in_takes_the_time_it_takes() -> None:
 
         async def opened() -> None:
             await asyncio.sleep(3)
-            await unhurried(log_in, interrupts.budget)(cast(Connection, None), AuthRequired("log in"), is_second=False)
+            await outside_budget(log_in, interrupts.budget)(
+                cast(Connection, None), AuthRequired("log in"), is_second=False
+            )
             await asyncio.sleep(100)
 
         with pytest.raises(RunExpired):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 KEPT = 600.0  # seconds for which a host stays that `--detach` has brought up
 
 
-def hosted(request: RunRequest, settings: "Settings", screen: Screen) -> int | None:
+def run_in_host(request: RunRequest, settings: "Settings", screen: Screen) -> int | None:
     """Carry out the run with the host of its profile, and return the exit code; None if there is none for it.
 
     If the host runs what the files of the profile say, they are not parsed again, and nothing is resolved.
@@ -119,7 +119,7 @@ def _launch_plan(plan: "FrontPlan", found: "Found", request: RunRequest, *, cwd:
 
 
 def _run_by_content(request: RunRequest, found: "Found", settings: "Settings", screen: Screen) -> int | None:
-    """Do the same as `hosted`, with the profile as it is read and resolved here."""
+    """Do the same as `run_in_host`, with the profile as it is read and resolved here."""
     from acp_launch.profile.load import load
 
     loaded = load(found, cache=settings.cache)
@@ -259,9 +259,9 @@ async def _prompt_host(
     """Return how the turn ended; None if it goes on in the host."""
     from acp_launch.host.door import connect
     from acp_launch.host.front import Entry, handed_over
-    from acp_launch.host.front import hosted as launching
+    from acp_launch.host.front import launch_in_host as launching
     from acp_launch.host.wire import Entrance
-    from acp_launch.launch.run import prompted, run_once
+    from acp_launch.launch.run import open_and_prompt, run_once
     from acp_launch.session.connection import Budget
 
     person = screen.person()
@@ -281,7 +281,7 @@ async def _prompt_host(
         if request.detach:
             await run_once(launch, partial(handed_over, launch, prompt))
             return None
-        return await run_once(launch, partial(prompted, launch, prompt))
+        return await run_once(launch, partial(open_and_prompt, launch, prompt))
 
 
 def _import_asyncio_without_tls() -> "ModuleType":
@@ -341,7 +341,7 @@ async def _attach_terminal(
     from acp_launch.cli.verb import check_session_name
     from acp_launch.host.door import connect
     from acp_launch.host.front import Entry
-    from acp_launch.host.front import hosted as launching
+    from acp_launch.host.front import launch_in_host as launching
     from acp_launch.host.wire import Entrance
     from acp_launch.interactive.session import run_session
     from acp_launch.interactive.state import HeldSessions, HostedSession

@@ -43,7 +43,7 @@ from acp_launch.console.stream.text import Notices
 from acp_launch.console.trust import report
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, ServerError, StateError, Stopped, WaitExpired
 from acp_launch.launch.loop import Interrupts
-from acp_launch.launch.run import SessionRequest, explained, open_requested, unable, untakeable
+from acp_launch.launch.run import SessionRequest, add_advice, open_requested, unable, untakeable
 from acp_launch.launch.servers import LaunchServers
 from acp_launch.mcp.client import PING, ROOTS, Survey, survey
 from acp_launch.mcp.http.wire import Credentials
@@ -61,7 +61,7 @@ from acp_launch.secret.lookup import secrets
 from acp_launch.secret.value import Outcome, Store
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Budget, Connection, connect, negotiate
-from acp_launch.session.login import pointed, referred
+from acp_launch.session.login import point_to_trace, refer_to_log
 from acp_launch.session.opening import how_to_continue
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import policy
@@ -320,7 +320,7 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
     async def _ask_agent(
         self, part: ProfilePart, plan: LaunchPlan, connection: Connection, child: Child, begun: float
     ) -> None:
-        connection.explain = partial(explained, plan, trace=str(self.trace or ""))
+        connection.explain = partial(add_advice, plan, trace=str(self.trace or ""))
         limit, called = plan.timeouts.initialize, self.wallet.called
         agent = await negotiate(connection, limit=limit, offers=Offers(terminal_login=available()))
         after = time.monotonic() - begun
@@ -397,8 +397,8 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
 
     def _advise(self, error: LaunchError, running: Running) -> None:
         trace = str(self.trace or "")
-        pointed(error, trace)
-        referred(error, self.wallet.called, trace, has_log=bool(running.stderr_tail()))
+        point_to_trace(error, trace)
+        refer_to_log(error, self.wallet.called, trace, has_log=bool(running.stderr_tail()))
 
 
 async def _give_back(connection: Connection, session_id: str, able: Capabilities, limit: float) -> None:

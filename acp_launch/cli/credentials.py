@@ -292,7 +292,7 @@ def print_headers(logins: Collection[ServerLogin], made: Mapping[str, Credential
     import asyncio
 
     from acp_launch.cli.stores import protect_secrets, say_waiting
-    from acp_launch.launch.loop import listening
+    from acp_launch.launch.loop import hear_guards
     from acp_launch.process.guard import start_guards
 
     protect_secrets()
@@ -306,7 +306,7 @@ def print_headers(logins: Collection[ServerLogin], made: Mapping[str, Credential
 
     async def call_all() -> None:
         what, limit = f"headers for {', '.join(printers)}", settings.secrets.timeout + GRACE
-        with listening(start_guards()):
+        with hear_guards(start_guards()):
             await awaited(asyncio.gather(*map(call, printers)), what=what, limit=limit, waiting=say_waiting)
 
     asyncio.run(call_all())

@@ -193,9 +193,9 @@ class VerbProcesses:
         Raises:
             Stopped: a signal came.
         """
-        from acp_launch.launch.loop import watched
+        from acp_launch.launch.loop import run_supervised
 
-        return watched(self._guard, story)
+        return run_supervised(self._guard, story)
 
 
 @contextmanager

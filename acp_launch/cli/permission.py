@@ -36,11 +36,11 @@ def test(
 ) -> None:
     """Show what a run would answer to a tool call, and by which rule."""
     from acp_launch.console import permissions, stdout
-    from acp_launch.session.permission.policy import considered, judge
+    from acp_launch.session.permission.policy import consider, judge
 
     asked = _call(call)
     policy = _policy(profile, approve)
-    verdict, looked_at = judge(policy, asked), list(considered(policy, asked))
+    verdict, looked_at = judge(policy, asked), list(consider(policy, asked))
     if as_json:
         stdout.put_json(permissions.verdict_json(verdict, looked_at))
     else:

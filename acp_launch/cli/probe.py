@@ -31,7 +31,7 @@ from acp_launch.plan.resolve import process, reduce_to, resolve
 from acp_launch.process.spawn import require_platform
 from acp_launch.profile.discover import here
 from acp_launch.secret.value import Secret
-from acp_launch.session.login import pointed
+from acp_launch.session.login import point_to_trace
 from acp_launch.settings.load import load as load_settings
 from acp_launch.settings.model import Settings
 
@@ -117,7 +117,7 @@ def with_server(probe: Probe, telling: ServerMessages, story: "Story[T]", *, off
             except (ServerError, ProtocolError, WaitExpired) as error:
                 error.detail = (*error.detail, *program.running.stderr_tail())
                 explained = program.explained(error)
-                pointed(explained, str(probe.trace or ""))
+                point_to_trace(explained, str(probe.trace or ""))
                 raise explained from None
             finally:
                 interrupts.stopping()

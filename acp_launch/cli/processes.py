@@ -41,12 +41,12 @@ def _sessions(families: "Sequence[LaunchTree]", state: "Path") -> "Sessions":
 
     from acp_launch.cli.attach import hosted_sessions
     from acp_launch.console.processes import HeldSession
-    from acp_launch.session.hold import held
+    from acp_launch.session.hold import list_held
     from acp_launch.session.store import open_registry
 
     now = time.time()
     since = {family.root.pid: now - family.root.age for family in families if family.root}
-    used = [each for each in held(state) if each.pid in since and each.since >= since[each.pid] - EARLIER]
+    used = [each for each in list_held(state) if each.pid in since and each.since >= since[each.pid] - EARLIER]
     if not used:
         return {}
     with open_registry(state) as registry:

@@ -100,9 +100,9 @@ def _carry_out(request: RunRequest, screen: Screen) -> int:
     settings = load()
     request.check()
     if request.may_be_hosted and (request.wants_host or any_host(settings.state)):
-        from acp_launch.cli.attach import hosted
+        from acp_launch.cli.attach import run_in_host
 
-        if (code := hosted(request, settings, screen)) is not None:
+        if (code := run_in_host(request, settings, screen)) is not None:
             return code
     from acp_launch.process.guard import start_guards
     from acp_launch.process.prepare import require_descriptors

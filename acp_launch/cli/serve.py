@@ -206,13 +206,13 @@ class _Served:
             )
 
     async def _serve(self, context: "LaunchContext", feed: "EditorFeed", source: "Lent", sink: "Lent | int") -> None:
-        from acp_launch.launch.loop import supervised
+        from acp_launch.launch.loop import supervise
         from acp_launch.launch.run import Launch
         from acp_launch.launch.servers import LaunchServers
         from acp_launch.serve.face import EditorFace
 
         plan, observer = self.plan, self.observer
-        async with supervised(self.guard) as interrupts:
+        async with supervise(self.guard) as interrupts:
             servers = LaunchServers(plan, observer, interrupts.budget, context.server_logs)  # none: sessions have them
             if self.connect is None:
                 launch = Launch(context, observer, interrupts, servers, self.spawned)

@@ -159,7 +159,7 @@ async def _show_turn(
 ) -> "TurnEnd":
     from acp_launch.errors import RunExpired, WaitExpired
     from acp_launch.host.door import connect
-    from acp_launch.host.front import joined, with_host
+    from acp_launch.host.front import watch_turn, with_host
     from acp_launch.host.wire import Entrance
     from acp_launch.launch.loop import Interrupts
     from acp_launch.session.client import Client
@@ -170,7 +170,7 @@ async def _show_turn(
     async def story(attached: "Attached") -> "TurnEnd":
         client = Client(attached.connection, name=record.name, title=record.title, gate=None, observer=observer)
         entrance = Entrance(name=record.name, can_ask=False, after=-1, watches=True)
-        end = await joined(attached, client, record.session_id, entrance)
+        end = await watch_turn(attached, client, record.session_id, entrance)
         await observer.drain()
         return end
 

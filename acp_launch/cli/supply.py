@@ -151,7 +151,7 @@ def _install(argv: Sequence[str]) -> None:
     import asyncio
     import shutil
 
-    from acp_launch.launch.loop import listening
+    from acp_launch.launch.loop import hear_guards
     from acp_launch.plan.environment import inherited
     from acp_launch.process.foreground import foreground
     from acp_launch.process.guard import start_guards
@@ -164,7 +164,7 @@ def _install(argv: Sequence[str]) -> None:
     guards = start_guards()
 
     async def run() -> "Exit":
-        with listening(guards):
+        with hear_guards(guards):
             return await foreground(program)
 
     ended = asyncio.run(run())

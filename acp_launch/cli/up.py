@@ -266,7 +266,7 @@ async def _host(
     import asyncio
 
     from acp_launch.errors import first
-    from acp_launch.host.door import listening
+    from acp_launch.host.door import listen
     from acp_launch.host.hub import HostNotices, Hub
     from acp_launch.launch.run import conversation
 
@@ -287,7 +287,7 @@ async def _host(
                 notices.of(hub)
                 if pipe is not None:
                     loop.add_reader(pipe, launch.interrupts.interrupt)
-                async with listening(hub.attach) as socket:
+                async with listen(hub.attach) as socket:
                     sockets.append(socket)
                     try:
                         await hub.run()

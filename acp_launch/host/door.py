@@ -29,7 +29,7 @@ OWN = f"{__version__}".encode()
 
 
 @asynccontextmanager
-async def listening(attach: Callable[[socket.socket], None]) -> AsyncIterator[Path]:
+async def listen(attach: Callable[[socket.socket], None]) -> AsyncIterator[Path]:
     """Listen for fronts while the block runs; `attach` takes the line of each that has greeted.
 
     Raises:
@@ -81,11 +81,11 @@ class _Acceptor:
         if peer_uid(line) not in (None, os.geteuid()) or len(self._waiting) >= MOST:
             line.close()
             return
-        task = self._loop.create_task(self._greeted(line))
+        task = self._loop.create_task(self._greet(line))
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
-    async def _greeted(self, line: socket.socket) -> None:
+    async def _greet(self, line: socket.socket) -> None:
         is_welcome = False
         try:
             async with asyncio.timeout(PATIENCE):
@@ -134,7 +134,9 @@ def connect(note: HostNote) -> socket.socket:
             answer += more
     except TimeoutError:
         line.close()
-        raise StateError(f"the host of {note.called} (pid {note.pid}) does not answer", fix=_stuck(note)) from None
+        raise StateError(
+            f"the host of {note.called} (pid {note.pid}) does not answer", fix=_free_advice(note)
+        ) from None
     except OSError as error:
         line.close()
         why = error.strerror or "it closed the connection"
@@ -180,5 +182,5 @@ def call(note: HostNote, method: str, params: Mapping[str, object], *, within: f
     raise error or StateError(f"the host of {note.called} (pid {note.pid}) does not answer as it should")
 
 
-def _stuck(note: HostNote) -> str:
+def _free_advice(note: HostNote) -> str:
     return f"it may be stopped: kill -CONT {note.pid}; or end it: {ours('down', note.called)}"

@@ -89,7 +89,7 @@ class HostedServers(LaunchServers):
     def restart(self, name: str) -> None:
         assert self._connection is not None
         connection = self._connection
-        connection.beside(_sent(connection, RESTART, {"server": name}))
+        connection.beside(_request_host(connection, RESTART, {"server": name}))
 
     def note_state(self, change: Change) -> None:
         """Note a step in the life of a server."""
@@ -101,7 +101,7 @@ class HostedServers(LaunchServers):
         )
 
 
-async def _sent(connection: Connection, method: str, params: Mapping[str, object]) -> None:
+async def _request_host(connection: Connection, method: str, params: Mapping[str, object]) -> None:
     await connection.call(connection.conversation.forward(method, params), what="answer of the host", limit=ANSWERS)
 
 
@@ -138,7 +138,7 @@ class Attached:
 
     def follow(self) -> None:
         """Have what follows the history, now that it is shown."""
-        self.connection.beside(_sent(self.connection, FOLLOW, {}))
+        self.connection.beside(_request_host(self.connection, FOLLOW, {}))
 
     def _took(self, extension: Extension) -> None:
         if extension.method != EVENT:
@@ -160,12 +160,12 @@ class Attached:
             self.began(msgspec.json.decode(value, type=str))
 
 
-def _unasked(observer: Observer, value: Raw) -> None:
+def _show_unasked(observer: Observer, value: Raw) -> None:
     call, by = acp.decoded(value)
     observer.unasked(call, by)
 
 
-def _standing(observer: Observer, value: Raw) -> None:
+def _show_standing(observer: Observer, value: Raw) -> None:
     servers, when = msgspec.json.decode(value, type=tuple[list[Standing], When])
     observer.standing(servers, when)
 
@@ -179,11 +179,11 @@ def show(observer: Observer, told: Told) -> None:
 _SHOWN: Mapping[str, Callable[[Observer, Raw], None]] = {
     "server": lambda observer, value: observer.server(msgspec.json.decode(value, type=Change)),
     "permission": lambda observer, value: observer.permission(msgspec.json.decode(value, type=Permission)),
-    "unasked": _unasked,
+    "unasked": _show_unasked,
     "file": lambda observer, value: observer.served(msgspec.json.decode(value, type=FileServed)),
     "terminal": lambda observer, value: observer.served(msgspec.json.decode(value, type=TerminalServed)),
     "note": lambda observer, value: observer.note(msgspec.json.decode(value, type=str)),
-    "standing": _standing,
+    "standing": _show_standing,
     "queued": lambda observer, value: observer.note(
         f"queued after the turn that runs: {', '.join(msgspec.json.decode(value, type=list[str]))}"
     ),
@@ -192,7 +192,7 @@ _SHOWN: Mapping[str, Callable[[Observer, Raw], None]] = {
 }
 
 
-def entering(entrance: Entrance) -> dict[str, object]:
+def entrance_meta(entrance: Entrance) -> dict[str, object]:
     """Return the `_meta` with which a session is entered."""
     return {META: msgspec.to_builtins(entrance)}
 
@@ -241,7 +241,7 @@ async def handed_over(launch: "HostedLaunch", prompt: Prompt, log_in: LogIn, con
     await connection.observer.drain()
 
 
-async def joined(attached: Attached, client: Client, session_id: str, entrance: Entrance) -> TurnEnd:
+async def watch_turn(attached: Attached, client: Client, session_id: str, entrance: Entrance) -> TurnEnd:
     """Watch the latest turn of a session from its beginning, and return its end.
 
     Raises:
@@ -252,7 +252,7 @@ async def joined(attached: Attached, client: Client, session_id: str, entrance: 
     client.opening(session_id)
     conversation = connection.conversation
     # The host has the session open, and reads only `_meta`.
-    entered = conversation.open("resume", session_id, cwd="/", servers=(), directories=(), meta=entering(entrance))
+    entered = conversation.open("resume", session_id, cwd="/", servers=(), directories=(), meta=entrance_meta(entrance))
     await connection.call(entered, what="answer of the host", limit=ANSWERS)
     return await Turn(connection, client, session_id, silence=inf).run(None)
 
@@ -293,7 +293,7 @@ class HostedLaunch(Launch):
             try:
                 return await story(attached.connection)
             except RestartAgent:
-                await self._sent(RENEW)
+                await self._request(RENEW)
                 raise
 
         context, line = self.context, self._entry.connect()
@@ -302,36 +302,36 @@ class HostedLaunch(Launch):
 
     def completed(self, request: SessionRequest) -> SessionRequest:
         """Return the request as a front of the host makes it: the host keeps the record, and asks the user here."""
-        reached, entry = self._reached, self._entry
+        reached, entry = self._attachment, self._entry
 
         def opened(ready: SessionReady, agent: Negotiated) -> None:
             if entry.stays:
                 reached.follow()
 
-        meta = entering(entry.entrance(request.name))
+        meta = entrance_meta(entry.entrance(request.name))
         return reached.completed(replace(request, meta=meta, opened=opened), entry.ask)
 
     def mute(self) -> None:
         """Show nothing more of what happens."""
-        self._reached.mute()
+        self._attachment.mute()
 
     async def detach(self) -> None:
-        await self._sent(DETACH)
+        await self._request(DETACH)
 
     async def take(self) -> None:
-        await self._sent(TAKE)
+        await self._request(TAKE)
 
     @property
-    def _reached(self) -> Attached:
+    def _attachment(self) -> Attached:
         assert self._attached is not None, "a session is opened within `meet`"
         return self._attached
 
-    async def _sent(self, method: str) -> None:
-        await _sent(self._reached.connection, method, {})
+    async def _request(self, method: str) -> None:
+        await _request_host(self._attachment.connection, method, {})
 
 
 @asynccontextmanager
-async def hosted(
+async def launch_in_host(
     context: LaunchContext,
     entry: Entry,
     observer: Observer,
@@ -380,4 +380,4 @@ class HostAsAgent(Launch):
 def enter_from_editor(params: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Add to the params with which an editor opens a session how it is entered; `name` is its name in the store."""
     entrance = Entrance(name=name, can_ask=True, editor=True)
-    return {**params, "_meta": {**acp.mapping(params.get("_meta")), **entering(entrance)}}
+    return {**params, "_meta": {**acp.mapping(params.get("_meta")), **entrance_meta(entrance)}}

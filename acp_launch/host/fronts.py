@@ -97,7 +97,7 @@ class FrontLine:
         self._news = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._pump = Pump(
-            self._transport, self._received, self, "a front", spoilt=self._peer.spoilt, max_line=house.max_line
+            self._transport, self._receive, self, "a front", spoilt=self._peer.spoilt, max_line=house.max_line
         )
 
     async def run(self) -> None:
@@ -230,7 +230,7 @@ class FrontLine:
 
     # What it says.
 
-    def _received(self, line: bytes) -> tuple[object, ...]:
+    def _receive(self, line: bytes) -> tuple[object, ...]:
         return (self._peer.receive(line),)
 
     def take(self, message: Called | Notified) -> None:
@@ -295,7 +295,7 @@ _line, _update = msgspec.json.Decoder(_Line), msgspec.json.Decoder(_Update)
 _members = msgspec.json.Decoder(dict[str, Raw])
 
 
-def coalesced(lines: Sequence[bytes]) -> list[bytes]:
+def coalesce(lines: Sequence[bytes]) -> list[bytes]:
     """Return what is left of these lines, each a `session/update`; one that cannot be read stays as it is."""
     left: list[bytes | None] = []
     last: dict[str, int] = {}  # the place of the latest, by kind
@@ -308,7 +308,7 @@ def coalesced(lines: Sequence[bytes]) -> list[bytes]:
             continue
         if update.sessionUpdate in CALLS and update.toolCallId in calls:
             place = calls[update.toolCallId]
-            left[place] = _merged(left[place] or b"", line)
+            left[place] = _merge(left[place] or b"", line)
             continue
         if update.sessionUpdate in CALLS:
             calls[update.toolCallId] = len(left)
@@ -320,7 +320,7 @@ def coalesced(lines: Sequence[bytes]) -> list[bytes]:
     return [line for line in left if line is not None]
 
 
-def _merged(first: bytes, second: bytes) -> bytes:
+def _merge(first: bytes, second: bytes) -> bytes:
     """Return the first line with the members that the update of the second replaces (ACP v1 "tool calls")."""
     said = _members.decode(_line.decode(first).params.update)
     more = _members.decode(_line.decode(second).params.update)

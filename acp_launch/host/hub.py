@@ -17,7 +17,7 @@ from msgspec import Raw
 
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, SessionError, WaitExpired
-from acp_launch.host.fronts import FrontLine, UnknownMethod, coalesced
+from acp_launch.host.fronts import FrontLine, UnknownMethod, coalesce
 from acp_launch.host.sessions import HostPolicy, HostSession
 from acp_launch.host.wire import (
     DETACH,
@@ -276,18 +276,18 @@ class Hub:
             if session is None and entrance.watches and entrance.after is not None:
                 session = self._past(entrance.name)
             if session is not None and entrance.afresh:
-                await self._closed(session)
+                await self._end_session(session)
                 session = None
             if session is None:
-                return await self._opened(how, entrance, front, servers), False
-            self._entering(front, session, entrance)
+                return await self._open_new(how, entrance, front, servers), False
+            self._enter_session(front, session, entrance)
             return session, True
 
     def _past(self, name: str) -> HostSession | None:
         past = self.past.get(name)
         return past if past is not None and past.has_turned else None
 
-    def _entering(self, front: FrontLine, session: HostSession, entrance: Entrance) -> list[HostSession]:
+    def _enter_session(self, front: FrontLine, session: HostSession, entrance: Entrance) -> list[HostSession]:
         """Let a front enter a session, and leave that in which it is, or the one of this name; return what it left."""
         entered = self.fronts[front]
         if session in entered:
@@ -315,7 +315,7 @@ class Hub:
             each.enter(front, Entrance(name=each.name, can_ask=front.can_ask))
             front.follow(each.events, each.events.window.newest)
 
-    async def _closed(self, session: HostSession) -> None:
+    async def _end_session(self, session: HostSession) -> None:
         if session.is_busy:
             raise SessionError(
                 f'session "{session.name}" is in a turn', fix="wait for its end, or use another --session"
@@ -323,7 +323,7 @@ class Hub:
         session.leave()
         await session.gone.wait()
 
-    async def _opened(self, how: How, entrance: Entrance, front: FrontLine, servers: Sequence[object]) -> HostSession:
+    async def _open_new(self, how: How, entrance: Entrance, front: FrontLine, servers: Sequence[object]) -> HostSession:
         connection, host, plan = await self.connected(), self.host, self.plan
         record = None
         if how != "new":
@@ -335,7 +335,7 @@ class Hub:
         session = HostSession(self, entrance.name, servers)
         if record is not None:
             session.named(record.session_id)
-        before = self._entering(front, session, entrance)
+        before = self._enter_session(front, session, entrance)
         keeper = SessionKeeper(host.registry, plan, record, "")
         session.keep(keeper, has_title=bool(record and record.title))
         front.follow(session.events, 0)
@@ -443,7 +443,7 @@ class Hub:
             start = session.events.began if entrance.after < 0 else entrance.after
         elif how == "load":
             known = session.events.window.since(0, self.now())
-            for line in coalesced([line for id, line in known or () if id <= start and UPDATE in line[:50]]):
+            for line in coalesce([line for id, line in known or () if id <= start and UPDATE in line[:50]]):
                 front.show(line)
             if known is None:
                 front.show(event("missed", start))
@@ -452,7 +452,7 @@ class Hub:
             front.hold(session.events)  # until it has shown the history, or joins the turn
 
     async def _prompt(self, front: FrontLine, params: dict[str, Any]) -> object:
-        session = self._followed(front, params)
+        session = self._session_of(front, params)
         if session.gone.is_set() and front.is_editor:
             session = await self._enter_again(front, session)
         self._require_open(session)
@@ -463,7 +463,7 @@ class Hub:
         return end.result
 
     async def _join(self, front: FrontLine, params: dict[str, Any]) -> object:
-        session = self._followed(front, params)
+        session = self._session_of(front, params)
         session.go_on(front)
         end = await session.join()
         if end is None:
@@ -473,17 +473,17 @@ class Hub:
         return end.result
 
     async def _follow(self, front: FrontLine, params: dict[str, Any]) -> object:
-        self._followed(front, params).go_on(front)
+        self._session_of(front, params).go_on(front)
         return NOTHING
 
     async def _take_over(self, front: FrontLine, params: dict[str, Any]) -> object:
-        session = self._followed(front, params)
+        session = self._session_of(front, params)
         self._require_open(session)
         session.drive(front)
         return NOTHING
 
     async def _detach(self, front: FrontLine, params: dict[str, Any]) -> object:
-        session = self._followed(front, params)
+        session = self._session_of(front, params)
         self._require_open(session)
         session.detach(front)
         return NOTHING
@@ -531,7 +531,7 @@ class Hub:
         id = msgspec.json.encode(wanted) if isinstance(wanted, str) else None
         return [session for session in entered if id in (None, session.id_json)][:1]
 
-    def _followed(self, front: FrontLine, params: Mapping[str, Any]) -> HostSession:
+    def _session_of(self, front: FrontLine, params: Mapping[str, Any]) -> HostSession:
         found = self._about(front, params)
         if not found:
             raise SessionError("this session was not entered" if params.get("sessionId") else "no session was entered")

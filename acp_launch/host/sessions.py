@@ -343,7 +343,7 @@ class HostSession:
             gate=self._gate,
             observer=self._hub.host.redacted(self.feed),
             listen=self._listen,
-            services={ELICITATION: self._elicited},
+            services={ELICITATION: self._elicit},
         )
 
     # Fronts.
@@ -352,14 +352,14 @@ class HostSession:
         self.fronts.append(front)
         if entrance.watches:
             self._watching.add(front)
-        self._turned()
+        self._choose_driver()
 
     def drive(self, front: FrontLine) -> None:
         """Let another front drive."""
         before, self.driver = self.driver, front
         if before is not None and before is not front:
             before.say(event("taken", self.name))
-        self._turned()
+        self._choose_driver()
 
     def exit(self, front: FrontLine) -> None:
         if front in self.fronts:
@@ -373,7 +373,7 @@ class HostSession:
                 self.cancel()
             elif owner is front:
                 task.cancel()
-        self._turned()
+        self._choose_driver()
 
     def go_on(self, front: FrontLine) -> None:
         """Give a front what follows the history that it has shown."""
@@ -384,7 +384,7 @@ class HostSession:
         """Let the turns of a front go on without it."""
         self._turns = {task: None if owner is front else owner for task, owner in self._turns.items()}
 
-    def _turned(self) -> None:
+    def _choose_driver(self) -> None:
         if self.driver is None:  # the one that has been here longest
             self.driver = next((front for front in self.fronts if front not in self._watching), None)
         self._may_ask()
@@ -398,7 +398,7 @@ class HostSession:
 
     async def prompt(self, blocks: Sequence[object], front: FrontLine, wish: Wish) -> TurnEnd:
         """Run a turn, after those before it."""
-        said = _beginning(blocks)
+        said = _first_words(blocks)
         self.queue.append(said)
         task = self._hub.begin(self._run(blocks, said, front))
         self._turns[task] = None if wish.detached or self._hub.host.outlives else front
@@ -481,16 +481,16 @@ class HostSession:
             answer = await front.request(ASK, {"sessionId": id, "question": shown})
             return msgspec.convert(acp.mapping(acp.decoded(answer)), Answer)
 
-        return await self._put(put) or self._unattended(question)
+        return await self._put(put) or self._answer_unattended(question)
 
-    def _unattended(self, question: ToolQuestion) -> Answer:
+    def _answer_unattended(self, question: ToolQuestion) -> Answer:
         policy = self._hub.host.unattended
         about = self._gate.about(question.call)
         allowed = policy.allows_reads and about.kind in READS and not about.acts
         came = ", and no terminal came" if policy.wait else ""
         return Answer(choose(allowed, question.options), by=f"permissions.unattended: {policy.written}{came}")
 
-    async def _elicited(self, params: dict[str, Any]) -> object:
+    async def _elicit(self, params: dict[str, Any]) -> object:
         if self._gate.ask is None:
             return {"action": "cancel"}
 
@@ -550,6 +550,6 @@ def _text(blocks: Sequence[object]) -> str:
     return "\n".join(filter(None, (acp.text(acp.mapping(block).get("text")) for block in blocks)))
 
 
-def _beginning(blocks: Sequence[object]) -> str:
+def _first_words(blocks: Sequence[object]) -> str:
     """Return the beginning of a prompt, as a title."""
     return " ".join(_text(blocks).split())[:TITLE]

@@ -55,7 +55,7 @@ from acp_launch.interactive.state import (
 )
 from acp_launch.launch.run import Launch, RestartAgent, after_login, once
 from acp_launch.protocol.acp import Capabilities
-from acp_launch.session.attachments import Block, described
+from acp_launch.session.attachments import Block, describe
 from acp_launch.session.client import Turn
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import Choice, Observer, Person, TurnEnd
@@ -196,7 +196,7 @@ class InteractiveTurn:
         current.first_prompt = current.first_prompt or " ".join(text.split())[:TITLE]
         interactive.show_prompt(text)
         if blocks[1:]:
-            current.attached.append(described(blocks[1:]))
+            current.attached.append(describe(blocks[1:]))
             interactive.say(f"attached: {current.attached[-1]}", DIM)
         self._showing.mood = "working"
         current.held_session.is_used = True

@@ -8,7 +8,7 @@ Signals, the time limit of a run, and the guards, while an event loop runs.
     another, later        this process exits, and its guards end the remaining processes (leave.py)
     `--timeout`           as Ctrl-C (124), but once only
 
-`supervised` surrounds everything with children and an event loop. It keeps the guards informed and handles signals.
+`supervise` surrounds everything with children and an event loop. It keeps the guards informed and handles signals.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class Interrupts:
         """
         self._story = asyncio.current_task()
         try:
-            with self.budget.spending(self._expired):
+            with self.budget.spending(self._expire):
                 return await story
         except asyncio.CancelledError:
             if self.signal_number is None and not self.budget.is_spent:
@@ -106,17 +106,17 @@ class Interrupts:
             return False
         # A flood of signals fills the loop's own pipe, and Python would report that on stderr.
         signal.set_wakeup_fd(signal.set_wakeup_fd(-1), warn_on_full_buffer=False)
-        self._loop.call_soon_threadsafe(self._arrived, number)
+        self._loop.call_soon_threadsafe(self._handle, number)
         return True
 
-    def _arrived(self, number: int) -> None:
+    def _handle(self, number: int) -> None:
         leave.acknowledge()
         if number == signal.SIGINT and self._on_interrupt is not None:
             self._on_interrupt()
             return
         self._end(number)
 
-    def _expired(self) -> None:
+    def _expire(self) -> None:
         if self._expire_turn is not None:
             self._expire_turn()
         elif self._story is not None:
@@ -163,7 +163,7 @@ async def keep_informed(guard: "Guard", every: float = EVERY) -> None:
 @asynccontextmanager
 async def guard_informed(guard: "Guard", every: float = EVERY) -> AsyncIterator[None]:
     """Listen to the guards and record the running processes while the block runs."""
-    with listening(guard.guards):
+    with hear_guards(guard.guards):
         informing = asyncio.create_task(keep_informed(guard, every))
         try:
             yield
@@ -175,7 +175,7 @@ async def guard_informed(guard: "Guard", every: float = EVERY) -> AsyncIterator[
 
 
 @contextmanager
-def listening(guards: "Guards | None") -> Iterator[None]:
+def hear_guards(guards: "Guards | None") -> Iterator[None]:
     """Read the reports of the guards as soon as they come."""
     loop = asyncio.get_running_loop()
     posts = guards.living if guards else []
@@ -193,7 +193,7 @@ def listening(guards: "Guards | None") -> Iterator[None]:
 
 
 @asynccontextmanager
-async def supervised(
+async def supervise(
     guard: "Guard",
     on_interrupt: Callable[[], None] | None = None,
     *,
@@ -205,8 +205,8 @@ async def supervised(
         yield interrupts
 
 
-def watched(guard: "Guard", story: Callable[[Interrupts], Awaitable[T]]) -> T:
-    """Run an event loop, and `story` in it within `supervised`.
+def run_supervised(guard: "Guard", story: Callable[[Interrupts], Awaitable[T]]) -> T:
+    """Run an event loop, and `story` in it within `supervise`.
 
     Raises:
         Stopped: a signal came, possibly while the loop was being closed.
@@ -214,7 +214,7 @@ def watched(guard: "Guard", story: Callable[[Interrupts], Awaitable[T]]) -> T:
     handled: list[Interrupts] = []
 
     async def told() -> T:
-        async with supervised(guard) as interrupts:
+        async with supervise(guard) as interrupts:
             handled.append(interrupts)
             return await story(interrupts)
 

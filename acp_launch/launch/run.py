@@ -1,7 +1,7 @@
 """
 One launch: the order of its parts, on this page and once.
 
-    guards are informed, signals are handled     `supervised`
+    guards are informed, signals are handled     `supervise`
       servers are started                        `launch_servers`
         one agent after the other                `Launch.run`
           it is attached; the handshake          `with_agent`
@@ -38,7 +38,7 @@ from acp_launch.errors import (
     WaitExpired,
 )
 from acp_launch.launch.context import LaunchContext, LogIn, client_services
-from acp_launch.launch.loop import EVERY, Interrupts, supervised
+from acp_launch.launch.loop import EVERY, Interrupts, supervise
 from acp_launch.problem import Problem, errors
 from acp_launch.protocol.acp import Capabilities, Negotiated
 from acp_launch.protocol.conversation import How, PermissionAsked
@@ -162,10 +162,10 @@ class Launch:
 
     async def meet(self, story: Story[T], ending: Ending) -> T:
         """Run `story` with the agent, which each call after the first starts again. As `with_agent`."""
-        spawned, self._spawned = self._spawned or self._respawned(), None
+        spawned, self._spawned = self._spawned or self._respawn(), None
         return await with_agent(self.context, spawned, self.observer, story, self.interrupts, ending)
 
-    def _respawned(self) -> "Spawned":
+    def _respawn(self) -> "Spawned":
         assert self.context.respawn is not None, "its agent may be restarted"
         return self.context.respawn()
 
@@ -248,7 +248,7 @@ async def conversation(
 
     assert context.guard is not None, "servers are about to start"
     async with (
-        supervised(context.guard, on_interrupt, budget=budget, every=every) as interrupts,
+        supervise(context.guard, on_interrupt, budget=budget, every=every) as interrupts,
         launch_servers(context, observer, interrupts, may_change=may_change) as servers,
     ):
         is_orderly = False
@@ -288,15 +288,15 @@ async def with_agent(
                 last_words = child.stderr_tail()
                 error.detail = (*error.detail, *last_words)
                 grace = HASTY if isinstance(error, WaitExpired) else orderly
-                from acp_launch.session.login import referred
+                from acp_launch.session.login import refer_to_log
 
-                referred(error, context.plan.called, file_of(context.trace), has_log=bool(last_words))
+                refer_to_log(error, context.plan.called, file_of(context.trace), has_log=bool(last_words))
                 raise
             except ProtocolError as error:
-                from acp_launch.session.login import pointed
+                from acp_launch.session.login import point_to_trace
 
                 failure = error
-                pointed(error, file_of(context.trace))
+                point_to_trace(error, file_of(context.trace))
                 raise
             except BaseException as error:
                 failure = error
@@ -328,7 +328,7 @@ async def converse(
         longer=in_profile if plan.file else on_command_line,
         budget=interrupts.budget,
     ) as connection:
-        connection.explain = partial(explained, plan, trace=file_of(context.trace))
+        connection.explain = partial(add_advice, plan, trace=file_of(context.trace))
         limit = plan.timeouts.initialize
         await negotiate(connection, limit=limit, offers=context.offers, greeting=context.greeting)
         return await story(connection)
@@ -351,7 +351,7 @@ async def run_prompt(context: LaunchContext, prompt: Prompt, spawned: "Spawned",
         ServerError: a required server has never answered, so the turn was done without it.
     """
     async with conversation(context, observer, spawned, budget=Budget(prompt.timeout)) as launch:
-        return await run_once(launch, partial(prompted, launch, prompt))
+        return await run_once(launch, partial(open_and_prompt, launch, prompt))
 
 
 async def run_once(launch: Launch, story: Callable[[LogIn, Connection], Awaitable[T]]) -> T:
@@ -363,7 +363,7 @@ async def run_once(launch: Launch, story: Callable[[LogIn, Connection], Awaitabl
     interrupts = launch.interrupts
     log_in = launch.context.log_in
     if launch.context.elicit:
-        log_in = unhurried(log_in, interrupts.budget)
+        log_in = outside_budget(log_in, interrupts.budget)
 
     def ending(error: BaseException | None) -> None:
         if not isinstance(error, RestartAgent):
@@ -382,7 +382,7 @@ async def run_once(launch: Launch, story: Callable[[LogIn, Connection], Awaitabl
         raise Stopped(f"cancelled; {error.message}", signal_number=number, detail=error.detail) from None
 
 
-async def prompted(launch: Launch, prompt: Prompt, log_in: LogIn, connection: Connection) -> TurnEnd:
+async def open_and_prompt(launch: Launch, prompt: Prompt, log_in: LogIn, connection: Connection) -> TurnEnd:
     """Open the session, and run the turn.
 
     Raises:
@@ -421,12 +421,12 @@ def file_of(trace: "Trace | None") -> str:
     return trace.name if trace else ""
 
 
-def explained(plan: "LaunchPlan", error: AgentRefused, *, trace: str = "") -> None:
+def add_advice(plan: "LaunchPlan", error: AgentRefused, *, trace: str = "") -> None:
     """Add advice to a refusal that names a variable which the agent does not have, or gives no reason.
 
     `trace` is the file of `--trace`.
     """
-    from acp_launch.session.login import Advice, pointed  # imported here, as refusals are rare
+    from acp_launch.session.login import Advice, point_to_trace  # imported here, as refusals are rare
 
     has = {name for name, value in plan.agent.env.items() if any(value.parts)}
     command = plan.agent.command.name
@@ -434,7 +434,7 @@ def explained(plan: "LaunchPlan", error: AgentRefused, *, trace: str = "") -> No
     if lacking := advice.lacking((error.message, *error.detail)):
         error.fix, lines = advice.giving(lacking)
         error.detail = (*error.detail, *lines)
-    pointed(error, trace)
+    point_to_trace(error, trace)
 
 
 # Opening a session: new or resumed, with its servers, after a login if the agent requires one.
@@ -462,7 +462,7 @@ async def open_requested(
         how = how_to_continue(agent.capabilities, replay=request.replay, name=request.name)
         if changed := drift(request.continued, agent):
             connection.observer.note(changed)
-    offered = await _offered(plan, secrets, connection, servers) if plan.servers else []
+    offered = await _offer_servers(plan, secrets, connection, servers) if plan.servers else []
     entries = [*offered, *request.servers]
     stay = _stay(plan, agent, connection.observer, entries, request)
 
@@ -482,14 +482,14 @@ async def open_requested(
     return OpenSession(connection, client, ready, made)
 
 
-async def _offered(
+async def _offer_servers(
     plan: "LaunchPlan", secrets: "Mapping[str, Secret]", connection: Connection, servers: "LaunchServers"
 ) -> "list[dict[str, object]]":
     """Return the servers as the agent is told of them, once the required ones are up."""
     from acp_launch.bridge import offer
 
     agent = connection.agent
-    offered = taken(plan, agent, connection.observer)
+    offered = usable_servers(plan, agent, connection.observer)
     await servers.up()
     offered = [server for server in offered if server.name not in servers.absent]
     return offer.entries(offered, secrets, await servers.way(offer.transport(plan, agent.capabilities)))
@@ -541,7 +541,7 @@ def unable(plan: "LaunchPlan", servers: "Sequence[ServerPlan]", agent: Negotiate
     return [origin.problem(f"{what} (mcpCapabilities.http is not advertised)", fix)]
 
 
-def unhurried(log_in: LogIn, budget: Budget) -> LogIn:
+def outside_budget(log_in: LogIn, budget: Budget) -> LogIn:
     """Wrap `log_in` so that a login by the user does not spend the time of the run."""
 
     async def logged_in(connection: Connection, wanted: AuthRequired, *, is_second: bool) -> None:
@@ -551,7 +551,7 @@ def unhurried(log_in: LogIn, budget: Budget) -> LogIn:
     return logged_in
 
 
-def taken(plan: "LaunchPlan", negotiated: Negotiated, observer: Observer) -> "list[ServerPlan]":
+def usable_servers(plan: "LaunchPlan", negotiated: Negotiated, observer: Observer) -> "list[ServerPlan]":
     """List the servers that the agent supports.
 
     Raises:

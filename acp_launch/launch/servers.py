@@ -66,7 +66,7 @@ class LaunchServers:
         """Report a state change of a server, except while the servers are being stopped."""
         self._own_logs.mark(change.server, _mark(change))
         if self._trace is not None:
-            _traced(self._trace, change)
+            _trace_change(self._trace, change)
         if not self._is_stopping:
             self._observer.server(replace(change, ends_run=True) if self._ends_run(change) else change)
             self._news.set()
@@ -158,7 +158,7 @@ class LaunchServers:
             ServerError: one of them failed.
             AuthRequired: one of them refuses our credentials, or there are none.
         """
-        await self._reached()
+        await self._await_checks()
         if self._inner is None:
             return
         servers = self._inner.servers
@@ -177,13 +177,13 @@ class LaunchServers:
             for task in sorted(done, key=lambda task: waits[task].name != self._fatal):
                 plan = waits.pop(task)
                 if not task.result():
-                    raise _failed(self._plan.called, servers.last(plan), plan)
+                    raise _failure(self._plan.called, servers.last(plan), plan)
         for task, plan in waits.items():
             task.cancel()
             self.note(f"{plan.name} has not answered within {patience:g} s; the session opens without waiting for it")
         self._is_up = True
 
-    async def _reached(self) -> None:
+    async def _await_checks(self) -> None:
         for server, answer in self._asked:
             what = f'connection to the MCP server "{server.name}"'
             why = await awaited(answer, what=what, limit=LONGEST, waiting=self.waiting)
@@ -315,7 +315,7 @@ async def launch_servers(
     plan = context.plan
     servers = LaunchServers(plan, observer, interrupts.budget, context.server_logs, context.trace)
     ours = _ours(plan)
-    async with _reaching(plan) as asked:
+    async with _check_remote(plan) as asked:
         servers.asking(asked)
         if not ours and not may_change:
             yield servers
@@ -339,12 +339,12 @@ async def launch_servers(
 
 
 @asynccontextmanager
-async def _reaching(plan: LaunchPlan) -> AsyncIterator[Sequence[RemoteCheck]]:
+async def _check_remote(plan: LaunchPlan) -> AsyncIterator[Sequence[RemoteCheck]]:
     """Check the remote servers that the agent connects to itself, while it starts."""
     from acp_launch.bridge.offer import is_bridged
 
     remote = [server for server in plan.servers if isinstance(server, RemotePlan) and not is_bridged(server)]
-    asked = [(server, asyncio.create_task(_unreached(server))) for server in remote]
+    asked = [(server, asyncio.create_task(_why_unreachable(server))) for server in remote]
     try:
         yield asked
     finally:
@@ -353,7 +353,7 @@ async def _reaching(plan: LaunchPlan) -> AsyncIterator[Sequence[RemoteCheck]]:
         await asyncio.gather(*(task for _, task in asked), return_exceptions=True)
 
 
-async def _unreached(server: RemotePlan) -> str:
+async def _why_unreachable(server: RemotePlan) -> str:
     """Return why a remote server does not answer; empty if it does, or if that is unknown."""
     from acp_launch.checks.answers import LATE, PATIENCE, address, connect
     from acp_launch.session.files import run_in_thread
@@ -381,7 +381,7 @@ def _mark(change: Change) -> str:
     return ", ".join(filter(None, words))
 
 
-def _traced(trace: "Trace", change: Change) -> None:
+def _trace_change(trace: "Trace", change: Change) -> None:
     has_begun = change.pid is not None or change.is_remote
     if change.state == "starting" and has_begun and not change.reason:  # else it was started before
         trace.started(change.pid, change.server)
@@ -398,7 +398,7 @@ def _hello() -> bytes:
 def _unproven(called: str, plan: ServerPlan, last: Change | None) -> LaunchError:
     """Build the error of a required server that has never answered."""
     if last is not None and last.state in OVER and not last.exit.startswith(OVERDUE):
-        return _failed(called, last, plan)
+        return _failure(called, last, plan)
     from acp_launch.mcp.client import silent  # the same message as in `doctor`
 
     error = silent(plan.name, plan.timeouts.start, is_remote=isinstance(plan, RemotePlan))
@@ -416,7 +416,7 @@ def _is_settled(standing: Standing) -> bool:
     return standing.state in OVER or (standing.state in ("ready", "asleep") and standing.tools is not None)
 
 
-def _failed(called: str, change: Change | None, plan: ServerPlan) -> LaunchError:
+def _failure(called: str, change: Change | None, plan: ServerPlan) -> LaunchError:
     """Build the error of a required server that will not be started again."""
     name, without = plan.name, "with required: false the session opens without it"
     if change is not None and isinstance(plan, RemotePlan):

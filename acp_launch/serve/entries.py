@@ -28,7 +28,7 @@ class EditorServers(Struct, frozen=True):
     renamed: tuple[tuple[str, str], ...]
 
 
-def planned(entries: Sequence[Any], names: Collection[str], cwd: Path) -> EditorServers:
+def plan_servers(entries: Sequence[Any], names: Collection[str], cwd: Path) -> EditorServers:
     """Plan the editor's servers for a session in `cwd`. `names` are those of the profile, which keep theirs.
 
     None of them is required: without us the agent would open the session without a server that fails.

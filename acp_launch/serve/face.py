@@ -218,7 +218,7 @@ class EditorFace(Lines):
         self._agent = connection.agent
         if self._greeting is not None and not self._greeting.is_settled:
             line = jsonrpc.result(NULL, connection.agent.raw)
-            self.finish(self._greeting, handshake.answered(line, self._launch.plan.called))
+            self.finish(self._greeting, handshake.edit_answer(line, self._launch.plan.called))
         try:
             await connection.unless_over(first_of(self.over.wait(), self._bring_back(), self._watch()))
         finally:
@@ -358,7 +358,7 @@ class EditorFace(Lines):
             self.settle(self._greeting)
         self._greeting = request
         try:
-            greeting = handshake.asked(request.line, self._withheld)
+            greeting = handshake.edit_request(request.line, self._withheld)
         except splice.Malformed:
             self.refuse(request, PARSE_ERROR, "Parse error")
             return

@@ -27,7 +27,7 @@ def withheld(plan: LaunchPlan) -> frozenset[str]:
     return frozenset(found)
 
 
-def asked(line: bytes, kept: frozenset[str]) -> bytes:
+def edit_request(line: bytes, kept: frozenset[str]) -> bytes:
     """Edit the editor's request: without the capabilities whose methods are `kept` from the agent."""
     places = {
         "fs/read_text_file": (*CAPABILITIES, "fs", "readTextFile"),
@@ -40,7 +40,7 @@ def asked(line: bytes, kept: frozenset[str]) -> bytes:
     return line
 
 
-def answered(line: bytes, profile: str) -> bytes:
+def edit_answer(line: bytes, profile: str) -> bytes:
     """Edit the agent's answer: servers of any kind are taken, and logins on a terminal run through us, if they can.
 
     An editor appends the `args` of such a login to the arguments it starts us with (C-26).

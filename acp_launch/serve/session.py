@@ -32,7 +32,7 @@ from acp_launch.protocol.conversation import How, Opened, Passing, PermissionAsk
 from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, NULL, Answered
 from acp_launch.protocol.written import written
 from acp_launch.secret.value import Secret
-from acp_launch.serve.entries import planned
+from acp_launch.serve.entries import plan_servers
 from acp_launch.serve.lines import Request
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
@@ -163,7 +163,7 @@ class EditorSession:
         """
         editor = self._editor
         with editor.plan_session(Path(acp.text(self._params.get("cwd")))) as made, self._begin(made, agent):
-            given = planned(
+            given = plan_servers(
                 acp.sequence(self._params.get("mcpServers")), [each.name for each in made.plan.servers], made.plan.cwd
             )
             for own, name in given.renamed:
@@ -216,7 +216,7 @@ class EditorSession:
     async def _stay(self, launch: Launch, request: Request, wanted: SessionRequest) -> None:
         """Have one agent after the other open the session."""
         while not self.left.is_set():
-            if (found := await self._connected()) is None:
+            if (found := await self._await_agent()) is None:
                 return
             connection, ended = self._connection, _ = found
             try:
@@ -233,7 +233,7 @@ class EditorSession:
             except LaunchError as error:
                 await self._fail(connection, ended, error)
 
-    async def _connected(self) -> tuple[Connection, asyncio.Event] | None:
+    async def _await_agent(self) -> tuple[Connection, asyncio.Event] | None:
         """Wait for an agent; None if the session is left first. Once it is open, the next request starts the agent."""
         waiting = asyncio.ensure_future(self._editor.connected(is_wanted=not self.is_open))
         try:
@@ -385,10 +385,13 @@ class EditorSession:
             self._editor.refuse_agent(message.id, INTERNAL_ERROR, why)
             return
         self._editor.ask(
-            message.id, message.method, message.line, self._created if message.method == "terminal/create" else _ignore
+            message.id,
+            message.method,
+            message.line,
+            self._note_terminal if message.method == "terminal/create" else _ignore,
         )
 
-    def _created(self, line: bytes) -> None:
+    def _note_terminal(self, line: bytes) -> None:
         if terminal := splice.at(line, ("result", "terminalId")):
             self._terminals.add(acp.text(acp.decoded(line[terminal[0] : terminal[1]])))
 

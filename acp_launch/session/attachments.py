@@ -143,18 +143,18 @@ def mention_of(path: str) -> str:
     """
     if not path or '"' in path or "\n" in path:
         return ""
-    is_plain = _PLAIN.fullmatch(path) and _trimmed(path) == path and not _is_left_open(path)
+    is_plain = _PLAIN.fullmatch(path) and _trim(path) == path and not _is_left_open(path)
     return f"@{path}" if is_plain else f'@"{path}"'
 
 
 def _mention(match: "re.Match[str]") -> Mention | None:
     if match[1] is not None:
         return Mention(match.start(), match.end(), match[1])
-    path = _trimmed(match[2])
+    path = _trim(match[2])
     return Mention(match.start(), match.start() + 1 + len(path), path) if path else None
 
 
-def _trimmed(path: str) -> str:
+def _trim(path: str) -> str:
     while path and (path[-1] in _AFTER or _closes_nothing(path)):
         path = path[:-1]
     return path
@@ -255,12 +255,12 @@ def blocks(
     return [{"type": "text", "text": text}, *attached]
 
 
-def described(attached: Sequence[Block]) -> str:
+def describe(attached: Sequence[Block]) -> str:
     """Describe the blocks for the user, each with its name and kind: `a.py (text), b.wav (link)`."""
-    return ", ".join(f"{_called(block)} ({_WORDS.get(block['type'], block['type'])})" for block in attached)
+    return ", ".join(f"{_name_of(block)} ({_WORDS.get(block['type'], block['type'])})" for block in attached)
 
 
-def _called(block: Block) -> str:
+def _name_of(block: Block) -> str:
     uri = block.get("uri") or block.get("resource", {}).get("uri", "")
     return block.get("name") or unquote(uri.rpartition("/")[2]) or "a file"
 

@@ -53,7 +53,7 @@ class Serving:
         return bool(self._open)
 
     def asked(self, question: ServiceAsked) -> None:
-        self._open[bytes(question.id)] = (question, self._connection.beside(self._served(question)))
+        self._open[bytes(question.id)] = (question, self._connection.beside(self._serve(question)))
 
     def withdrawn(self, id: bytes) -> bool:
         """Stop serving a request. Returns whether it was one of ours."""
@@ -70,7 +70,7 @@ class Serving:
                 task.cancel()
                 self._connection.send(self._connection.conversation.serve(question.id, {"action": "cancel"}))
 
-    async def _served(self, question: ServiceAsked) -> None:
+    async def _serve(self, question: ServiceAsked) -> None:
         serve = self._services.get(question.method)
         conversation = self._connection.conversation
         try:
@@ -398,12 +398,12 @@ class Turn:
         takes nothing blocks the whole process in a write.
         """
         if late > LOOK_EVERY:
-            self._drained(late)
+            self._extend(late)
         loop = asyncio.get_running_loop()
         due = loop.time() + LOOK_EVERY
         self._next_look = loop.call_at(due, lambda: self._look(loop.time() - due))
 
-    def _drained(self, seconds: float) -> None:
+    def _extend(self, seconds: float) -> None:
         """Do not count the time in which the agent was not read: its answer may have been waiting."""
         when = self._patience.when()
         if self._grace is not None and when is not None and not self._patience.expired():
@@ -425,7 +425,7 @@ class Turn:
         try:
             async with self._patience:
                 self.is_running = True
-                self._connection.drained.add(self._drained)
+                self._connection.drained.add(self._extend)
                 result = await self._connection.call(
                     call,
                     what="sign of life from the agent in its turn",
@@ -444,7 +444,7 @@ class Turn:
             result = CANCELLED  # agents must not turn a cancellation into an error, and some do
         finally:
             self.is_running = False
-            self._connection.drained.discard(self._drained)
+            self._connection.drained.discard(self._extend)
             if self._next_look is not None:
                 self._next_look.cancel()
         return self._end(result)

@@ -272,7 +272,7 @@ class Connection:
                 late = RunExpired(f"no {what} within {self._budget}", fix="if it needs longer: a longer --timeout")
                 raise self.blamed(late) from None
         if answer.fault is not None:
-            raise self._refused(call.method, answer.fault)
+            raise self._error_of(call.method, answer.fault)
         return answer.result
 
     def _waiting_word(self, what: str, waited: float, limit: float) -> None:
@@ -280,7 +280,7 @@ class Connection:
         if limit < inf:  # a wait without one is known to the user
             self.observer.waiting(what, waited, limit)
 
-    def _refused(self, method: str, fault: jsonrpc.Fault) -> LaunchError:
+    def _error_of(self, method: str, fault: jsonrpc.Fault) -> LaunchError:
         if (foreseen := self.understood(fault)) is not None:
             return foreseen
         if fault.code == jsonrpc.AUTH_REQUIRED:
@@ -400,7 +400,7 @@ async def negotiate(
         result = await connection.call(call, what="answer to initialize from the agent", limit=limit, knob=KNOB)
         negotiated = connection.conversation.negotiated(result)
     except (AgentError, WaitExpired) as error:
-        raise connection.blamed(_explained(error, connection.noise)) from None
+        raise connection.blamed(_explain(error, connection.noise)) from None
     except RemoteProtocolError as error:
         raise connection.blamed(error) from None
     connection.met(negotiated)
@@ -408,7 +408,7 @@ async def negotiate(
     return negotiated
 
 
-def _explained(error: LaunchError, noise: list[str]) -> LaunchError:
+def _explain(error: LaunchError, noise: list[str]) -> LaunchError:
     """Return the error with its most likely reason: a program that is not an ACP agent."""
     printed = [f"it printed: {line}" for line in noise]
     if noise and isinstance(error, WaitExpired) and not isinstance(error, RunExpired):

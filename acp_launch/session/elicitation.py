@@ -373,7 +373,7 @@ class TooSlow(Exception):  # noqa: N818 - the name states the fault
 
 def is_readable(pattern: str) -> bool:
     """Whether we can match this pattern."""
-    return _compiled(pattern) is not None
+    return _compile(pattern) is not None
 
 
 def matches(pattern: str, text: str) -> bool:
@@ -382,7 +382,7 @@ def matches(pattern: str, text: str) -> bool:
     Raises:
         TooSlow: it did not finish in time.
     """
-    compiled = _compiled(pattern)
+    compiled = _compile(pattern)
     try:
         return compiled is None or compiled.search(text, timeout=TIME) is not None
     except (TimeoutError, MemoryError) as error:
@@ -390,7 +390,7 @@ def matches(pattern: str, text: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _compiled(pattern: str) -> Any:  # a regex.Pattern; importing it for the annotation would cost as much as using it
+def _compile(pattern: str) -> Any:  # a regex.Pattern; importing it for the annotation would cost as much as using it
     if len(pattern) > LONGEST_PATTERN or not _SAME.fullmatch(pattern) or _width(pattern) > WIDEST:
         return None
     import regex
@@ -436,11 +436,11 @@ class _Object(Struct, frozen=True):
 
     def written(self, name: str, most: int) -> str:
         """Return a text of at most `most` characters."""
-        return _bounded(self.required(name, str), most, f"{self.place}: {name}")
+        return _require_short(self.required(name, str), most, f"{self.place}: {name}")
 
     def text(self, name: str, most: int) -> str:
         """Return a text; empty if the member is anything else."""
-        return _bounded(acp.text(self.said.get(name)), most, f"{self.place}: {name}")
+        return _require_short(acp.text(self.said.get(name)), most, f"{self.place}: {name}")
 
     def listed(self, name: str, most: int) -> list[Any] | None:
         found = self.optional(name, list)
@@ -452,7 +452,7 @@ class _Object(Struct, frozen=True):
         found = self.listed(name, most)
         if found is not None and not all(isinstance(item, str) for item in found):
             raise invalid(f"{self.place}: {name} holds something that is not a string")
-        return found and [_bounded(item, NAME, f"{self.place}: {name}") for item in found]
+        return found and [_require_short(item, NAME, f"{self.place}: {name}") for item in found]
 
     def number(self, name: str) -> float | None:
         """Return a number. An integer stays one, so that it loses no digits."""
@@ -501,7 +501,7 @@ def _form(message: str, schema: _Object) -> Form:
 
 def _property(name: str, item: object, *, is_required: bool) -> Field | None:
     """Read a field; None if its type is unknown, or if no value can be valid."""
-    schema = _Object(acp.mapping(item), f'the field "{_bounded(name, NAME, "the name of a field")}"')
+    schema = _Object(acp.mapping(item), f'the field "{_require_short(name, NAME, "the name of a field")}"')
     type = schema.required("type", str)
     field = Field(
         name=name,
@@ -531,11 +531,11 @@ def _text(schema: _Object, field: Field) -> Field | None:
     titled, values = schema.options("oneOf"), schema.strings("enum")
     if titled is None and values is None:
         return text
-    options = _untitled(values or []) if titled is None else titled
+    options = _without_titles(values or []) if titled is None else titled
     if titled is not None and values is not None:
         both = frozenset(values)
         options = [option for option in titled if option.value in both]
-    return _offering(replace(text, kind="choice"), options)
+    return _with_options(replace(text, kind="choice"), options)
 
 
 def _choices(schema: _Object, field: Field) -> Field | None:
@@ -546,15 +546,15 @@ def _choices(schema: _Object, field: Field) -> Field | None:
         if items.required("type", str) != "string":
             return None
         items.required("enum", list)
-        options = _untitled(items.strings("enum") or [])
-    return _offering(replace(field, kind="choices", least=least, most=most), options)
+        options = _without_titles(items.strings("enum") or [])
+    return _with_options(replace(field, kind="choices", least=least, most=most), options)
 
 
 def _plain(schema: _Object, field: Field) -> Field:
     return replace(field, least=schema.number("minimum"), most=schema.number("maximum"))
 
 
-def _offering(field: Field, options: list[Option]) -> Field | None:
+def _with_options(field: Field, options: list[Option]) -> Field | None:
     """Return the field with these options, each value once."""
     unique = {option.value: option for option in reversed(options)}
     offered = tuple(option for option in options if unique[option.value] is option)
@@ -565,7 +565,7 @@ def _option(schema: _Object) -> Option:
     return Option(schema.written("const", NAME), schema.written("title", NAME))
 
 
-def _untitled(values: list[str]) -> list[Option]:
+def _without_titles(values: list[str]) -> list[Option]:
     return [Option(value, value) for value in values]
 
 
@@ -583,7 +583,7 @@ def _with_default(field: Field, said: object) -> Field:
     return replace(field, default=said)
 
 
-def _bounded(text: str, most: int, place: str) -> str:
+def _require_short(text: str, most: int, place: str) -> str:
     if len(text) > most:
         raise invalid(f"{place} has {len(text):,} characters; at most {most:,} are allowed")
     return text

@@ -168,7 +168,7 @@ class SessionFiles:
             Refusal: it does not exist, or is not a regular file.
         """
         there = self.resolve(path)
-        with _refusing(there, "read"), parent(there) as (directory, name):
+        with _refuse_faults(there, "read"), parent(there) as (directory, name):
             require_regular(os.stat(name, dir_fd=directory, follow_symlinks=False), there)
         return there
 
@@ -179,18 +179,18 @@ class SessionFiles:
             Refusal: there is no such file, it is too large, or not UTF-8 text.
         """
         with (
-            _refusing(pinned, "read"),
+            _refuse_faults(pinned, "read"),
             parent(pinned) as (directory, name),
             open_regular(directory, name, pinned) as file,
         ):
             if count is None and first == 1:
                 self.check_size(os.fstat(file.fileno()).st_size, pinned)
-            data = self._taken(file, first, count, pinned)
+            data = self._read_lines(file, first, count, pinned)
         return _file_text(data, pinned)
 
     def present(self, pinned: PinnedPath) -> bytes | None:
         """Return the content of the file, or None if it does not exist yet."""
-        with _refusing(pinned, "read"):
+        with _refuse_faults(pinned, "read"):
             try:
                 with parent(pinned) as (directory, name):
                     found = self._present(directory, name, pinned, os.O_RDONLY)
@@ -204,7 +204,7 @@ class SessionFiles:
         Raises:
             Refusal: it has changed, or cannot be written.
         """
-        with self._writing, _refusing(pinned, "write"), parent(pinned, make=True) as (directory, name):
+        with self._writing, _refuse_faults(pinned, "write"), parent(pinned, make=True) as (directory, name):
             found = self._present(directory, name, pinned, os.O_RDWR)  # fails for a read-only file
             if (found.data if found else None) != instead_of:
                 raise Refusal(jsonrpc.INTERNAL_ERROR, f'"{pinned.shown}" has changed since it was read; read it again')
@@ -224,11 +224,11 @@ class SessionFiles:
             with open_regular(directory, name, pinned, how) as file:
                 status = os.fstat(file.fileno())
                 self.check_size(status.st_size, pinned)
-                return _Present(self._taken(file, 1, None, pinned), status)
+                return _Present(self._read_lines(file, 1, None, pinned), status)
         except FileNotFoundError:
             return None
 
-    def _taken(self, file: BinaryIO, first: int, count: int | None, pinned: PinnedPath) -> bytes:
+    def _read_lines(self, file: BinaryIO, first: int, count: int | None, pinned: PinnedPath) -> bytes:
         try:
             return lines(file, first, count, self._limit)
         except LinesTooLong as much:
@@ -246,7 +246,7 @@ def _file_text(data: bytes, pinned: PinnedPath) -> str:
 
 
 @contextmanager
-def _refusing(pinned: PinnedPath, what: str) -> Iterator[None]:
+def _refuse_faults(pinned: PinnedPath, what: str) -> Iterator[None]:
     """Turn an OSError into a refusal."""
     try:
         yield
@@ -343,7 +343,7 @@ class Files:
         path = _text(params, "path")
         first = _count(params, "line", least=1)
         count = _count(params, "limit", least=0)
-        async with self._told(path, "read"):
+        async with self._report(path, "read"):
             pinned = await self._on_disk(lambda: self._box.found(path))
             line = {} if first is None else {"line": first}
             where = [{"path": path, **line} for path in pinned.spellings]
@@ -354,7 +354,7 @@ class Files:
 
     async def _write(self, params: dict[str, Any]) -> object:
         path, content = _text(params, "path"), _text(params, "content")
-        async with self._told(path, "write"):
+        async with self._report(path, "write"):
             pinned = await self._on_disk(lambda: self._box.resolve(path))
             async with self._turn(pinned):
                 await self._replace(pinned, content)
@@ -363,8 +363,8 @@ class Files:
     async def _replace(self, pinned: PinnedPath, content: str) -> None:
         before = await self._on_disk(lambda: self._box.present(pinned))
         old = None if before is None else before.decode(errors="replace")
-        new = fitted(content, old)
-        data = _encoded(new)
+        new = fit_ends(content, old)
+        data = _encode(new)
         self._box.check_size(len(data), pinned)
         await self._ask(_edit(pinned, old, new))
         await self._on_disk(lambda: self._box.replace(pinned, data, instead_of=before))
@@ -397,7 +397,7 @@ class Files:
                 self._turns[pinned.shown] = (lock, users - 1)
 
     @asynccontextmanager
-    async def _told(self, path: str, how: Any) -> AsyncIterator[None]:
+    async def _report(self, path: str, how: Any) -> AsyncIterator[None]:
         try:
             yield
         except Refusal as refusal:
@@ -406,7 +406,7 @@ class Files:
             raise
 
 
-def fitted(new: str, old: str | None) -> str:
+def fit_ends(new: str, old: str | None) -> str:
     """Return `new` with the line ends and the byte order mark of `old`, unless it has its own."""
     if old is None:
         return new
@@ -443,7 +443,7 @@ def _count(params: dict[str, Any], name: str, *, least: int) -> int | None:
     return value
 
 
-def _encoded(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:

@@ -44,10 +44,10 @@ def hold(state_dir: Path, key: Key, *, verb: str = "run", now: float | None = No
         SessionError: another process holds it, or the lock cannot be created.
     """
     path = _place(state_dir, key)
-    with _explained(path, key[2]):
-        descriptor = _locked(path, key[2])
+    with _explain(path, key[2]):
+        descriptor = _lock(path, key[2])
     try:
-        with _explained(path, key[2]):
+        with _explain(path, key[2]):
             _write_note(descriptor, _note(key, verb, time.time() if now is None else now))
         yield
     finally:
@@ -64,7 +64,7 @@ def _place(state_dir: Path, key: Key) -> Path:
     return state_dir / FOLDER / f"{readable.encode('ascii', 'replace').decode().replace('?', '_')}-{checksum:08x}.lock"
 
 
-def _locked(path: Path, name: str) -> int:
+def _lock(path: Path, name: str) -> int:
     """Open and lock the file at `path`. Returns its descriptor."""
     while True:
         descriptor = _open(path)
@@ -86,7 +86,7 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 @contextmanager
-def _explained(path: Path, name: str) -> Iterator[None]:
+def _explain(path: Path, name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -149,7 +149,7 @@ class Held(msgspec.Struct, frozen=True):
     key: Key
 
 
-def held(state_dir: Path) -> list[Held]:
+def list_held(state_dir: Path) -> list[Held]:
     """Return the sessions in use, by the notes of their holders.
 
     A note may be left of a killed holder: the caller compares it with the processes that live.

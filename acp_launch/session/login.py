@@ -119,22 +119,22 @@ def more(profile: str, server: str = "", *, has_log: bool) -> str:
     return "it gives no other reason; try another version of it, or agent.inherit_env: minimal in a profile"
 
 
-def seen(trace: str) -> str:
+def trace_advice(trace: str) -> str:
     """Return where the messages before a failure can be read. `trace` is the file of `--trace`; empty without it."""
     if trace:
         return f"{ours('trace', trace)} shows what was said"
     return "run it again with --trace FILE to see what was said"
 
 
-def pointed(error: LaunchError, trace: str) -> None:
+def point_to_trace(error: LaunchError, trace: str) -> None:
     """Point to the trace in the fix of an error by which a peer broke the protocol, or that gives no reason."""
     if (NO_REASON in error.message and not error.fix) or isinstance(error, ProtocolError):
-        error.fix = "; ".join(filter(None, (error.fix, seen(trace))))
+        error.fix = "; ".join(filter(None, (error.fix, trace_advice(trace))))
 
 
-def referred(error: LaunchError, profile: str, trace: str, *, has_log: bool) -> None:
+def refer_to_log(error: LaunchError, profile: str, trace: str, *, has_log: bool) -> None:
     """Refer to the log of an agent that gives no reason, unless there is better advice. `has_log` is as for `more`."""
-    if NO_REASON in error.message and error.fix in ("", where := seen(trace)):
+    if NO_REASON in error.message and error.fix in ("", where := trace_advice(trace)):
         error.fix = f"{more(profile, has_log=has_log)}; {where}"
 
 
@@ -203,7 +203,7 @@ async def log_in(connection: Connection, context: LoginContext, wanted: AuthRequ
     """
     methods = connection.agent.auth_methods
     if context.adviser is None or not methods:
-        raise _unanswered(connection, context, wanted)
+        raise _cannot_ask(connection, context, wanted)
     method = await context.adviser.which(name_of(connection), methods)
     if method is None:
         raise AuthRequired(wanted.message, fix=context.advice.login(), detail=wanted.detail)
@@ -251,14 +251,14 @@ async def choose(connection: Connection, wanted: str | None, context: LoginConte
         fix = context.advice.wanted((), could_show=_could_show(connection, context))
         raise AuthRequired(f"{agent} offers no way to log in", fix=fix)
     if wanted is not None:
-        return _called(wanted, agent, methods, context)
+        return _find_method(wanted, agent, methods, context)
     if len(methods) == 1:
         return methods[0]
     if context.adviser is None:
         raise AuthRequired(
             f"{agent} offers several ways to log in, and acp-launch cannot ask you which",
             fix=f"name one: {context.advice.login()} {shlex.quote(methods[0].id)}",
-            detail=[f"{shlex.quote(method.id)}: {_shown(method.name)}" for method in methods],
+            detail=[f"{shlex.quote(method.id)}: {_one_line(method.name)}" for method in methods],
         )
     method = await context.adviser.which(agent, methods)
     if method is None:
@@ -278,7 +278,7 @@ async def prepare(method: AuthMethod, context: LoginContext) -> LocalProgram | N
         return None
     if context.in_front is None:
         raise AuthRequired(
-            f'the login "{_shown(method.name)}" needs a terminal, with nothing redirected',
+            f'the login "{_one_line(method.name)}" needs a terminal, with nothing redirected',
             fix=f"run in a terminal: {context.advice.login(method)}",
         )
     if method.type == "terminal":
@@ -298,9 +298,9 @@ async def authenticate(connection: Connection, method: AuthMethod, context: Logi
     call = connection.conversation.authenticate(method.id)
     try:
         async with context.adviser.waiting(method) if context.adviser else nullcontext():
-            await connection.call(call, what=f'end of the login "{_shown(method.name)}"', limit=LIMIT)
+            await connection.call(call, what=f'end of the login "{_one_line(method.name)}"', limit=LIMIT)
     except (AuthRequired, AgentRefused) as error:
-        raise _failed(
+        raise _failure(
             method, error.message, context, error.detail if isinstance(error, AgentRefused) else ()
         ) from error
     except WaitExpired as error:
@@ -318,7 +318,7 @@ async def run_on_terminal(method: AuthMethod, program: LocalProgram, context: Lo
     assert context.in_front is not None, "prepare has seen to that"
     ended = await context.in_front(program)
     if ended.status != 0:
-        raise _failed(method, f"{Path(program.argv[0]).name} {ended}", context)
+        raise _failure(method, f"{Path(program.argv[0]).name} {ended}", context)
 
 
 async def log_out(connection: Connection, *, limit: float) -> bool:
@@ -345,21 +345,21 @@ async def _foreign(method: AuthMethod, context: LoginContext) -> LocalProgram:
     own = context.program
     found = find(method.command[0], project=own.cwd, path=own.env.get("PATH"))
     if isinstance(found, CannotRun):
-        raise _failed(method, _shown(found.message), context)
+        raise _failure(method, _one_line(found.message), context)
     program = LocalProgram("login", (str(found), *method.command[1:]), {**own.env, **method.command_env}, own.cwd)
     if context.adviser is None:
         raise AuthRequired(
-            f'the login "{_shown(method.name)}" is a command that the agent chose: it needs your permission',
+            f'the login "{_one_line(method.name)}" is a command that the agent chose: it needs your permission',
             fix=f"run in a terminal: {context.advice.login(method)}",
         )
     if not await context.adviser.consents(method, program):
         raise AuthRequired(
-            f'the login "{_shown(method.name)}" was not run', fix=f"choose another: {context.advice.login()} --list"
+            f'the login "{_one_line(method.name)}" was not run', fix=f"choose another: {context.advice.login()} --list"
         )
     return program
 
 
-def _called(wanted: str, agent: str, methods: Sequence[AuthMethod], context: LoginContext) -> AuthMethod:
+def _find_method(wanted: str, agent: str, methods: Sequence[AuthMethod], context: LoginContext) -> AuthMethod:
     known = {method.id: method for method in methods}
     if wanted in known:
         return known[wanted]
@@ -374,13 +374,13 @@ def _is_lacking(variable: Variable, env: Mapping[str, str]) -> bool:
 def _wants_variables(method: AuthMethod, lacking: Sequence[Variable], context: LoginContext) -> AuthRequired:
     """Return the error for missing variables, with the place where each can be set."""
     names = ", ".join(variable.name for variable in lacking)
-    link = [f"{_shown(method.name)}: {_shown(method.link)}"] if method.link else []
+    link = [f"{_one_line(method.name)}: {_one_line(method.link)}"] if method.link else []
     fix, lines = context.advice.giving(lacking)
-    what = f'"{_shown(method.name)}" is not a login: the agent reads {names} from its environment'
+    what = f'"{_one_line(method.name)}" is not a login: the agent reads {names} from its environment'
     return AuthRequired(what, fix=fix, detail=[*link, *lines])
 
 
-def _unanswered(connection: Connection, context: LoginContext, wanted: AuthRequired) -> AuthRequired:
+def _cannot_ask(connection: Connection, context: LoginContext, wanted: AuthRequired) -> AuthRequired:
     """Return the error if the user cannot be asked, or there is nothing to choose from."""
     advice, methods = context.advice, connection.agent.auth_methods
     fix = advice.wanted(methods, could_show=_could_show(connection, context))
@@ -396,8 +396,8 @@ def _could_show(connection: Connection, context: LoginContext) -> bool:
     return is_watched or connection.offered.terminal_login
 
 
-def _failed(method: AuthMethod, why: str, context: LoginContext, detail: Sequence[str] = ()) -> AuthRequired:
-    what = f'the login "{_shown(method.name)}" failed: {why}'
+def _failure(method: AuthMethod, why: str, context: LoginContext, detail: Sequence[str] = ()) -> AuthRequired:
+    what = f'the login "{_one_line(method.name)}" failed: {why}'
     if lacking := context.advice.lacking((why, *detail)):
         fix, lines = context.advice.giving(lacking)
         return AuthRequired(what, fix=fix, detail=tuple(dict.fromkeys((*detail, *lines))))
@@ -406,9 +406,9 @@ def _failed(method: AuthMethod, why: str, context: LoginContext, detail: Sequenc
 
 def name_of(connection: Connection) -> str:
     """Return the agent's name for a sentence."""
-    return _shown(connection.agent.title) or "the agent"
+    return _one_line(connection.agent.title) or "the agent"
 
 
-def _shown(text: str) -> str:
+def _one_line(text: str) -> str:
     """Return a text of the agent's on one line, without our secrets. The caller escapes it for its output."""
     return redactor.text(" ".join(text.split()))

@@ -105,10 +105,10 @@ async def open_session(
     try:
         await connection.call(call, what=f"answer about {OPENING[how]} from the agent", limit=limit, knob=KNOB)
     except AgentRefused as error:
-        raise error if how == "new" or stay.asked is not None else _forgotten(error, client.name) from None
+        raise error if how == "new" or stay.asked is not None else _unknown_session(error, client.name) from None
     if how == "load":
         if replay == "after" or (replay == "" and await _is_late(connection, client)):
-            await _settled(connection, QUIET if client.history_complete else QUIET_UNFINISHED)
+            await _settle(connection, QUIET if client.history_complete else QUIET_UNFINISHED)
         return client.loaded()
     return client.session
 
@@ -119,7 +119,7 @@ def _afresh(name: str) -> str:
     return f"start afresh under this name: --session {shlex.quote(name)} --new"
 
 
-def _forgotten(error: AgentRefused, name: str) -> Exception:
+def _unknown_session(error: AgentRefused, name: str) -> Exception:
     """Return the error for an unknown session: -32002; codex, gemini and
     opencode send -32603, so their text is kept."""
     if error.code == jsonrpc.NOT_FOUND:
@@ -149,7 +149,7 @@ async def _is_late(connection: Connection, client: Client) -> bool:
     return client.history_late
 
 
-async def _settled(connection: Connection, quiet: float) -> None:
+async def _settle(connection: Connection, quiet: float) -> None:
     """Return after `quiet` seconds without a message from the agent."""
     loop = asyncio.get_running_loop()
     answered = loop.time()
@@ -231,7 +231,7 @@ class Setting(Struct, frozen=True):
     origin: str
 
 
-def wished(text: str) -> Setting:
+def parse_setting(text: str) -> Setting:
     """Parse one `--set`: everything after the first `=` is the value.
 
     Raises:
@@ -249,11 +249,11 @@ def wishes(
     """Return everything wanted of a session, in the order in which it is set; `place` locates a key in the profile.
 
     Raises:
-        UsageError: as `wished`.
+        UsageError: as `parse_setting`.
     """
     found = [] if mode is None else [Setting("mode", mode, place(("session", "mode")))]
     found += [Setting(option, value, place(("session", "config", option))) for option, value in config.items()]
-    return found + [wished(text) for text in sets]
+    return found + [parse_setting(text) for text in sets]
 
 
 class Fulfilled(Struct, frozen=True):

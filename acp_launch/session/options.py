@@ -8,7 +8,7 @@ The options of a session, whichever of three ways an agent lists them in, and th
 With config options the other two are ignored (C-49); an empty list of them counts as none. Reading is lenient: an
 option of an unknown type is ignored, a bad item is dropped alone, a category may be missing or unknown (C-50). Pure.
 
-`offered` reads, `find` and `value_of` look up what the user wants.
+`read_options` reads, `find` and `value_of` look up what the user wants.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -61,7 +61,7 @@ class Option(Struct, frozen=True, kw_only=True):
 Options = tuple[Option, ...]
 
 
-def offered(result: object) -> Options:
+def read_options(result: object) -> Options:
     """Return the options in the answer to session/new, load or resume."""
     said = acp.mapping(result)
     if listed := acp.sequence(said.get("configOptions")):
@@ -191,7 +191,7 @@ def find(options: Options, wanted: str) -> Option:
         return option
     if not options:
         raise NotOffered("the agent has no options to set", fix="leave it out")
-    listed = _listed(options, _id)
+    listed = _list(options, _id)
     if wanted in ("mode", "model"):  # one is not a misspelling of the other
         raise NotOffered(f"the agent offers no {wanted}s to choose from", fix=f"leave it out; it offers {listed}")
     known = [word for option in options for word in (option.id, option.category, option.name)]
@@ -207,35 +207,35 @@ def value_of(option: Option, wanted: Value) -> Value:
         NotOffered: it does not exist, or several have that name; the message lists the values.
     """
     if option.kind == "boolean":
-        return _switched(option, wanted)
+        return _switch(option, wanted)
     words = (TRUE if wanted else FALSE) if isinstance(wanted, bool) else (wanted,)
     for word in words:  # YAML reads a plain `true` as a boolean
-        found = _called(option, word)
+        found = _choices_called(option, word)
         if len(found) == 1:
             return found[0].value
         if found:
             raise NotOffered(
                 f'"{one_line(word)}" is the name of {len(found)} values of "{_id(option)}"',
-                fix=f"use one of {_listed(found, _value)}",
+                fix=f"use one of {_list(found, _value)}",
             )
     raise _no_value(option, words[0])
 
 
 def typed_name(option: Option, choice: Choosable) -> str:
     """Return what to write for it: its value, or its name if the value is not typeable (copilot's modes are URLs)."""
-    if not 0 < len(choice.value) <= TYPED and _called(option, choice.name) == [choice]:
+    if not 0 < len(choice.value) <= TYPED and _choices_called(option, choice.name) == [choice]:
         return choice.name
     return one_line(choice.value)
 
 
-def _switched(option: Option, wanted: Value) -> bool:
+def _switch(option: Option, wanted: Value) -> bool:
     word = str(wanted).casefold()
     if word in TRUE or word in FALSE:
         return word in TRUE
     raise NotOffered(f'"{_id(option)}" is either true or false, not "{one_line(wanted)}"', fix="write true or false")
 
 
-def _called(option: Option, word: str) -> list[Choosable]:
+def _choices_called(option: Option, word: str) -> list[Choosable]:
     """Return the choice with exactly that value, else those with it in any case, else those with that name."""
     plain = word.casefold()
     ways: tuple[Callable[[Choosable], bool], ...] = (
@@ -261,7 +261,7 @@ def _no_value(option: Option, wanted: str) -> NotOffered:
     ]
     return NotOffered(
         f"the agent offers {message}{_did_you_mean(suggested)}",
-        fix=f"use one of {_listed(option.choices, lambda choice: typed_name(option, choice))}",
+        fix=f"use one of {_list(option.choices, lambda choice: typed_name(option, choice))}",
     )
 
 
@@ -279,7 +279,7 @@ def _nearest(word: str, known: Sequence[str]) -> str:
     return next(iter(holding or [by_case[text] for text in get_close_matches(plain, by_case, 1)]), "")
 
 
-def _listed(items: Sequence[T], shown: Callable[[T], str]) -> str:
+def _list(items: Sequence[T], shown: Callable[[T], str]) -> str:
     more = f" and {len(items) - LISTED} more" if len(items) > LISTED else ""
     return ", ".join(map(shown, items[:LISTED])) + more
 

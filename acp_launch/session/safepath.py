@@ -53,7 +53,7 @@ def resolve(path: str, roots: Iterable[tuple[Path, Path]]) -> PinnedPath:
         Refusal: it is not absolute, not a valid path, or changed while it was resolved.
         Denied: it leads outside all roots, whether it exists or not.
     """
-    real = Path(_resolved(_checked(path)))
+    real = Path(_resolve(_check(path)))
     for root, base in roots:
         if real.is_relative_to(base):
             below = real.relative_to(base)
@@ -61,7 +61,7 @@ def resolve(path: str, roots: Iterable[tuple[Path, Path]]) -> PinnedPath:
     raise Denied(jsonrpc.INVALID_PARAMS, f'"{path}" is outside the directories of this session')
 
 
-def _resolved(path: str) -> str:
+def _resolve(path: str) -> str:
     try:
         return os.path.realpath(path)
     except OSError as error:  # a link that vanished while it was read
@@ -69,7 +69,7 @@ def _resolved(path: str) -> str:
         raise Refusal(jsonrpc.INTERNAL_ERROR, f'cannot find "{path}": {reason}') from None
 
 
-def _checked(path: str) -> str:
+def _check(path: str) -> str:
     try:
         os.fsencode(path)
     except UnicodeEncodeError:  # half a surrogate pair

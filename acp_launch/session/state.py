@@ -27,8 +27,8 @@ from acp_launch.session.options import (
     identity,
     in_mode,
     match,
-    offered,
     one_line,
+    read_options,
 )
 
 # The parts of the state, each read leniently: None if it cannot be read.
@@ -144,7 +144,7 @@ def _counts_in(value: object) -> tuple[tuple[str, int], ...]:
     return tuple((name, count) for name, count in read if name and count is not None)
 
 
-def patched(body: dict[str, Any], key: str, known: str, kind: type[T], read: Callable[[T], str]) -> str:
+def patch_member(body: dict[str, Any], key: str, known: str, kind: type[T], read: Callable[[T], str]) -> str:
     """Apply a member of a patch: left out, or not of `kind`, is unchanged; null clears; anything else replaces."""
     value = body.get(key, known)
     if value is None:
@@ -189,7 +189,7 @@ class SessionState:
 
     def opened(self, result: object) -> None:
         """Take the answer to session/new, load or resume. What it leaves out stays as earlier updates set it."""
-        found = offered(result)
+        found = read_options(result)
         told = any(option.source == "option" for option in self.options)
         if found and not (told and found[0].source != "option"):
             self.options = found
@@ -253,8 +253,8 @@ class SessionState:
 
     def _take_info(self, body: dict[str, Any]) -> None:
         """Update the info: left out is unchanged, null clears (C-57)."""
-        self.title = patched(body, "title", self.title, str, one_line)
-        self.updated_at = patched(body, "updatedAt", self.updated_at, str, one_line)
+        self.title = patch_member(body, "title", self.title, str, one_line)
+        self.updated_at = patch_member(body, "updatedAt", self.updated_at, str, one_line)
 
     def _take_notice(self, body: dict[str, Any]) -> None:
         title, description = one_line(body.get("title")), acp.text(body.get("description"))[:TEXT]
@@ -267,8 +267,8 @@ class SessionState:
             replace(
                 known,
                 status=one_line(body.get("status")) or known.status,
-                summary=patched(body, "summary", known.summary, list, texts),
-                error=patched(body, "error", known.error, str, lambda error: error[:TEXT]),
+                summary=patch_member(body, "summary", known.summary, list, texts),
+                error=patch_member(body, "error", known.error, str, lambda error: error[:TEXT]),
             )
         )
 

@@ -40,7 +40,7 @@ ELSEWHERE = "set ACP_LAUNCH_STATE_DIR to a directory on a local disk that you ca
 
 
 @contextmanager
-def explained(path: Path, *, patience: float) -> Iterator[None]:
+def explain_faults(path: Path, *, patience: float) -> Iterator[None]:
     """Turn every failure of SQLite or of the file system into a SessionError."""
     try:
         yield
@@ -52,10 +52,10 @@ def explained(path: Path, *, patience: float) -> Iterator[None]:
     except UnicodeEncodeError as error:
         raise SessionError(f"the session store cannot hold {error.object!r}: it is not valid Unicode") from error
     except UnicodeDecodeError as error:  # also when SQLite's message quotes a damaged schema
-        raise damaged(path, "its text is not UTF-8") from error
+        raise damage_error(path, "its text is not UTF-8") from error
 
 
-def damaged(path: Path, what: str) -> SessionError:
+def damage_error(path: Path, what: str) -> SessionError:
     aside = f"mv {shlex.quote(str(path.parent))} {shlex.quote(f'{path.parent}.damaged')}"
     # SQLite quotes what it found, which may be anything.
     shown = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in what)
@@ -89,7 +89,7 @@ def _explain(path: Path, error: sqlite3.Error, patience: float) -> SessionError:
                 f"cannot read or write the session store {path}: {error}", fix=f"check the disk, or {ELSEWHERE}"
             )
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_ERROR:
-            return damaged(path, str(error))
+            return damage_error(path, str(error))
         case _:
             return SessionError(f"the session store {path} failed: {error}", fix="this is a bug, please report it")
 
@@ -142,7 +142,7 @@ def connect(path: Path, *, patience: float) -> sqlite3.Connection:
     Raises:
         SessionError: it cannot be created or opened, or is not ours to use; nothing was changed.
     """
-    with explained(path, patience=patience):
+    with explain_faults(path, patience=patience):
         if not path.exists():
             _make(path)
         _look(path)
@@ -173,7 +173,7 @@ def verify(connection: sqlite3.Connection, path: Path) -> None:
     """Read every page, and raise SessionError unless they fit together."""
     (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if verdict != "ok":
-        raise damaged(path, " ".join(str(verdict).split()))
+        raise damage_error(path, " ".join(str(verdict).split()))
 
 
 def _make(path: Path) -> None:
@@ -196,7 +196,7 @@ def _refuse_orphan(path: Path) -> None:
     log = path.with_name(path.name + "-wal")
     # In this order: another process would have created the store before its log.
     if log.exists() and not path.exists():
-        raise damaged(path, f"its log {log.name} exists, but the store does not")
+        raise damage_error(path, f"its log {log.name} exists, but the store does not")
 
 
 def _build(draft: Path) -> None:
@@ -226,29 +226,29 @@ def _look(path: Path) -> None:
     """Refuse what SQLite would take for an empty store, wait for, or drop the log of."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise damaged(path, "it is not a file")
+        raise damage_error(path, "it is not a file")
     if status.st_size < HEADER:
-        raise damaged(path, "it is cut short" if status.st_size else "it is empty")
+        raise damage_error(path, "it is cut short" if status.st_size else "it is empty")
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
     (identity,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if identity != APPLICATION_ID or version < 1:
-        raise damaged(path, "it is not a session store of acp-launch")
+        raise damage_error(path, "it is not a session store of acp-launch")
     if version > VERSION:
         raise newer(path, version, VERSION)
     (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
     if journal == "wal":  # NORMAL cannot damage a WAL store, only lose the last commits at a power cut
         connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA cell_size_check = ON")
-    if _lacking(connection):
+    if _missing_columns(connection):
         with transaction(connection):
-            for column in _lacking(connection):  # anew: another process may have been faster
+            for column in _missing_columns(connection):  # anew: another process may have been faster
                 connection.execute(f"ALTER TABLE session ADD COLUMN {column} {ADDED[column]}")
 
 
-def _lacking(connection: sqlite3.Connection) -> list[str]:
+def _missing_columns(connection: sqlite3.Connection) -> list[str]:
     """Return the added columns that this store does not have yet."""
     there = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('session')")}
     return [name for name in ADDED if name not in there]
@@ -317,7 +317,7 @@ class Registry:
         self.close()
 
     def close(self) -> None:
-        with explained(self._path, patience=self._patience):
+        with explain_faults(self._path, patience=self._patience):
             self._connection.close()
 
     def find(self, project: str, profile: str, name: str) -> Record | None:
@@ -331,27 +331,27 @@ class Registry:
         self, project: str | None = None, profile: str | None = None, *, limit: int | None = None
     ) -> tuple[Record, ...]:
         """Return the sessions of one project or profile, or all, newest first; at most `limit` of them."""
-        where, values = _chosen(project, profile)
+        where, values = _condition(project, profile)
         most = "" if limit is None else f" LIMIT {limit}"
-        with explained(self._path, patience=self._patience):
+        with explain_faults(self._path, patience=self._patience):
             verify(self._connection, self._path)
             return self._read(f"{where}{NEWEST_FIRST}{most}", values)
 
     def count(self, project: str | None = None, profile: str | None = None) -> int:
         """Return how many there are."""
-        where, values = _chosen(project, profile)
-        with explained(self._path, patience=self._patience):
+        where, values = _condition(project, profile)
+        with explain_faults(self._path, patience=self._patience):
             return int(self._connection.execute(f"SELECT count(*) FROM session {where}", values).fetchone()[0])
 
     def save(self, record: Record) -> None:
         """Insert `record`, or replace the one with its key."""
-        with explained(self._path, patience=self._patience):
+        with explain_faults(self._path, patience=self._patience):
             self._write(record)
 
     def touch(self, key: Key, last_used: float, title: str | None = None) -> Record:
         """Note that a session had a turn, and its title if there is a new one. Returns the new record."""
-        with explained(self._path, patience=self._patience), transaction(self._connection):
-            old = self._existing(key)
+        with explain_faults(self._path, patience=self._patience), transaction(self._connection):
+            old = self._find(key)
             new = old.title if title is None else title
             record = replace(old, last_used=last_used, title=new, turns=old.turns + 1)
             self._write(record)
@@ -359,8 +359,8 @@ class Registry:
 
     def rename(self, key: Key, new: str) -> Record:
         """Rename a session; refuses a name that is taken."""
-        with explained(self._path, patience=self._patience), transaction(self._connection):
-            record = replace(self._existing(key), name=new)
+        with explain_faults(self._path, patience=self._patience), transaction(self._connection):
+            record = replace(self._find(key), name=new)
             if self._read(f"WHERE {BY_KEY}", record.key):
                 raise SessionError(
                     f'there is already a session "{new}" of profile "{record.profile}"', fix="choose another name"
@@ -371,29 +371,29 @@ class Registry:
 
     def remove(self, key: Key) -> bool:
         """Forget a session. Returns False if it did not exist."""
-        with explained(self._path, patience=self._patience):
+        with explain_faults(self._path, patience=self._patience):
             return self._delete(key) > 0
 
     def _first(self, clause: str, values: Sequence[str]) -> Record | None:
-        with explained(self._path, patience=self._patience):
+        with explain_faults(self._path, patience=self._patience):
             if found := self._read(clause, values):
                 return found[0]
             verify(self._connection, self._path)
             return None
 
-    def _existing(self, key: Key) -> Record:
+    def _find(self, key: Key) -> Record:
         if found := self._read(f"WHERE {BY_KEY}", key):
             return found[0]
         raise SessionError(f'there is no session "{key[2]}" of profile "{key[1]}"', fix="see acp-launch session list")
 
     def _read(self, clause: str, values: Sequence[str]) -> tuple[Record, ...]:
         rows = self._connection.execute(f"{SELECT} {clause}", values).fetchall()
-        return tuple(self._unsealed(row) for row in rows)
+        return tuple(self._unseal(row) for row in rows)
 
-    def _unsealed(self, row: tuple[Any, ...]) -> Record:
+    def _unseal(self, row: tuple[Any, ...]) -> Record:
         *values, seal, turns = row
         if seal != _seal(values):
-            raise damaged(self._path, f"the entry of session {values[2]!r} does not match its checksum")
+            raise damage_error(self._path, f"the entry of session {values[2]!r} does not match its checksum")
         return replace(Record(*values), turns=turns if isinstance(turns, int) else 0)
 
     def _write(self, record: Record) -> None:
@@ -408,7 +408,7 @@ class Registry:
         return self._connection.execute(f"DELETE FROM session WHERE {BY_KEY}", key).rowcount
 
 
-def _chosen(project: str | None, profile: str | None) -> tuple[str, Sequence[str]]:
+def _condition(project: str | None, profile: str | None) -> tuple[str, Sequence[str]]:
     """Return the condition for one project or profile, or for all, and its values."""
     chosen = {"project": project, "profile": profile}
     values = {column: value for column, value in chosen.items() if value is not None}

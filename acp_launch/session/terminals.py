@@ -179,7 +179,7 @@ class Terminals:
         living = [*self._known.values(), *self._leaving]
         self._known.clear()
         try:
-            await _ended(living, hurry or asyncio.Event())
+            await _end_all(living, hurry or asyncio.Event())
         finally:
             for terminal in living:
                 terminal.drop()
@@ -188,7 +188,7 @@ class Terminals:
         wanted = command(params, cwd=self._cwd, env=self._env)
         self._check_room()
         if reason := await self._allowed(wanted.tool_call()):
-            raise self._refused(wanted, Refusal(jsonrpc.INTERNAL_ERROR, reason))
+            raise self._refuse(wanted, Refusal(jsonrpc.INTERNAL_ERROR, reason))
         self._check_room()
         return {"terminalId": self._start(wanted)}
 
@@ -213,32 +213,32 @@ class Terminals:
             )
         except LaunchError as error:
             reason = "; ".join(filter(None, (error.message, error.fix)))
-            raise self._refused(wanted, Refusal(jsonrpc.INTERNAL_ERROR, reason)) from None
+            raise self._refuse(wanted, Refusal(jsonrpc.INTERNAL_ERROR, reason)) from None
         self._known[id] = terminal
         tell()
         return id
 
     async def _output(self, params: dict[str, Any]) -> object:
-        terminal = self._named(params)
+        terminal = self._find(params)
         text, is_cut = terminal.output()
         so_far = {"output": text, "truncated": is_cut}
         return so_far if terminal.exit is None else {**so_far, "exitStatus": _status(terminal.exit)}
 
     async def _wait_for_exit(self, params: dict[str, Any]) -> object:
-        return _status(await self._named(params).wait())
+        return _status(await self._find(params).wait())
 
     async def _kill(self, params: dict[str, Any]) -> object:
-        await self._named(params).end()
+        await self._find(params).end()
         return {}
 
     async def _release(self, params: dict[str, Any]) -> object:
-        terminal = self._named(params)
+        terminal = self._find(params)
         del self._known[params["terminalId"]]
         self._leaving = {other for other in self._leaving if not other.is_gone} | {terminal}
         await terminal.end()
         return {}
 
-    def _named(self, params: dict[str, Any]) -> Terminal:
+    def _find(self, params: dict[str, Any]) -> Terminal:
         id = params.get("terminalId")
         terminal = self._known.get(id) if isinstance(id, str) else None
         if terminal is None:
@@ -251,13 +251,13 @@ class Terminals:
         if len(self._known) >= AT_ONCE:
             raise Refusal(jsonrpc.INTERNAL_ERROR, f"{AT_ONCE} terminals are open; release one first")
 
-    def _refused(self, wanted: Command, refusal: Refusal) -> Refusal:
+    def _refuse(self, wanted: Command, refusal: Refusal) -> Refusal:
         exit = f"it was refused: {refusal.message}"
         self._tell(TerminalServed(terminal_id="", command=wanted.line, cwd=str(wanted.cwd), exit=exit))
         return refusal
 
 
-async def _ended(terminals: Sequence[Terminal], hurry: asyncio.Event) -> None:
+async def _end_all(terminals: Sequence[Terminal], hurry: asyncio.Event) -> None:
     """End them all. A cancellation hastens it, and is passed on afterwards."""
     ending = [asyncio.create_task(terminal.end()) for terminal in terminals]
     hastening = asyncio.create_task(_hasten(terminals, hurry))

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.host.fronts import CALLS, LAST, coalesced
+from acp_launch.host.fronts import CALLS, LAST, coalesce
 
 Json = dict[str, Any]
 
@@ -44,7 +44,7 @@ def test_what_later_updates_replace_is_left_out_and_the_rest_stays_in_order() ->
         call("c", status="completed", content=[]),
         {"sessionUpdate": "usage_update", "used": 2},
     ]
-    assert updates(coalesced(list(map(line, said)))) == [
+    assert updates(coalesce(list(map(line, said)))) == [
         text("a"),
         {**first, "status": "completed", "content": []},
         text("b"),
@@ -55,7 +55,7 @@ def test_what_later_updates_replace_is_left_out_and_the_rest_stays_in_order() ->
 
 def test_a_line_that_cannot_be_read_stays() -> None:
     odd = b'{"method":"session/update","params":{"update":7}}\n'
-    assert coalesced([odd, odd]) == [odd, odd]
+    assert coalesce([odd, odd]) == [odd, odd]
 
 
 UPDATE = st.one_of(
@@ -72,7 +72,7 @@ UPDATE = st.one_of(
 @given(st.lists(UPDATE, max_size=40))
 def test_nothing_that_counts_is_lost_and_nothing_comes_twice(said: list[Json]) -> None:
     """Against a model: words in order, the last of each kind, and each call with its latest members."""
-    left = updates(coalesced(list(map(line, said))))
+    left = updates(coalesce(list(map(line, said))))
     kind = "sessionUpdate"
     assert [each for each in left if each[kind] == "agent_message_chunk"] == [
         each for each in said if each[kind] == "agent_message_chunk"
@@ -84,4 +84,4 @@ def test_nothing_that_counts_is_lost_and_nothing_comes_twice(said: list[Json]) -
         if each[kind] in CALLS:
             merged[each["toolCallId"]] = merged.get(each["toolCallId"], {}) | each
     assert [each for each in left if each[kind] in CALLS] == list(merged.values())
-    assert coalesced(list(map(line, left))) == list(map(line, left))
+    assert coalesce(list(map(line, left))) == list(map(line, left))

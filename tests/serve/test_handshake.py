@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.serve.handshake import answered, asked
+from acp_launch.serve.handshake import edit_answer, edit_request
 from tests.oracle import check_agent_message, check_client_message
 
 
@@ -15,7 +15,7 @@ def answer(result: object) -> bytes:
 
 def test_servers_of_any_kind_are_taken_and_our_name_is_in_the_meta() -> None:
     said = {"protocolVersion": 1, "agentCapabilities": {"loadSession": True, "mcpCapabilities": {"http": False}}}
-    line = answered(answer({**said, "_meta": {"theirs": 1}}), "p")
+    line = edit_answer(answer({**said, "_meta": {"theirs": 1}}), "p")
     result = json.loads(line)["result"]
     assert result["agentCapabilities"] == {"loadSession": True, "mcpCapabilities": {"http": True, "sse": True}}
     assert result["_meta"]["theirs"] == 1
@@ -25,7 +25,7 @@ def test_servers_of_any_kind_are_taken_and_our_name_is_in_the_meta() -> None:
 
 @pytest.mark.parametrize("able", [{}, {"agentCapabilities": None}, {"agentCapabilities": {"mcpCapabilities": None}}])
 def test_capabilities_that_an_agent_leaves_out_are_made(able: dict[str, Any]) -> None:
-    line = answered(answer({"protocolVersion": 1, **able}), "p")
+    line = edit_answer(answer({"protocolVersion": 1, **able}), "p")
     assert json.loads(line)["result"]["agentCapabilities"]["mcpCapabilities"] == {"http": True, "sse": True}
 
 
@@ -36,7 +36,7 @@ def test_a_login_on_a_terminal_runs_through_us_and_the_others_stay_as_they_are()
         own.encode(),
         theirs.encode(),
     )
-    changed = answered(line, "p")
+    changed = edit_answer(line, "p")
     assert own.encode() in changed
     method = json.loads(changed)["result"]["authMethods"][1]
     assert method == {"type": "terminal", "id": "tty", "name": "Here", "args": ["--login", "tty"]}
@@ -45,7 +45,7 @@ def test_a_login_on_a_terminal_runs_through_us_and_the_others_stay_as_they_are()
 
 @pytest.mark.parametrize("line", [b'{"id":0,"error":{"code":1,"message":"no"}}', b'{"id":0,"result":null}'])
 def test_an_error_passes(line: bytes) -> None:
-    assert answered(line, "p") == line
+    assert edit_answer(line, "p") == line
 
 
 def test_what_the_profile_keeps_from_the_agent_is_not_offered() -> None:
@@ -55,7 +55,9 @@ def test_what_the_profile_keeps_from_the_agent_is_not_offered() -> None:
         "clientInfo": {"name": "e", "version": "1"},
     }
     line = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).encode()
-    assert asked(line, frozenset()) == line
-    able = json.loads(asked(line, frozenset({"fs/write_text_file", "terminal/create"})))["params"]["clientCapabilities"]
+    assert edit_request(line, frozenset()) == line
+    able = json.loads(edit_request(line, frozenset({"fs/write_text_file", "terminal/create"})))["params"][
+        "clientCapabilities"
+    ]
     assert able == {"fs": {"readTextFile": True, "writeTextFile": False}, "terminal": False, "auth": {}}
-    assert check_client_message(asked(line, frozenset({"terminal/create"})) + b"\n") == []
+    assert check_client_message(edit_request(line, frozenset({"terminal/create"})) + b"\n") == []

@@ -161,7 +161,7 @@ class Audit:
         try:
             self._append(line)
         except OSError as fault:
-            self._failed(fault)
+            self._fail(fault)
 
     def _append(self, line: bytes) -> None:
         if self._descriptor < 0 or not self._is_current():
@@ -212,7 +212,7 @@ class Audit:
             os.close(self._descriptor)
         self._descriptor = descriptor
 
-    def _failed(self, fault: OSError) -> None:
+    def _fail(self, fault: OSError) -> None:
         if self._has_failed:
             return
         self._has_failed = True
@@ -238,11 +238,11 @@ def _stamp(seconds: float) -> str:
 
 
 def _line(entry: dict[str, Any]) -> bytes:
-    lines = (_encoded({key: _cut(value, most) for key, value in entry.items()}) for most in _LIMITS)
+    lines = (_encode({key: _cut(value, most) for key, value in entry.items()}) for most in _LIMITS)
     return next(line for line in lines if len(line) <= LONGEST)
 
 
-def _encoded(entry: dict[str, Any]) -> bytes:
+def _encode(entry: dict[str, Any]) -> bytes:
     import json  # most runs ask nothing
 
     return json.dumps(entry, ensure_ascii=False, separators=(",", ":")).encode(errors="replace") + b"\n"

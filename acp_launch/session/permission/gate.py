@@ -150,16 +150,16 @@ class Gate:
 
     def decided(self, call: Call, options: list[Any]) -> Decision | None:
         """Return the policy's answer to a question of the agent; None if the user must be asked."""
-        verdict = self._judged(call)
+        verdict = self._judge(call)
         if verdict.answer == "ask" and self.ask is not None:
             return None
-        return self._concluded(call, options, verdict)
+        return self._conclude(call, options, verdict)
 
     async def asked(self, call: Call, options: list[Any], how: How = "asked", announced: str = "") -> Decision:
         """Ask the user. `announced` is the call's title before the question changed it."""
         assert self.ask is not None, "decided returns None only if there is a user to ask"
         session = self.policy.session
-        would_keep = self._remembered(call) if self._books is not None else None
+        would_keep = self._storable(call) if self._books is not None else None
         scope = would_keep.scope if would_keep else ""
         question = ToolQuestion(
             call=call, options=options, announced=announced, is_keepable=would_keep is not None, scope=scope
@@ -177,9 +177,9 @@ class Gate:
             self.policy = replace(self.policy, remembered=(*self.policy.remembered, kept))
             by = f"{answer.by}, {'for good' if kept.session is None else 'in this session'}"
         is_unasked = answer.by != USER and not allowed
-        return self._noted(how, call, options, Decision(allowed, answer.option_id, by, is_unasked))
+        return self._note(how, call, options, Decision(allowed, answer.option_id, by, is_unasked))
 
-    def _remembered(self, call: Call) -> Remembered | None:
+    def _storable(self, call: Call) -> Remembered | None:
         """Return the answer that allowing this call would store."""
         policy = self.policy
         return remember(call, True, cwd=policy.cwd, home=policy.home, since=0.0, links=policy.links)
@@ -190,23 +190,23 @@ class Gate:
         What was allowed in this turn needs no second question. Reading is governed by the profile's `client.fs`: here
         only a rule refuses it.
         """
-        verdict = self._judged(call)
+        verdict = self._judge(call)
         if verdict.answer == "ask" and verdict.is_default and (by := self._is_granted(call)):
             if call.get("kind") != READ:  # agents read so often that the record would be useless
-                self._noted("service", call, [], Decision(True, None, by), is_grant=False)
+                self._note("service", call, [], Decision(True, None, by), is_grant=False)
             return ""
         if verdict.answer == "ask" and self.ask is not None:
             decision = await self.asked(call, SERVICE_OPTIONS, "service")
         else:
-            decision = self._concluded(call, SERVICE_OPTIONS, verdict, "service")
+            decision = self._conclude(call, SERVICE_OPTIONS, verdict, "service")
         return "" if decision.allowed else f"denied: {decision.by}"
 
     def forbids(self, call: Call) -> str:
         """Return why nothing may do this for the agent, an editor neither; empty if the policy does not deny it."""
-        verdict = self._judged(call)
+        verdict = self._judge(call)
         if verdict.answer != "deny":
             return ""
-        self._noted("service", call, [], Decision(False, None, verdict.by))
+        self._note("service", call, [], Decision(False, None, verdict.by))
         return f"denied: {verdict.by}"
 
     def passed(self, call: Call, *, by: str = "") -> str:
@@ -218,22 +218,20 @@ class Gate:
         verdict = judge(self.policy, call)
         if verdict.answer == "allow" and not by:
             return ""
-        self._noted("unasked", call, [], Decision(True, None, by or verdict.by), is_grant=False)
+        self._note("unasked", call, [], Decision(True, None, by or verdict.by), is_grant=False)
         return by or verdict.by
 
     def new_turn(self) -> None:
         """Forget what was allowed in the last turn."""
         self._granted.clear()
 
-    def _concluded(self, call: Call, options: list[Any], verdict: Verdict, how: How = "asked") -> Decision:
+    def _conclude(self, call: Call, options: list[Any], verdict: Verdict, how: How = "asked") -> Decision:
         allowed, is_unasked = verdict.answer == "allow", verdict.answer == "ask"
         by = f"{verdict.by}, {NO_TERMINAL}" if is_unasked else verdict.by
         option_id = choose(allowed, options)
-        return self._noted(how, call, options, Decision(allowed and option_id is not None, option_id, by, is_unasked))
+        return self._note(how, call, options, Decision(allowed and option_id is not None, option_id, by, is_unasked))
 
-    def _noted(
-        self, how: How, call: Call, options: list[Any], decision: Decision, *, is_grant: bool = True
-    ) -> Decision:
+    def _note(self, how: How, call: Call, options: list[Any], decision: Decision, *, is_grant: bool = True) -> Decision:
         if self._books:
             self._books.record(how, call, options, decision, self.policy.session)
         if decision.allowed and is_grant:
@@ -252,7 +250,7 @@ class Gate:
         kept = next((kept for kept in self.policy.kept if covers_service(kept, about, cwd=cwd)), None)
         return f"your earlier answer: {kept}" if kept else ""
 
-    def _judged(self, call: Call) -> Verdict:
+    def _judge(self, call: Call) -> Verdict:
         """Judge a question whose call has no other user and does not change."""
         self._latest = (call, self.about(call))
         return judge(self.policy, *self._latest)

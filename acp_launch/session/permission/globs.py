@@ -54,8 +54,8 @@ def parts(text: str, *, depth: int = _DEPTH) -> Iterator[str]:
         words = part.split()
         yield from _readings(words, len(part))
         if _has_quotes(part):
-            yield from _readings(_unquoted(part), len(part))
-    whole = _unquoted(text)
+            yield from _readings(_unquote(part), len(part))
+    whole = _unquote(text)
     yield from _readings(whole, len(text))
     if depth:
         for script in _scripts(whole):
@@ -72,7 +72,7 @@ def _has_quotes(part: str) -> bool:
     return any(mark in part for mark in "'\"\\")
 
 
-def _unquoted(text: str) -> list[str]:
+def _unquote(text: str) -> list[str]:
     """Split into words as a shell does; empty if a quote is left open."""
     try:
         return shlex.split(text[:_MOST])
@@ -85,10 +85,10 @@ def _readings(words: list[str], size: int) -> Iterator[str]:
     bare = _bare(words)
     if not bare:
         return
-    yield from _named(bare)
+    yield from _names(bare)
     if posixpath.basename(bare[0]) in _RUNNERS and size <= _MOST:
         for place in range(1, min(len(bare), _WORDS)):
-            yield from _named(bare[place:])
+            yield from _names(bare[place:])
 
 
 def _bare(words: list[str]) -> list[str]:
@@ -99,7 +99,7 @@ def _bare(words: list[str]) -> list[str]:
     return words[begin:]
 
 
-def _named(words: list[str]) -> Iterator[str]:
+def _names(words: list[str]) -> Iterator[str]:
     """Yield the command as written, and with the bare name of its program."""
     yield " ".join(words)
     if name := posixpath.basename(words[0]):
@@ -213,7 +213,7 @@ def real(path: str, links: Links) -> str:
     """Return the path without those links; the longest matching spelling counts."""
     for spelled, truly in sorted(links, key=lambda link: -len(link[0])):
         if (below := within(path, spelled)) is not None:
-            return _joined(truly, below)
+            return _join(truly, below)
     return path
 
 
@@ -222,7 +222,7 @@ def spellings(path: str, links: Links) -> Iterator[str]:
     yield path
     for spelled, truly in links:
         if (below := within(path, truly)) is not None:
-            yield _joined(spelled, below)
+            yield _join(spelled, below)
 
 
 def within(path: str, directory: str) -> str | None:
@@ -234,5 +234,5 @@ def within(path: str, directory: str) -> str | None:
     return path[len(root) + 1 :] if path and f"{path}/".startswith(f"{root}/") else None
 
 
-def _joined(directory: str, below: str) -> str:
+def _join(directory: str, below: str) -> str:
     return f"{directory.rstrip('/')}/{below}" if below else directory

@@ -165,7 +165,7 @@ def _commands(about: Subject) -> tuple[str, ...]:
     return tuple(readings[0] if readings else "" for readings in about.commands)
 
 
-__all__ = ["Policy", "Remembered", "Verdict", "choose", "command", "considered", "judge", "paths", "policy", "remember"]
+__all__ = ["Policy", "Remembered", "Verdict", "choose", "command", "consider", "judge", "paths", "policy", "remember"]
 
 Approve = Literal["all", "reads", "none"]
 RUNS = "execute"
@@ -228,8 +228,8 @@ def judge(policy: Policy, call: dict[str, Any], about: Subject | None = None) ->
     if rule is not None and rule.answer == "deny":
         return Verdict("deny", str(rule), rule.origin)
     if policy.approve is not None:
-        return _approved(policy, about)
-    if (kept := _kept(policy, call, about)) is not None:
+        return _approve(policy, about)
+    if (kept := _kept_answer(policy, call, about)) is not None:
         return Verdict(kept.answer, f"your earlier answer: {kept}")
     if rule is not None:
         return Verdict(rule.answer, str(rule), rule.origin)
@@ -240,13 +240,13 @@ def _about(policy: Policy, call: dict[str, Any]) -> Subject:
     return subject(call, cwd=policy.cwd, home=policy.home, links=policy.links)
 
 
-def _kept(policy: Policy, call: dict[str, Any], about: Subject) -> Remembered | None:
+def _kept_answer(policy: Policy, call: dict[str, Any], about: Subject) -> Remembered | None:
     """Return the latest answer that holds for this call."""
     input = input_digest(call, about) if policy.remembered else NOTHING
     return next((kept for kept in reversed(policy.kept) if covers(kept, about, input)), None)
 
 
-def considered(policy: Policy, call: dict[str, Any]) -> Iterator[tuple[RulePlan, str]]:
+def consider(policy: Policy, call: dict[str, Any]) -> Iterator[tuple[RulePlan, str]]:
     """Yield every rule up to the first that matches, and why it does not match; an empty text for the one that does."""
     about = _about(policy, call)
     for rule in policy.rules:
@@ -256,7 +256,7 @@ def considered(policy: Policy, call: dict[str, Any]) -> Iterator[tuple[RulePlan,
             return
 
 
-def _approved(policy: Policy, about: Subject) -> Verdict:
+def _approve(policy: Policy, about: Subject) -> Verdict:
     by = f"--approve {policy.approve}"
     if policy.approve == "all" or (about.kind in READS and not about.acts):
         return Verdict("allow", by)
@@ -301,9 +301,9 @@ def _other_paths(policy: Policy, rule: RulePlan, about: Subject) -> str:
         return "it names no file"
     outside = [path for path in about.paths if not any(in_path(globs, each) for each in spellings(path, policy.links))]
     if rule.answer != "allow":
-        return f"no glob matches {_listed(about.paths)}" if len(outside) == len(about.paths) else ""
+        return f"no glob matches {_list_paths(about.paths)}" if len(outside) == len(about.paths) else ""
     if outside:
-        return f"no glob matches {_listed(outside)}"
+        return f"no glob matches {_list_paths(outside)}"
     if (about.commands or about.kind == RUNS) and not (rule.match.command or rule.match.kind):
         return "it runs a command, and the rule is only about files"
     return ""
@@ -330,10 +330,10 @@ def _elsewhere(policy: Policy, rule: RulePlan, about: Subject) -> str:
         return ""
     roots = [real(root, policy.links) for root in (policy.cwd, *policy.further)]
     outside = [place for place in about.directories if all(within(place, root) is None for root in roots)]
-    return f"it runs in {_listed(outside)}, outside the session's directories" if outside else ""
+    return f"it runs in {_list_paths(outside)}, outside the session's directories" if outside else ""
 
 
-def _listed(paths: Sequence[str]) -> str:
+def _list_paths(paths: Sequence[str]) -> str:
     return ", ".join(path or "an unreadable path" for path in paths)
 
 

@@ -67,7 +67,7 @@ def load(store: AnswerStore) -> Answers:
     Raises:
         StateError: the file cannot be read, or is damaged.
     """
-    with _explained(store):
+    with _explain(store):
         return _read(store) if _may_be_there(store) else ()
 
 
@@ -128,7 +128,7 @@ def _check(answer: Remembered) -> None:
 
 
 def _change(store: AnswerStore, change: Callable[[Answers], Answers]) -> None:
-    with _explained(store):
+    with _explain(store):
         make_private(store.file.parent)
         with locked(store.file.with_suffix(".lock"), PATIENCE):
             before = _read(store)
@@ -171,7 +171,7 @@ def _is_same(one: Remembered, other: Remembered) -> bool:
 
 
 @contextmanager
-def _explained(store: AnswerStore) -> Iterator[None]:
+def _explain(store: AnswerStore) -> Iterator[None]:
     try:
         yield
     except (Unfit, msgspec.MsgspecError, UnicodeDecodeError, OSError) as fault:  # a TimeoutError is an OSError

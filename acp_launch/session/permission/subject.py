@@ -86,7 +86,7 @@ def subject(call: dict[str, Any], *, cwd: str = "/", home: str = "", links: Link
         kind=acp.text(call.get("kind")),
         tool=tool(call),
         title=acp.text(call.get("title")),
-        paths=absolute((*_shown(call), *_named(given))),
+        paths=absolute((*_visible_files(call), *_named_files(given))),
         commands=commands,
         directories=absolute(places),
         addresses=tuple(dict.fromkeys(text for key, value, _ in given if key in ADDRESSES for text in _texts(value))),
@@ -137,7 +137,7 @@ def _acts(call: dict[str, Any], given: list[tuple[str, Any, dict[str, Any]]], co
         yield "edit"
 
 
-def _shown(call: dict[str, Any]) -> Iterator[str]:
+def _visible_files(call: dict[str, Any]) -> Iterator[str]:
     """Yield the files that the user sees: the call's locations, and its diffs."""
     for location in map(acp.mapping, acp.sequence(call.get("locations"))):
         yield from _texts(location.get("path"))
@@ -146,7 +146,7 @@ def _shown(call: dict[str, Any]) -> Iterator[str]:
             yield from _texts(content.get("path"))
 
 
-def _named(given: list[tuple[str, Any, dict[str, Any]]]) -> Iterator[str]:
+def _named_files(given: list[tuple[str, Any, dict[str, Any]]]) -> Iterator[str]:
     for key, value, _ in given:
         if PATHS.fullmatch(key):
             yield from _texts(value)

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.session import files as service
-from acp_launch.session.files import BOM, Files, SessionFiles, fitted, run_in_thread
+from acp_launch.session.files import BOM, Files, SessionFiles, fit_ends, run_in_thread
 from acp_launch.session.observer import FileServed, Refusal
 from tests.patience import PATIENCE
 
@@ -364,13 +364,13 @@ def test_line_ends_and_mark_of_the_file_are_kept(desk: Desk) -> None:
     ],
 )
 def test_only_a_text_without_line_ends_of_its_own_is_fitted(old: str | None, new: str, written: str) -> None:
-    assert fitted(new, old) == written
+    assert fit_ends(new, old) == written
 
 
 @given(st.text("a\r\n\ufeff"), st.none() | st.text("a\r\n\ufeff"))
 def test_what_was_fitted_fits_and_says_the_same(new: str, old: str | None) -> None:
-    once = fitted(new, old)
-    assert fitted(once, old) == once
+    once = fit_ends(new, old)
+    assert fit_ends(once, old) == once
     assert once.lstrip(BOM).replace("\r\n", "\n") == new.lstrip(BOM).replace("\r\n", "\n")
 
 

@@ -13,7 +13,7 @@ from acp_launch.problem import KeyPath, dotted
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
 from acp_launch.session.connection import Connection, connect, negotiate
-from acp_launch.session.opening import Fulfilled, Setting, configure, fulfil, wished, wishes
+from acp_launch.session.opening import Fulfilled, Setting, configure, fulfil, parse_setting, wishes
 from acp_launch.session.options import NotOffered, config_options
 from acp_launch.session.state import SessionState
 from tests.patience import PATIENCE
@@ -97,14 +97,14 @@ def test_mode_config_and_set_are_wished_in_that_order() -> None:
 
 
 def test_a_set_is_split_at_its_first_equals_sign() -> None:
-    assert wished("a = b=c ") == Setting("a", " b=c ", "--set a = b=c ")
-    assert wished("a=") == Setting("a", "", "--set a=")
+    assert parse_setting("a = b=c ") == Setting("a", " b=c ", "--set a = b=c ")
+    assert parse_setting("a=") == Setting("a", "", "--set a=")
 
 
 @pytest.mark.parametrize("text", ["fast", "", "=x", " =x"])
 def test_a_set_without_an_option_or_a_value_is_a_usage_error(text: str) -> None:
     with pytest.raises(UsageError) as caught:
-        wished(text)
+        parse_setting(text)
     assert caught.value.message == f'--set takes option=value, not "{text}"'
     assert caught.value.fix == "for example: --set model=opus"
 
@@ -208,11 +208,11 @@ def test_a_model_is_set_by_the_removed_call_where_there_are_no_config_options() 
         ),
         (
             {"configOptions": [MODE, WEB]},
-            wished("wbe=on"),
+            parse_setting("wbe=on"),
             '--set wbe=on: the agent offers no option "wbe"; did you mean "web"?',
             "use one of mode, web",
         ),
-        (None, wished("model=x"), "--set model=x: the agent has no options to set", "leave it out"),
+        (None, parse_setting("model=x"), "--set model=x: the agent has no options to set", "leave it out"),
     ],
 )
 def test_what_the_agent_does_not_offer_is_an_error_that_says_who_wished_it(

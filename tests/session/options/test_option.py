@@ -15,8 +15,8 @@ from acp_launch.session.options import (
     identity,
     in_mode,
     match,
-    offered,
     one_line,
+    read_options,
 )
 
 MODES = {
@@ -34,7 +34,7 @@ def select(id: str, current: object, *values: str, **more: object) -> dict[str, 
 
 def test_a_flat_option_is_read_whole() -> None:
     listed = [select("model", "a", "a", "b", category="model", description="Which\nmodel")]
-    assert offered({"sessionId": "s", "configOptions": listed}) == (
+    assert read_options({"sessionId": "s", "configOptions": listed}) == (
         Option(
             id="model",
             name="Model",
@@ -73,12 +73,12 @@ def test_a_boolean_option_is_true_or_false() -> None:
 def test_where_there_are_config_options_modes_and_models_are_ignored() -> None:
     """C-49: also a mode that no config option is about."""
     said = {"configOptions": [select("effort", "low", "low")], "modes": MODES, "models": MODELS}
-    assert [(option.id, option.source) for option in offered(said)] == [("effort", "option")]
+    assert [(option.id, option.source) for option in read_options(said)] == [("effort", "option")]
 
 
 @pytest.mark.parametrize("absent", [{}, {"configOptions": None}, {"configOptions": []}, {"configOptions": "none"}])
 def test_modes_and_models_are_options_where_there_are_no_config_options(absent: dict[str, Any]) -> None:
-    assert offered({**absent, "modes": MODES, "models": MODELS}) == (
+    assert read_options({**absent, "modes": MODES, "models": MODELS}) == (
         Option(
             id="mode",
             name="Mode",
@@ -100,7 +100,7 @@ def test_modes_and_models_are_options_where_there_are_no_config_options(absent: 
 
 @pytest.mark.parametrize("result", [None, [], "x", {}, {"modes": None, "models": []}, {"modes": {"currentModeId": 1}}])
 def test_an_answer_that_offers_nothing_gives_no_options(result: object) -> None:
-    assert offered(result) == ()
+    assert read_options(result) == ()
 
 
 def test_a_bad_item_and_an_unknown_type_are_dropped_alone() -> None:
@@ -172,7 +172,7 @@ def test_the_current_value_is_shown_by_its_name_or_else_as_it_is() -> None:
 
 def test_a_mode_the_agent_changed_to_is_kept_in_step_where_the_option_knows_it() -> None:
     """Agents with both send `current_mode_update` for the option's sake too, but its values are its own."""
-    legacy = offered({"modes": MODES})
+    legacy = read_options({"modes": MODES})
     assert in_mode(legacy, "unheard-of")[0].current == "unheard-of"
     options = config_options([select("m", "a", "a", "b", category="mode")])
     assert in_mode(options, "b")[0].current == "b"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.session.options import NotOffered, Options, config_options, find, offered, value_of
+from acp_launch.session.options import NotOffered, Options, config_options, find, read_options, value_of
 from tests.session.options.test_option import MODES, select
 
 OPTIONS = config_options(
@@ -15,7 +15,7 @@ OPTIONS = config_options(
         {"id": "web", "name": "Web search", "type": "boolean", "currentValue": False},
     ]
 )
-URLS = offered(
+URLS = read_options(
     {
         "modes": {
             "currentModeId": "https://agent.example/protocol/session-modes#agent",
@@ -129,7 +129,7 @@ def test_a_model_is_never_suggested_for_a_missing_mode() -> None:
         "the agent offers no modes to choose from",
         "leave it out; it offers model, thought_level, web",
     )
-    assert refused(offered({"modes": MODES}), "model") == (
+    assert refused(read_options({"modes": MODES}), "model") == (
         "the agent offers no models to choose from",
         "leave it out; it offers mode",
     )
@@ -168,7 +168,7 @@ def test_a_part_of_a_long_value_suggests_it() -> None:
 
 
 def test_an_option_without_choices_can_only_be_left_alone() -> None:
-    assert refused(offered({"modes": {"currentModeId": "x"}}), "mode", "y") == (
+    assert refused(read_options({"modes": {"currentModeId": "x"}}), "mode", "y") == (
         'the agent offers no mode "y"',
         "leave it out; it offers nothing to choose from",
     )

@@ -16,7 +16,7 @@ from acp_launch.session.permission.policy import (
     Remembered,
     Verdict,
     choose,
-    considered,
+    consider,
     judge,
     remember,
 )
@@ -203,7 +203,7 @@ def test_an_allowed_command_is_another_with_variables_of_its_own_or_in_another_p
         ({"env": {"NODE_OPTIONS": "--require x"}}, "ask"),
     ):
         assert judge(policy, {"kind": "execute", "rawInput": {"command": "npm test", **more}}).answer == answer
-    (found,) = considered(policy, {"rawInput": {"command": "npm test", "cwd": "/q"}})
+    (found,) = consider(policy, {"rawInput": {"command": "npm test", "cwd": "/q"}})
     assert found == (npm, "it runs in /q, outside the session's directories")
 
 
@@ -241,7 +241,7 @@ def test_what_was_considered_says_why_no_earlier_rule_matched() -> None:
         rule("deny", 6, kind="execute"),
         rule("ask", 7, kind="execute"),
     )
-    found = list(considered(Policy("ask", rules=rules), shell("git x; y")))
+    found = list(consider(Policy("ask", rules=rules), shell("git x; y")))
     assert [(each.origin.path[-2], why) for each, why in found] == [
         ("0", "its kind is execute"),
         ("1", "it names no tool"),
@@ -251,7 +251,7 @@ def test_what_was_considered_says_why_no_earlier_rule_matched() -> None:
         ("5", "the command holds a shell operator that no glob has"),
         ("6", ""),
     ]
-    why = [why for _, why in considered(Policy("ask", rules=(rule("allow", path="/p/*"),)), edit("/a", "/p/b"))]
+    why = [why for _, why in consider(Policy("ask", rules=(rule("allow", path="/p/*"),)), edit("/a", "/p/b"))]
     assert why == ["no glob matches /a"]
 
 
@@ -433,7 +433,7 @@ def test_what_runs_a_command_or_changes_a_file_is_no_read_whatever_it_says(call:
     assert judge(Policy("ask", "reads"), call) == Verdict("ask", "--approve reads")
     reads = rule("allow", kind=("read", "search"))
     assert judge(Policy("ask", rules=(reads,)), call) == Verdict("ask", "permissions.default: ask", is_default=True)
-    assert list(considered(Policy("ask", rules=(reads,)), call)) == [(reads, why)]
+    assert list(consider(Policy("ask", rules=(reads,)), call)) == [(reads, why)]
     assert answered(call, rule("allow", kind="*")) == "allow"
     assert answered(call, rule("deny", kind="read"), rule("deny", kind="search"), default="allow") == "deny"
 
@@ -512,7 +512,7 @@ STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
 @given(POLICIES, CALLS)
 def test_the_first_match_wins(policy: Policy, call: dict[str, Any]) -> None:
     alone = replace(policy, approve=None, remembered=())
-    decided = [each for each, why in considered(alone, call) if not why]
+    decided = [each for each, why in consider(alone, call) if not why]
     assert len(decided) <= 1
     assert judge(alone, call).answer == (decided[0].answer if decided else alone.default)
 
