@@ -1,5 +1,6 @@
 """Each tool's format, by files written from its public documentation, and what of each becomes part of a profile."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,6 @@ import pytest
 
 from acp_launch.interop.drafts import DraftBuilder, DraftSet, collect_drafts, fill
 from acp_launch.interop.tools import TOOLS, Source, read
-from acp_launch.secret.value import Secret
 
 CONFIGS = Path(__file__).parent / "configs"
 FILES = {
@@ -46,236 +46,32 @@ def unfit(found: DraftSet) -> dict[str, str]:
     return {one.original: one.unfit for one in found.drafts if one.unfit}
 
 
-def secrets(found: DraftSet) -> dict[str, Secret | str]:
+def secrets(found: DraftSet) -> dict[str, str]:
     """The value of each secret, or why it is unknown."""
     pairs = zip(found.names(), found.tokens, strict=True)
-    return {name: token.secret if token.secret is not None else token.why for name, token in pairs}
+    return {name: token.secret.expose() if token.secret is not None else token.why for name, token in pairs}
+
+
+def expected(tool: str) -> Any:
+    """What the file of a tool becomes, and what `test_writers.PROFILE` becomes in it."""
+    return json.loads((CONFIGS.parent / "expected" / f"{tool}.json").read_text())
 
 
 def test_there_is_a_file_for_every_tool() -> None:
     assert FILES.keys() == TOOLS.keys()
 
 
-def test_claude_desktop() -> None:
-    found = imported("claude-desktop")
-    assert entries(found) == {
-        "filesystem": {
-            "command": "npx",
-            "args": ["-y", "@modelcontextprotocol/server-filesystem", "/home/me/$${not_a_variable}"],
-        },
-        "brave": {
-            "command": "C:\\Program Files\\nodejs\\npx.cmd",
-            "args": ["-y", "@modelcontextprotocol/server-brave-search"],
-            "env": {"BRAVE_API_KEY": "${secret:brave}"},
-        },
+@pytest.mark.parametrize("tool", FILES)
+def test_a_tools_file_becomes_these_entries_of_a_profile(tool: str) -> None:
+    found = imported(tool)
+    made = {
+        "entries": entries(found),
+        "secrets": secrets(found),
+        "left": left(found),
+        "unfit": unfit(found),
+        "disabled": [one.name for one in found.drafts if one.disabled],
     }
-    assert secrets(found) == {"brave": Secret("BSAq7Rk29fLmZt41vXw83NcD")}
-
-
-def test_claude_code() -> None:
-    found = imported("claude")
-    assert entries(found) == {
-        "db": {
-            "command": "${env:BIN:-uvx}",
-            "args": ["db-mcp", "--dsn", "postgres://app:${secret:db}@db.example/app"],
-            "env": {"HOST": "${env:DB_HOST}", "LITERAL": "$NOT and $${not closed"},
-            "timeouts": {"call": "1m"},
-        },
-        "remote": {
-            "type": "http",
-            "url": "${env:API:-https://api.example.com}/mcp",
-            "headers": {"Authorization": "Bearer ${env:TOKEN}"},
-        },
-        "events": {"type": "sse", "url": "https://events.example.com/sse"},
-    }
-    assert secrets(found) == {"db": Secret("c0rrect-h0rse")}
-    assert left(found) == {
-        "db": (("env.NESTED", "has a variable in the default of another"),),
-        "remote": (("headersHelper", "belongs in your settings, as headers_command: acp-launch help login"),),
-    }
-
-
-def test_what_vs_code_asks_for_becomes_one_secret_for_all_servers() -> None:
-    found = imported("vscode")
-    assert entries(found) == {
-        "perplexity": {
-            "command": "npx",
-            "args": ["-y", "server-perplexity-ask", "--root", "${project}/src"],
-            "env": {"PERPLEXITY_API_KEY": "${secret:perplexity-key}", "HOME_DIR": "${home}"},
-        },
-        "github": {
-            "type": "http",
-            "url": "https://api.githubcopilot.com/mcp",
-            "headers": {"X-Key": "k-${secret:perplexity-key}"},
-        },
-    }
-    assert secrets(found) == {"perplexity-key": "VS Code keeps it in its own store"}
-    assert left(found) == {
-        "perplexity": (
-            ("env.REGION", "asks for an input that the file does not describe"),
-            ("envFile", "has no counterpart in a profile"),
-        )
-    }
-    assert unfit(found) == {"configured": "its command uses a variable that only the editor knows (config)"}
-
-
-def test_cursor() -> None:
-    found = imported("cursor")
-    assert entries(found) == {
-        "figma": {
-            "command": "npx",
-            "args": ["figma-mcp", "--cache=${home}/.cache"],
-            "env": {"FIGMA_TOKEN": "${env:FIGMA_TOKEN}"},
-        },
-        "linear": {
-            "type": "sse",
-            "url": "https://mcp.linear.app/sse",
-            "headers": {"Authorization": "Bearer ${env:LINEAR}"},
-        },
-    }
-    assert [one.name for one in found.drafts if one.disabled] == ["off"]
-
-
-def test_codex() -> None:
-    found = imported("codex")
-    assert entries(found) == {
-        "context7": {
-            "command": "npx",
-            "args": ["-y", "@upstash/context7-mcp"],
-            "env": {
-                "LOCALE": "en $${US}",
-                "CONTEXT7_HOME": "${env:CONTEXT7_HOME}",
-                "CONTEXT7_EXTRA": "${env:CONTEXT7_EXTRA}",
-            },
-            "cwd": "/srv/context7",
-            "timeouts": {"start": "20s", "call": "45500ms"},
-            "tools": {"allow": ["search", "get[*]"], "deny": ["delete"]},
-            "required": False,
-        },
-        "figma": {
-            "type": "http",
-            "url": "https://mcp.figma.com/mcp",
-            "headers": {
-                "X-Figma-Region": "us-east-1",
-                "Authorization": "Bearer ${env:FIGMA_OAUTH_TOKEN}",
-                "X-Team": "${env:FIGMA_TEAM}",
-            },
-            "required": False,
-        },
-    }
-    assert [one.name for one in found.drafts if one.disabled] == ["old"]
-
-
-def test_gemini_cli() -> None:
-    found = imported("gemini")
-    assert entries(found) == {
-        "python": {
-            "command": "python",
-            "args": ["-m", "my_mcp", "--key", "${env:PLAIN_ARG}"],
-            "cwd": "./mcp_tools",
-            "env": {"DATABASE_URL": "${env:DB_CONNECTION_STRING}", "API_KEY": "${env:EXTERNAL_API_KEY}"},
-            "timeouts": {"call": "15s"},
-            "tools": {"allow": ["safe_tool"], "deny": ["dangerous_tool"]},
-        },
-        "http": {
-            "type": "http",
-            "url": "https://http.example.com/mcp",
-            "headers": {"Authorization": "Bearer ${env:KEY}"},
-        },
-        "sse": {"type": "sse", "url": "https://sse.example.com/sse"},
-        "typed": {"type": "http", "url": "https://typed.example.com/mcp"},
-    }
-    assert left(found) == {"python": (("trust", "has no counterpart in a profile"),)}
-
-
-def test_zed_with_its_agents_and_its_older_form() -> None:
-    found = imported("zed")
-    assert entries(found) == {
-        "My-Agent": {"command": "node", "args": ["/opt/agent/index.js", "--acp"], "env": {"MODE": "x"}},
-        "local-mcp-server": {"command": "some-command", "args": ["arg-1"]},
-        "old-form": {"command": "/usr/bin/old", "args": ["-v"], "env": {"A": "1"}},
-        "remote-mcp-server": {
-            "type": "http",
-            "url": "https://mcp.example.com",
-            "headers": {"Authorization": "Bearer ${secret:remote-mcp-server}"},
-        },
-    }
-    assert unfit(found) == {
-        "gemini": "its command is not in the file: the editor installs it",
-        "from-extension": "its command is not in the file",
-    }
-    assert secrets(found) == {"remote-mcp-server": Secret("Zq81-kkLm-29fj")}
-
-
-def test_a_placeholder_of_jetbrains_becomes_a_secret_that_is_still_to_be_set() -> None:
-    found = imported("jetbrains")
-    assert entries(found) == {
-        "Example-Agent": {
-            "command": "/path/to/agent",
-            "args": ["acp"],
-            "env": {"API_KEY": "${secret:Example-Agent/api-key}"},
-        }
-    }
-    assert secrets(found) == {"Example-Agent/api-key": "the file has only a placeholder"}
-    assert left(found) == {"Example-Agent": (("use_idea_mcp", "has no counterpart in a profile"),)}
-
-
-def test_opencode() -> None:
-    found = imported("opencode")
-    assert entries(found) == {
-        "everything": {
-            "command": "npx",
-            "args": ["-y", "@modelcontextprotocol/server-everything"],
-            "env": {"TOKEN": "${env:EVERYTHING_TOKEN}", "TEXT": "{not} $${a} variable"},
-            "timeouts": {"start": "10s"},
-        },
-        "sentry": {"type": "http", "url": "https://mcp.sentry.dev/mcp", "headers": {"X": "${env:X}"}},
-    }
-    assert left(found) == {
-        "everything": (("environment.KEY", "is read from a file"),),
-        "sentry": (("oauth", "is a login of that tool; write oauth: true for your own"),),
-    }
-    assert unfit(found) == {
-        "empty": "it has neither a command nor a url",
-        "override": "it has neither a command nor a url",
-    }
-
-
-def test_what_goose_keeps_in_its_own_store_becomes_a_secret_that_is_still_to_be_set() -> None:
-    found = imported("goose")
-    assert entries(found) == {
-        "github": {
-            "command": "npx",
-            "args": ["-y", "@modelcontextprotocol/server-github", "$HOME"],
-            "env": {"GITHUB_HOST": "github.com", "GITHUB_PERSONAL_ACCESS_TOKEN": "${secret:github}"},
-            "timeouts": {"call": "2m"},
-        },
-        "nested": {"command": "nested-mcp"},
-        "stream": {
-            "type": "http",
-            "url": "https://stream.example.com/mcp",
-            "headers": {"Authorization": "Bearer ${secret:stream}", "X-Region": "${env:REGION}"},
-        },
-    }
-    kept = "goose keeps it in its own store"
-    assert secrets(found) == {"github": kept, "stream": kept}
-    assert unfit(found) == {"developer": "it is part of goose itself"}
-
-
-def test_acpx_with_its_lists_of_pairs() -> None:
-    found = imported("acpx")
-    assert entries(found) == {
-        "linear": {
-            "type": "http",
-            "url": "https://mcp.linear.app/mcp",
-            "headers": {"Authorization": "Bearer ${secret:linear}"},
-        },
-        "files": {"command": "files-mcp", "args": ["$${HOME}"], "env": {"DEBUG": "1"}},
-        "files-2": {"command": "other-files-mcp"},
-        "mine": {"command": "node", "args": ["agent.js", "--acp"]},
-        "legacy": {"command": "legacy-agent", "args": ["acp"]},
-    }
-    assert secrets(found) == {"linear": Secret("lin_api_Ab12Cd34Ef56Gh78Ij90Kl12Mn34Op56")}
+    assert json.loads(json.dumps({key: value for key, value in made.items() if value})) == expected(tool)["imported"]
 
 
 def test_of_claude_codes_projects_only_this_one_counts_and_comes_first() -> None:
