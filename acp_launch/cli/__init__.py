@@ -16,8 +16,7 @@ Launching:
 - `up`, `reload`, `attach`: a host, what changes in it, and its fronts.
 - `start`, `operation`: the processes of a launch and the context of its sessions; one operation of a verb.
 - `interactive_run`: the terminal of an interactive session.
-- `planning`: a profile or command line becomes a launch plan; asks for trust.
-- `supply`: asks a user at a terminal for secrets and programs that a run lacks.
+- `planning`: a profile or command line becomes a launch plan; asks for trust, and for what a run lacks.
 - `probe`: an MCP server started for one operation.
 
 Verbs:

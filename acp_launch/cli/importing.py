@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from acp_launch.cli.newprofile import ProfileFiles, named_agent
 from acp_launch.cli.stores import Vault
-from acp_launch.cli.supply import sealed_file
 from acp_launch.console import interop
 from acp_launch.console.ask.terminal import ask_yes_or_no, possible
 from acp_launch.console.interop import join_names, note, show_change, show_findings
@@ -88,7 +87,7 @@ class CredentialStore:
     @property
     def _vault(self) -> Vault:
         if self._opened is None:
-            self._opened = Vault(self._settings, instead=sealed_file)
+            self._opened = Vault(self._settings, may_offer=True)
         return self._opened
 
 

@@ -83,7 +83,6 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
     """
     from acp_launch.cli.operation import verb_processes
     from acp_launch.cli.stores import Vault
-    from acp_launch.cli.supply import sealed_file
     from acp_launch.console import logins
     from acp_launch.process.spawn import require_platform
 
@@ -101,7 +100,7 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
     if not due:
         return 0
     opener, limit = _opener(profile, due[0].name, browser=browser), BROWSER if patience is None else patience
-    vault = Vault(settings, instead=sealed_file)
+    vault = Vault(settings, may_offer=True)
     vault.do("cannot store a login", vault.store.names, writing=LOGINS)  # before the user goes to the browser
     with verb_processes(settings, plan, "mcp") as processes:
         return max(_log_in_to(each, vault, processes, opener, limit, use=ours("run", profile)) for each in due)

@@ -6,13 +6,14 @@ checks that wherever something is about to start.
 """
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from acp_launch.cli.verb import at_home, check_session_name
-from acp_launch.errors import MachineError, NotLoggedIn, NotTrusted, ProfileError, UsageError
-from acp_launch.problem import did_you_mean, errors, ours
+from acp_launch.errors import MachineError, NotLoggedIn, NotTrusted, ProfileError, Stopped, UsageError
+from acp_launch.problem import Problem, did_you_mean, dotted, errors, ours
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
 
     from acp_launch.cli.credentials import Lack, ServerLogin
     from acp_launch.mcp.http.wire import Credentials
-    from acp_launch.plan.model import LaunchPlan
+    from acp_launch.plan.model import LaunchPlan, Need
     from acp_launch.plan.resolve import Resolved
-    from acp_launch.problem import KeyPath, Problem
+    from acp_launch.problem import KeyPath
+    from acp_launch.process.tree import Exit
     from acp_launch.profile.load import Loaded
     from acp_launch.secret.lookup import Waiting
-    from acp_launch.secret.value import Secret, Store
+    from acp_launch.secret.value import Outcome, Secret, Store
 
     Planned = tuple[LaunchPlan, Mapping[str, Secret]]
 
@@ -51,16 +53,14 @@ def agent_plan(name: str, settings: Settings, *, cwd: Path | None, trust: bool) 
     return planned(replace(resolved, needs=needs), settings)
 
 
-def planned(resolved: "Resolved", settings: Settings, *, waiting: "Waiting | None" = None) -> "Planned":
-    """Return the plan and all secrets it needs. `waiting` is called while the store has not answered.
-
-    A user at a terminal is asked for the secrets that are not set.
+def planned(resolved: "Resolved", settings: Settings) -> "Planned":
+    """Return the plan and all secrets it needs. A user at a terminal is asked for those that are not set.
 
     Raises:
         MachineError: a command, directory, variable or secret is missing on this machine.
     """
-    ready = _looked_up(resolved, settings, waiting)
-    return ready.plan, ready.secrets
+    plan, secrets, _ = _look_up(resolved, settings, ())
+    return plan, secrets
 
 
 def ready(
@@ -69,7 +69,8 @@ def ready(
     """Do the same, look up the logins of servers, and run the commands that print headers for some. Nothing asks the
     user to log in.
 
-    A server that is not required is left out of the plan if it lacks these, unless `is_alone`.
+    A server that is not required is left out of the plan if it lacks these, unless `is_alone`. `waiting` is called
+    while the store has not answered.
 
     Raises:
         MachineError: as `planned`.
@@ -77,49 +78,47 @@ def ready(
     """
     from acp_launch.plan.model import RemotePlan
 
-    if resolved.plan is None or not any(isinstance(server, RemotePlan) for server in resolved.plan.servers):
-        return _looked_up(resolved, settings, waiting)
-    from acp_launch.cli.credentials import server_logins
+    logins: Sequence[ServerLogin] = ()
+    if resolved.plan is not None and any(isinstance(server, RemotePlan) for server in resolved.plan.servers):
+        from acp_launch.cli.credentials import server_logins
 
-    logins = server_logins(resolved.plan.servers, settings)
-    others = [login for login in logins if not login.is_needed]
-    logins = [login for login in logins if login.is_needed]
-    return _looked_up(resolved, settings, waiting, logins, others, is_alone=is_alone)
+        logins = server_logins(resolved.plan.servers, settings)
+    return _look_up(resolved, settings, logins, waiting=waiting, is_alone=is_alone)
 
 
-def _looked_up(
+def _look_up(
     resolved: "Resolved",
     settings: Settings,
-    waiting: "Waiting | None",
-    logins: "Sequence[ServerLogin]" = (),
-    others: "Sequence[ServerLogin]" = (),
+    logins: "Sequence[ServerLogin]",
     *,
+    waiting: "Waiting | None" = None,
     is_alone: bool = False,
 ) -> Ready:
-    """Look up what a plan needs. `others` are servers that may turn out to want a login."""
+    """Look up what a plan needs. Logins that it does not need are of servers that may turn out to want one."""
+    others = [login for login in logins if not login.is_needed]
+    logins = [login for login in logins if login.is_needed]
     if not resolved.needs and not logins:
         plan = _plan(resolved)
         return Ready(plan, {}, _later(others, plan, settings, {}))
     from functools import cache, partial
 
-    from acp_launch.cli import supply
-    from acp_launch.cli.stores import open_store, outcomes
+    from acp_launch.cli.stores import offer_sealed_file, open_store, outcomes
     from acp_launch.plan.model import unfit, unmet
     from acp_launch.process.guard import start_guards
     from acp_launch.secret.lookup import secrets
 
     start_guards()
     opening = cache(partial(open_store, settings))  # once, so that its passphrase is asked for once
-    items = list(dict.fromkeys(login.item for login in logins if login.item))
     names = [need.name for need in resolved.needs]
-    found = outcomes([*names, *items], settings, waiting, opening)
+    wanted = [*names, *dict.fromkeys(login.item for login in logins if login.item)]
+    found = outcomes(wanted, settings, waiting, opening)
+    is_absent = _lacks_store([found[name] for name in names])
+    if resolved.plan is not None and is_absent and (changed := offer_sealed_file(settings)) is not None:
+        settings, opening = changed, cache(partial(open_store, changed))
+        found = outcomes(wanted, settings, waiting, opening)
     answers = {name: found[name] for name in names}
     if resolved.plan is not None:
-        if supply.lacks_store(answers) and (changed := supply.sealed_file(settings)) is not None:
-            settings, opening = changed, cache(partial(open_store, changed))
-            found = outcomes([*names, *items], settings, waiting, opening)
-            answers = {name: found[name] for name in names}
-        answers = supply.supplied(resolved.needs, answers, settings, opening)
+        answers = _ask_for_secrets(resolved.needs, answers, settings, opening)
     values = secrets(answers)
     missing = (*unmet(resolved.needs, answers), *unfit(resolved.plan, values))
     if resolved.plan is None or not logins:
@@ -180,9 +179,7 @@ def trusted(
         raise ProfileError(different)
     if resolved.plan is not None:
         return resolved
-    from acp_launch.cli import supply
-
-    return supply.installed(resolved, lambda: resolved_from(loaded, cwd=cwd, session=session), agrees)
+    return _offer_to_install(resolved, lambda: resolved_from(loaded, cwd=cwd, session=session))
 
 
 def unlocked(loaded: "Loaded", resolved: "Resolved") -> "Sequence[Problem]":
@@ -317,9 +314,136 @@ def agrees(question: str) -> bool:
 
 
 def _fix(loaded: "Loaded", how: str) -> str:
-    import shlex
-
     if how == "doubtful":
         return "make it a file in the project that only you can write"
     name = shlex.quote(loaded.found.called)
     return f"to trust it: acp-launch trust {name}; to run it once: --trust"
+
+
+# What a run lacks on this machine and the user at the terminal can supply at once: secrets, and programs. Nothing is
+# asked without a terminal, or if the run could not start anyway. The caller has required trust before.
+
+SIGINT = 2
+INTERRUPTED = 128 + SIGINT  # the exit status of programs that handle Ctrl-C themselves, as npm does
+
+
+def _ask_for_secrets(
+    needs: "Sequence[Need]", answers: "dict[str, Outcome]", settings: Settings, opening: "Callable[[], Store]"
+) -> "dict[str, Outcome]":
+    """Ask for each secret that is not set, and store it; return the outcomes with the new ones.
+
+    Nothing is asked if another secret has another fault, or if the store only reads.
+
+    Raises:
+        SecretError: a secret cannot be stored.
+        UsageError: what was typed cannot be a secret.
+    """
+    unset = [name for name, outcome in answers.items() if outcome.state != "found"]
+    if not unset or settings.secrets.store == "command" or any(answers[name].state != "missing" for name in unset):
+        return answers
+    from acp_launch.console.ask.terminal import possible
+
+    if not possible():
+        return answers
+    from acp_launch.cli.secretvalue import ask_value, check_name, put
+    from acp_launch.cli.stores import Vault
+    from acp_launch.console.stderr import harmless, say
+    from acp_launch.secret.value import Outcome
+
+    try:
+        names = [check_name(name) for name in unset]
+    except UsageError:  # the profile names what `secret set` would refuse
+        return answers
+    count = "a secret is" if len(names) == 1 else f"{len(names)} secrets are"
+    vault, found = Vault(settings, opening), dict(answers)
+    say(f"acp-launch: {count} not set; what you type is hidden, and stored in the {vault.store.label}")
+    for name in names:
+        used = "; ".join(f"{need.origin}: {need.origin.path}" for need in needs if need.name == name)
+        say(harmless(f"    {used}", keep=""))
+        secret = put(vault, name, lambda name=name: ask_value(name, needs))  # type: ignore[misc]
+        if secret is None:
+            break
+        found[name] = Outcome("found", vault.store.label, secret)
+    return found
+
+
+def _lacks_store(answers: "Sequence[Outcome]") -> bool:
+    """Return whether secrets are not set, and only because there is no such store on this machine."""
+    unset = [outcome for outcome in answers if outcome.state != "found"]
+    return bool(unset) and all(outcome.is_absent for outcome in unset)
+
+
+def _offer_to_install(resolved: "Resolved", again: "Callable[[], Resolved]") -> "Resolved":
+    """Offer to install each program that a profile without a plan lacks; if all were installed, resolve it `again`.
+
+    Nothing is offered if one of them has no known installer, or something else is wrong.
+
+    Raises:
+        MachineError: an installer failed.
+        Stopped: the user interrupted it.
+    """
+    from acp_launch.console.ask.terminal import possible
+
+    if resolved.draft is None or not possible():
+        return resolved
+    wanted = _installers(resolved)
+    if not wanted:
+        return resolved
+    from acp_launch.console.stderr import say
+    from acp_launch.process.foreground import available
+
+    if not available():
+        return resolved
+    for command, argv in wanted.items():
+        say(f"acp-launch: {command} is not installed; to install it:")
+        say(f"    {shlex.join(argv)}")
+        if not agrees("Run this now?"):
+            return resolved
+        _install(argv)
+    return again()
+
+
+def _installers(resolved: "Resolved") -> Mapping[str, Sequence[str]]:
+    """Map each missing command to the command line that installs it; empty if one cannot be installed."""
+    import shutil
+
+    from acp_launch.profile.agents import installer
+
+    wrong = {problem.path for problem in errors(resolved.problems)}
+    absent = [reason.absent for path, reason in resolved.missing.items() if dotted(path) in wrong]
+    found = {command: installer(command) for command in absent}
+    return found if all(argv and shutil.which(argv[0]) for argv in found.values()) else {}
+
+
+def _install(argv: Sequence[str]) -> None:
+    """Run an installer on the terminal, in the home directory: the project must not replace its settings.
+
+    Raises:
+        MachineError: it failed.
+        Stopped: the user interrupted it.
+    """
+    import asyncio
+    import shutil
+
+    from acp_launch.launch.loop import hear_guards
+    from acp_launch.plan.environment import inherited
+    from acp_launch.process.foreground import foreground
+    from acp_launch.process.guard import start_guards
+    from acp_launch.process.program import LocalProgram
+
+    program = LocalProgram(
+        argv[0], (shutil.which(argv[0]) or argv[0], *argv[1:]), inherited(os.environ, "all"), Path.home()
+    )
+
+    guards = start_guards()
+
+    async def run() -> "Exit":
+        with hear_guards(guards):
+            return await foreground(program)
+
+    ended = asyncio.run(run())
+    if ended.signal == SIGINT or ended.status == INTERRUPTED:
+        raise Stopped(f"{argv[0]} was interrupted; nothing was started", signal_number=SIGINT)
+    if ended.status != 0:
+        what = f"{shlex.join(argv)} {ended}"
+        raise MachineError([Problem("", 0, 0, "", what, "run it yourself and correct what it reports, then try again")])

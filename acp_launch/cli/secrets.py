@@ -53,12 +53,11 @@ def set_(
     """Store a secret. The value is read from a hidden prompt or from stdin."""
     from acp_launch.cli import secretvalue
     from acp_launch.cli.stores import Vault
-    from acp_launch.cli.supply import sealed_file
     from acp_launch.settings.load import load
 
     secretvalue.refuse_words(context.args)
     secretvalue.check_name(name)
-    secretvalue.put(Vault(load(), instead=sealed_file), name, lambda: secretvalue.read_value(name, from_env))
+    secretvalue.put(Vault(load(), may_offer=True), name, lambda: secretvalue.read_value(name, from_env))
 
 
 @app.command("list")

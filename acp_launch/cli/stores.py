@@ -23,6 +23,8 @@ from acp_launch.waits import FIRST_WORD
 if TYPE_CHECKING:
     from acp_launch.process.capture import Captured
 
+STORE = "secrets.store"  # the setting
+NO_KEYRING = "No desktop keyring here. Keep secrets in a sealed file with a passphrase?"
 AT_HAND = 120.0  # seconds, if the user is at a terminal and may have to unlock the keyring first
 T = TypeVar("T")
 
@@ -159,6 +161,30 @@ async def run_at_home_in_loop(argv: Sequence[str], limit: float) -> "Captured":
     return await captured(argv, limit, env=inherited(os.environ, "all"), cwd=Path.home())
 
 
+def offer_sealed_file(settings: Settings) -> Settings | None:
+    """Offer to keep secrets in a sealed file where there is no keyring; return the settings with it, None on a no.
+
+    Nothing is offered if the user has chosen a store.
+
+    Raises:
+        UsageError, SettingsError: the settings cannot be written.
+    """
+    from acp_launch.console.ask.terminal import ask_yes_or_no, possible
+    from acp_launch.settings.load import FILE, load
+    from acp_launch.settings.origin import DEFAULT, origins
+
+    sources = {each.key: each.source for each in origins(settings.config / FILE)}
+    if sources[STORE] != DEFAULT or not possible():
+        return None
+    from acp_launch.cli.config import choose
+    from acp_launch.console.stderr import harmless, say
+
+    if not ask_yes_or_no(NO_KEYRING):
+        return None
+    say(harmless(f"acp-launch: {STORE}: file is now in {choose(STORE, 'file')}", keep=""))
+    return load()
+
+
 class Vault:
     """The user's store together with its index. Every method may raise SecretError."""
 
@@ -166,15 +192,15 @@ class Vault:
         self,
         settings: Settings,
         opening: Callable[[], Store] | None = None,
-        instead: Callable[[Settings], Settings | None] = lambda _: None,
+        *,
+        may_offer: bool = False,
     ) -> None:
         """`opening` returns the store if the caller has opened it already.
 
-        `instead` is called if there is no such store on this machine; it returns the settings with another one, or
-        None.
+        With `may_offer` a sealed file is offered if there is no such store on this machine.
         """
         protect_secrets()
-        self._instead = instead
+        self._may_offer = may_offer
         self._use(settings, opening or (lambda: open_store(settings)))
 
     def _use(self, settings: Settings, opening: Callable[[], Store]) -> None:
@@ -186,13 +212,13 @@ class Vault:
         """Run an operation that the user has just asked for; `what` begins the message if it fails.
 
         `writing` is the name of a secret to store; if there is no keyring for it, the error explains the choices.
-        `work` is done again, with another `store`, if the user chooses one instead of one that does not exist.
+        `work` is done again in a sealed file, if the user chooses that instead of a store that does not exist.
         """
         try:
             self.store.prepare(writing=bool(writing))
             return operate(self.settings, self.store, work, patient=True)
         except StoreFault as fault:
-            settings = self._instead(self.settings) if fault.is_absent else None
+            settings = offer_sealed_file(self.settings) if self._may_offer and fault.is_absent else None
             if settings is None:
                 raise self._refusal(what, fault, writing) from None
         self._use(settings, lambda: open_store(settings))
