@@ -3,11 +3,12 @@ A remote MCP server behind the interface of a process: messages on one side, HTT
 
 `RemoteProgram.begin` gives a `Remote`, which a supervisor uses like a child, and a relay like the link to one. The
 connection in `http` decides; this module makes its requests with httpx2, which is imported when the first remote server
-is used. All servers of an event loop share their connections' pools and the TLS context.
+is used.
 """
 
 import asyncio
 import socket
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
-from acp_launch.mcp.http.clients import Clients, Cookies, SetUp
+from acp_launch.mcp.http.clients import SetUp, make_client
 from acp_launch.mcp.http.connection import Connection
 from acp_launch.mcp.http.failure import failure
 from acp_launch.mcp.http.site import Site
@@ -47,7 +48,9 @@ if TYPE_CHECKING:
     from acp_launch.plan.model import RemotePlan
 
 LEAVING = stretch(1.0)  # seconds for cancelled requests to close their connections
-WATCH = 5.0  # seconds between two looks at the clock
+WATCH = 5.0  # seconds between two looks at the clocks
+SLEPT = 2.0  # seconds that the machine must have slept
+COOKIES = 16 * 1024  # bytes of cookies that a server may have us send
 
 
 def _do_nothing(*arguments: object) -> None:
@@ -154,9 +157,9 @@ class Remote:
         self._turn: Literal["", "sends", "reads"] = ""  # the step under way
         self._was_full = False
         self._stopping: asyncio.Task[Outcome] | None = None
-        self._clients = Clients.of(self._loop)
-        self._client: httpx2.AsyncClient | None = None  # for its address, until the machine sleeps
-        self._cookies: Cookies | None = None
+        self._client: httpx2.AsyncClient | None = None
+        self._old: list[httpx2.AsyncClient] = []  # of the time before a sleep; some of their requests may go on
+        self._asleep = seconds_asleep()
         self._tls: str | None = None  # None: nothing was answered yet
         self._mishaps = Mishaps(self.note)
 
@@ -213,7 +216,6 @@ class Remote:
         return await asyncio.shield(self._stopping)
 
     def open(self) -> None:
-        self._clients.join(self._verify)
         self._connection.begin()
         self._tick()
 
@@ -235,7 +237,8 @@ class Remote:
             await asyncio.wait(tasks, timeout=LEAVING)
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVING):
-                await self._clients.leave(self._verify)
+                for client in (*self._old, *([self._client] if self._client else [])):
+                    await client.aclose()
         if self._program.credentials is not None:
             await self._program.credentials.leave()
 
@@ -366,7 +369,7 @@ class Remote:
         """Make one request, and tell the connection what comes of it, until it has enough."""
         connection, stream = self._connection, request.stream
         try:
-            self._client = client = self._client or self._clients.client(request.url)
+            self._client = client = self._client or make_client(request.url)
             response = await self._send_authorized(client, request)
         except TimeoutError:
             late = Failure(f"did not answer within {request.patience:g} s", timed_out=True)
@@ -403,16 +406,17 @@ class Remote:
         made = _build(request, self._program.limits.connect)
         for name, value in headers.items():
             made.headers[name] = value.expose()
-        if self._cookies is not None:
-            self._cookies.add_to(made)
+        if client.cookies:  # some hosts find the machine that knows the session by them
+            client.cookies.set_cookie_header(made)
         async with asyncio.timeout(request.patience):
             response = await client.send(made, stream=True)
         if self._tls is None:
             secured = response.extensions["network_stream"].get_extra_info("ssl_object")
             self._tls = secured.version() if secured is not None else ""
         if "set-cookie" in response.headers:
-            self._cookies = self._cookies or Cookies(self.note)
-            self._cookies.take(response)
+            size = sum(len(each.name) + len(each.value or "") + len(each.path) + 1 for each in client.cookies.jar)
+            if size > COOKIES:
+                client.cookies.clear()
         return response
 
     async def _read(self, response: "httpx2.Response", stream: int) -> None:
@@ -472,15 +476,27 @@ class Remote:
         self._step(self._connection.ring, stream)
 
     def _tick(self) -> None:
+        before, self._asleep = self._asleep, seconds_asleep()
+        if self._asleep - before >= SLEPT:
+            self.renew()
         self._step(self._connection.tick)
         limits = self._program.limits
         every = max(0.01, min(WATCH, limits.silence / 3, limits.idle / 3))
         self._ticking = self._loop.call_later(every, self._tick)
 
-    def _verify(self) -> None:
-        """Note that the machine has slept: connections may be dead without a sign."""
-        self._client = None
+    def renew(self) -> None:
+        """Use new connections, as the machine has slept: the present ones may be dead without a sign."""
+        if self._client is not None:
+            self._old.append(self._client)
+            self._client = None
         self._step(self._connection.verify)
+
+
+def seconds_asleep() -> float:
+    """Return how many seconds the machine has slept since it was started; 0 where that is unknown."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return 0.0
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 def warm_up() -> None:

@@ -9,15 +9,14 @@ import asyncio
 import base64
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import msgspec
 from msgspec import Struct
 
-from acp_launch.mcp.http.clients import Clients, SetUp
+from acp_launch.mcp.http.clients import SetUp, make_client
 from acp_launch.mcp.http.failure import failure
 from acp_launch.mcp.http.wire import phrase, printable, retry_after, scopes_in, shown_origin
 from acp_launch.oauth.grant import LONGEST, Client, Tokens
@@ -131,17 +130,6 @@ async def post(
     return await fetch("POST", url, limit=limit, headers=headers, content=urlencode(fields).encode())
 
 
-@asynccontextmanager
-async def shared_clients() -> AsyncIterator[Clients]:
-    """Keep the HTTP clients of this event loop while the block runs; requests in it share their connections."""
-    clients, name = Clients.of(asyncio.get_running_loop()), lambda: None
-    clients.join(name)  # nothing is left to do after the machine has slept: each request has its limit
-    try:
-        yield clients
-    finally:
-        await clients.leave(name)
-
-
 async def fetch(
     method: str,
     url: str,
@@ -169,11 +157,9 @@ async def fetch(
     wanted = {"Accept": "application/json", "Accept-Encoding": "identity", **(headers or {})}
     body = b""
     try:
-        async with asyncio.timeout(limit), shared_clients() as clients:
+        async with asyncio.timeout(limit), make_client(url) as client:
             limits = {"timeout": {"connect": CONNECT, "read": None, "write": None, "pool": None}}
-            sending = clients.client(url).stream(
-                method, url, headers=wanted, content=content or None, extensions=limits
-            )
+            sending = client.stream(method, url, headers=wanted, content=content or None, extensions=limits)
             async with sending as response:
                 chunks = response.aiter_bytes()
                 while wants_body and len(body) <= ANSWER and (chunk := await anext(chunks, b"")):

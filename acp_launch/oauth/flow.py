@@ -10,8 +10,8 @@ import base64
 import hashlib
 import hmac
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import quote, urlencode
@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from acp_launch.mcp.http.wire import NONE, Challenge, first_scopes, origin, phrase, read_challenges, shown_origin
 from acp_launch.mcp.message import CLIENT_INFO, VERSIONS
 from acp_launch.oauth import metadata
-from acp_launch.oauth.exchange import Answer, Refused, ask, excerpt, fetch, post, refusal, shared_clients
+from acp_launch.oauth.exchange import Answer, Refused, ask, excerpt, fetch, post, refusal
 from acp_launch.oauth.grant import Client, Grant, Login, Method, Tokens
 from acp_launch.oauth.metadata import OFFLINE, AuthorizationServer, Resource, Unusable
 from acp_launch.profile.values import is_in_the_clear, is_local
@@ -88,7 +88,7 @@ async def log_in(
         Refused: there is no login; nothing is left to undo.
     """
     flow = _Flow(wanted, browser, device, waiting, patience)
-    async with flow.explain():
+    with flow.explain():
         challenge = challenge or await flow.challenge()
         resource, server = await flow.servers(challenge)
         scopes = first_scopes((*more, *metadata.wanted_scopes(wanted.scopes, challenge or NONE, resource, server)))
@@ -119,15 +119,14 @@ class _Flow:
         self._waiting, self._patience = waiting, patience
         self._server = f'the MCP server "{wanted.name}"'
 
-    @asynccontextmanager
-    async def explain(self) -> AsyncIterator[None]:
-        """Share connections among the requests; raise what goes wrong as `Refused`."""
+    @contextmanager
+    def explain(self) -> Iterator[None]:
+        """Raise what goes wrong as `Refused`."""
         if is_in_the_clear(self._wanted.url):
             how = f"{self._server} is not reached by https, so that tokens could be read on the way"
             raise Refused(how, "write https:// in its `url`")
         try:
-            async with shared_clients():
-                yield
+            yield
         except Unusable as error:
             raise Refused(f"{self._server} {error.how}", error.fix) from None
 

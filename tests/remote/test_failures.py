@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from acp_launch.mcp.http.clients import Clients
 from acp_launch.process.lifecycle import Ended
 
 from .children import cutter, tempered
@@ -212,7 +211,7 @@ def test_after_a_sleep_of_the_machine_the_server_is_asked_at_once_over_a_new_con
                 await peer.shake_hands()
                 await peer.tool("echo", text="hi")
                 before = server.state["connections"]
-                Clients.of(asyncio.get_running_loop()).renew()
+                peer.remote.renew()
                 await asked_of(server, "ping")
                 assert server.state["connections"] > before
 

@@ -9,5 +9,5 @@ Messages for a server come in, and requests go out; what came back comes in, and
 - `site`: the server's address and headers, and how it is named in texts.
 - `wire`: what the connection and its driver say to each other; the challenges of a server.
 - `failure`: why a request failed, in words.
-- `clients`: what all remote servers share of the HTTP library.
+- `clients`: a client of the HTTP library for a server.
 """
