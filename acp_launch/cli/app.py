@@ -3,17 +3,21 @@
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from inspect import Parameter, Signature
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from acp_launch.cli.verb import HEADINGS, VERBS, Option, Verb, load, parameters
+from acp_launch.cli.verb import HEADINGS, TRACE, VERBS, Option, Verb, load, parameters
 from acp_launch.cli.verb import Parameter as VerbParameter
 
 WIDEST = 120  # columns of help; longer lines are hard to read
 PATIENCE = 2.0  # seconds for a press of the tab key; the user waits and sees nothing meanwhile
+
+
+TraceFile = Annotated[Path | None, typer.Option(TRACE.names, metavar=TRACE.metavar, help=TRACE.help)]
 
 
 class Commands(TyperGroup):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from acp_launch.cli.trace import TraceFile
+from acp_launch.cli.app import TraceFile
 from acp_launch.errors import UsageError
 from acp_launch.problem import ours
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acp_launch.cli.app import Commands
-from acp_launch.cli.trace import TraceFile
+from acp_launch.cli.app import Commands, TraceFile
 from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean, ours
 

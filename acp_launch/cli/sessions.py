@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
-from acp_launch.cli.app import Commands
-from acp_launch.cli.trace import TraceFile
+from acp_launch.cli.app import Commands, TraceFile
 from acp_launch.console.stderr import say
 from acp_launch.errors import LaunchError, NotTrusted, SessionError, UsageError
 from acp_launch.problem import count, did_you_mean, ours
@@ -264,7 +263,7 @@ def _states() -> "States":
     if not any_host(state):
         return {}
     from acp_launch.cli.attach import hosted_sessions
-    from acp_launch.cli.processes import STATES
+    from acp_launch.cli.machine import STATES
 
     return {key: STATES.get(status.state, status.state) for key, status in hosted_sessions(state).items()}
 

@@ -96,7 +96,7 @@ class LogWatch:
     def __init__(
         self,
         directory: Path,
-        shown: LogPrinter,
+        printer: LogPrinter,
         *,
         profile: str | None,
         server: str | None,
@@ -104,25 +104,14 @@ class LogWatch:
         follow: bool = False,
         is_enough: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._directory = directory
-        self._shown = shown
-        self._profile, self._project = profile, project
-        self._server = server
-        self._follow = follow
-        self._is_enough = is_enough
+        self._directory, self._printer = directory, printer
+        self._profile, self._project, self._server = profile, project, server
+        self._follow, self._is_enough = follow, is_enough
+        self.since = ""  # the first launch whose logs are shown; empty if there is none
+        self.trails: dict[Path, tuple[LogName, LogReader]] = {}
         self.has_lines = False
         self._is_through = False  # whether the last look reached the end, so that an incomplete line may be shown
-        self._since = ""  # the first launch whose logs are shown
         self._launches: set[str] = set()
-        self._trails: dict[Path, tuple[LogName, LogReader]] = {}
-
-    @property
-    def has_launch(self) -> bool:
-        return bool(self._since)
-
-    @property
-    def has_logs(self) -> bool:
-        return bool(self._trails)
 
     def look(self, last: int | None = None) -> None:
         """Show the lines written since the last look; at most the `last` lines of each log.
@@ -141,30 +130,30 @@ class LogWatch:
 
     def end(self) -> None:
         """Show incomplete last lines, if all lines before them were shown."""
-        for name, trail in self._trails.values():
+        for name, trail in self.trails.values():
             if self._is_through:
                 self._show_rest(name, trail)
             trail.close()
         if self._is_through:
-            self._shown.flush()
+            self._printer.flush()
 
     def _look(self, last: int | None) -> bool:
         """Return False if `is_enough` stopped it before the last line."""
         now = self._now()
-        if (self._follow and self._server is None) or sum(map(_is_written, {*self._trails, *now})) > 1:
-            self._shown.prefix(map(label, now.values()))
+        if (self._follow and self._server is None) or sum(map(_is_written, {*self.trails, *now})) > 1:
+            self._printer.prefix(map(label, now.values()))
         for file, name in now.items():
-            if file not in self._trails:
-                self._begin(file, name)
-        for file, (name, trail) in list(self._trails.items()):
+            if file not in self.trails:
+                self.trails[file] = name, LogReader(file)
+        for file, (name, trail) in list(self.trails.items()):
             self._announce(name)
             if not self._show(name, _last(trail, last) if last is not None else trail.lines()):
                 return False
             if not self._follow or file not in now:  # the files of old launches are removed
                 self._show_rest(name, trail)
             if file not in now:
-                self._trails.pop(file)[1].close()
-        self._shown.flush()
+                self.trails.pop(file)[1].close()
+        self._printer.flush()
         return True
 
     def _show(self, name: LogName, lines: Iterable[bytes]) -> bool:
@@ -172,33 +161,30 @@ class LogWatch:
             if self._is_enough():
                 return False
             self.has_lines = True
-            self._shown.line(name, line)
+            self._printer.line(name, line)
         return True
 
     def _show_rest(self, name: LogName, trail: LogReader) -> None:
         if rest := trail.rest():
             self.has_lines = True
-            self._shown.line(name, rest)
+            self._printer.line(name, rest)
 
     def _now(self) -> dict[Path, LogName]:
-        there = {file: name for file, name in logs(self._directory).items() if self._is_meant(name)}
-        if there and not self._since:
-            self._since = max(name.launch for name in there.values())
-        return {file: name for file, name in there.items() if name.launch >= self._since and self._wants(label(name))}
-
-    def _is_meant(self, name: LogName) -> bool:
-        return self._profile in (None, name.profile) and (self._project is None or name.is_of(self._project))
+        there = {
+            file: name
+            for file, name in logs(self._directory).items()
+            if self._profile in (None, name.profile) and (self._project is None or name.is_of(self._project))
+        }
+        self.since = self.since or max((name.launch for name in there.values()), default="")
+        return {file: name for file, name in there.items() if name.launch >= self.since and self._wants(label(name))}
 
     def _wants(self, of: str) -> bool:
         return self._server is None or of == self._server or of.startswith(f"{self._server}#")
 
-    def _begin(self, file: Path, name: LogName) -> None:
-        self._trails[file] = name, LogReader(file)
-
     def _announce(self, name: LogName) -> None:
         if name.launch not in self._launches:
             self._launches.add(name.launch)
-            self._shown.launch(name)
+            self._printer.launch(name)
 
 
 def _is_written(log: Path) -> bool:

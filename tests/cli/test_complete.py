@@ -260,7 +260,7 @@ def test_a_reader_that_is_gone_is_told_nothing(project: Launcher) -> None:
 def test_a_completion_imports_the_verb_on_the_line_and_no_other() -> None:
     modules = loaded(**press("run de"))
     assert "acp_launch.cli.run" in modules
-    assert not {"acp_launch.cli.doctor", "acp_launch.cli.mcp", *HEAVY} & (modules - {"msgspec"})
+    assert not {"acp_launch.cli.machine", "acp_launch.cli.mcp", *HEAVY} & (modules - {"msgspec"})
 
 
 def test_another_shell_is_a_usage_error(launch: Launcher) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.cli import processes
+from acp_launch.cli import machine
 from acp_launch.errors import MachineError
 from tests.cli.launcher import Launcher, Running, alive
 from tests.patience import PATIENCE
@@ -221,7 +221,7 @@ def test_a_state_directory_that_cannot_be_written_costs_the_record_and_nothing_e
     )
 
 
-@pytest.mark.parametrize("verb", [processes.ps, processes.reap])
+@pytest.mark.parametrize("verb", [machine.ps, machine.reap])
 def test_windows_is_refused_as_it_is_for_run(verb: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(MachineError) as refused:

@@ -1,0 +1,273 @@
+"""The verbs that look at this machine and the launches on it: `doctor`, `ps`, `reap`, `logs` and `trace`."""
+
+import gc
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from acp_launch.cli.app import TraceFile
+from acp_launch.errors import UsageError
+from acp_launch.problem import did_you_mean, ours
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from acp_launch.console.logs import LogWatch
+    from acp_launch.console.processes import Sessions
+    from acp_launch.process.leftovers import LaunchTree
+    from acp_launch.settings.model import Settings
+
+STATES = {"works": "runs"}  # of a session of a host, as users call them: runs, asks or idle
+EARLIER = 2.0  # seconds by which two clocks of the system may differ: an older note is of another process
+LOOK = 0.25  # seconds between two checks for new lines of a log
+LONGEST = 16 * 1024 * 1024  # bytes of a line of a trace; ours have at most half of that
+TRACE_FIX = "write one: acp-launch run PROFILE PROMPT --trace FILE"
+
+Name = Annotated[
+    str | None, typer.Argument(metavar="[PROFILE]", help="A profile's name or path; by default only the machine.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+Directory = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The session's directory.")]
+Session = Annotated[
+    bool, typer.Option("--session/--no-session", help="Also open a session with the agent, as a run does.")
+]
+Trust = Annotated[bool, typer.Option("--trust", help="Trust the profile for this run only.")]
+Logged = Annotated[
+    str | None, typer.Argument(metavar="[PROFILE]", help="The profile; by default this project's latest launch.")
+]
+Server = Annotated[str | None, typer.Argument(metavar="[SERVER]", help="Only the log of this server; or agent.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines, of newer launches too.")]
+Last = Annotated[
+    int | None, typer.Option("--lines", "-n", min=0, metavar="LINES", help="Only the last lines of each log.")
+]
+
+
+def doctor(
+    name: Name = None,
+    as_json: Json = False,
+    cwd: Directory = None,
+    session: Session = True,
+    trust: Trust = False,
+    trace: TraceFile = None,
+) -> None:
+    """Check this machine and a profile: its agent, servers and secrets. Fit for a bug report."""
+    from acp_launch.checks.check import exit_code
+    from acp_launch.cli.checkup import Checkup
+    from acp_launch.cli.stores import protect_secrets
+    from acp_launch.console import doctor as screen
+
+    protect_secrets()
+    checkup = Checkup(name, cwd, opens_session=session, is_waved=trust, trace=trace)
+    code = checkup.run()
+    screen.show(checkup.found, name, exit_code(checkup.found), as_json=as_json, is_cut_short=code > 0)
+    raise typer.Exit(code or exit_code(checkup.found))
+
+
+def ps(as_json: Json = False) -> None:
+    """Show your running launches: sessions, directory, processes."""
+    from acp_launch.console.processes import show_families
+    from acp_launch.process.leftovers import launch_tree
+    from acp_launch.process.records import read_all
+    from acp_launch.process.spawn import require_platform
+    from acp_launch.settings.load import load
+
+    require_platform()
+    state = load().state
+    families = [found for launch in read_all(state) if (found := launch_tree(launch))]
+    families.sort(key=lambda each: each.root.age if each.root else 0.0, reverse=True)
+    show_families(families, _sessions(families, state), home=str(Path.home()), as_json=as_json)
+
+
+def _sessions(families: "Sequence[LaunchTree]", state: "Path") -> "Sessions":
+    """Return the sessions that the launches hold, and their states in a host."""
+    import time
+
+    from acp_launch.cli.attach import hosted_sessions
+    from acp_launch.console.processes import HeldSession
+    from acp_launch.session.hold import list_held
+    from acp_launch.session.store import open_registry
+
+    now = time.time()
+    since = {family.root.pid: now - family.root.age for family in families if family.root}
+    used = [each for each in list_held(state) if each.pid in since and each.since >= since[each.pid] - EARLIER]
+    if not used:
+        return {}
+    with open_registry(state) as registry:
+        titles = [record.title if (record := registry.find(*each.key)) else "" for each in used]
+    hosted = hosted_sessions(state)
+    found: dict[int, list[HeldSession]] = {}
+    for each, title in zip(used, titles, strict=True):
+        shown = HeldSession(each.key[2], title)
+        if (status := hosted.get(each.key)) is not None:
+            shown = shown._replace(
+                title=title or status.title,
+                state=STATES.get(status.state, status.state),
+                age=max(0.0, now - status.since),
+                fronts=status.fronts,
+                queued=status.queued,
+            )
+        found.setdefault(each.pid, []).append(shown)
+    return found
+
+
+def reap(as_json: Json = False) -> None:
+    """Stop processes left behind by launches that crashed."""
+    from acp_launch.console.processes import show_ended
+    from acp_launch.process.leftovers import clear
+    from acp_launch.process.spawn import require_platform
+    from acp_launch.process.workdir import sweep
+    from acp_launch.settings.load import load
+
+    require_platform()
+    state = load().state
+    ended = clear(state)
+    sweep(state)
+    show_ended(ended, as_json=as_json)
+
+
+def logs(
+    profile: Logged = None, server: Server = None, follow: Follow = False, lines: Last = None, as_json: Json = False
+) -> None:
+    """Show the stderr of the agent and the MCP servers of the latest launch."""
+    from acp_launch import leave
+    from acp_launch.console.logs import LogPrinter, LogWatch
+    from acp_launch.profile.discover import here, project_of
+    from acp_launch.settings.load import load
+
+    settings = load()
+    directory = settings.state / "log"
+    name = None if profile is None else _logged_name(profile, directory, settings)
+    label = None if server is None else _label(server, name, directory)
+    printer = LogPrinter(as_json=as_json)
+    watch = LogWatch(
+        directory,
+        printer,
+        profile=name,
+        project=project_of(here()) if profile is None else None,
+        server=label,
+        follow=follow,
+        is_enough=leave.is_due,
+    )
+    with leave.deferred():  # a signal takes effect only between lines
+        watch.look(lines)
+    if watch.trails and not (watch.has_lines or follow or lines == 0):
+        printer.note("nothing was written to stderr in this launch")
+    elif not watch.trails:
+        printer.note(_why_empty(watch, directory, name, label) + ("; waiting for one" if follow else ""))
+    try:
+        gc.enable()  # following may go on for days
+        while follow:
+            _pause()
+            with leave.deferred():
+                watch.look()
+    finally:
+        watch.end()
+
+
+def _logged_name(given: str, directory: Path, settings: "Settings") -> str:
+    """Return the profile's name as its logs write it.
+
+    Raises:
+        UsageError: there are no logs and no profile of this name.
+    """
+    from acp_launch.process.logs import logs, shortened
+    from acp_launch.profile.discover import SUFFIXES, discover, here
+
+    is_path = "/" in given or given.endswith(SUFFIXES)
+    name = shortened(Path(given).stem if is_path else given)
+    logged = {each.profile for each in logs(directory).values()}
+    if name in logged or (is_path and Path(given).expanduser().is_file()):
+        return name
+    there = {found.name for found in discover(start=here(), settings=settings)}
+    if name in there:
+        return name
+    fix = f"profiles with logs: {', '.join(sorted(logged))}" if logged else "acp-launch list shows the profiles"
+    raise UsageError(f'no profile named "{given}"{did_you_mean(name, sorted(logged | there))}', fix=fix)
+
+
+def _label(given: str, profile: str | None, directory: Path) -> str:
+    """Return the server's name as its logs write it.
+
+    Raises:
+        UsageError: no launch of the profile has a log of this server.
+    """
+    from acp_launch.console.logs import AGENT, label
+    from acp_launch.process.logs import logs, shortened
+
+    of = [each for each in logs(directory).values() if each.profile == profile]
+    there = {AGENT, *map(label, of), *(label(each).partition("#")[0] for each in of)}
+    if not of or shortened(given) in there:
+        return shortened(given)
+    fix = f"there is {', '.join(sorted(there))}"
+    raise UsageError(f'no log of "{given}" in any launch of "{profile}"{did_you_mean(given, sorted(there))}', fix=fix)
+
+
+def _why_empty(watch: "LogWatch", directory: Path, profile: str | None, server: str | None) -> str:
+    from acp_launch.process.logs import logs
+
+    if watch.since:
+        return f'"{server}" wrote nothing in the latest launch of "{profile}"'
+    if profile is None and any(logs(directory)):
+        return f"no logs of this project yet; {ours('logs', 'PROFILE')} shows those of a profile elsewhere"
+    of = f' of "{profile}"' if profile else ""
+    return f"no logs{of} yet; they are kept in {directory}"
+
+
+def _pause() -> None:
+    """Wait until the next check.
+
+    Raises:
+        BrokenPipeError: the reader of our stdout is gone; without a new line nothing else would tell.
+    """
+    import os
+    import select
+    import stat
+    import time
+
+    if not hasattr(select, "poll") or not stat.S_ISFIFO(os.fstat(1).st_mode):
+        time.sleep(LOOK)
+        return
+    reader = select.poll()
+    reader.register(1, 0)
+    if reader.poll(LOOK * 1000):
+        raise BrokenPipeError
+
+
+def trace(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that --trace has written; - is stdin.")],
+) -> None:
+    """Show a trace as a sequence: who asked what, and how long the answer took."""
+    try:
+        source = sys.stdin.buffer if str(file) == "-" else file.open("rb")
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {str(error.strerror).lower()}", fix=TRACE_FIX) from None
+    with source:
+        _show_trace(source, file)
+
+
+def _show_trace(source: BinaryIO, file: Path) -> None:
+    from acp_launch.console.stderr import DIM, YELLOW, harmless, say
+    from acp_launch.console.trace import TraceView, read
+    from acp_launch.trace import VERSION
+
+    header = read(source.readline(LONGEST))
+    if header is None or header.type != "trace":
+        raise UsageError(f"{file} is not a trace", fix=TRACE_FIX)
+    if header.version > VERSION:
+        raise UsageError(f"{file} is a trace of a newer acp-launch", fix="show it with that version")
+    said = f"{header.verb} of {header.profile}" if header.profile else header.verb
+    say(harmless(f"acp-launch: {said}, {header.time}", keep=""), style=DIM)
+    view, torn = TraceView(), 0
+    while line := source.readline(LONGEST):
+        if entry := read(line):
+            view.add(entry)
+        else:
+            torn += 1
+    view.finish()
+    if torn:
+        what = f"{torn:,} lines" if torn > 1 else "a line"
+        say(harmless(f"acp-launch: skipped {what} of {file} that cannot be read", keep=""), style=YELLOW)
+    if not view.has_ended:
+        say("acp-launch: the trace has no end: its run was killed, goes on, or could not write it", style=YELLOW)
