@@ -71,7 +71,7 @@ class _LazyCommands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in VERBS:
             raise KeyError(name)
-        return self._made.get(name) or self._made.setdefault(name, _made(name))
+        return self._made.get(name) or self._made.setdefault(name, _make(name))
 
     def __iter__(self) -> Iterator[str]:
         return iter(VERBS)
@@ -80,7 +80,7 @@ class _LazyCommands(Mapping[str, Any]):
         return len(VERBS)
 
 
-def _made(name: str) -> Any:
+def _make(name: str) -> Any:
     verb = load(name)
     alone = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
     if isinstance(verb, typer.Typer):

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acp_launch.cli.run_request import RunRequest, Screen, eliciting, exit_code, settings_of
+from acp_launch.cli.run_request import RunRequest, Screen, elicitor, exit_code, settings_of
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share
 from acp_launch.problem import ours
 
@@ -132,7 +132,7 @@ def _run_by_content(request: RunRequest, found: "Found", settings: "Settings", s
         if begun.code or not begun.pid:  # it did not come up; or this process is the host, and has ended
             return begun.code
         note = present(settings, plan)
-    note = fitting(note, loaded, plan, is_needed=request.detach)
+    note = usable_host(note, loaded, plan, is_needed=request.detach)
     if note is None:
         return None
     return _run(request, plan, settings, screen, note)
@@ -155,7 +155,7 @@ def resolved_for_front(loaded: "Loaded", cwd: Path | None, session: str | None) 
     return resolved_from(without, cwd=cwd, session=session).plan
 
 
-def fitting(
+def usable_host(
     note: "HostNote | None", loaded: "Loaded", plan: "LaunchPlan", *, is_needed: bool = False
 ) -> "HostNote | None":
     """Return the host if it runs this content in the same directory; else None, and say the difference.
@@ -274,7 +274,7 @@ async def _prompt_host(
         afresh=request.new,
         alone=True,
     )
-    ask = request.asking(person, plan) if person else None
+    ask = request.asker(person, plan) if person else None
     entry = Entry(connect=partial(connect, note), entrance=lambda name: entrance, ask=ask, stays=False)
     context = _front_context(request, plan, settings, person)
     async with launching(context, entry, screen.observer, budget=Budget(request.timeout)) as launch:
@@ -362,7 +362,7 @@ async def _attach_terminal(
         return policy(plan, approve=request.approve, remembered=load(shelf), home=os.environ.get("HOME", ""))
 
     context = _front_context(request, plan, settings, terminal.person, terminal.in_front)
-    ask = request.asking(terminal.person, plan)
+    ask = request.asker(terminal.person, plan)
     entry = Entry(connect=partial(connect, note), entrance=entrance, ask=ask, stays=True)
     return await run_session(
         lambda seen_by, interrupt: launching(context, entry, seen_by, on_interrupt=interrupt),
@@ -389,7 +389,7 @@ def _front_context(
         max_line=settings.max_line,
         log=lambda data: None,
         offers=Offers(forms=has_person, urls=has_person, terminal_login=has_person),
-        elicit=eliciting(person) if person else None,
+        elicit=elicitor(person) if person else None,
         log_in=_logging_in(request, settings, person, in_front),
     )
 

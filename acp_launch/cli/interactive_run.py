@@ -62,7 +62,7 @@ class SessionTerminal:
             here=here(),
             log_in=self._log_in,
             policy=policy,
-            resume=self._resuming,
+            resume=self._resume_command,
             seen=self._settings.state / "interactive",
         )
 
@@ -78,7 +78,7 @@ class SessionTerminal:
         ended = await self.in_front(LocalProgram("login", argv, dict(os.environ), here()))
         return ended.status == 0
 
-    def _resuming(self, name: str) -> str:
+    def _resume_command(self, name: str) -> str:
         """Return the command that comes back to the session `name`, as the user can type it here."""
         request, plan = self._request, self._plan
         command = ("--agent", request.agent) if request.agent is not None else (plan.called or plan.profile,)

@@ -35,7 +35,7 @@ def login(
         raise UsageError("--list takes no METHOD")
     if as_json and not list_:
         raise UsageError("--json needs --list")
-    settings, planned = _planned(profile, trust=trust)
+    settings, planned = _plan(profile, trust=trust)
     if list_:
         _list(settings, planned, as_json=as_json, trace=trace)
         return
@@ -51,13 +51,13 @@ def logout(profile: Profile, trust: Trust = False, trace: TraceFile = None) -> N
     from acp_launch.console.stderr import harmless, say
     from acp_launch.session.login import log_out, name_of
 
-    settings, planned = _planned(profile, trust=trust)
+    settings, planned = _plan(profile, trust=trust)
     limit = planned[0].timeouts.session
 
     async def story(connection: "Connection") -> tuple[str, bool]:
         return name_of(connection), await log_out(connection, limit=limit)
 
-    agent, was_in = _asked(settings, planned, "logout", story, trace)
+    agent, was_in = _ask_agent(settings, planned, "logout", story, trace)
     say(harmless(f"acp-launch: logged out of {agent}" if was_in else f"acp-launch: {agent} was not logged in", keep=""))
 
 
@@ -72,7 +72,7 @@ def _list(settings: "Settings", planned: "Planned", *, as_json: bool, trace: Pat
     async def story(connection: "Connection") -> tuple[str, tuple[AuthMethod, ...]]:
         return name_of(connection), connection.agent.auth_methods
 
-    agent, methods = _asked(settings, planned, "login", story, trace)
+    agent, methods = _ask_agent(settings, planned, "login", story, trace)
     if as_json:
         stdout.put_json(logins.as_json(agent, methods))
     elif methods:
@@ -83,7 +83,7 @@ def _list(settings: "Settings", planned: "Planned", *, as_json: bool, trace: Pat
         say("login methods that need a terminal are shown only on a terminal", style=DIM)
 
 
-def _planned(profile: str, *, trust: bool) -> "tuple[Settings, Planned]":
+def _plan(profile: str, *, trust: bool) -> "tuple[Settings, Planned]":
     from acp_launch.cli.planning import agent_plan
     from acp_launch.process.spawn import require_platform
     from acp_launch.settings.load import load
@@ -93,7 +93,7 @@ def _planned(profile: str, *, trust: bool) -> "tuple[Settings, Planned]":
     return settings, agent_plan(profile, settings, cwd=None, trust=trust)
 
 
-def _asked(
+def _ask_agent(
     settings: "Settings",
     planned: "Planned",
     verb: str,

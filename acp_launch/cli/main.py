@@ -52,12 +52,12 @@ def run(arguments: Sequence[str]) -> int:
         _stdout_is_gone()
         return SIGPIPE
     except (OSError, RuntimeError, BaseExceptionGroup) as error:
-        return _failed(error)
+        return _report(error)
     finally:
         _dismiss_guards()
 
 
-def _failed(error: BaseException) -> int:
+def _report(error: BaseException) -> int:
     """Report a refusal of the system in one line; raise anything else again, as it is a bug."""
     from acp_launch.console.problems import show_error
     from acp_launch.errors import first

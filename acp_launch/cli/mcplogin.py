@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_launch.cli.credentials import printer_of, record_of
-from acp_launch.cli.planning import loaded_profile, named, planned, require, resolved_from
+from acp_launch.cli.planning import find_server, loaded_profile, plan_with_secrets, require, resolved_from
 from acp_launch.console.logins import State, is_valid
 from acp_launch.errors import (
     AuthRequired,
@@ -237,7 +237,7 @@ def plan_targets(
     resolved = resolved_from(reduce_to(loaded, names), cwd=None)
     places = tuple(f"mcp_servers.{each}.{'' if is_login else 'oauth.'}" for each in names)
     needs = tuple(need for need in resolved.needs if need.origin.path.startswith(places))
-    plan, secrets = planned(replace(resolved, needs=needs), settings)
+    plan, secrets = plan_with_secrets(replace(resolved, needs=needs), settings)
     return settings, plan, list(_targets(plan, secrets, Logins(settings.state)))
 
 
@@ -265,7 +265,7 @@ def _names(loaded: Loaded, profile: str, name: str | None, *, every: bool) -> li
     if every and name is not None:
         raise UsageError("--all takes no SERVER")
     if name is not None:
-        if not isinstance(servers[named(name, profile, servers)], RemoteServer):
+        if not isinstance(servers[find_server(name, profile, servers)], RemoteServer):
             what = f'"{name}" is a program of this machine, which has no login'
             raise UsageError(what, fix=f"{ours('mcp', 'list', profile)} lists the servers")
         return [name]

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from acp_launch.cli.start import agent_log, agent_process, guard, report, server_logs, traced, with_workdir
+from acp_launch.cli.start import agent_log, agent_process, guard, report, server_logs, with_workdir, write_trace
 from acp_launch.errors import AgentError, AuthRequired, LaunchError, RemoteProtocolError, ServerError
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan
 from acp_launch.problem import ours
@@ -208,7 +208,7 @@ def verb_processes(
     """
     with (
         guard(settings, plan, verb) as watching,
-        traced(trace, plan, verb) as tracing,
+        write_trace(trace, plan, verb) as tracing,
         closing(agent_log(settings, plan)) as log,
         closing(server_logs(settings, plan)) as logs,
         ExitStack() as ending,

@@ -44,16 +44,16 @@ def agent_plan(name: str, settings: Settings, *, cwd: Path | None, trust: bool) 
     """Plan a launch of a profile's agent alone; secrets of servers are not looked up.
 
     Raises:
-        LaunchError: as `loaded_profile`, `trusted` and `planned`.
+        LaunchError: as `loaded_profile`, `resolve_trusted` and `plan_with_secrets`.
     """
     from msgspec.structs import replace
 
-    resolved = trusted(loaded_profile(name, settings), settings, cwd=cwd, trust=trust)
+    resolved = resolve_trusted(loaded_profile(name, settings), settings, cwd=cwd, trust=trust)
     needs = tuple(need for need in resolved.needs if need.origin.path.startswith("agent."))
-    return planned(replace(resolved, needs=needs), settings)
+    return plan_with_secrets(replace(resolved, needs=needs), settings)
 
 
-def planned(resolved: "Resolved", settings: Settings) -> "Planned":
+def plan_with_secrets(resolved: "Resolved", settings: Settings) -> "Planned":
     """Return the plan and all secrets it needs. A user at a terminal is asked for those that are not set.
 
     Raises:
@@ -73,7 +73,7 @@ def ready(
     while the store has not answered.
 
     Raises:
-        MachineError: as `planned`.
+        MachineError: as `plan_with_secrets`.
         NotLoggedIn: logins or such headers are all that is missing.
     """
     from acp_launch.plan.model import RemotePlan
@@ -156,7 +156,7 @@ def _later(
     return Wallet(settings=settings, opening=opening, secrets=secrets, called=plan.called).credentials(others, {})
 
 
-def trusted(
+def resolve_trusted(
     loaded: "Loaded",
     settings: Settings,
     *,
@@ -175,14 +175,14 @@ def trusted(
     """
     resolved = resolved_from(loaded, cwd=cwd, session=session)
     require(loaded, resolved.found, settings, is_waved=trust)
-    if locked and (different := unlocked(loaded, resolved)):
+    if locked and (different := lock_differences(loaded, resolved)):
         raise ProfileError(different)
     if resolved.plan is not None:
         return resolved
     return _offer_to_install(resolved, lambda: resolved_from(loaded, cwd=cwd, session=session))
 
 
-def unlocked(loaded: "Loaded", resolved: "Resolved") -> "Sequence[Problem]":
+def lock_differences(loaded: "Loaded", resolved: "Resolved") -> "Sequence[Problem]":
     """Return how a profile differs from the project's lock file, as far as it can be resolved here."""
     from acp_launch.plan.locked import differing
 
@@ -208,8 +208,8 @@ def resolved_from(loaded: "Loaded", *, cwd: Path | None, session: str | None = N
     from acp_launch.plan.resolve import resolve
     from acp_launch.profile.discover import here
 
-    named = check_session_name(session)
-    return resolve(loaded, cwd=here(), environ=os.environ, cwd_override=at_home(cwd), session_override=named)
+    checked = check_session_name(session)
+    return resolve(loaded, cwd=here(), environ=os.environ, cwd_override=at_home(cwd), session_override=checked)
 
 
 def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> Ready:
@@ -222,8 +222,8 @@ def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> R
     from acp_launch.plan.resolve import adhoc
     from acp_launch.profile.discover import here
 
-    named = check_session_name(session)
-    resolved = adhoc(command_line, cwd=here(), environ=os.environ, cwd_override=at_home(cwd), session_override=named)
+    checked = check_session_name(session)
+    resolved = adhoc(command_line, cwd=here(), environ=os.environ, cwd_override=at_home(cwd), session_override=checked)
     return Ready(_plan(resolved), {}, {})
 
 
@@ -253,7 +253,7 @@ def _plan(
     return replace(resolved.plan, servers=tuple(each for each in resolved.plan.servers if each not in without))
 
 
-def named(name: str | None, profile: str, servers: "Collection[str]") -> str:
+def find_server(name: str | None, profile: str, servers: "Collection[str]") -> str:
     """Return the server's name.
 
     Raises:

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_launch.cli.operation import StartedProgram, verb_processes
-from acp_launch.cli.planning import loaded_profile, named, ready, require, resolved_from
+from acp_launch.cli.planning import find_server, loaded_profile, ready, require, resolved_from
 from acp_launch.cli.verb import at_home
 from acp_launch.console.servers import ServerMessages, say_downloading
 from acp_launch.console.stream.text import Notices
@@ -86,7 +86,7 @@ def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool, trac
     settings = load_settings()
     loaded = loaded_profile(profile, settings)
     require(loaded, resolved_from(loaded, cwd=cwd).found, settings, is_waved=trust)
-    alone = reduce_to(loaded, [named(name, profile, loaded.profile.mcp_servers)])
+    alone = reduce_to(loaded, [find_server(name, profile, loaded.profile.mcp_servers)])
     resolved = resolve(alone, cwd=here(), environ=os.environ, cwd_override=at_home(cwd))
     plan, secrets, credentials = ready(resolved, settings, is_alone=True)
     (server,) = plan.servers

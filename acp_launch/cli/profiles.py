@@ -66,9 +66,9 @@ def _registry(loaded: "Loaded | None", locked: bool) -> "Iterator[Problem]":
 
         yield from unlisted(loaded)
     if loaded and locked and loaded.found.origin in ("path", "project"):
-        from acp_launch.cli.planning import resolved_from, unlocked
+        from acp_launch.cli.planning import lock_differences, resolved_from
 
-        yield from unlocked(loaded, resolved_from(loaded, cwd=None))
+        yield from lock_differences(loaded, resolved_from(loaded, cwd=None))
 
 
 class Plan(NamedTuple):

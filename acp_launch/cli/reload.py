@@ -164,7 +164,7 @@ class Reloading:
         except ProblemsError as error:
             raise self._unfit([line for each in error.problems for line in str(each).splitlines()]) from None
         before = {server.name: server for server in self._plan.servers}
-        plan = self._taken(read, before)
+        plan = self._take(read, before)
         for each in read.credentials.values():
             each.note = launch.observer.note
         content = read.content
@@ -178,7 +178,7 @@ class Reloading:
         servers = tuple(launch.servers.standings())
         return Reloaded(added=added, changed=changed, removed=removed, servers=servers)
 
-    def _taken(self, read: _Reread, before: Mapping[str, ServerPlan]) -> LaunchPlan:
+    def _take(self, read: _Reread, before: Mapping[str, ServerPlan]) -> LaunchPlan:
         """Return the plan from now on; servers that have not changed keep theirs, the same objects."""
         fresh = replace(read.plan, servers=tuple(read.fresh.values()))
         given = {
@@ -241,7 +241,7 @@ class Reloading:
             return {}
         opening: Callable[[], Store] = partial(open_store, settings, asks=False)
         if settings.secrets.store == "command":
-            opening = _closed
+            opening = _refuse_store
         found = outcomes((need.name for need in needs), settings, lambda *waited: None, opening)
         values = secrets(found)
         if missing := (*unmet(needs, found), *unfit(resolved.plan, {**self._secrets, **values})):
@@ -276,7 +276,7 @@ def _servers(loaded: "Loaded") -> Mapping[str, object]:
     return written if isinstance(written, dict) else {}
 
 
-def _closed() -> Store:
+def _refuse_store() -> Store:
     raise StoreFault("unavailable", "a host runs the command of secrets.store only at its start")
 
 

@@ -89,7 +89,7 @@ def carry_out(request: RunRequest) -> int:
     if request.plain:
         os.environ["NO_COLOR"] = "1"  # known to everything that draws, also in the programs we start
     screen = Screen(request.output, has_links=not request.plain)
-    with screen.reporting():
+    with screen.report_failures():
         return _carry_out(request, screen)
 
 
@@ -118,10 +118,10 @@ def _launch(request: RunRequest, settings: "Settings", screen: Screen) -> int:
     """Carry out the run with an agent of its own."""
     from msgspec.structs import replace
 
-    from acp_launch.cli.start import RunContext, launched, run_turn
+    from acp_launch.cli.start import RunContext, launch_agent, run_turn
 
     if request.agent is None and (request.latest or not request.words):
-        request = _completed(request, settings)
+        request = _complete(request, settings)
     plan, secrets, credentials = _plan(request, settings, screen)
     plan = replace(plan, timeouts=replace(plan.timeouts, **request.limits))
     text = "" if request.is_interactive else request.read_prompt()
@@ -132,7 +132,7 @@ def _launch(request: RunRequest, settings: "Settings", screen: Screen) -> int:
         if not request.is_interactive:
             screen.roots = (plan.cwd, *plan.additional_directories)
             return run_turn(request, plan, text, screen, kept)
-        with launched(settings, plan, secrets, request.trace) as started:
+        with launch_agent(settings, plan, secrets, request.trace) as started:
             import asyncio  # while the agent starts
 
             from acp_launch.cli.interactive_run import run_interactive
@@ -141,11 +141,11 @@ def _launch(request: RunRequest, settings: "Settings", screen: Screen) -> int:
 
 
 def _plan(request: RunRequest, settings: "Settings", screen: Screen) -> "Ready":
-    from acp_launch.cli.planning import adhoc_plan, loaded_profile, ready, trusted
+    from acp_launch.cli.planning import adhoc_plan, loaded_profile, ready, resolve_trusted
 
     if request.agent is not None:
         return adhoc_plan(request.agent, cwd=request.cwd, session=request.session)
-    resolved = trusted(
+    resolved = resolve_trusted(
         loaded_profile(request.words[0], settings),
         settings,
         cwd=request.cwd,
@@ -155,7 +155,7 @@ def _plan(request: RunRequest, settings: "Settings", screen: Screen) -> "Ready":
     )
     if resolved.plan is not None and request.output != "text":
         request.require_prompt()
-    return ready(resolved, settings, waiting=screen.waiting)
+    return ready(resolved, settings, waiting=screen.show_wait)
 
 
 def session_of(
@@ -190,7 +190,7 @@ def session_of(
 # The profile and the session of a run that does not name them.
 
 
-def _completed(request: RunRequest, settings: "Settings") -> RunRequest:
+def _complete(request: RunRequest, settings: "Settings") -> RunRequest:
     """Return a request without a profile, or with `--continue`, with the profile and the session that it is about.
 
     Raises:
@@ -199,12 +199,12 @@ def _completed(request: RunRequest, settings: "Settings") -> RunRequest:
     """
     if request.latest:
         return _resume(request, settings)
-    if request.session and (record := _named(request.session, settings)):
-        return resuming(record, request)
+    if request.session and (record := _only_session(request.session, settings)):
+        return request_to_resume(record, request)
     return request._replace(words=(_profile(settings),))
 
 
-def resuming(record: "Record", request: RunRequest | None = None) -> RunRequest:
+def request_to_resume(record: "Record", request: RunRequest | None = None) -> RunRequest:
     """Return the request that resumes a session, in its directory unless another one is given.
 
     Raises:
@@ -214,7 +214,9 @@ def resuming(record: "Record", request: RunRequest | None = None) -> RunRequest:
 
     if record.profile.startswith(ADHOC):
         fix = ours("run", "--agent", "COMMAND ARGS", "--session", record.name)
-        raise SessionError(f'the session "{called(record)}" was made with --agent', fix=f"with that command: {fix}")
+        raise SessionError(
+            f'the session "{session_label(record)}" was made with --agent', fix=f"with that command: {fix}"
+        )
     request = request or RunRequest()
     words = request.words or (record.profile,)
     cwd = request.cwd or Path(record.cwd)
@@ -233,7 +235,7 @@ def pick_session(records: "Sequence[Record]", project: Path) -> "Record":
     return records[number]
 
 
-def called(record: "Record") -> str:
+def session_label(record: "Record") -> str:
     """Return what users call a session."""
     from acp_launch.console import sessions
 
@@ -273,7 +275,7 @@ def _resume(request: RunRequest, settings: "Settings") -> RunRequest:
 
     if request.words:
         records = _of_profile(request.words[0], settings) if request.is_interactive and can_pick() else []
-        return resuming(pick_session(records, here()), request) if len(records) > 1 else request
+        return request_to_resume(pick_session(records, here()), request) if len(records) > 1 else request
     project, records = _of_project(settings)
     if not records:
         raise SessionError(f"there is no session in {project} to continue", fix=f"start one: {ours('run')}")
@@ -281,8 +283,8 @@ def _resume(request: RunRequest, settings: "Settings") -> RunRequest:
         refuse_to_choose(records)
     record = pick_session(records, project) if len(records) > 1 else records[0]
     if len(records) == 1:
-        _tell(f'resuming the only session of this project, "{called(record)}" of profile {record.profile}')
-    return resuming(record, request)
+        _tell(f'resuming the only session of this project, "{session_label(record)}" of profile {record.profile}')
+    return request_to_resume(record, request)
 
 
 def _of_project(settings: "Settings") -> "tuple[Path, Sequence[Record]]":
@@ -305,7 +307,7 @@ def _of_profile(name: str, settings: "Settings") -> "Sequence[Record]":
         return registry.list(str(found.project), found.name)
 
 
-def _named(name: str, settings: "Settings") -> "Record | None":
+def _only_session(name: str, settings: "Settings") -> "Record | None":
     """Return the session of this project with this name if it is the only one."""
     named = [record for record in _of_project(settings)[1] if record.name == name]
     return named[0] if len(named) == 1 else None

@@ -193,17 +193,17 @@ class RunRequest(NamedTuple):
 
         return make
 
-    def asking(self, person: "Person", plan: "LaunchPlan") -> "Ask":
+    def asker(self, person: "Person", plan: "LaunchPlan") -> "Ask":
         """Return what asks the user about a tool call."""
 
         async def ask(question: "ToolQuestion") -> "Answer":
             from acp_launch.console.ask.permission import permission_asker  # most runs ask nothing
 
-            return await permission_asker(person, self._listing(plan))(question)
+            return await permission_asker(person, self._list_command(plan))(question)
 
         return ask
 
-    def _listing(self, plan: "LaunchPlan") -> str:
+    def _list_command(self, plan: "LaunchPlan") -> str:
         """Return the command that lists the remembered answers, as the user can type it here."""
         import shlex
 
@@ -255,7 +255,7 @@ def _holds_bytes() -> bool:
     return waiting[0] > 0
 
 
-def eliciting(person: "Person") -> "Elicit":
+def elicitor(person: "Person") -> "Elicit":
     """Return what makes the forms and links of an agent."""
 
     def make(agent: str, note: Callable[[str], None]) -> "Elicitation":
@@ -337,7 +337,7 @@ class Screen:
             return None
         return Questions(self.observer.pause, self._clock)
 
-    def waiting(self, what: str, waited: float, limit: float) -> None:
+    def show_wait(self, what: str, waited: float, limit: float) -> None:
         """Report a wait that happens before the run has an observer."""
         if self._output != "json":
             from acp_launch.cli.stores import say_waiting
@@ -351,19 +351,19 @@ class Screen:
         asyncio.run(observer.drain())
 
     @contextmanager
-    def reporting(self) -> Iterator[None]:
+    def report_failures(self) -> Iterator[None]:
         """Report a failure in the block, or the signal that ended it, and raise it again."""
         try:
             yield
         except LaunchError as error:
-            self.failed(error)
+            self._show_failure(error)
             raise
         except KeyboardInterrupt:
             stopped = Stopped("stopped", signal_number=leave.code() - 128)
-            self.failed(stopped)
+            self._show_failure(stopped)
             raise stopped from None
 
-    def failed(self, error: LaunchError) -> None:
+    def _show_failure(self, error: LaunchError) -> None:
         """Finish the output so far, and report the failure to a script."""
         if self._observer is None and self._output != "json":
             return

@@ -56,7 +56,7 @@ class Serve(NamedTuple):
             try:
                 served = _Served(self, stack)
             except LaunchError as error:
-                return _refused(error, source, sink)
+                return _refuse(error, source, sink)
             return served.run(source, sink)
 
 
@@ -84,7 +84,7 @@ def _lent(source: int, sink: int) -> "tuple[Lent, Lent | int]":
     return Lent(source, reads=True), lend(os.dup(sink), reads=False) or sink
 
 
-def _refused(error: LaunchError, source: int, sink: int) -> int:
+def _refuse(error: LaunchError, source: int, sink: int) -> int:
     """Tell the editor why its agent does not come; return the exit code once it has ended."""
     import asyncio
 
@@ -108,8 +108,8 @@ class _Served:
         """
         from msgspec.structs import replace
 
-        from acp_launch.cli.planning import loaded_profile, ready, trusted
-        from acp_launch.cli.start import launched
+        from acp_launch.cli.planning import loaded_profile, ready, resolve_trusted
+        from acp_launch.cli.start import launch_agent
         from acp_launch.process.guard import start_guards
         from acp_launch.process.prepare import require_descriptors
         from acp_launch.profile.discover import here
@@ -123,12 +123,14 @@ class _Served:
         self.connect = self._find_host(stack)
         if self.connect is not None:
             return
-        with _placed(here()):
-            resolved = trusted(self.loaded, self.settings, cwd=request.cwd, trust=request.trust, locked=request.locked)
+        with _name_place(here()):
+            resolved = resolve_trusted(
+                self.loaded, self.settings, cwd=request.cwd, trust=request.trust, locked=request.locked
+            )
         self.ready = ready(resolved, self.settings)
         alone = replace(self.ready.plan, servers=())  # they are those of the sessions
         self.guard, self.plan, self.spawned, self.trace = stack.enter_context(
-            launched(self.settings, alone, self.ready.secrets, request.trace, "serve")
+            launch_agent(self.settings, alone, self.ready.secrets, request.trace, "serve")
         )
 
     def _find_host(self, stack: ExitStack) -> "Callable[[], socket.socket] | None":
@@ -139,21 +141,21 @@ class _Served:
             return None
         from acp_launch.cli.attach import resolved_for_front
         from acp_launch.cli.planning import Ready
-        from acp_launch.cli.start import guard, traced
+        from acp_launch.cli.start import guard, write_trace
 
         plan = resolved_for_front(self.loaded, self.request.cwd, None)
-        connect = self._connecting(plan) if plan is not None else None
+        connect = self._connector(plan) if plan is not None else None
         if plan is not None and connect is not None:
             self.ready, self.plan = Ready(plan, {}, {}), plan
             self.guard = stack.enter_context(guard(self.settings, plan, "serve"))
-            self.trace = stack.enter_context(traced(self.request.trace, plan, "serve"))
+            self.trace = stack.enter_context(write_trace(self.request.trace, plan, "serve"))
         return connect
 
-    def _connecting(self, plan: "LaunchPlan") -> "Callable[[], socket.socket] | None":
-        from acp_launch.cli.attach import fitting, present
+    def _connector(self, plan: "LaunchPlan") -> "Callable[[], socket.socket] | None":
+        from acp_launch.cli.attach import present, usable_host
         from acp_launch.host.door import connect
 
-        note = fitting(present(self.settings, plan), self.loaded, plan)
+        note = usable_host(present(self.settings, plan), self.loaded, plan)
         return None if note is None else partial(connect, note)
 
     def _host_again(self) -> "Callable[[], socket.socket]":
@@ -162,7 +164,7 @@ class _Served:
         Raises:
             AgentError: it is not up.
         """
-        connect = self._connecting(self.plan)
+        connect = self._connector(self.plan)
         if connect is None:
             raise AgentError(f"the host of {self.plan.called} has ended", fix=ours("up", self.plan.called))
         return connect
@@ -263,7 +265,7 @@ class _Served:
                 wishes=settings_of(given),
                 gate=gate(),
                 registry=registry,
-                hold=lambda name: _held(state, (str(plan.project), plan.profile, name)),
+                hold=lambda name: _hold(state, (str(plan.project), plan.profile, name)),
             )
 
     def _forget(self, session_id: str) -> None:
@@ -286,7 +288,7 @@ class _Served:
         """
         from msgspec.structs import replace
 
-        from acp_launch.cli.planning import Ready, ready, require, unlocked
+        from acp_launch.cli.planning import Ready, lock_differences, ready, require
         from acp_launch.errors import MachineError
         from acp_launch.plan.resolve import resolve
 
@@ -295,9 +297,9 @@ class _Served:
         # The editor gave this directory, and no option.
         problems = tuple(each._replace(file="cwd") if each.file == "--cwd" else each for each in resolved.problems)
         resolved = replace(resolved, problems=problems)
-        with _placed(cwd):
+        with _name_place(cwd):
             require(loaded, resolved.found, self.settings, is_waved=self.request.trust)
-        if self.request.locked and (different := unlocked(loaded, resolved)):
+        if self.request.locked and (different := lock_differences(loaded, resolved)):
             raise ProfileError(different)
         running = self.ready.plan
         if resolved.plan is not None and not _is_same_agent(loaded, self.loaded, resolved.plan.agent, running.agent):
@@ -323,7 +325,7 @@ class _Served:
 
 
 @contextmanager
-def _held(state: Path, key: "Key") -> "Iterator[None]":
+def _hold(state: Path, key: "Key") -> "Iterator[None]":
     """Lock a session; an editor cannot choose another name for it."""
     from acp_launch.session.hold import hold
 
@@ -349,7 +351,7 @@ def _require_place(plan: "LaunchPlan", cwd: Path) -> None:
 
 
 @contextmanager
-def _placed(cwd: Path) -> "Iterator[None]":
+def _name_place(cwd: Path) -> "Iterator[None]":
     """Say where to trust a profile, as an editor shows the error and not the directory."""
     try:
         yield

@@ -53,7 +53,7 @@ def choose(context: typer.Context) -> None:
     elif not run.can_pick():
         run.refuse_to_choose(records)
     else:
-        raise typer.Exit(run.carry_out(run.resuming(run.pick_session(records, Path(project)))))
+        raise typer.Exit(run.carry_out(run.request_to_resume(run.pick_session(records, Path(project)))))
 
 
 @app.command("list")
@@ -149,7 +149,7 @@ def _wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeo
     if states.get(record.name) == "asks":
         say(harmless(f"acp-launch: {record.name} waits for an answer", keep=""), style=DIM)
     screen = Screen(output)
-    with screen.reporting():
+    with screen.report_failures():
         return exit_code(asyncio.run(_show_turn(record, note, settings, screen, timeout)))
 
 
@@ -190,7 +190,7 @@ def rename(name: Name, new: Annotated[str, typer.Argument(metavar="NEW")], profi
     check_session_name(new)
     with _registry() as registry:
         record = _the(registry, name, profile)
-        with _held(record, "session rename"):
+        with _hold(record, "session rename"):
             registry.rename(record.key, new)
 
 
@@ -199,7 +199,7 @@ def close(name: Name, profile: Profile = None, trust: Trust = False, trace: Trac
     """Tell the agent to free a session's resources; the session stays."""
     with _registry() as registry:
         record = _the(registry, name, profile)
-    with _held(record, "session close"):
+    with _hold(record, "session close"):
         if not _end("close", record, trust=trust, trace=trace):
             say(f"acp-launch: {_agent(record)} cannot close sessions; nothing was changed")
 
@@ -217,7 +217,7 @@ def rm(
         raise UsageError("--trace is for one session", fix="name one")
     with _registry() as registry:
         for record in [_the(registry, name, profile) for name in dict.fromkeys(names)]:
-            with _held(record, "session rm"):
+            with _hold(record, "session rm"):
                 if not local and not _end("delete", record, trust=trust, trace=trace):
                     who = _agent(record)
                     say(f"acp-launch: {who} cannot delete sessions; deleted here, but the agent may still have it")
@@ -235,7 +235,7 @@ def prune(
     """Delete the records of old sessions. Those in use stay, and so does what agents have."""
     import time
 
-    from acp_launch.cli.run import called, list_sessions
+    from acp_launch.cli.run import list_sessions, session_label
 
     latest = time.time() - _age(older_than)
     with _registry() as registry:
@@ -243,10 +243,11 @@ def prune(
         old = [record for record in listed if record.last_used < latest]
         free = [record for record in old if not _is_held(record)]
         if len(free) < len(old):
-            say(f"in use, and so not deleted: {', '.join(called(record) for record in old if record not in free)}")
+            used = ", ".join(session_label(record) for record in old if record not in free)
+            say(f"in use, and so not deleted: {used}")
         if free and not as_json:
             list_sessions(free)
-        gone = _pruned(registry, free) if free and _may_prune(free, is_sure=yes) else []
+        gone = _prune(registry, free) if free and _may_prune(free, is_sure=yes) else []
     if as_json:
         _put_records(gone)
     elif not free:
@@ -268,12 +269,12 @@ def _states() -> "States":
     return {key: STATES.get(status.state, status.state) for key, status in hosted_sessions(state).items()}
 
 
-def _pruned(registry: "Registry", records: "Sequence[Record]") -> "list[Record]":
+def _prune(registry: "Registry", records: "Sequence[Record]") -> "list[Record]":
     """Delete the sessions that are not in use by now."""
     gone = []
     for record in records:
         try:
-            with _held(record, "session prune"):
+            with _hold(record, "session prune"):
                 registry.remove(record.key)
                 gone.append(record)
         except SessionError as error:
@@ -317,7 +318,7 @@ def _age(text: str) -> float:
 
 def _is_held(record: "Record") -> bool:
     try:
-        with _held(record, "session prune"):
+        with _hold(record, "session prune"):
             return False
     except SessionError:
         return True
@@ -423,7 +424,7 @@ def _plan_of(record: "Record", *, trust: bool) -> "Planned":
 def _the(registry: "Registry", name: str, profile: str | None) -> "Record":
     """Find the session of this project by its name, or by the title or its beginning if the user gave it no name."""
     here = registry.list(_project(), profile)
-    found = [record for record in here if record.name == name] or _titled(here, name)
+    found = [record for record in here if record.name == name] or _find_by_title(here, name)
     if len(found) == 1:
         return found[0]
     if found and found[0].name != name:
@@ -438,17 +439,17 @@ def _the(registry: "Registry", name: str, profile: str | None) -> "Record":
     )
 
 
-def _titled(records: "Sequence[Record]", title: str) -> "list[Record]":
-    from acp_launch.cli.run import called
+def _find_by_title(records: "Sequence[Record]", title: str) -> "list[Record]":
+    from acp_launch.cli.run import session_label
 
     wanted = " ".join(title.split()).casefold()
-    titles = [(called(record).casefold(), record) for record in records]
+    titles = [(session_label(record).casefold(), record) for record in records]
     unnamed = [(said, record) for said, record in titles if said != record.name.casefold()]
     same = [record for said, record in unnamed if said == wanted]
     return same or [record for said, record in unnamed if wanted and said.startswith(wanted)]
 
 
-def _held(record: "Record", verb: str) -> Any:
+def _hold(record: "Record", verb: str) -> Any:
     from acp_launch.session.hold import hold
 
     return hold(_settings().state, record.key, verb=verb)

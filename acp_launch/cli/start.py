@@ -1,7 +1,7 @@
 """
 A launch: its processes, from their start to their end whatever happens to acp-launch; and the context of its sessions.
 
-`launched` starts the agent before the modules that talk to it are imported, so that both overlap.
+`launch_agent` starts the agent before the modules that talk to it are imported, so that both overlap.
 """
 
 import codecs
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.cli.run_request import RunRequest, Screen, eliciting, exit_code, settings_of
+from acp_launch.cli.run_request import RunRequest, Screen, elicitor, exit_code, settings_of
 from acp_launch.console.stderr import YELLOW, harmless, put, say, share, strip_colours
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.leave import deferred
@@ -107,7 +107,7 @@ def with_workdirs(settings: Settings, plan: LaunchPlan) -> Iterator[LaunchPlan]:
         return
     from acp_launch.process.workdir import workdirs
 
-    with workdirs(settings.state, lacking, _left) as made:
+    with workdirs(settings.state, lacking, _report_files) as made:
         given = (replace(each, cwd=made[each.name]) if each.name in made else each for each in plan.servers)
         yield replace(plan, servers=tuple(given))
 
@@ -122,7 +122,7 @@ def with_workdir(settings: Settings, plan: LaunchPlan) -> Iterator[LaunchPlan]:
         yield given
 
 
-def _left(server: str, names: Sequence[str]) -> None:
+def _report_files(server: str, names: Sequence[str]) -> None:
     shown = ", ".join([*names[:TOLD], *(["…"] if len(names) > TOLD else [])])
     what = f"mcp server {server} wrote into its own directory, which is removed now: {shown}"
     report(harmless(f"{what}; to keep such files, give it a cwd", keep=""))
@@ -196,7 +196,7 @@ def stderr_log(settings: Settings, plan: LaunchPlan, *, echo: bool) -> Iterator[
 
 
 @contextmanager
-def traced(file: Path | None, plan: LaunchPlan, verb: str) -> "Iterator[Trace | None]":
+def write_trace(file: Path | None, plan: LaunchPlan, verb: str) -> "Iterator[Trace | None]":
     """Write a trace of the launch to `file`, if it is given.
 
     Raises:
@@ -235,7 +235,7 @@ class RunContext(Struct, frozen=True):
 
 
 @contextmanager
-def launched(
+def launch_agent(
     settings: Settings, plan: LaunchPlan, secrets: Mapping[str, Secret], trace: Path | None = None, verb: str = "run"
 ) -> Iterator[Launched]:
     """Start the agent of a run before the modules that talk to it are imported; leaving kills what is left.
@@ -244,7 +244,7 @@ def launched(
     """
     with (
         guard(settings, plan, verb) as watching,
-        traced(trace, plan, verb) as tracing,
+        write_trace(trace, plan, verb) as tracing,
         with_workdirs(settings, plan) as given,
         agent_process(given, secrets) as spawned,
     ):
@@ -255,7 +255,7 @@ def launched(
 
 def run_turn(request: RunRequest, plan: LaunchPlan, text: str, screen: Screen, kept: RunContext) -> int:
     """Start the agent, then import the modules that talk to it, so that both overlap; run the turn."""
-    with launched(kept.settings, plan, kept.secrets, request.trace) as (guard, plan, spawned, trace):
+    with launch_agent(kept.settings, plan, kept.secrets, request.trace) as (guard, plan, spawned, trace):
         import asyncio
 
         from acp_launch.launch.run import Prompt, SessionRequest, run_prompt
@@ -306,8 +306,8 @@ def run_context(
             log=log_file if request.verbose else aloud,
             log_in=logging_in((plan, kept.secrets), person, None if request.verbose else aloud, in_front),
             approve=request.approve,
-            ask=request.asking(person, plan) if person else None,
-            elicit=eliciting(person) if person else None,
+            ask=request.asker(person, plan) if person else None,
+            elicit=elicitor(person) if person else None,
             has_person=person is not None,
             trace=trace,
         ) as (context, _):

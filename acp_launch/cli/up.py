@@ -89,7 +89,9 @@ class Down(NamedTuple):
         settings = load()
         if self.everything and self.profile:
             raise UsageError("--all cannot be combined with a profile")
-        chosen = hosts(settings.state) if self.everything else [_chosen(settings, self.profile, otherwise=", or --all")]
+        chosen = (
+            hosts(settings.state) if self.everything else [_find_host(settings, self.profile, otherwise=", or --all")]
+        )
         for note in chosen:
             end(note, settings)
             say(harmless(f"acp-launch: {note.called} is down", keep=""), style=DIM)
@@ -104,7 +106,7 @@ class Reload(NamedTuple):
     def carry_out(self) -> int:
         import msgspec
 
-        from acp_launch.cli.planning import loaded_profile, ready, trusted
+        from acp_launch.cli.planning import loaded_profile, ready, resolve_trusted
         from acp_launch.cli.reload import content_of, sentences
         from acp_launch.console.stream.text import stands
         from acp_launch.host.door import call
@@ -113,7 +115,7 @@ class Reload(NamedTuple):
         from acp_launch.settings.load import load
 
         settings = load()
-        note = _chosen(settings, self.profile)
+        note = _find_host(settings, self.profile)
         if self.profile is None:
             os.chdir(note.here)  # where the profile has the name that `up` was given
         loaded = loaded_profile(self.profile or note.called, settings)
@@ -125,7 +127,7 @@ class Reload(NamedTuple):
             what = f"more than the servers of {note.called} has changed since it is up"
             lines = list(changes(note.lines, content.lines))
             raise StateError(what, fix=ours("up", note.called, "--replace"), detail=lines)
-        ready(trusted(loaded, settings, cwd=Path(note.cwd), trust=False), settings)
+        ready(resolve_trusted(loaded, settings, cwd=Path(note.cwd), trust=False), settings)
         answer = call(note, RELOAD, {"digest": content.digest}, within=RELOADING)
         done = msgspec.json.decode(answer, type=Reloaded)
         say(harmless(f"acp-launch: {note.called} is reloaded; its agent and sessions stay", keep=""))
@@ -173,7 +175,7 @@ def end(note: "HostNote", settings: "Settings") -> None:
     raise StateError(f"the host of {note.called} (pid {note.pid}) does not end")
 
 
-def _chosen(settings: "Settings", profile: str | None, otherwise: str = "") -> "HostNote":
+def _find_host(settings: "Settings", profile: str | None, otherwise: str = "") -> "HostNote":
     """Return the host of a profile; without one, the only host. `otherwise` is what else can be done with several.
 
     Raises:
@@ -227,15 +229,15 @@ def run_host(request: UpRequest, pipe: int | None = None) -> int:
     require_platform()
     require_descriptors()
     start_guards()  # before further imports: a guard needs little memory
-    from acp_launch.cli.planning import loaded_profile, ready, trusted
-    from acp_launch.cli.start import RunContext, launched
+    from acp_launch.cli.planning import loaded_profile, ready, resolve_trusted
+    from acp_launch.cli.start import RunContext, launch_agent
     from acp_launch.host.place import find, hold_place
     from acp_launch.session.store import open_registry
     from acp_launch.settings.load import load
 
     settings, here = load(), str(Path.cwd())
     loaded = loaded_profile(request.profile, settings)
-    resolved = trusted(loaded, settings, cwd=request.cwd, trust=request.trust, locked=request.locked)
+    resolved = resolve_trusted(loaded, settings, cwd=request.cwd, trust=request.trust, locked=request.locked)
     plan, secrets, credentials = ready(resolved, settings)
     with hold_place(settings.state, str(plan.project), plan.profile) as place:
         if place is None:
@@ -247,7 +249,7 @@ def run_host(request: UpRequest, pipe: int | None = None) -> int:
             _leave_terminal()
         with (
             open_registry(settings.state) as registry,
-            launched(settings, plan, secrets, request.trace, "up") as started,
+            launch_agent(settings, plan, secrets, request.trace, "up") as started,
             ExitStack() as later,
         ):
             import asyncio  # while the agent starts
@@ -279,7 +281,7 @@ async def _host(
             loop.remove_reader(pipe)
         _tell_ready(request.profile, seconds, pipe)
 
-    with _prepared(request, started, kept, notices, up, reloading) as (context, host):
+    with _host_context(request, started, kept, notices, up, reloading) as (context, host):
         try:
             running = conversation(context, notices, started.spawned, every=BEAT, may_change=True)
             async with running as launch, asyncio.TaskGroup() as tasks:
@@ -316,7 +318,7 @@ def _tell_ready(profile: str, took: float, pipe: int | None) -> None:
 
 
 @contextmanager
-def _prepared(
+def _host_context(
     request: UpRequest,
     started: "Launched",
     kept: "RunContext",
@@ -345,16 +347,16 @@ def _prepared(
             hold=lambda name: hold(settings.state, (str(plan.project), plan.profile, name), verb="up"),
             redacted=RedactedOutput,
             ready=up,
-            unattended=_unattended(plan),
+            unattended=_read_unattended(plan),
             reload=reload,
-            waits=_notifying(settings, plan, notices.note),
+            waits=_notifier(settings, plan, notices.note),
             keep=request.keep,
             outlives=request.outlives if settings.hangup is None else settings.hangup == "detach",
         )
         yield context, host
 
 
-def _unattended(plan: "LaunchPlan") -> "Unattended":
+def _read_unattended(plan: "LaunchPlan") -> "Unattended":
     from acp_launch.document.scalars import Duration
     from acp_launch.host.sessions import Unattended
 
@@ -362,7 +364,7 @@ def _unattended(plan: "LaunchPlan") -> "Unattended":
     return Unattended(plan.unattended, Duration.parse(length) if length else 0.0, allows_reads=word == "allow-reads")
 
 
-def _notifying(settings: "Settings", plan: "LaunchPlan", note: Callable[[str], None]) -> Callable[[str], None]:
+def _notifier(settings: "Settings", plan: "LaunchPlan", note: Callable[[str], None]) -> Callable[[str], None]:
     """Return what runs the user's `notify_command`, for a session by its name."""
     told = -NOTIFIES
 

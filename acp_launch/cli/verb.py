@@ -183,7 +183,7 @@ def plain(verb: Callable[..., V], arguments: Sequence[str]) -> V | None:
         words, found = _read(arguments, options)
         for each in known:
             if isinstance(each.note, Argument):
-                found |= _taken(each, words)
+                found |= _take(each, words)
         return None if words else verb(**found)
     except (ValueError, TypeError, UsageError):  # TypeError if an argument is missing
         return None
@@ -219,7 +219,7 @@ def _one_of(choices: Sequence[str], text: str) -> str:
     return text
 
 
-def _taken(argument: Parameter, words: list[str]) -> dict[str, Any]:
+def _take(argument: Parameter, words: list[str]) -> dict[str, Any]:
     """Remove an argument's words from `words` and return their values by field."""
     taken = words[:] if argument.is_many else words[:1]
     del words[: len(taken)]
