@@ -1,17 +1,15 @@
 """`profile add-server`, `set`, `remove`: one change of a profile's own file, judged before it is written."""
 
 import stat
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from acp_launch.cli.main import run
 from acp_launch.profile.discover import built_in, find
 from acp_launch.profile.load import load
 from acp_launch.profile.trust import accept, trust_state
 from acp_launch.settings.load import load as load_settings
+from tests.cli.typed import Typed, typing
 
 PROFILE = """\
 # ours
@@ -25,15 +23,6 @@ mcp_servers:
 TOKEN = "ghp_" + "a1B2" * 9
 
 
-class Answer(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Typed = Callable[..., Answer]
-
-
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / ".git").mkdir()
@@ -45,11 +34,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def typed(capsys: pytest.CaptureFixture[str]) -> Typed:
-    def answer(*arguments: str) -> Answer:
-        code = run(["profile", *arguments])
-        return Answer(code, *capsys.readouterr())
-
-    return answer
+    return typing(capsys, "profile")
 
 
 def text(project: Path) -> str:

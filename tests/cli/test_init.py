@@ -3,14 +3,11 @@
 import json
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from acp_launch.cli.main import run
 from acp_launch.errors import UsageError
 from acp_launch.interop.merge import replace_file
 from acp_launch.profile.agents import AGENTS, known
@@ -21,7 +18,8 @@ from acp_launch.profile.scaffold import beginning, called, ignoring
 from acp_launch.profile.schema import text as schema
 from acp_launch.profile.trust import trust_state
 from acp_launch.settings.load import load as load_settings
-from tests.cli.terminal import on_terminal, yes_or_no
+from tests.cli.terminal import Terminal, on_terminal, yes_or_no
+from tests.cli.typed import Typed, typing
 
 CODEX = """\
 # yaml-language-server: $schema=./schema.json
@@ -55,15 +53,6 @@ permissions:
 """
 
 
-class Answer(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Typed = Callable[..., Answer]
-
-
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project = tmp_path / "project"
@@ -76,11 +65,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def typed(capsys: pytest.CaptureFixture[str]) -> Typed:
-    def answer(*arguments: str) -> Answer:
-        code = run(["init", *arguments])
-        return Answer(code, *capsys.readouterr())
-
-    return answer
+    return typing(capsys, "init")
 
 
 def everything(project: Path) -> dict[str, str]:
@@ -397,16 +382,21 @@ def test_a_gitignore_is_left_alone_once_it_says_so() -> None:
 
 # Conversations
 
+PROMPTS = ("Agent [1]: ", "Location [1]: ", "Name of the profile [demo]: ")
+
+
+def answers(terminal: Terminal, *words: str) -> None:
+    """Answer the first questions."""
+    for prompt, word in zip(PROMPTS, words, strict=False):
+        terminal.until(prompt)
+        terminal.types(f"{word}\n")
+
 
 def test_enter_all_the_way_makes_a_profile_that_runs(project: Path) -> None:
     with on_terminal("init", cwd=project, env=os.environ) as terminal:
         terminal.until("Agent [1]: ")
         assert "   1.  demo      A scripted agent: no account, no network  ready" in terminal.text
-        terminal.types("\n")
-        terminal.until("Location [1]: ")
-        terminal.types("\n")
-        terminal.until("Name of the profile [demo]: ")
-        terminal.types("\n")
+        answers(terminal, "", "", "")
         assert terminal.ends() == 0
     assert "acp-launch: wrote .acp-launch/demo.yaml\n" in terminal.text
     with on_terminal("plan", "demo", cwd=project, env=os.environ) as plan:
@@ -438,15 +428,12 @@ def test_what_is_installed_comes_first_and_answers_are_asked_again(project: Path
     assert everything(project)["goose.yaml"] == "mine\n"
 
 
-@pytest.mark.parametrize("answers", [0, 1, 2])
+@pytest.mark.parametrize("count", [0, 1, 2])
 @pytest.mark.parametrize("leave", ["\x03", "\x04"], ids=["ctrl-c", "ctrl-d"])
-def test_who_leaves_leaves_nothing_behind(project: Path, answers: int, leave: str) -> None:
-    prompts = ["Agent [1]: ", "Location [1]: ", "Name of the profile [demo]: "]
+def test_who_leaves_leaves_nothing_behind(project: Path, count: int, leave: str) -> None:
     with on_terminal("init", cwd=project, env=os.environ) as terminal:
-        for prompt in prompts[:answers]:
-            terminal.until(prompt)
-            terminal.types("\n")
-        terminal.until(prompts[answers])
+        answers(terminal, *[""] * count)
+        terminal.until(PROMPTS[count])
         terminal.types(leave)
         assert terminal.ends() == 130
     assert terminal.text.endswith("acp-launch: nothing was written\n")
@@ -462,9 +449,7 @@ def test_servers_of_other_tools_are_taken_over_and_their_tokens_are_not_written(
     (config / "config.yaml").write_text("secrets: {store: file}\n")
     env = {**os.environ, "ACP_LAUNCH_PASSPHRASE": "correct horse battery staple"}
     with on_terminal("init", cwd=project, env=env) as terminal:
-        for prompt in ("Agent [1]: ", "Location [1]: ", "Name of the profile [demo]: "):
-            terminal.until(prompt)
-            terminal.types("\n")
+        answers(terminal, "", "", "")
         terminal.until("Numbers of those to import [none]: ")
         assert "   1.  .mcp.json  github, docs" in terminal.text
         terminal.types("1\n")
@@ -498,13 +483,7 @@ def test_what_a_file_of_the_project_would_run_is_shown_and_not_accepted(project:
     (project / ".vscode").mkdir()
     (project / ".vscode" / "mcp.json").write_text(json.dumps(HOSTILE))
     with on_terminal("init", cwd=project, env=os.environ) as terminal:
-        for prompt, answer in (
-            ("Agent [1]: ", ""),
-            ("Location [1]: ", place),
-            ("Name of the profile [demo]: ", "mine"),
-        ):
-            terminal.until(prompt)
-            terminal.types(f"{answer}\n")
+        answers(terminal, "", place, "mine")
         terminal.until("Numbers of those to import [none]: ")
         terminal.types("1\n")
         terminal.until(yes_or_no("Import them?"))
@@ -524,31 +503,17 @@ def test_what_a_file_of_the_project_would_run_is_shown_and_not_accepted(project:
     assert found.how == ("new" if place == "1" else "own")
 
 
-def test_what_is_shown_need_not_be_taken(project: Path) -> None:
-    (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"docs": {"command": "docs", "cwd": "/x"}}}))
-    with on_terminal("init", cwd=project, env=os.environ) as terminal:
-        for prompt in ("Agent [1]: ", "Location [1]: ", "Name of the profile [demo]: "):
-            terminal.until(prompt)
-            terminal.types("\n")
-        terminal.until("Numbers of those to import [none]: ")
-        terminal.types("1\n")
-        terminal.until(yes_or_no("Import them?"))
-        terminal.types("n")
-        assert terminal.ends() == 0
-    settings = load_settings()
-    loaded = load(find("demo", start=project, settings=settings))
-    assert not loaded.profile.mcp_servers
-
-
-def test_other_tools_are_asked_about_and_enter_leaves_them_alone(project: Path) -> None:
+@pytest.mark.parametrize("is_chosen", [True, False])
+def test_other_tools_are_asked_about_and_none_is_taken_without_a_yes(project: Path, is_chosen: bool) -> None:
     (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"docs": {"command": "docs"}}}))
     with on_terminal("init", cwd=project, env=os.environ) as terminal:
-        for prompt in ("Agent [1]: ", "Location [1]: ", "Name of the profile [demo]: "):
-            terminal.until(prompt)
-            terminal.types("\n")
+        answers(terminal, "", "", "")
         terminal.until("Numbers of those to import [none]: ")
         terminal.types("7\n")
         terminal.until('type numbers from the list, "all" or "none"')
-        terminal.types("\n")
+        terminal.types("1\n" if is_chosen else "\n")
+        if is_chosen:
+            terminal.until(yes_or_no("Import them?"))
+            terminal.types("n")
         assert terminal.ends() == 0
     assert not load(find("demo", start=project, settings=load_settings())).profile.mcp_servers

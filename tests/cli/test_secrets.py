@@ -20,6 +20,7 @@ from tests.patience import PATIENCE
 
 TOKEN = "t0ken-" + "a1B2c3" * 4
 PASSPHRASE = "correct horse battery"
+ECHO = ("/bin/echo", "value-of-{name}")
 NO_KEYRING = yes_or_no("No desktop keyring here. Keep secrets in a sealed file with a passphrase?")
 NEEDY = {"agent": {"command": sys.executable, "env": {"KEY": "${secret:github}", "URL": "x${secret:team/docs}"}}}
 
@@ -35,6 +36,11 @@ def configured(launch: Launcher, settings: str) -> Launcher:
     config.mkdir(exist_ok=True)
     (config / "config.yaml").write_text(settings)
     return launch
+
+
+def stored_by(launch: Launcher, *command: str) -> Launcher:
+    """A store that is a command."""
+    return configured(launch, json.dumps({"secrets": {"store": "command", "command": command}}))
 
 
 def config_file(launch: Launcher) -> Path:
@@ -84,9 +90,15 @@ def test_what_is_piped_in_is_kept_where_the_settings_say(sealed: Launcher) -> No
 
 
 @pytest.mark.parametrize(
-    ("given", "value"), [(b"a-value\n", "a-value"), (b"a-value\r\n", "a-value"), (b"two\nlines\n\n", "two\nlines\n")]
+    ("given", "value"),
+    [
+        (b"a-value\n", "a-value"),
+        (b"a-value\r\n", "a-value"),
+        (b"two\nlines\n\n", "two\nlines\n"),
+        (b"x" * 64 * 1024, "x" * 64 * 1024),
+    ],
 )
-def test_one_line_break_at_the_end_is_not_part_of_it(sealed: Launcher, given: bytes, value: str) -> None:
+def test_all_is_kept_but_one_line_break_at_the_end(sealed: Launcher, given: bytes, value: str) -> None:
     assert sealed("secret", "set", "x", stdin=given).code == 0
     assert value_of(sealed, "x") == value
 
@@ -100,6 +112,12 @@ def test_it_can_come_from_a_variable(sealed: Launcher) -> None:
     assert (done.code, done.err) == (
         2,
         "acp-launch: variable HELD is not set\n    fix: export HELD=..., or leave --from-env away\n",
+    )
+    done = sealed("secret", "set", "github", "--from-env", "ghp_" + "a1B2" * 9)
+    assert (done.code, done.err) == (
+        2,
+        "acp-launch: --from-env: the variable is not set\n"
+        "    fix: give its name, without a $: --from-env GITHUB_TOKEN\n",
     )
 
 
@@ -144,37 +162,21 @@ def test_what_cannot_be_a_secret_is_refused(sealed: Launcher, given: bytes, mess
     assert listed(sealed) == {}
 
 
-def test_64_kib_are_kept_and_so_are_several_lines(sealed: Launcher) -> None:
-    value = "-----BEGIN-----\n" + "x" * (64 * 1024 - 30) + "\nend"
-    kept(sealed, value=value)
-    assert value_of(sealed, "github") == value
-
-
 @pytest.mark.parametrize(
-    ("value", "warning"),
+    ("name", "value", "warning"),
     [
-        ("12345", "x is shorter than 6 characters: it cannot be masked in logs and errors"),
-        ("a-\x1b[Dvalue", "the value of x contains invisible characters"),
-        (" a-value", "the value of x begins or ends with a space or a line break"),
+        ("x", "12345", "x is shorter than 6 characters: it cannot be masked in logs and errors"),
+        ("x", "a-\x1b[Dvalue", "the value of x contains invisible characters"),
+        ("x", " a-value", "the value of x begins or ends with a space or a line break"),
+        ("held", "a-value", "ACP_LAUNCH_SECRET_HELD is set in this shell and overrides the stored value"),
+        ("team_bank", "a-value", "ACP_LAUNCH_SECRET_TEAM_BANK would override team/bank, too"),
     ],
 )
-def test_what_may_not_have_been_meant_is_a_warning(sealed: Launcher, value: str, warning: str) -> None:
-    done = sealed("secret", "set", "x", stdin=value.encode())
+def test_what_may_not_have_been_meant_is_a_warning(sealed: Launcher, name: str, value: str, warning: str) -> None:
+    kept(sealed, "team/bank")
+    done = sealed("secret", "set", name, stdin=value.encode(), ACP_LAUNCH_SECRET_HELD="other-value")
     assert done.code == 0
     assert done.err.splitlines()[1:] == [f"acp-launch: warning: {warning}"]
-
-
-def test_a_variable_that_comes_first_is_a_warning(sealed: Launcher) -> None:
-    done = sealed("secret", "set", "x", stdin=b"a-value", ACP_LAUNCH_SECRET_X="other-value")
-    assert "acp-launch: warning: ACP_LAUNCH_SECRET_X is set in this shell and overrides the stored value\n" in done.err
-
-
-def test_two_names_with_one_variable_are_a_warning(sealed: Launcher) -> None:
-    kept(sealed, "team/bank")
-    done = sealed("secret", "set", "team_bank", stdin=b"a-value")
-    assert done.err.splitlines()[1:] == [
-        "acp-launch: warning: ACP_LAUNCH_SECRET_TEAM_BANK would override team/bank, too"
-    ]
 
 
 def test_a_person_types_it_at_a_hidden_prompt(sealed: Launcher) -> None:
@@ -494,8 +496,7 @@ def test_the_command_starts_as_any_other_does(launch: Launcher) -> None:
     """Signals, limits and orphans are its own, also after a command of ours was run."""
     reaper = "import ctypes; on = ctypes.c_int(); ctypes.CDLL(None).prctl(37, ctypes.byref(on)); print(on.value)"
     show = f'grep SigIgn /proc/self/status; ulimit -S -n; exec {sys.executable} -S -c "{reaper}"'
-    settings = {"secrets": {"store": "command", "command": ["/bin/echo", "value-of-{name}"]}}
-    configured(launch, json.dumps(settings))
+    stored_by(launch, *ECHO)
     ours = [sys.executable, "-m", "acp_launch", "secret", "copy-to-env", "x", "--"]
     lowered = ["sh", "-c", 'ulimit -S -n 256; exec "$@"', "sh"]
     plainly, through_us = (
@@ -511,14 +512,6 @@ def test_the_command_starts_as_any_other_does(launch: Launcher) -> None:
     )
     assert through_us == plainly
     assert plainly.split()[-2:] == [b"256", b"0"]
-
-
-def test_there_is_no_get(sealed: Launcher) -> None:
-    kept(sealed)
-    done = sealed("secret", "get", "github")
-    assert done.code == 2
-    assert "No such command 'get'" in done.err
-    assert TOKEN not in done.err
 
 
 # runs
@@ -538,11 +531,16 @@ def test_a_colleague_is_told_every_missing_secret_at_once_with_the_commands(seal
     )
 
 
-def test_a_sealed_file_without_a_passphrase_is_locked(launch: Launcher) -> None:
+def with_passphrase(launch: Launcher) -> None:
+    """A profile with a secret in a sealed file."""
     configured(launch, "secrets: {store: file}\n")
-    kept_with = launch("secret", "set", "github", stdin=TOKEN.encode(), ACP_LAUNCH_PASSPHRASE="correct horse")
-    assert kept_with.code == 0, kept_with.err
+    done = launch("secret", "set", "github", stdin=TOKEN.encode(), ACP_LAUNCH_PASSPHRASE="correct horse")
+    assert done.code == 0, done.err
     launch.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
+
+
+def test_a_sealed_file_without_a_passphrase_is_locked(launch: Launcher) -> None:
+    with_passphrase(launch)
     assert launch("run", "p", "hi", ACP_LAUNCH_PASSPHRASE="correct horse").code == 0
     for passphrase, words in (("", "needs its passphrase"), ("wrong horse", "ACP_LAUNCH_PASSPHRASE does not open")):
         done = launch.within("run", "p", "hi", ACP_LAUNCH_PASSPHRASE=passphrase)
@@ -553,9 +551,7 @@ def test_a_sealed_file_without_a_passphrase_is_locked(launch: Launcher) -> None:
 
 
 def test_a_person_types_the_passphrase_once_for_a_run(launch: Launcher) -> None:
-    configured(launch, "secrets: {store: file}\n")
-    launch("secret", "set", "github", stdin=TOKEN.encode(), ACP_LAUNCH_PASSPHRASE="correct horse")
-    launch.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
+    with_passphrase(launch)
     with on_terminal("run", "p", "hello there", cwd=launch.project, env=launch.env) as terminal:
         terminal.until("Passphrase of ")
         terminal.types("correct horse\n")
@@ -565,9 +561,7 @@ def test_a_person_types_the_passphrase_once_for_a_run(launch: Launcher) -> None:
 
 
 def test_the_user_is_not_asked_for_a_passphrase_without_a_prompt(launch: Launcher) -> None:
-    configured(launch, "secrets: {store: file}\n")
-    launch("secret", "set", "github", stdin=TOKEN.encode(), ACP_LAUNCH_PASSPHRASE="correct horse")
-    launch.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
+    with_passphrase(launch)
     with on_terminal("run", "p", "--output", "json", cwd=launch.project, env=launch.env) as terminal:
         assert terminal.ends() == 2
     assert "there is no prompt" in terminal.text
@@ -575,7 +569,7 @@ def test_the_user_is_not_asked_for_a_passphrase_without_a_prompt(launch: Launche
 
 
 def test_a_command_can_be_the_store(launch: Launcher) -> None:
-    configured(launch, json.dumps({"secrets": {"store": "command", "command": ["/bin/echo", "value-of-{name}"]}}))
+    stored_by(launch, *ECHO)
     assert value_of(launch, "github") == "value-of-github"
     done = launch("secret", "set", "github", stdin=b"a-value")
     assert done.code == 3
@@ -583,14 +577,13 @@ def test_a_command_can_be_the_store(launch: Launcher) -> None:
 
 
 def test_the_command_runs_at_home_and_not_in_another_users_project(launch: Launcher) -> None:
-    configured(launch, json.dumps({"secrets": {"store": "command", "command": ["/bin/sh", "-c", "pwd", "{name}"]}}))
+    stored_by(launch, "/bin/sh", "-c", "pwd", "{name}")
     assert value_of(launch, "github") == launch.env["HOME"]
 
 
 def test_what_one_secret_says_is_masked_where_the_store_fails_for_another(launch: Launcher) -> None:
     script = 'test "$1" = good && echo the-value-of-it || { echo told the-value-of-it >&2; exit 1; }'
-    settings = {"secrets": {"store": "command", "command": ["/bin/sh", "-c", script, "sh", "{name}"]}}
-    configured(launch, json.dumps(settings))
+    stored_by(launch, "/bin/sh", "-c", script, "sh", "{name}")
     launch.write({"agent": {"command": sys.executable, "env": {"A": "${secret:good}", "B": "${secret:bad}"}}})
     asking = (["check", "p"], ["check", "p", "--json"])
     looking = (["validate", "p", "--secrets"], ["plan", "p", "--secrets", "--json"], ["run", "p", "hi"])
@@ -602,7 +595,7 @@ def test_what_one_secret_says_is_masked_where_the_store_fails_for_another(launch
 
 
 def test_what_was_found_is_listed_from_then_on_though_the_store_cannot_be(launch: Launcher) -> None:
-    configured(launch, json.dumps({"secrets": {"store": "command", "command": ["/bin/echo", "value-of-{name}"]}}))
+    stored_by(launch, *ECHO)
     launch.write(NEEDY, name="review")
     assert listed(launch) == {}
     assert launch.apart("secret", "check", "review").code == 0
@@ -610,8 +603,7 @@ def test_what_was_found_is_listed_from_then_on_though_the_store_cannot_be(launch
 
 
 def test_a_command_that_fails_shows_its_stderr(launch: Launcher) -> None:
-    failing = ["/bin/sh", "-c", "echo 'not signed in' >&2; exit 4", "{name}"]
-    configured(launch, json.dumps({"secrets": {"store": "command", "command": failing}}))
+    stored_by(launch, "/bin/sh", "-c", "echo 'not signed in' >&2; exit 4", "{name}")
     launch.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
     done = launch("run", "p", "hi")
     assert done.code == 3
@@ -624,8 +616,7 @@ def test_a_signal_while_a_store_works_ends_what_works_for_us(launch: Launcher, n
     started = launch.project / "started"
     os.mkfifo(started)
     waiting = f"echo here > {started}; while :; do read line; done < /dev/zero"
-    settings = {"secrets": {"store": "command", "command": ["/bin/sh", "-c", waiting, "{name}"]}}
-    configured(launch, json.dumps(settings))
+    stored_by(launch, "/bin/sh", "-c", waiting, "{name}")
     launch.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
     with launch.start("run", "p", "hi", "--output", "json") as running:
         assert started.read_text() == "here\n"
@@ -660,15 +651,6 @@ def test_bytes_that_are_no_text_are_no_secret(sealed: Launcher) -> None:
     assert (done.code, done.err.splitlines()[0]) == (2, "acp-launch: the value is not UTF-8 text")
 
 
-def test_what_was_given_for_a_variable_is_not_repeated_when_it_is_none(sealed: Launcher) -> None:
-    done = sealed("secret", "set", "github", "--from-env", "ghp_" + "a1B2" * 9)
-    assert done.code == 2
-    assert done.err == (
-        "acp-launch: --from-env: the variable is not set\n"
-        "    fix: give its name, without a $: --from-env GITHUB_TOKEN\n"
-    )
-
-
 def test_a_session_is_removed_without_the_secrets_of_its_servers(sealed: Launcher) -> None:
     kept(sealed)
     server = {"command": sys.executable, "env": {"KEY": "${secret:github}"}, "required": False}
@@ -694,9 +676,7 @@ def tripwire(launch: Launcher) -> Path:
     """A store that leaves a file when somebody asks it; it knows `github` only."""
     wire = launch.project / "touched"
     script = f'echo "$1" >> {wire}; test "$1" = github && echo value-of-it'
-    configured(
-        launch, json.dumps({"secrets": {"store": "command", "command": ["/bin/sh", "-c", script, "sh", "{name}"]}})
-    )
+    stored_by(launch, "/bin/sh", "-c", script, "sh", "{name}")
     launch.write({"agent": {"command": sys.executable, "env": {"KEY": "${secret:github}"}}}, name="one")
     launch.write(NEEDY, name="two")
     return wire
