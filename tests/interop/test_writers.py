@@ -184,23 +184,6 @@ def test_the_directories_a_person_chose_are_looked_into() -> None:
     assert places(TOOLS["claude"], machine, Path("/p"))[-1] == Path("/d/.claude.json")
 
 
-def test_an_entry_goes_to_the_project_where_that_is_the_custom_and_else_to_the_user(tmp_path: Path) -> None:
-    machine = Host(Path("/home/me"), {}, "linux")
-    assert own_place(TOOLS["claude"], machine, tmp_path) == tmp_path / ".mcp.json"
-    assert own_place(TOOLS["gemini"], machine, tmp_path) == Path("/home/me/.gemini/settings.json")
-    for folder in (".gemini", ".zed"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "settings.json").write_text("{}")
-    assert own_place(TOOLS["gemini"], machine, tmp_path) == tmp_path / ".gemini" / "settings.json"
-
-
-def test_an_agent_for_zed_goes_to_the_user_as_zed_takes_none_from_a_project(tmp_path: Path) -> None:
-    (tmp_path / ".zed").mkdir()
-    (tmp_path / ".zed" / "settings.json").write_text("{}")
-    machine = Host(Path("/home/me"), {}, "linux")
-    assert own_place(TOOLS["zed"], machine, tmp_path) == Path("/home/me/.config/zed/settings.json")
-
-
 ALL = sorted(TOOLS)
 
 
