@@ -13,7 +13,7 @@ from typer.main import get_command
 from acp_launch.cli.app import app
 from acp_launch.cli.main import REMOVED
 from acp_launch.interactive.commands import ALIASES, COMMANDS
-from acp_launch.registry.package import NAMING, VALUED
+from acp_launch.registry.index import NAMING, VALUED
 from tests.fixes import PLAIN, commands, fault
 from tests.test_architecture import MODULES, PACKAGE, place
 

@@ -11,9 +11,8 @@ from acp_launch.problem import KeyPath, Problem, likeliest, ours
 from acp_launch.profile.discover import shown
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.lockfile import Locked, place
-from acp_launch.registry.index import pinned, read_copy
+from acp_launch.registry.index import RUNNERS, Package, list_packages, parse_package, pinned, read_copy
 from acp_launch.registry.installed import Installation, Reference, home, installations, of_program, reference
-from acp_launch.registry.package import RUNNERS, Package, read, started
 from acp_launch.settings.load import directory, grounds, lies_in
 
 
@@ -61,9 +60,9 @@ def named(installation: Installation) -> str:
 
 def _of_runner(loaded: Loaded, key: str, path: KeyPath, program: ProcessPlan | StdioPlan) -> Iterator[Used]:
     runner, origin = program.command.stem, _origin(loaded, path)
-    specs = started(runner, [argument.display() for argument in program.args])
+    specs = list_packages(runner, [argument.display() for argument in program.args])
     for index, spec in enumerate(specs):
-        package = read(RUNNERS[runner], spec)
+        package = parse_package(RUNNERS[runner], spec)
         text = str(package or Package(RUNNERS[runner], spec))
         yield Used(f"{key}.{index}" if index else key, origin, text, "", bool(package and package.version))
 

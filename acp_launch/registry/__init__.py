@@ -5,8 +5,7 @@ In: an index, and an agent's id. Out: an `Installation`, whose program a plan st
 the network; a plan reads what is on this machine. Open `installed` first.
 
     installed   which agents and versions are installed, and the one that a profile means
-    index       what the registry publishes, and its copy on this machine
+    index       what the registry publishes, its copy on this machine, and packages of npx and uvx
     download    a file from an address: bounded, encrypted, redirects included
-    unpack      an archive becomes files, and nothing outside of their directory
-    install     an agent of the index becomes an installation
+    install     an agent of the index becomes an installation; its archive becomes files below their directory
 """

@@ -8,8 +8,9 @@ its address and date; `read_copy` reads it, and only `latest` asks for a newer o
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -19,8 +20,6 @@ from acp_launch.private import Unfit, make_private, read_bounded, replace
 from acp_launch.profile.values import AGENT_ID, AGENT_VERSION
 from acp_launch.regex import regex
 from acp_launch.registry.installed import Kind, precedence
-from acp_launch.registry.package import RUNNERS
-from acp_launch.registry.package import read as read_package
 
 ADDRESS = "https://cdn.agentclientprotocol.com/registry/v1/latest/registry.json"
 LARGEST = 8 * 1024 * 1024  # bytes of an index
@@ -30,7 +29,25 @@ _ID, _VERSION = regex(AGENT_ID), regex(AGENT_VERSION)
 _KINDS: tuple[Kind, ...] = ("npx", "uvx", "binary")
 
 
-class Package(Struct, frozen=True):
+Source = Literal["npm", "pypi"]
+_EXACT = r"[0-9][0-9A-Za-z.+-]{0,63}"
+_NPM = regex(rf"(?P<name>(?:@[A-Za-z0-9_~][\w.~-]*/)?[A-Za-z0-9_~][\w.~-]*)(?P<extras>)(?:@(?P<version>{_EXACT}))?")
+_PYPI = regex(
+    rf"(?P<name>[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?P<extras>\[[\w.,-]*\])?(?:(?:==|@)(?P<version>{_EXACT}))?"
+)
+# Options of the runners that name the package, and those whose value is the next word.
+NAMING = {"npm": ("-p", "--package"), "pypi": ("--from",)}
+VALUED = {
+    "npm": ("-c", "--call", "-w", "--workspace", "--registry", "--cache", "--prefix"),
+    "pypi": (
+        *("-p", "--python", "--with", "--with-editable", "--with-requirements", "-i", "--index-url", "--index"),
+        *("--extra-index-url", "--default-index", "-f", "--find-links", "--env-file", "-c", "--constraints"),
+    ),
+}
+RUNNERS: dict[str, Source] = {"npx": "npm", "uvx": "pypi"}
+
+
+class PackageWay(Struct, frozen=True):
     """A package of npm or PyPI, with its version."""
 
     package: str
@@ -51,8 +68,8 @@ class Binary(Struct, frozen=True):
 class Distribution(Struct, frozen=True):
     """The ways to install an agent; binaries by platform, such as `linux-x86_64`."""
 
-    npx: Package | None = None
-    uvx: Package | None = None
+    npx: PackageWay | None = None
+    uvx: PackageWay | None = None
     binary: Mapping[str, Binary] = {}
 
     @property
@@ -107,7 +124,7 @@ def pinned(entry: Entry) -> str:
     A package without one version (a tag, a range, an address) could mean something else tomorrow.
     """
     for runner, way in (("npx", entry.distribution.npx), ("uvx", entry.distribution.uvx)):
-        found = read_package(RUNNERS[runner], way.package) if way else None
+        found = parse_package(RUNNERS[runner], way.package) if way else None
         if way is not None and found is not None:
             spec = f"{found.name}{found.extras}@{found.version or entry.version}"
             agent = {"command": runner, "args": [*(["-y"] if runner == "npx" else []), spec, *way.args]}
@@ -192,3 +209,54 @@ def _write(cache: Path, copy: Copy) -> None:
         replace(place, head + b"\n" + copy.text)
     except OSError:
         return
+
+
+# Packages as npx and uvx are told of them: the name, and the version if it is exact. A tag, a range, an alias or an
+# address is not an exact version: it could mean something else tomorrow.
+
+
+class Package(Struct, frozen=True):
+    """A package of npm or PyPI; `version` is empty if it is not told exactly."""
+
+    source: Source
+    name: str
+    version: str = ""
+    extras: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.spec}"
+
+    @property
+    def spec(self) -> str:
+        """How its package manager is asked for it."""
+        joint = "@" if self.source == "npm" else "=="
+        return f"{self.name}{self.extras}{joint}{self.version}" if self.version else f"{self.name}{self.extras}"
+
+
+def parse_package(source: Source, text: str) -> Package | None:
+    """Read `NAME` or `NAME@VERSION` (`NAME==VERSION`); None if it is neither."""
+    found = (_NPM if source == "npm" else _PYPI).fullmatch(text)
+    return Package(source, found["name"], found["version"] or "", found["extras"] or "") if found else None
+
+
+def list_packages(runner: str, args: Sequence[str]) -> tuple[str, ...]:
+    """Return what a runner (`npx`, `uvx`) is told to fetch; empty for any other program."""
+    source = RUNNERS.get(runner)
+    return tuple(dict.fromkeys(_words(source, args))) if source else ()
+
+
+def _words(source: Source, args: Sequence[str]) -> Iterator[str]:
+    words, is_named = iter(args), False
+    for word in words:
+        option, joined, value = word.partition("=")
+        if option in NAMING[source]:
+            is_named = True
+            yield value if joined else next(words, "")
+        elif word in VALUED[source]:
+            next(words, "")
+        elif word == "--":
+            continue
+        elif not word.startswith("-"):
+            if not is_named:
+                yield word
+            return

@@ -9,7 +9,7 @@ import pytest
 from acp_launch.errors import RegistryError
 from acp_launch.registry import index
 from acp_launch.registry.download import NotFetched, fault, fetch
-from acp_launch.registry.index import decode, latest, read_copy
+from acp_launch.registry.index import Package, decode, latest, list_packages, parse_package, read_copy
 from acp_launch.registry.installed import precedence, reference
 from tests.registry.published import Web, entry, serving, written
 
@@ -159,3 +159,30 @@ def test_a_server_that_is_not_there_is_named_without_the_path(web: Web) -> None:
 
 def test_the_index_of_the_project_is_the_one_of_the_protocol() -> None:
     assert index.ADDRESS.startswith("https://cdn.agentclientprotocol.com/registry/")
+
+
+@pytest.mark.parametrize(
+    ("runner", "line", "told"),
+    [
+        ("npx", "-y @s/server@1.2.3 --port 1", ["@s/server@1.2.3"]),
+        ("npx", "--yes -p a@1 --package=b@2 program arg", ["a@1", "b@2"]),
+        ("npx", "-c x -- a@1 b", ["a@1"]),
+        ("uvx", "server==1.0 --from-file x", ["server==1.0"]),
+        ("uvx", "--python 3.13 -p 3.12 --with extra server@1.0", ["server@1.0"]),
+        ("uvx", "--from pkg[x]==2.0 program", ["pkg[x]==2.0"]),
+        ("node", "server.js", []),
+        ("npx", "-y", []),
+    ],
+)
+def test_a_runner_is_told_packages(runner: str, line: str, told: list[str]) -> None:
+    assert [*list_packages(runner, line.split())] == told
+
+
+def test_an_exact_version_is_told_from_all_others() -> None:
+    assert parse_package("npm", "@s/a@1.0.0") == Package("npm", "@s/a", "1.0.0")
+    assert str(parse_package("pypi", "a[x]@1.0")) == "pypi:a[x]==1.0"
+    assert parse_package("npm", "a") == Package("npm", "a")
+    for text in ("a@latest", "a@^1", "a@1.x || 2", "./a", "git+ssh://x", "a@npm:b@1", "-a", "", "a@"):
+        assert parse_package("npm", text) is None
+    for text in ("a>=1", "a==1.*", "a @ https://x", "-a", "./a", ""):
+        assert parse_package("pypi", text) is None

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.registry import unpack as module
-from acp_launch.registry.unpack import Unsafe, inside, suffix, unpack
+from acp_launch.registry import install as module
+from acp_launch.registry.install import Unsafe, inside, suffix, unpack
 
 FILE, DIRECTORY, SYMLINK, HARD, FIFO, DEVICE = (
     *(tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE),
