@@ -151,11 +151,7 @@ OF_THE_AGENT = ("SESSION ID", "UPDATED", "DIRECTORY", "TITLE")
 def agent_table(found: Sequence[Mapping[str, Any]], *, home: str) -> str:
     """Return lines for users. Session ids are never cut, because users compare them."""
     rows = [OF_THE_AGENT, *(tuple(_cell(session.get(column), home) for column in COLUMNS) for session in found)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS) - 1)]
-    return "\n".join(
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=True)), row[-1]]).rstrip()
-        for row in rows
-    )
+    return "\n".join(columns(rows))
 
 
 def agent_json(found: Sequence[Mapping[str, Any]]) -> str:

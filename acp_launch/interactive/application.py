@@ -118,7 +118,7 @@ def of_session(front: "Application", prompt: Buffer) -> KeyBindings:
     here = has_focus(prompt)
     is_empty = Condition(lambda: not prompt.text)
     is_alone = Condition(lambda: not get_app().key_processor.input_queue)  # else it was pasted, or is Alt with a key
-    is_urgent = is_alone & Condition(front.has_something_to_end)
+    is_urgent = is_alone & Condition(lambda: front.escapes is not None)
     keys.add("escape", filter=here | is_searching, eager=is_urgent)(_call_action(front.escape))
     keys.add("up", filter=here & Condition(front.can_take_back))(_call_action(front.unqueue))
     keys.add("c-g", filter=here)(_call_action(front.edit))
@@ -318,30 +318,22 @@ class Application:
         """Handle a SIGINT like Ctrl-C."""
         self.events.put_nowait(Interrupted())
 
-    def has_something_to_end(self) -> bool:
-        """Return whether Escape has an effect at once, so that it does not wait for a second key."""
-        return (
-            self._prompt.complete_state is not None
-            or self._screen.layout.is_searching
-            or self._asking.question is not None
-            or self._status.mood not in RESTS
-        )
-
-    def escape(self) -> None:
-        """Close the menu or the search, dismiss the question, or interrupt the turn, one at a time.
-
-        With nothing of these, twice puts the previous prompt on the empty line.
+    @property
+    def escapes(self) -> Callable[[], object] | None:
+        """Return what Escape ends at once, without waiting for a second key: the menu, the search, the question, or the
+        turn; None if there is nothing of these.
         """
         if self._prompt.complete_state is not None:
-            self._prompt.cancel_completion()
-        elif self._screen.layout.is_searching:
-            stop_search()
-        elif self._asking.question is not None:
-            self._asking.answer(None)
-        elif self._status.mood not in RESTS:
-            self.events.put_nowait(Cancelled())
-        else:
-            self._escape_again()
+            return self._prompt.cancel_completion
+        if self._screen.layout.is_searching:
+            return stop_search
+        if self._asking.question is not None:
+            return lambda: self._asking.answer(None)
+        return None if self._status.mood in RESTS else lambda: self.events.put_nowait(Cancelled())
+
+    def escape(self) -> None:
+        """End one thing. With nothing to end, twice puts the previous prompt on the empty line."""
+        (self.escapes or self._escape_again)()
 
     def _escape_again(self) -> None:
         now, before = asyncio.get_running_loop().time(), self._escaped

@@ -198,16 +198,8 @@ class InteractiveTurn:
         if blocks[1:]:
             current.attached.append(describe(blocks[1:]))
             interactive.say(f"attached: {current.attached[-1]}", DIM)
-        self._showing.mood = "working"
         current.held_session.is_used = True
-        try:
-            await self._seen_through(current, blocks)
-        except (AgentRefused, AuthRequired) as error:
-            interactive.show_error(error)
-            interactive.front.offer(self.give_back())
-        except WaitExpired:
-            if self._outcome is None:  # else the user leaves, and the agent is not needed
-                raise
+        await self._await_turn(current, blocks)
         self._unanswered = ""
         if self._is_cancelled and self.queue:  # the queued text may refer to the cancelled answer
             interactive.front.offer(self.give_back())
@@ -218,18 +210,23 @@ class InteractiveTurn:
         """Show a turn to its end that another front of the host has begun with the prompt `text`."""
         self._outcome, self._is_cancelled = None, False
         self._interactive.show_prompt(text)
-        self._showing.mood = "working"
-        try:
-            await self._seen_through(current, None)
-        except (AgentRefused, AuthRequired) as error:
-            self._interactive.show_error(error)
-        except WaitExpired:
-            if self._outcome is None:
-                raise
+        await self._await_turn(current, None)
         self._showing.mood = "idle"
         return self._outcome
 
-    async def _seen_through(self, current: CurrentSession, blocks: Sequence[object] | None) -> None:
+    async def _await_turn(self, current: CurrentSession, blocks: Sequence[object] | None) -> None:
+        self._showing.mood = "working"
+        try:
+            await self._run_beside_commands(current, blocks)
+        except (AgentRefused, AuthRequired) as error:
+            self._interactive.show_error(error)
+            if self._unanswered:
+                self._interactive.front.offer(self.give_back())
+        except WaitExpired:
+            if self._outcome is None:  # else the user leaves, and the agent is not needed
+                raise
+
+    async def _run_beside_commands(self, current: CurrentSession, blocks: Sequence[object] | None) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 running = tasks.create_task(self._run(current, blocks))

@@ -27,10 +27,6 @@ def test_people_get_every_problem_and_a_closing_line(capsys: pytest.CaptureFixtu
     )
 
 
-def test_one_problem_is_not_problems(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown([WRONG], capsys).endswith("\n1 problem; nothing was started\n")
-
-
 def test_warnings_alone_stop_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown([ODD], capsys) == "work.yaml:9:1: warning: looks odd\n"
 

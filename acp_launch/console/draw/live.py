@@ -7,7 +7,6 @@ So the cost of a long answer depends on its length, not on the number of updates
 """
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -484,19 +483,14 @@ class FoldedThought:
 
     def _forget(self) -> None:
         self._began: float | None = None
-        self._first = ""
-        self._last: deque[str] = deque()
-        self._length = 0  # of the last chunks
+        self._first = self._last = ""
 
     def add(self, text: str) -> None:
         if self._began is None:
             self._began = self._clock()
         if len(self._first) < FIRST_WORDS:
             self._first = (self._first + text[: 4 * FIRST_WORDS]).lstrip()
-        self._last.append(text[-LAST_WORDS:])
-        self._length += len(self._last[-1])
-        while self._length - len(self._last[0]) >= LAST_WORDS:
-            self._length -= len(self._last.popleft())
+        self._last = (self._last + text)[-LAST_WORDS:]
 
     def take(self) -> list[RenderableType]:
         return []
@@ -512,8 +506,7 @@ class FoldedThought:
         return [Deed(THOUGHT_SIGN, verb, after=[Text(f" · {words}", THINKING)], style=THINKING, is_one_row=True)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        last = prose("".join(self._last)).strip()
-        if last:
+        if last := prose(self._last).strip():
             rows = Text(last, THINKING).wrap(console, max(1, options.max_width - 2))[-SHOWN:]
             yield from map(indent, rows)
 

@@ -52,30 +52,20 @@ class TerminalView:
         self.exit: str | None = None  # its exit in words, once it has ended
         self._lines: deque[str] = deque(maxlen=KEPT)
         self._count = 0
-        self._line: list[str] = []
-        self._length = 0  # of the unfinished line
+        self._line = ""  # the unfinished line
 
     def add(self, output: str) -> None:
-        """Add output in chunks of any length."""
+        """Add output in chunks of any length, in bounded memory: a progress bar may write one line forever."""
         *whole, last = output.split("\n")
         for line in whole:
-            self._more(line)
-            self._lines.append(as_seen("".join(self._line)))
+            self._lines.append(as_seen((self._line + line)[-LONG_OUTPUT:]))
             self._count += 1
-            self._line, self._length = [], 0
-        self._more(last)
-
-    def _more(self, piece: str) -> None:
-        """Extend the unfinished line, in bounded memory: a progress bar may write one line forever."""
-        self._line.append(piece[-LONG_OUTPUT:])
-        self._length += len(self._line[-1])
-        if self._length > 2 * LONG_OUTPUT:
-            self._line = ["".join(self._line)[-LONG_OUTPUT:]]
-            self._length = LONG_OUTPUT
+            self._line = ""
+        self._line = (self._line + last)[-LONG_OUTPUT:]
 
     def output(self) -> Iterator[Text]:
         """Yield its last lines, fewer once it has ended well."""
-        last = as_seen("".join(self._line))
+        last = as_seen(self._line)
         lines = [*self._lines, *([last] if last else [])][-(ENDED if self.exit == FINE else STILL) :]
         if hidden := self._count + bool(last) - len(lines):
             yield Text(f"… {count(hidden, 'line')} above", "dim")

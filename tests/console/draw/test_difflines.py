@@ -43,16 +43,6 @@ def test_changes_that_are_far_apart_have_a_gap_between_them() -> None:
     assert lines[0].number == 1
 
 
-def test_a_new_file_is_all_added() -> None:
-    made = changes(None, "a\nb\n")
-    assert made.lines == (Line("+", 1, "a"), Line("+", 2, "b"))
-    assert (made.added, made.removed) == (2, 0)
-
-
-def test_an_emptied_file_is_all_removed() -> None:
-    assert drawn("a\n", "") == ["1-a"]
-
-
 @pytest.mark.parametrize(("old", "new"), [("", ""), ("a\n", "a\n"), ("a", "a\n"), (None, "")])
 def test_where_no_line_differs_there_is_nothing_to_show(old: str | None, new: str) -> None:
     assert changes(old, new).lines == ()

@@ -13,15 +13,6 @@ def joined(pieces: list[str]) -> str:
     return "".join(halves.whole(piece) for piece in pieces)
 
 
-def test_two_halves_are_one_character() -> None:
-    assert joined(["a\ud83d", "\ude00b"]) == "a\U0001f600b"
-
-
-def test_a_half_that_stays_alone_is_replaced() -> None:
-    assert joined(["a\ud83d", "b"]) == "a\ufffdb"
-    assert joined(["\ude00"]) == "\ufffd"
-
-
 @given(st.text(), st.lists(st.integers(0, 40), max_size=5))
 def test_any_cut_of_any_text_comes_out_whole(text: str, cuts: list[int]) -> None:
     units = text.encode("utf-16-le", "surrogatepass")

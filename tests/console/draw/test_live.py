@@ -13,17 +13,104 @@ from acp_launch.console.stderr import TYPED
 from acp_launch.errors import AgentError
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol.conversation import Updated
-from acp_launch.session.observer import SessionReady
+from acp_launch.session.observer import SessionReady, TurnEnd
 from tests.console.drawn import Screen
 from tests.console.updates import chunk, end, tool, update
 
+THOUGHT, PROMPT = "agent_thought_chunk", "user_message_chunk"
+CHOICES = [{"value": value, "name": value.title()} for value in ("small", "large")]
 
-def test_a_message_is_shown_once_however_it_was_cut() -> None:
-    screen = Screen()
-    for piece in ("Hel", "lo *wor", "ld*.\n\n- o", "ne\n- two\n\n", "End"):
-        screen.live.update(chunk(piece))
-    screen.live.ended(end())
-    assert screen.text == "Hello world.\n\n • one\n • two\n\nEnd"
+
+def options(model: str) -> Updated:
+    select = {"id": "m", "name": "Model", "type": "select", "currentValue": model, "options": CHOICES}
+    boolean = {"id": "v", "name": "Verbose", "type": "boolean", "currentValue": True}
+    return update("config_option_update", configOptions=[select, boolean])
+
+
+def title(text: str) -> Updated:
+    return update("session_info_update", title=text)
+
+
+STORIES: dict[str, tuple[dict[str, bool], list[Updated], TurnEnd, str]] = {
+    "a message is shown once however it was cut": (
+        {},
+        [chunk(piece) for piece in ("Hel", "lo *wor", "ld*.\n\n- o", "ne\n- two\n\n", "End")],
+        end(),
+        "Hello world.\n\n • one\n • two\n\nEnd",
+    ),
+    "another message begins on a line of its own": (
+        {},
+        [chunk(f"of {message} ", message=message) for message in ("1", "1", "2")],
+        end(),
+        "of 1 of 1\nof 2",
+    ),
+    "a tool call is one line when it is over": (
+        {},
+        [
+            *(tool("1", "pending", title="Read a file", kind="read"), tool("1", "in_progress")),
+            *(tool("1", "completed"), chunk("Done.")),
+        ],
+        end(),
+        "  ✓ read a file\n\nDone.",
+    ),
+    "each plan replaces the one before (C-55)": (
+        {},
+        [
+            *(update("plan", entries=[{"content": "Look", "status": each}]) for each in ("pending", "completed")),
+            chunk("Seen."),
+        ],
+        end(),
+        "Seen.\n\n  [x] Look",
+    ),
+    "thoughts come before the words that follow them": (
+        {},
+        [chunk("I wonder", kind=THOUGHT), chunk("Yes.")],
+        end(),
+        "  ✻ thought · I wonder\n\nYes.",
+    ),
+    "thoughts are shown whole on demand": (
+        {"thoughts": True},
+        [*(chunk(piece, kind=THOUGHT) for piece in ("first [red]", "line\nsecond\n\nthird", " line")), chunk("So.")],
+        end(),
+        "  first [red]line\n  second\n\n  third line\n\nSo.",
+    ),
+    "an agent may count the tokens of a turn only": (
+        {},
+        [],
+        end(usage={"inputTokens": 10, "outputTokens": 5, "note": "x"}),
+        "  input 10 · output 5",
+    ),
+    "a history is not shown": ({}, [chunk("yesterday", replay=True), chunk("today")], end(), "today"),
+    "what is typed is not shown again": ({"history": True}, [chunk("me", kind=PROMPT), chunk("you")], end(), "you"),
+    "what is no text is named": (
+        {},
+        [update("agent_message_chunk", content={"type": "image", "mimeType": "image/png", "data": "AAAA"})],
+        end(),
+        "[image: image/png, 3 bytes]",
+    ),
+    "a title is worth a line only in a session": ({}, [title("Fix it")], end(), ""),
+    "a new title does not break a sentence": (
+        {"history": True},
+        [chunk("Half a "), title("Fix it"), chunk("sentence.")],
+        end(),
+        "Half a sentence.\n\n  session title: Fix it",
+    ),
+    "a changed option is told and an unchanged one is not": (
+        {},
+        [options("small"), options("large")],
+        end(),
+        "  Model: Large",
+    ),
+}
+
+
+@pytest.mark.parametrize(("settings", "updates", "over", "shown"), STORIES.values(), ids=STORIES)
+def test_a_turn_is_shown(settings: dict[str, bool], updates: list[Updated], over: TurnEnd, shown: str) -> None:
+    screen = Screen(**settings)
+    for each in updates:
+        screen.live.update(each)
+    screen.live.ended(over)
+    assert screen.text == shown
 
 
 def test_what_is_said_while_no_turn_runs_stands_apart_and_dim() -> None:
@@ -103,16 +190,6 @@ def test_after_a_pause_nothing_above_is_taken_back() -> None:
     assert screen.text.splitlines()[:2] == ["question", "answer"]
 
 
-def test_a_tool_call_is_one_line_when_it_is_over() -> None:
-    screen = Screen()
-    screen.live.update(tool("1", "pending", title="Read a file", kind="read"))
-    screen.live.update(tool("1", "in_progress"))
-    screen.live.update(tool("1", "completed"))
-    screen.live.update(chunk("Done."))
-    screen.live.ended(end())
-    assert screen.text == "  ✓ read a file\n\nDone."
-
-
 def test_a_tool_call_that_was_under_way_is_marked_when_the_turn_is_cancelled() -> None:
     """C-63."""
     screen = Screen()
@@ -122,37 +199,12 @@ def test_a_tool_call_that_was_under_way_is_marked_when_the_turn_is_cancelled() -
     assert screen.text == "  – run Build · cancelled"
 
 
-def test_a_plan_is_shown_as_it_is_at_the_end() -> None:
-    """C-55: each plan replaces the one before."""
-    screen = Screen()
-    for status in ("pending", "in_progress", "completed"):
-        entries = [{"content": "Look", "priority": "high", "status": status}]
-        screen.live.update(update("plan", entries=entries))
-    screen.live.update(chunk("Seen."))
-    screen.live.ended(end())
-    assert screen.text == "Seen.\n\n  [x] Look"
-
-
-def test_thoughts_come_before_the_words_that_follow_them() -> None:
-    screen = Screen()
-    screen.live.update(chunk("I wonder", kind="agent_thought_chunk"))
-    screen.live.update(chunk("Yes."))
-    screen.live.ended(end())
-    assert screen.text == "  ✻ thought · I wonder\n\nYes."
-
-
 def test_usage_is_the_last_line() -> None:
     screen = Screen()
     screen.live.update(update("usage_update", used=1200, size=200000, cost={"amount": 0.0421, "currency": "USD"}))
     screen.seconds += 21.3
     screen.live.ended(end(usage={"inputTokens": 10, "outputTokens": 5, "note": "x"}))
     assert screen.text == "  1,200 of 200,000 tokens · $0.04 · 21 s"
-
-
-def test_an_agent_that_does_not_say_how_full_its_context_is_may_count_the_tokens_of_a_turn() -> None:
-    screen = Screen()
-    screen.live.ended(end(usage={"inputTokens": 10, "outputTokens": 5, "note": "x"}))
-    assert screen.text == "  input 10 · output 5"
 
 
 def test_a_turn_counts_from_its_prompt_and_stands_apart_from_the_next() -> None:
@@ -180,30 +232,6 @@ def test_a_long_line_of_ours_has_one_mark_and_goes_on_beside_it() -> None:
     screen = Screen(30, say=None)
     screen.live.note("the title is acp-launch: type your passphrase")
     assert screen.text == "▐ acp-launch: the title is\n  acp-launch: type your\n  passphrase"
-
-
-def test_a_history_is_not_shown() -> None:
-    screen = Screen()
-    screen.live.update(chunk("yesterday", replay=True))
-    screen.live.update(chunk("today"))
-    screen.live.ended(end())
-    assert screen.text == "today"
-
-
-@pytest.mark.parametrize("hostile", ["\x1b]0;owned\x07", "\x1b[2J", "\x9b2J", "\x07", "a\rb"])
-def test_the_agent_cannot_drive_the_terminal(hostile: str) -> None:
-    screen = Screen()
-    screen.live.update(chunk(f"x {hostile} y"))
-    screen.live.update(chunk(f"x {hostile} y", kind="agent_thought_chunk"))
-    screen.live.update(tool("1", "completed", title=f"x {hostile} y", kind="read"))
-    screen.live.update(update("plan", entries=[{"content": f"x {hostile} y", "status": "pending"}]))
-    screen.live.update(update("notice", severity="info", title=f"x {hostile} y"))
-    screen.live.ended(end())
-    written = screen.file.getvalue()
-    assert hostile.replace("\r", "") not in written or hostile == "a\rb"
-    assert "\x1b]" not in written
-    assert "\x07" not in written
-    assert "[2J" not in written.replace("\\x1b[2J", "").replace("\\x9b2J", "")
 
 
 @pytest.mark.parametrize(
@@ -236,17 +264,6 @@ def test_an_unfinished_message_is_left_whole_when_the_run_fails() -> None:
     assert screen.text == "Half a sen"
 
 
-def test_a_long_unfinished_block_never_fills_more_than_the_screen() -> None:
-    screen = Screen()
-    screen.live.update(chunk("```\n"))
-    for number in range(200):
-        screen.live.update(chunk(f"line {number}\n"))
-    screen.live.update(chunk("```\n"))
-    screen.live.ended(end())
-    lines = [line for line in screen.text.splitlines() if "line " in line]
-    assert [line.strip() for line in lines] == [f"line {number}" for number in range(200)]
-
-
 def said(text: str) -> Updated:
     return chunk(text, kind="user_message_chunk", replay=True)
 
@@ -275,30 +292,6 @@ def test_what_is_told_after_the_history_comes_below_it() -> None:
     assert screen.text == "yesterday\n\n▐ acp-launch: resumed fix (0 turns)\n\ntoday"
 
 
-def test_what_is_typed_is_not_shown_again() -> None:
-    screen = Screen(history=True)
-    screen.live.update(chunk("me", kind="user_message_chunk"))
-    screen.live.update(chunk("you"))
-    screen.live.ended(end())
-    assert screen.text == "you"
-
-
-def test_another_message_begins_on_a_line_of_its_own() -> None:
-    screen = Screen()
-    for message in ("1", "1", "2"):
-        screen.live.update(chunk(f"of {message} ", message=message))
-    screen.live.ended(end())
-    assert screen.text == "of 1 of 1\nof 2"
-
-
-def test_what_is_no_text_is_named() -> None:
-    screen = Screen()
-    image = {"type": "image", "mimeType": "image/png", "data": "AAAA"}
-    screen.live.update(update("agent_message_chunk", content=image))
-    screen.live.ended(end())
-    assert screen.text == "[image: image/png, 3 bytes]"
-
-
 @pytest.mark.slow
 def test_a_thought_is_its_last_lines_while_it_lasts_and_one_line_when_it_is_over() -> None:
     screen = Screen(30)
@@ -309,15 +302,6 @@ def test_a_thought_is_its_last_lines_while_it_lasts_and_one_line_when_it_is_over
     screen.live.update(chunk("So."))
     screen.live.ended(end())
     assert screen.text == "✻ thought for 12 s · thought …\n\nSo.\n12 s"
-
-
-def test_thoughts_are_shown_whole_on_demand() -> None:
-    screen = Screen(thoughts=True)
-    for piece in ("first [red]", "line\nsecond\n\nthird", " line"):
-        screen.live.update(chunk(piece, kind="agent_thought_chunk"))
-    screen.live.update(chunk("So."))
-    screen.live.ended(end())
-    assert screen.text == "  first [red]line\n  second\n\n  third line\n\nSo."
 
 
 def test_a_plan_is_printed_once() -> None:
@@ -356,13 +340,6 @@ def test_what_changed_in_the_session_is_one_line_each() -> None:
     assert title == "  session title: Fix \\x1b[2J it"
 
 
-def test_a_title_is_worth_a_line_only_to_who_stays_in_the_session() -> None:
-    screen = Screen()
-    screen.live.update(update("session_info_update", title="Fix it"))
-    screen.live.ended(end())
-    assert screen.text == ""
-
-
 def test_a_title_that_repeats_the_prompt_is_not_worth_a_line() -> None:
     screen = Screen(history=True, say=None)
     screen.live.tell("fix  the failing\nport test", TYPED)
@@ -371,29 +348,6 @@ def test_a_title_that_repeats_the_prompt_is_not_worth_a_line() -> None:
     screen.live.ended(end())
     assert screen.text.splitlines()[-1] == "  session title: Port test"
     assert screen.text.count("session title") == 1
-
-
-def test_a_new_title_does_not_break_the_sentence_that_is_being_said() -> None:
-    screen = Screen(history=True)
-    screen.live.update(chunk("Half a "))
-    screen.live.update(update("session_info_update", title="Fix it"))
-    screen.live.update(chunk("sentence."))
-    screen.live.ended(end())
-    assert screen.text == "Half a sentence.\n\n  session title: Fix it"
-
-
-def test_a_changed_option_is_told_and_an_unchanged_one_is_not() -> None:
-    screen = Screen()
-
-    def options(model: str) -> list[object]:
-        choices = [{"value": value, "name": value.title()} for value in ("small", "large")]
-        model_option = {"id": "m", "name": "Model", "type": "select", "currentValue": model, "options": choices}
-        return [model_option, {"id": "v", "name": "Verbose", "type": "boolean", "currentValue": True}]
-
-    for model in ("small", "large"):
-        screen.live.update(update("config_option_update", configOptions=options(model)))
-    screen.live.ended(end())
-    assert screen.text == "  Model: Large"
 
 
 def test_a_notice_has_its_severity_and_what_it_describes() -> None:

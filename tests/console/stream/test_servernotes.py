@@ -29,97 +29,112 @@ CRASH = Change(
 READY = Change(server="github", state="ready", pid=12, after=0.8123)
 
 
-def said(capsys: pytest.CaptureFixture[str], *changes: Change) -> str:
+DOWN = "could not be reached: connection refused"
+UP = Change(server="docs", state="ready", restarts=7, after=0.8712, is_remote=True)
+TRIES = [
+    Change(
+        server="docs",
+        state="resting",
+        restarts=number,
+        exit=DOWN,
+        reason="check that it runs",
+        retry=0.2,
+        is_remote=True,
+    )
+    for number in range(1, 8)
+]
+BY_HAND = [
+    Change(server="github", state="resting", budget=5, exit="was restarted by the user", retry=0, by_hand=True),
+    Change(server="github", state="starting", pid=13, budget=5, by_hand=True),
+    Change(server="github", state="ready", pid=13, budget=5, after=0.8712, by_hand=True),
+]
+STORIES: dict[str, tuple[list[Change], str]] = {
+    "a start needs no words": ([Change(server="github", state="starting", pid=12), READY], ""),
+    "a crash tells how, its last words and when it comes back": (
+        [READY, CRASH, Change(server="github", state="ready", pid=13, restarts=1, after=0.8712)],
+        "github exited with status 1; restarting in 0.2 s (restart 1 of 5)\n"
+        "    TypeError: \\x1b[31mno\n"
+        "github is ready again after 0.87 s\n",
+    ),
+    "a restart by hand is no failure": (
+        [Change(server="github", state="failed", restarts=5, exit="ended", detail=("old words",)), *BY_HAND],
+        "github failed: ended\n    old words\ngithub was restarted by you\ngithub is ready again after 0.87 s\n",
+    ),
+    "a start fails before there is a process": (
+        [Change(server="x", state="resting", restarts=1, reason="/bin/x could not be started: no such file", retry=1)],
+        "x is down: /bin/x could not be started: no such file; restarting in 1 s (restart 1)\n",
+    ),
+    "a failure tells why and its last five lines": (
+        [
+            Change(
+                server="github",
+                state="failed",
+                exit="exited with status 1",
+                reason="5 restarts are used up",
+                detail=tuple(f"line {number}" for number in range(9)),
+            )
+        ],
+        "github failed: exited with status 1; 5 restarts are used up\n"
+        "    line 4\n    line 5\n    line 6\n    line 7\n    line 8\n",
+    ),
+    "a server is not required": (
+        [Change(server="docs", state="failed", required=False, exit="was killed by SIGKILL")],
+        "docs failed: was killed by SIGKILL (not required)\n",
+    ),
+    "a reason repeats how it ended": (
+        [Change(server="docs", state="failed", exit="exited", reason="exited in the handshake")],
+        "docs failed: exited in the handshake\n",
+    ),
+    **{
+        f"it ends by itself, {before}": (
+            [
+                Change(server="docs", state=before),
+                Change(server="docs", state="stopped", exit="exited", reason="never"),
+            ],
+            "docs exited: exited; never\n",
+        )
+        for before in ("starting", "ready")
+    },
+    **{
+        f"we end it, {before}": (
+            [Change(server="docs", state=before), Change(server="docs", state="stopped", exit="was killed by SIGTERM")],
+            "",
+        )
+        for before in ("declared", "stopping")
+    },
+    **{
+        f"the error tells of it, {state}": (
+            [
+                Change(server="a", state="starting"),
+                Change(server="a", state=state, exit="exited", detail=("x",), ends_run=True),
+            ],
+            "",
+        )
+        for state in ("failed", "stopped")
+    },
+    "a lost connection is told once however often it is tried": (
+        [READY, *TRIES, UP],
+        f"docs is down: {DOWN}; check that it runs; trying again until it answers\ndocs is ready again after 0.87 s\n",
+    ),
+    "a lost connection with a limit": (
+        [replace(each, budget=2) for each in TRIES[:2]],
+        f"docs is down: {DOWN}; check that it runs; trying again at most 2 times\n",
+    ),
+    "a session that a server has closed is told quietly": (
+        [READY, Change(server="docs", state="resting", exit="closed the session", retry=0.0, is_remote=True), READY],
+        "docs closed the session; connecting again\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "told"), STORIES.values(), ids=STORIES)
+def test_what_becomes_of_a_server_is_told_in_few_lines(
+    capsys: pytest.CaptureFixture[str], changes: list[Change], told: str
+) -> None:
     notices = Notices()
     for change in changes:
         notices.server(change)
-    return capsys.readouterr().err
-
-
-def test_a_server_that_starts_and_is_ready_needs_no_words(capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, Change(server="github", state="starting", pid=12), READY) == ""
-
-
-def test_a_crash_tells_how_its_last_words_and_when_it_comes_back(capsys: pytest.CaptureFixture[str]) -> None:
-    again = Change(server="github", state="ready", pid=13, restarts=1, after=0.8712)
-    assert said(capsys, READY, CRASH, Change(server="github", state="starting", pid=13, restarts=1), again) == (
-        "acp-launch: mcp server github exited with status 1; restarting in 0.2 s (restart 1 of 5)\n"
-        "    TypeError: \\x1b[31mno\n"
-        "acp-launch: mcp server github is ready again after 0.87 s\n"
-    )
-
-
-def test_a_restart_by_hand_is_no_failure_whatever_it_did_before(capsys: pytest.CaptureFixture[str]) -> None:
-    failed = Change(server="github", state="failed", restarts=5, exit="exited with status 1", detail=("old words",))
-    wish = Change(
-        server="github",
-        state="resting",
-        budget=5,
-        exit="was restarted by the user",
-        retry=0,
-        detail=("last words",),
-        by_hand=True,
-    )
-    starting = Change(server="github", state="starting", pid=13, budget=5, by_hand=True)
-    again = Change(server="github", state="ready", pid=13, budget=5, after=0.8712, by_hand=True)
-    told = "acp-launch: mcp server github was restarted by you\n"
-    back = "acp-launch: mcp server github is ready again after 0.87 s\n"
-    said(capsys, failed)
-    assert said(capsys, wish, starting, again) == told + back
-    assert said(capsys, again, CRASH).startswith(
-        "acp-launch: mcp server github is ready again after 0.87 s\nacp-launch: "
-    )
-
-
-def test_a_start_that_fails_before_there_is_a_process_tells_why(capsys: pytest.CaptureFixture[str]) -> None:
-    change = Change(
-        server="x", state="resting", restarts=1, reason="/bin/x could not be started: no such file", retry=1
-    )
-    assert said(capsys, change) == (
-        "acp-launch: mcp server x is down: /bin/x could not be started: no such file; restarting in 1 s (restart 1)\n"
-    )
-
-
-def test_a_failure_tells_why_and_its_last_five_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    words = tuple(f"line {number}" for number in range(9))
-    reason = "5 restarts are used up"
-    failed = Change(server="github", state="failed", exit="exited with status 1", reason=reason, detail=words)
-    assert said(capsys, failed) == (
-        "acp-launch: mcp server github failed: exited with status 1; 5 restarts are used up\n"
-        "    line 4\n    line 5\n    line 6\n    line 7\n    line 8\n"
-    )
-
-
-def test_the_failure_of_a_server_that_is_not_required_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, Change(server="docs", state="failed", required=False, exit="was killed by SIGKILL")) == (
-        "acp-launch: mcp server docs failed: was killed by SIGKILL (not required)\n"
-    )
-
-
-def test_a_reason_that_repeats_how_it_ended_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
-    how = "exited with status 1"
-    assert said(capsys, Change(server="docs", state="failed", exit=how, reason=f"{how} in the handshake")) == (
-        "acp-launch: mcp server docs failed: exited with status 1 in the handshake\n"
-    )
-
-
-@pytest.mark.parametrize("before", ["starting", "ready"])
-def test_a_server_that_ends_by_itself_is_news(capsys: pytest.CaptureFixture[str], before: Any) -> None:
-    over = Change(
-        server="docs", state="stopped", exit="exited with status 0", reason="its restart policy is on-failure"
-    )
-    assert said(capsys, Change(server="docs", state=before), over) == (
-        "acp-launch: mcp server docs exited: exited with status 0; its restart policy is on-failure\n"
-    )
-
-
-@pytest.mark.parametrize("before", ["declared", "resting", "stopping"])
-def test_a_server_that_we_end_is_no_news(capsys: pytest.CaptureFixture[str], before: Any) -> None:
-    notices = Notices()
-    notices.server(Change(server="docs", state=before))
-    capsys.readouterr()
-    notices.server(Change(server="docs", state="stopped", exit="was killed by SIGTERM"))
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err.replace("acp-launch: mcp server ", "") == told
 
 
 def test_the_summary_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,39 +181,23 @@ def test_a_server_that_the_agent_has_closed_is_no_news(capsys: pytest.CaptureFix
     assert capsys.readouterr().err == "acp-launch: mcp servers: b ready, 0 tools\n"
 
 
-@pytest.mark.parametrize("state", ["failed", "stopped"])
-def test_a_failure_that_ends_the_run_is_left_to_the_error(capsys: pytest.CaptureFixture[str], state: Any) -> None:
-    notices = Notices()
-    notices.server(Change(server="a", state="starting"))
-    notices.server(Change(server="a", state=state, exit="exited with status 1", detail=("x",), ends_run=True))
-    assert capsys.readouterr().err == ""
-
-
 @pytest.mark.parametrize("when", ["opened", "turn"])
 def test_without_servers_there_is_nothing_to_say(capsys: pytest.CaptureFixture[str], when: Any) -> None:
     Notices().standing([], when)
     assert capsys.readouterr().err == ""
 
 
-def test_after_a_turn_a_server_that_was_never_opened_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    opened = Standing(server="github", state="ready", opened=True)
-    Notices().standing([opened], "turn")
-    assert capsys.readouterr().err == ""
-    Notices().standing([opened, Standing(server="a", state="starting"), Standing(server="b", state="ready")], "turn")
-    assert capsys.readouterr().err == "acp-launch: mcp servers that the agent has not opened: a, b\n"
-
-
-def test_after_a_turn_a_server_whose_tools_were_never_read_is_named(
+def test_after_a_turn_servers_that_were_never_opened_or_whose_tools_were_never_read_are_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    servers = [
-        Standing(server="github", state="ready", opened=True, unread=True),
-        Standing(server="files", state="ready", opened=True, tools=0),
-        Standing(server="dropped", state="ready"),
-    ]
-    Notices().standing(servers, "turn")
+    read = Standing(server="files", state="ready", opened=True, tools=0)
+    Notices().standing([read], "turn")
+    assert capsys.readouterr().err == ""
+    unread = Standing(server="github", state="ready", opened=True, unread=True)
+    dropped = [Standing(server="a", state="starting"), Standing(server="b", state="ready")]
+    Notices().standing([unread, read, *dropped], "turn")
     assert capsys.readouterr().err == (
-        "acp-launch: mcp servers that the agent has not opened: dropped\n"
+        "acp-launch: mcp servers that the agent has not opened: a, b\n"
         "acp-launch: mcp servers whose tools the agent has not read: github\n"
     )
 
@@ -253,28 +252,10 @@ def test_every_step_is_an_event(stdout: Callable[[Callable[[Outlet], Quiet | Ndj
 
     starting, crash, servers, after = map(json.loads, stdout(story).splitlines())
     nothing: dict[str, Any] = {"seconds": None, "exit": None, "reason": None, "retry": None, "detail": []}
-    assert starting == {
-        "type": "server",
-        "name": "github",
-        "state": "starting",
-        "required": False,
-        "pid": 12,
-        "restarts": 0,
-        **nothing,
-    }
-    assert crash == {
-        "type": "server",
-        "name": "github",
-        "state": "resting",
-        "required": True,
-        "pid": 12,
-        "restarts": 1,
-        "seconds": 3.25,
-        "exit": "exited with status 1",
-        "reason": None,
-        "retry": 0.2,
-        "detail": ["Traceback", "TypeError: \x1b[31mno"],
-    }
+    github = {"type": "server", "name": "github", "pid": 12}
+    assert starting == {**github, **nothing, "state": "starting", "required": False, "restarts": 0}
+    ended = {"exit": "exited with status 1", "retry": 0.2, "detail": ["Traceback", "TypeError: \x1b[31mno"]}
+    assert crash == {**github, **nothing, **ended, "state": "resting", "required": True, "restarts": 1, "seconds": 3.25}
     github = {"name": "github", "state": "ready", "required": True, "opened": True, "unread": False}
     docs = {"name": "docs", "state": "failed", "required": True, "opened": False, "unread": False}
     assert servers == {
@@ -286,26 +267,3 @@ def test_every_step_is_an_event(stdout: Callable[[Callable[[Outlet], Quiet | Ndj
         ],
     }
     assert after == {"type": "servers", "when": "turn", "servers": []}
-
-
-def test_a_connection_that_was_lost_is_told_once_however_often_it_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
-    down = Change(
-        server="docs",
-        state="resting",
-        restarts=1,
-        exit="could not be reached: connection refused",
-        reason="check that it runs",
-        retry=0.2,
-        is_remote=True,
-    )
-    again = Change(server="docs", state="ready", restarts=7, after=0.8712, is_remote=True)
-    attempts = [replace(down, restarts=number) for number in range(1, 8)]
-    why = "acp-launch: mcp server docs is down: could not be reached: connection refused; check that it runs"
-    back = "acp-launch: mcp server docs is ready again after 0.87 s\n"
-    assert said(capsys, READY, *attempts, again) == f"{why}; trying again until it answers\n{back}"
-    assert said(capsys, *(replace(each, budget=2) for each in attempts[:2])) == f"{why}; trying again at most 2 times\n"
-
-
-def test_a_session_that_a_server_has_closed_is_told_quietly(capsys: pytest.CaptureFixture[str]) -> None:
-    change = Change(server="docs", state="resting", exit="closed the session", retry=0.0, is_remote=True)
-    assert said(capsys, READY, change, READY) == ("acp-launch: mcp server docs closed the session; connecting again\n")
