@@ -113,7 +113,7 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None, tra
 
     from acp_launch.cli.operation import verb_processes
     from acp_launch.cli.start import login_context, spawn_agent
-    from acp_launch.console.ask.terminal import AgentStderr, Questions, possible
+    from acp_launch.console.ask.terminal import AgentStderr, TerminalQuestions, possible
     from acp_launch.console.stream.redacted import RedactedOutput
     from acp_launch.console.stream.text import Notices
     from acp_launch.launch.run import with_agent
@@ -127,7 +127,7 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None, tra
         aloud = AgentStderr(processes.log, sys.stderr)
         context = processes.context(planned, Offers(terminal_login=available()), aloud)  # C-25
         observer = RedactedOutput(Notices())
-        person = Questions(observer.pause) if possible() else None
+        person = TerminalQuestions(observer.pause) if possible() else None
         place = login_context(planned, person, aloud)
 
         async def story(connection: "Connection") -> tuple[str, StartedLogin]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from acp_launch.cli.planning import Ready
     from acp_launch.console.sessions import States
     from acp_launch.host.place import HostNote
-    from acp_launch.interactive.picker import Choices
+    from acp_launch.interactive.picker import PickList
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.profile.discover import Found
     from acp_launch.session.store import Record, Registry
@@ -226,12 +226,12 @@ def request_to_resume(record: "Record", request: RunRequest | None = None) -> Ru
 def pick_session(records: "Sequence[Record]", project: Path) -> "Record":
     """Let the user choose one of several sessions, the latest first."""
     from acp_launch.console import sessions
-    from acp_launch.interactive.picker import Choices
+    from acp_launch.interactive.picker import PickList
 
     now = time.time()
     rows = [sessions.choice_row(record, now=now) for record in records]
     title = f"Sessions in {sessions.tilde(str(project), str(Path.home()))}"
-    number = _pick(Choices(title=title, headings=sessions.CHOICE, rows=rows, ends=[0]))
+    number = _pick(PickList(title=title, headings=sessions.CHOICE, rows=rows, ends=[0]))
     return records[number]
 
 
@@ -335,14 +335,14 @@ def _pick_profile(offered: "Sequence[Found]", settings: "Settings") -> str:
         profiles.show_list(entries, as_json=False)
         fix = f"name one: {ours('run', offered[0].name, 'PROMPT')}"
         raise UsageError("no profile is given", fix=fix)
-    from acp_launch.interactive.picker import Choices
+    from acp_launch.interactive.picker import PickList
 
     rows = list(profiles.rows(entries))
-    number = _pick(Choices(title="Profiles", headings=("NAME", "FROM", "DESCRIPTION"), rows=rows, ends=[2]))
+    number = _pick(PickList(title="Profiles", headings=("NAME", "FROM", "DESCRIPTION"), rows=rows, ends=[2]))
     return offered[number].name
 
 
-def _pick(choices: "Choices") -> int:
+def _pick(choices: "PickList") -> int:
     from acp_launch.interactive.picker import pick_now
 
     number = pick_now(choices)

@@ -18,7 +18,7 @@ from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
     from acp_launch.console.ask.terminal import StillClock
-    from acp_launch.console.stream.redacted import Output
+    from acp_launch.console.stream.redacted import RunOutput
     from acp_launch.launch.context import Elicit
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.problem import KeyPath
@@ -295,11 +295,11 @@ class Screen:
         self._output = output
         self._has_links = has_links
         self.roots: Sequence[Path] = ()  # the directories of the session, once they are known
-        self._observer: Output | None = None
+        self._observer: RunOutput | None = None
         self._clock: StillClock | None = None  # of what is drawn
 
     @property
-    def observer(self) -> "Output":
+    def observer(self) -> "RunOutput":
         if self._observer is None:
             from acp_launch.secret.redact import redactor
 
@@ -310,7 +310,7 @@ class Screen:
                 self._observer = RedactedOutput(self._observer)
         return self._observer
 
-    def _make(self) -> "Output":
+    def _make(self) -> "RunOutput":
         if self._output == "text" and sys.stdout.isatty():
             from acp_launch.console.ask.terminal import StillClock
             from acp_launch.console.draw.live import Live
@@ -331,11 +331,11 @@ class Screen:
         """Return the user at the terminal; None if there is no terminal to ask on."""
         if sys.stdin is None or not sys.stdin.isatty():
             return None
-        from acp_launch.console.ask.terminal import Questions, possible
+        from acp_launch.console.ask.terminal import TerminalQuestions, possible
 
         if not possible():
             return None
-        return Questions(self.observer.pause, self._clock)
+        return TerminalQuestions(self.observer.pause, self._clock)
 
     def show_wait(self, what: str, waited: float, limit: float) -> None:
         """Report a wait that happens before the run has an observer."""

@@ -409,7 +409,7 @@ def login_context(
     planned: "Planned", person: "Person | None", aloud: "AgentStderr | None", in_front: "InFront | None" = None
 ) -> "LoginContext":
     """Return what a login to the agent needs."""
-    from acp_launch.console.ask.logins import Logins
+    from acp_launch.console.ask.logins import LoginQuestions
     from acp_launch.process.foreground import available
     from acp_launch.process.program import LocalProgram
     from acp_launch.session.login import LoginContext
@@ -419,7 +419,7 @@ def login_context(
         program=LocalProgram.of(plan.agent, plan.agent.name, secrets),
         profile=plan.called,
         is_built_in=plan.is_built_in,
-        adviser=Logins(person, aloud) if person else None,
+        adviser=LoginQuestions(person, aloud) if person else None,
         in_front=(in_front or _in_front(person)) if available() else None,
     )
 

@@ -13,7 +13,7 @@ sessions                   `session`, and ages
 trace                      `trace`: the steps of a trace
 logs, interop              `logs`; `init`, `import` and `export`
 ask.terminal               questions on a bare terminal, its echo, and the agent's stderr during a login; the others ask
-                           with a `session.observer.Person` such as its `Questions`
+                           with a `session.observer.Person` such as its `TerminalQuestions`
 ask.permission, room       a permission question and its answers; the text above a question, fitted to the screen
 ask.forms, links, logins   a form, field by field; an address to open; the choice of a login
 draw.live                  the drawn output of a session: it receives every update, and draws with the others of `draw`

@@ -162,7 +162,7 @@ def _say_address(name: str, url: str, address: str) -> str:
     from acp_launch.errors import AuthRequired
 
     read = links.read(address)
-    if isinstance(read, links.Unfit):
+    if isinstance(read, links.UnfitAddress):
         what = f"{name}: the address for the login {read.reason}; it was not opened"
         raise AuthRequired(what, fix="ask the operator of the server")
     _say(f"acp-launch: {name} ({_host(url)}) sends you to {_host(read.url)} to log in:")

@@ -20,7 +20,7 @@ INDENT = "  "
 STEPS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))  # seconds
 
 
-class HeldSession(NamedTuple):
+class SessionRow(NamedTuple):
     """A session that a launch holds. The rest is of a host's: its `state`, for how many seconds it has it, how many
     terminals and other fronts are attached, and how many prompts wait."""
 
@@ -32,7 +32,7 @@ class HeldSession(NamedTuple):
     queued: int = 0
 
 
-Sessions = Mapping[int, Sequence[HeldSession]]  # of launches by the pid of the launcher
+Sessions = Mapping[int, Sequence[SessionRow]]  # of launches by the pid of the launcher
 
 
 def show_families(families: Sequence[LaunchTree], sessions: Sessions, *, home: str, as_json: bool) -> None:
@@ -97,7 +97,7 @@ def _rows(family: LaunchTree, sessions: Sessions, home: str) -> Iterator[tuple[s
         yield (INDENT + gone.name, "-", "", "", str(gone.restarts or ""), "(ended)", "", "")
 
 
-def _session(held: HeldSession) -> tuple[str, ...]:
+def _session(held: SessionRow) -> tuple[str, ...]:
     attached = f", {held.fronts} attached" if held.fronts else ""
     queued = f", {held.queued} queued" if held.queued else ""
     shown = f"{display_name(held.name, held.title)} ({held.state}{attached}{queued})"

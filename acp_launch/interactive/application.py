@@ -51,7 +51,7 @@ from acp_launch.interactive.front import (
     is_ours,
 )
 from acp_launch.interactive.history import PromptHistory
-from acp_launch.interactive.layout import FINE, MOODS, POOR, Screen, room_above, statusline
+from acp_launch.interactive.layout import FINE, MOODS, POOR, Windows, room_above, statusline
 from acp_launch.interactive.questions import Question, ScreenQuestions
 from acp_launch.interactive.screen import (
     ESCAPE,
@@ -441,8 +441,8 @@ class Application:
             self._beat.cancel()
             self._beat = None
 
-    def _windows(self) -> Screen:
-        return Screen(
+    def _windows(self) -> Windows:
+        return Windows(
             rows=self.canvas.rows,
             prompt=self._prompt,
             answer=self._answer,

@@ -106,7 +106,7 @@ ALIASES = {
 }
 
 
-class Command(Struct, frozen=True):
+class ColonCommand(Struct, frozen=True):
     """A command. `in_turn` is whether it works during a turn."""
 
     run: Callable[[InteractiveState, CurrentSession, str], Awaitable[Outcome | None]]
@@ -125,7 +125,7 @@ def words() -> tuple[Word, ...]:
     return tuple(Word(name, command.meaning, command.hint) for name, command in COMMANDS.items())
 
 
-def find_command(text: str) -> tuple[Command, str]:
+def find_command(text: str) -> tuple[ColonCommand, str]:
     """Return the command of a line, and the text after its name.
 
     Raises:
@@ -139,7 +139,7 @@ def find_command(text: str) -> tuple[Command, str]:
     return command, rest
 
 
-def _split(text: str) -> tuple[str, Command | None, str]:
+def _split(text: str) -> tuple[str, ColonCommand | None, str]:
     """Return the name at the beginning of a line, its command, and the text after it."""
     name, _, rest = text.strip().partition(" ")
     return name, COMMANDS.get(ALIASES.get(name, name)), rest.strip()
@@ -232,11 +232,11 @@ async def _picked_session(interactive: InteractiveState, current: CurrentSession
         for line in sessions(others, ""):
             interactive.say(line)
         raise UsageError("which session?", fix=":switch NAME")
-    from acp_launch.interactive.picker import Choices, pick  # imports the application
+    from acp_launch.interactive.picker import PickList, pick  # imports the application
 
     rows = [choice_row(record, now=time.time()) for record in others]
     async with interactive.front.suspended():
-        number = await pick(Choices(title="Switch to", headings=CHOICE, rows=rows, ends=[0]))
+        number = await pick(PickList(title="Switch to", headings=CHOICE, rows=rows, ends=[0]))
     return "" if number is None else others[number].name
 
 
@@ -406,21 +406,21 @@ async def _take(interactive: InteractiveState, current: CurrentSession, rest: st
 
 
 COMMANDS = {
-    ":help": Command(_help, "", "list the commands"),
-    ":sessions": Command(_sessions, "", "list the sessions of this project and profile"),
-    ":switch": Command(_switch, "[NAME]", "switch to another session; without NAME, choose one", in_turn=False),
-    ":new": Command(_new, "[NAME]", "start a new session and switch to it", in_turn=False),
-    ":mode": Command(_mode, "[MODE]", "show or set the agent's mode"),
-    ":set": Command(_set, "[OPTION VALUE]", "show or set the agent's options"),
-    ":servers": Command(_servers, "", "show the state of the MCP servers"),
-    ":restart": Command(_restart, "SERVER", "restart an MCP server"),
-    ":login": Command(_login, "SERVER", "log in to an MCP server, and restart it", in_turn=False),
-    ":permissions": Command(_permissions, "", "show the permission rules and your remembered answers"),
-    ":context": Command(_context, "", "show what fills the context, tokens and cost, as the agent reports them"),
-    ":export": Command(_export, "FILE", "write this conversation to a Markdown file"),
-    ":detach": Command(_detach, "", "leave a session of a host; a turn that runs goes on"),
-    ":take": Command(_take, "", "take questions here, in a session with several terminals"),
-    ":quit": Command(_quit, "", "end the session; it can be resumed later", in_turn=False),
+    ":help": ColonCommand(_help, "", "list the commands"),
+    ":sessions": ColonCommand(_sessions, "", "list the sessions of this project and profile"),
+    ":switch": ColonCommand(_switch, "[NAME]", "switch to another session; without NAME, choose one", in_turn=False),
+    ":new": ColonCommand(_new, "[NAME]", "start a new session and switch to it", in_turn=False),
+    ":mode": ColonCommand(_mode, "[MODE]", "show or set the agent's mode"),
+    ":set": ColonCommand(_set, "[OPTION VALUE]", "show or set the agent's options"),
+    ":servers": ColonCommand(_servers, "", "show the state of the MCP servers"),
+    ":restart": ColonCommand(_restart, "SERVER", "restart an MCP server"),
+    ":login": ColonCommand(_login, "SERVER", "log in to an MCP server, and restart it", in_turn=False),
+    ":permissions": ColonCommand(_permissions, "", "show the permission rules and your remembered answers"),
+    ":context": ColonCommand(_context, "", "show what fills the context, tokens and cost, as the agent reports them"),
+    ":export": ColonCommand(_export, "FILE", "write this conversation to a Markdown file"),
+    ":detach": ColonCommand(_detach, "", "leave a session of a host; a turn that runs goes on"),
+    ":take": ColonCommand(_take, "", "take questions here, in a session with several terminals"),
+    ":quit": ColonCommand(_quit, "", "end the session; it can be resumed later", in_turn=False),
 }
 
 KEYS: Mapping[Key, Callable[[InteractiveState, CurrentSession], Awaitable[None]]] = {

@@ -270,7 +270,7 @@ QUEUED = 3  # queued prompts that are shown
 Rows = Callable[[int], list[StyleAndTextTuples]]
 
 
-class Tail(Container):
+class LastRows(Container):
     """The last of some rows, as many as fit.
 
     A whole fragment is one cell, as wide as its text: a flood of text redraws all rows in each frame, and a cell for
@@ -356,7 +356,7 @@ def _join(cells: list[Char], cell: Char) -> None:
         cells[-1] = Char(cells[-1].char + cell.char, cells[-1].style)
 
 
-class Screen:
+class Windows:
     """The windows, and which of them has the keys."""
 
     def __init__(
@@ -389,7 +389,7 @@ class Screen:
         self.layout = Layout(
             HSplit(
                 [
-                    Tail(rows),
+                    LastRows(rows),
                     ConditionalContainer(self._choice, Condition(lambda: asking.question is not None) & ~is_line),
                     _rows(lambda: _queue_rows(queued(), _width())),
                     ConditionalContainer(_rows(lambda: _menu(_width())), has_completions & ~is_searching),

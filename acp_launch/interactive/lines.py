@@ -11,7 +11,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from acp_launch.console.ask.terminal import Questions, StillClock
+from acp_launch.console.ask.terminal import StillClock, TerminalQuestions
 from acp_launch.console.stderr import DIM, ask, harmless, paint, put, say
 from acp_launch.interactive.front import Activity, Event, Interrupted, Left, Mood, Status, Submitted, Vocabulary
 from acp_launch.session.observer import Choice, Person
@@ -23,7 +23,7 @@ PASTE, PASTED = "\x1b[200~", "\x1b[201~"  # around a paste, from a terminal that
 READY: tuple[Mood, ...] = ("idle", "down")  # when a prompt is expected
 
 
-class Lines(Questions):
+class LineFront(TerminalQuestions):
     """A `Front`, and its `Person`, line by line."""
 
     def __init__(self, clock: StillClock | None = None) -> None:

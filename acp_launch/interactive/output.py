@@ -89,7 +89,7 @@ FOLDABLE = 1024 * 1024  # characters of a turn; beyond that the oldest go
 LONG = 60  # characters of a line that may not fit into the width
 
 
-class Piece:
+class FoldedPiece:
     """A thought, the text of a tool or the output of a command; or the change of a file, instead of its `parts`."""
 
     def __init__(self, heading: str, parts: Sequence[str] = (), *, shown: int, change: Diff | None = None) -> None:
@@ -141,7 +141,7 @@ class Unfoldable:
 
     def begin(self) -> None:
         """Begin a turn: the pieces of the one before are forgotten."""
-        self._pieces: dict[str, Piece] = {}  # the oldest first
+        self._pieces: dict[str, FoldedPiece] = {}  # the oldest first
         self._titles: dict[str, str] = {}  # of calls
         self._kinds: dict[str, str] = {}
         self._thoughts = 0  # the number of the current one
@@ -165,7 +165,7 @@ class Unfoldable:
         elif step.how == "write" and step.outcome == "done":
             self._keep(f"file {step.path}", _change("", step.path, step.old, step.new or ""))
 
-    def take(self) -> list[Piece]:
+    def take(self) -> list[FoldedPiece]:
         """Return the folded pieces. They are forgotten, because they are on the screen now."""
         pieces = [piece for piece in self._pieces.values() if piece.is_folded]
         self._pieces, self._size = {}, 0
@@ -183,7 +183,7 @@ class Unfoldable:
                 told = acp.text(part.get("path")), old if isinstance(old, str) else None, acp.text(part.get("newText"))
                 self._keep(key, _change(self._titles[id], *told))
             elif text := content_text(acp.mapping(part.get("content"))):
-                self._keep(key, Piece(self._titles[id], [text], shown=0 if kind in ROUTINE else FOLDED))
+                self._keep(key, FoldedPiece(self._titles[id], [text], shown=0 if kind in ROUTINE else FOLDED))
         meta = acp.mapping(body.get("_meta"))
         for output in (acp.mapping(meta.get(member)) for member in OUTPUT):
             key = f"terminal {acp.text(output.get('terminal_id'))}"
@@ -193,12 +193,12 @@ class Unfoldable:
         if not text:
             return
         if key not in self._pieces:
-            self._keep(key, Piece(heading, shown=shown))
+            self._keep(key, FoldedPiece(heading, shown=shown))
         self._pieces[key].add(text)
         self._size += len(text)
         self._drop_oldest()
 
-    def _keep(self, key: str, piece: Piece) -> None:
+    def _keep(self, key: str, piece: FoldedPiece) -> None:
         if before := self._pieces.pop(key, None):
             self._size -= before.size
         self._pieces[key] = piece
@@ -216,8 +216,8 @@ class Unfoldable:
                 return
 
 
-def _change(heading: str, path: str, old: str | None, new: str) -> Piece:
-    piece = Piece(heading, shown=0, change=Diff(path, old, new, shown=sys.maxsize))
+def _change(heading: str, path: str, old: str | None, new: str) -> FoldedPiece:
+    piece = FoldedPiece(heading, shown=0, change=Diff(path, old, new, shown=sys.maxsize))
     piece.size += len(old or "") + len(new)
     return piece
 

@@ -28,7 +28,7 @@ KEYS = "↑↓ choose · Enter takes it · type to filter · Esc leaves"
 MARK, NO_MARK = "▸ ", "  "
 
 
-class Choices(Struct, frozen=True, kw_only=True):
+class PickList(Struct, frozen=True, kw_only=True):
     """Rows to choose from, under headings; the texts may come from agents and files.
 
     `ends` and `starts` are the columns that lose text on a narrow terminal, at the end or at the start.
@@ -45,7 +45,7 @@ class Choices(Struct, frozen=True, kw_only=True):
         return list(columns([self.headings, *self.rows], width=width, ends=self.ends, starts=self.starts))
 
 
-async def pick(choices: Choices) -> int | None:
+async def pick(choices: PickList) -> int | None:
     """Let the user choose a row, and return its number; None if the user leaves without a choice."""
     picker = _Picker(choices)
     restore_terminal = restore_at_exit()
@@ -69,7 +69,7 @@ def match_rows(rows: Sequence[Sequence[str]], typed: str) -> list[int]:
 class _Picker:
     """The application of a list."""
 
-    def __init__(self, choices: Choices) -> None:
+    def __init__(self, choices: PickList) -> None:
         self._choices = choices
         self._filter = Buffer(multiline=False, on_text_changed=lambda _: self._filter_rows())
         self._found = list(range(len(choices.rows)))
@@ -144,6 +144,6 @@ class _Picker:
             self.app.exit(result=None)
 
 
-def pick_now(choices: Choices) -> int | None:
+def pick_now(choices: PickList) -> int | None:
     """Do the same where no event loop runs."""
     return asyncio.run(pick(choices))

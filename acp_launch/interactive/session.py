@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from acp_launch.console.ask.terminal import StillClock
 from acp_launch.console.stderr import DIM
-from acp_launch.console.stream.redacted import Output
+from acp_launch.console.stream.redacted import RunOutput
 from acp_launch.errors import (
     AgentRefused,
     AuthRequired,
@@ -352,7 +352,7 @@ class SessionSetup(Struct, frozen=True, kw_only=True):
     """The means of an interactive session besides its launch."""
 
     front: Front
-    observer: Output
+    observer: RunOutput
     output: SessionOutput
     held_sessions: HeldSessions
     held_session: HeldSession  # the first one
@@ -379,9 +379,9 @@ def choose_front(
         from acp_launch.interactive.application import Application
 
         return Application(history, attention=attention, profile=profile, clock=clock)
-    from acp_launch.interactive.lines import Lines
+    from acp_launch.interactive.lines import LineFront
 
-    return Lines(clock)
+    return LineFront(clock)
 
 
 async def run_session(launching: Launching, setup: SessionSetup) -> int:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from acp_launch.console.problems import error_lines
 from acp_launch.console.stderr import TYPED, YELLOW, harmless
-from acp_launch.console.stream.redacted import Output
+from acp_launch.console.stream.redacted import RunOutput
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, RemoteProtocolError, SessionError, WaitExpired
 from acp_launch.interactive.front import Front, Mood, Status, Vocabulary, Word
 from acp_launch.interactive.output import SessionOutput
@@ -166,7 +166,7 @@ class InteractiveState(Struct, kw_only=True, eq=False):
 
     launch: Launch
     front: Front
-    observer: Output
+    observer: RunOutput
     output: SessionOutput
     held_sessions: HeldSessions
     here: Path  # where the command was typed

@@ -22,7 +22,7 @@ from pathlib import Path
 from msgspec import Raw
 from rich.console import Console
 
-from acp_launch.console.stream.redacted import Output
+from acp_launch.console.stream.redacted import RunOutput
 from acp_launch.protocol.conversation import Updated
 from acp_launch.session.observer import TurnEnd
 from tests.benchmarks.run import US, agent, profile
@@ -70,7 +70,7 @@ WORK: dict[str, Callable[[], Iterator[Updated]]] = {
 }
 
 
-def live() -> Output:
+def live() -> RunOutput:
     from acp_launch.console.draw.live import Live
     from acp_launch.console.draw.region import Region
 
@@ -78,7 +78,7 @@ def live() -> Output:
     return Live(Region(Console(file=screen, force_terminal=True, width=100, height=40, color_system="256")))
 
 
-def plain() -> Output:
+def plain() -> RunOutput:
     from acp_launch.console.stream.outlet import Outlet
     from acp_launch.console.stream.text import Plain
 
@@ -86,7 +86,7 @@ def plain() -> Output:
     return Plain(Outlet(os.open(os.devnull, os.O_WRONLY)))
 
 
-async def seconds(output: Output, updates: list[Updated]) -> float:
+async def seconds(output: RunOutput, updates: list[Updated]) -> float:
     began = time.process_time()
     for number, update in enumerate(updates):
         output.update(update)

@@ -16,9 +16,9 @@ from rich.console import Console, RenderableType
 from acp_launch.console import stderr
 from acp_launch.console.ask.forms import Forms
 from acp_launch.console.ask.links import Links
-from acp_launch.console.ask.logins import Logins
+from acp_launch.console.ask.logins import LoginQuestions
 from acp_launch.console.ask.permission import permission_asker
-from acp_launch.console.ask.terminal import Questions, answers, tell
+from acp_launch.console.ask.terminal import TerminalQuestions, answers, tell
 from acp_launch.console.draw.live import Live
 from acp_launch.console.problems import show_error
 from acp_launch.console.stream.outlet import Outlet
@@ -284,7 +284,7 @@ def test_no_question_of_ours_can_be_forged(evil: str, shared: None, capsys: pyte
         await Forms(person, evil).fill(Form(message=evil, title=evil, description=evil, fields=(name,)))
         await Links(person, evil, env={}).visit(Link(evil, url=f"https://example.com/{evil}", id=evil))
         method = AuthMethod(id="a", name=evil, description=evil, type="agent")
-        await Logins(person).which(evil, [method])
+        await LoginQuestions(person).which(evil, [method])
 
     asyncio.run(story())
     told = capsys.readouterr().err
@@ -300,7 +300,7 @@ def test_a_question_is_marked_also_if_no_other_program_writes(capsys: pytest.Cap
     assert capsys.readouterr().err == "▐ Your name [Bob]: "
 
 
-class Answering(Questions):
+class Answering(TerminalQuestions):
     """A person whose answers come from nowhere: to a question the first way, to a line `typed`."""
 
     def __init__(self) -> None:

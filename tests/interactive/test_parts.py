@@ -32,7 +32,7 @@ from acp_launch.console.ask.terminal import StillClock
 from acp_launch.interactive import screen
 from acp_launch.interactive.application import _complete as tab
 from acp_launch.interactive.application import of_choice
-from acp_launch.interactive.layout import Tail
+from acp_launch.interactive.layout import LastRows
 from acp_launch.interactive.output import session_output
 from acp_launch.interactive.questions import ScreenQuestions
 from acp_launch.interactive.screen import BEGIN, END, SessionCanvas, Tty, convert_typed, fragments, redirect_streams
@@ -249,7 +249,7 @@ def drawn_by_tail(*rows: list[tuple[str, str]], width: int = 10, height: int = 5
     """Return what each row shows, a cell after the other as prompt_toolkit goes along them."""
     screen = Cells()
     given = list(cast(list[StyleAndTextTuples], rows))
-    Tail(lambda width: given).write_to_screen(
+    LastRows(lambda width: given).write_to_screen(
         screen, MouseHandlers(), WritePosition(0, 0, width, height), "", False, None
     )
     shown = []
@@ -289,7 +289,7 @@ def test_drawn_rows_replace_those_of_the_frame_before() -> None:
     rows: list[StyleAndTextTuples] = []
     paper, written = pyte.Screen(12, 6), io.StringIO()
     output = Vt100_Output(written, lambda: Size(rows=6, columns=12), term="xterm", enable_cpr=False)
-    layout = Layout(HSplit([Tail(lambda width: rows), Window(FormattedTextControl("> typed"), height=1)]))
+    layout = Layout(HSplit([LastRows(lambda width: rows), Window(FormattedTextControl("> typed"), height=1)]))
     app = Toolkit[None](layout, input=DummyInput(), output=output)
     frames: list[list[StyleAndTextTuples]] = [
         [[("", "one two")]],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_launch.interactive.picker import Choices, match_rows
+from acp_launch.interactive.picker import PickList, match_rows
 
 ROWS = [
     ("fix-42: Fix the rounding of prices", "3 hours ago", "12", "review"),
@@ -35,7 +35,7 @@ def test_a_filter_finds_rows_by_words_the_best_first(typed: str, found: list[int
 
 def test_no_line_is_wider_than_the_terminal_and_texts_cannot_drive_it() -> None:
     rows = [("a title of an agent \x1b[2J " * 9, "just now", "1", "demo"), *ROWS]
-    choices = Choices(title="Sessions", headings=("SESSION", "LAST USED", "TURNS", "PROFILE"), rows=rows, ends=[0])
+    choices = PickList(title="Sessions", headings=("SESSION", "LAST USED", "TURNS", "PROFILE"), rows=rows, ends=[0])
     lines = choices.lines(60)
     assert max(map(len, lines)) <= 60
     assert all(line.isprintable() for line in lines)

@@ -29,7 +29,7 @@ _LOCAL = regex(r"localhost|.*\.localhost|127\.[0-9.]+|\[::1\]")
 _ODD = regex(r"[\s\\<>\"^`{|}]")  # browsers repair these, each in its own way
 
 
-class Address(Struct, frozen=True):
+class WebAddress(Struct, frozen=True):
     """An address to open. `url` is shown and opened; its host is in ASCII. `warnings` are whole sentences."""
 
     url: str
@@ -37,29 +37,29 @@ class Address(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-class Unfit(Struct, frozen=True):
+class UnfitAddress(Struct, frozen=True):
     """An address that must not be opened. `reason` completes "The link …"."""
 
     reason: str
 
 
-def read(url: str) -> Address | Unfit:
+def read(url: str) -> WebAddress | UnfitAddress:
     """Read a URL of an agent."""
     if problem := _at_sight(url):
-        return Unfit(problem)
+        return UnfitAddress(problem)
     try:
         parts = urlsplit(url)
         port = parts.port
         host = _ascii(parts.hostname or "")
     except ValueError:  # UnicodeError, of a host that cannot be written in ASCII, is one
-        return Unfit("is not a web address")
+        return UnfitAddress("is not a web address")
     if parts.scheme not in ("http", "https"):
-        return Unfit(f'begins with "{parts.scheme}:"; only http and https can be opened')
+        return UnfitAddress(f'begins with "{parts.scheme}:"; only http and https can be opened')
     if not _HOST.fullmatch(host):
-        return Unfit("names no host")
+        return UnfitAddress("names no host")
     user, at, _ = parts.netloc.rpartition("@")
     netloc = f"{user}{at}{host}{'' if port is None else f':{port}'}"
-    return Address(parts._replace(netloc=netloc).geturl(), host, tuple(_warnings(parts, host)))
+    return WebAddress(parts._replace(netloc=netloc).geturl(), host, tuple(_warnings(parts, host)))
 
 
 def _at_sight(url: str) -> str:
@@ -163,17 +163,17 @@ class Links:
             self._person.say(f"The agent {self._agent_name} asks you to visit a page:", "heading")
             quote(self._person, link.message)
             match read(link.url):
-                case Unfit(reason):
+                case UnfitAddress(reason):
                     self._decline(link.url, reason)
                     return "decline"
-                case Address() as address:
+                case WebAddress() as address:
                     return await self._consent(address)
 
     def _decline(self, url: str, reason: str) -> None:
         self._person.say(f"    {quote_line(url)}", "quote")
         self._person.say(f"The link {reason}: declined.", "warning")
 
-    async def _consent(self, address: Address) -> Action:
+    async def _consent(self, address: WebAddress) -> Action:
         opener = command(self._env)
         self._person.say(f"    {address.url}", "quote")
         self._person.say(f"    on the host {address.host}")

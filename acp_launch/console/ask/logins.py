@@ -19,7 +19,7 @@ NONE = Choice("n", "None of these")
 YES, NO = Choice("y", "Yes, run it"), Choice("n", "No")
 
 
-class Logins:
+class LoginQuestions:
     """A `session.login.Adviser` that asks `person`, and shows the agent's stderr while it logs in."""
 
     def __init__(self, person: Person, aloud: AgentStderr | None = None) -> None:

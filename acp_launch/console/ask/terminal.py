@@ -179,7 +179,7 @@ class StillClock:
                 self._left_out += self._clock() - self._since
 
 
-class Questions:
+class TerminalQuestions:
     """A `Person` at a terminal on which nothing else draws during a question."""
 
     def __init__(self, pause: Callable[[], None], clock: StillClock | None = None) -> None:
@@ -265,7 +265,7 @@ def ask_yes_or_no(prompt: str, yes: str = "Yes", no: str = "No") -> bool | None:
     """Ask a yes-or-no question while no event loop runs. None, which also means no, if it is dismissed."""
 
     async def ask() -> str | None:
-        questions = Questions(lambda: None)
+        questions = TerminalQuestions(lambda: None)
         async with questions.floor():
             return await questions.choose(prompt, [Choice("y", yes), Choice("n", no)])
 

@@ -17,7 +17,7 @@ from rich.style import Style
 from rich.text import Text
 
 from acp_launch.console.draw.look import THOUGHT as THOUGHT_SIGN
-from acp_launch.console.draw.look import Deed, Gap, Kind, Marked, Part, Parts, ProjectFiles, Prompt, indent, is_apart
+from acp_launch.console.draw.look import Deed, Gap, Kind, Marked, Part, Parts, ProjectFiles, UserWords, indent, is_apart
 from acp_launch.console.draw.markdown import Block, MessageView
 from acp_launch.console.draw.outside import Halves, content_text, cut, one_line, prose
 from acp_launch.console.draw.region import Canvas, Pace, Region
@@ -440,16 +440,16 @@ class PromptView:
     def rest(self) -> list[RenderableType]:
         """Return the prompt; the next text begins another one."""
         text, self._text = self._text.strip(), ""
-        return [Prompt(text)] if text else []
+        return [UserWords(text)] if text else []
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if text := self._text.strip():
-            yield Prompt(text)
+            yield UserWords(text)
 
 
 def _line(text: str, style: str) -> RenderableType:
     if style == TYPED:
-        return Prompt(text)
+        return UserWords(text)
     return Marked(text, STYLES.get(style, ""), is_ours=style not in (QUOTE, QUOTED))
 
 

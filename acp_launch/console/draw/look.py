@@ -137,7 +137,7 @@ def middle(text: str, columns: int, options: ConsoleOptions) -> str:
     return f"{head}{gap}{tail}"
 
 
-class Prompt:
+class UserWords:
     """The words of the user."""
 
     def __init__(self, text: str) -> None:

@@ -169,7 +169,7 @@ S = TypeVar("S", bound=Struct)
 E = TypeVar("E", bound=LaunchError)
 
 
-class Output(Observer, Protocol):
+class RunOutput(Observer, Protocol):
     """An observer that shows a run."""
 
     def failed(self, error: LaunchError) -> None: ...
@@ -180,7 +180,7 @@ class Output(Observer, Protocol):
 class RedactedOutput:
     """An output that passes everything to `output` without its secrets."""
 
-    def __init__(self, output: Output, source: Redactor = redactor) -> None:
+    def __init__(self, output: RunOutput, source: Redactor = redactor) -> None:
         self._output = output
         self._redactor = source
         self._seams = ChunkHold(source, self._show)

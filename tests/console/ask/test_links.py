@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_launch.console.ask import links
-from acp_launch.console.ask.links import LONGEST, Address, Links, read
+from acp_launch.console.ask.links import LONGEST, Links, WebAddress, read
 from acp_launch.console.draw import outside
 from acp_launch.process import detached
 from acp_launch.session.elicitation import Action, Link
@@ -145,23 +145,23 @@ PLAIN = "The connection is not encrypted: others on the network can read and cha
 @pytest.mark.parametrize(
     ("url", "address"),
     [
-        ("https://example.com", Address("https://example.com", "example.com")),
-        ("HTTPS://EXAMPLE.com:8443/A?b#c", Address("https://example.com:8443/A?b#c", "example.com")),
-        ("http://localhost:3000/cb", Address("http://localhost:3000/cb", "localhost")),
-        ("http://[::1]:3000/", Address("http://[::1]:3000/", "[::1]")),
-        ("http://127.0.0.1/", Address("http://127.0.0.1/", "127.0.0.1")),
-        ("http://example.com/", Address("http://example.com/", "example.com", (PLAIN,))),
-        ("https://\u0430pple.com/", Address("https://xn--pple-43d.com/", "xn--pple-43d.com", (IDN,))),
-        ("https://xn--pple-43d.com/", Address("https://xn--pple-43d.com/", "xn--pple-43d.com", (IDN,))),
-        ("https://me@example.com/", Address("https://me@example.com/", "example.com", (USER,))),
+        ("https://example.com", WebAddress("https://example.com", "example.com")),
+        ("HTTPS://EXAMPLE.com:8443/A?b#c", WebAddress("https://example.com:8443/A?b#c", "example.com")),
+        ("http://localhost:3000/cb", WebAddress("http://localhost:3000/cb", "localhost")),
+        ("http://[::1]:3000/", WebAddress("http://[::1]:3000/", "[::1]")),
+        ("http://127.0.0.1/", WebAddress("http://127.0.0.1/", "127.0.0.1")),
+        ("http://example.com/", WebAddress("http://example.com/", "example.com", (PLAIN,))),
+        ("https://\u0430pple.com/", WebAddress("https://xn--pple-43d.com/", "xn--pple-43d.com", (IDN,))),
+        ("https://xn--pple-43d.com/", WebAddress("https://xn--pple-43d.com/", "xn--pple-43d.com", (IDN,))),
+        ("https://me@example.com/", WebAddress("https://me@example.com/", "example.com", (USER,))),
         (
             "http://google.com:x@bücher.example/",
-            Address("http://google.com:x@xn--bcher-kva.example/", "xn--bcher-kva.example", (IDN, USER, PLAIN)),
+            WebAddress("http://google.com:x@xn--bcher-kva.example/", "xn--bcher-kva.example", (IDN, USER, PLAIN)),
         ),
-        ("https://example.com/é?q=ü", Address("https://example.com/é?q=ü", "example.com")),
+        ("https://example.com/é?q=ü", WebAddress("https://example.com/é?q=ü", "example.com")),
     ],
 )
-def test_what_is_shown_is_what_is_opened(url: str, address: Address, there: dict[str, str]) -> None:
+def test_what_is_shown_is_what_is_opened(url: str, address: WebAddress, there: dict[str, str]) -> None:
     assert read(url) == address
     person = Scripted("d")
     visited(person, url, there)
@@ -190,7 +190,7 @@ def test_an_address_that_would_carry_a_secret_away_is_declined(
 def test_any_text_is_an_address_or_is_none(url: str) -> None:
     """And reading one again changes nothing."""
     found = read(url)
-    if isinstance(found, Address):
+    if isinstance(found, WebAddress):
         assert found.url.isprintable()
         assert found.host in found.url
         assert found.host.isascii()

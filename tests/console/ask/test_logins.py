@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.console.ask import logins
-from acp_launch.console.ask.logins import Logins, as_json, command_line, table
+from acp_launch.console.ask.logins import LoginQuestions, as_json, command_line, table
 from acp_launch.console.ask.terminal import AgentStderr
 from acp_launch.process.program import LocalProgram
 from acp_launch.protocol.acp import AuthMethod, read
@@ -57,12 +57,12 @@ class Person:
 def test_each_method_has_a_key_of_its_own_and_n_is_none_of_them() -> None:
     methods = [AuthMethod(f"m{number}", f"Method {number}") for number in range(40)]
     person = Person("o")
-    chosen = asyncio.run(Logins(person).which("agent", methods))
+    chosen = asyncio.run(LoginQuestions(person).which("agent", methods))
     assert chosen == methods[22]
     keys = [choice.key for choice in person.offered]
     assert (len(keys), len(set(keys)), keys[-1]) == (35, 35, "n")
-    assert asyncio.run(Logins(Person("n")).which("agent", methods)) is None
-    assert asyncio.run(Logins(Person(None)).which("agent", methods)) is None
+    assert asyncio.run(LoginQuestions(Person("n")).which("agent", methods)) is None
+    assert asyncio.run(LoginQuestions(Person(None)).which("agent", methods)) is None
 
 
 def test_methods_are_shown_on_one_line_each_without_control_characters_and_secrets(
@@ -71,7 +71,7 @@ def test_methods_are_shown_on_one_line_each_without_control_characters_and_secre
     monkeypatch.setattr(logins, "redactor", knowing("hunter2-hunter2"))
     person = Person("1")
     method = AuthMethod("a", HOSTILE, "with\nhunter2-hunter2")
-    assert asyncio.run(Logins(person).which("\x1bagent", [method])) == method
+    assert asyncio.run(LoginQuestions(person).which("\x1bagent", [method])) == method
     assert person.said == ["The agent \\x1bagent needs a login"]
     assert person.offered == [Choice("1", "\\x1b]0;owned\\x07Log in: with ***"), logins.NONE]
 
@@ -79,7 +79,7 @@ def test_methods_are_shown_on_one_line_each_without_control_characters_and_secre
 @pytest.mark.parametrize(("key", "allowed"), [("y", True), ("n", False), (None, False)])
 def test_a_command_line_is_shown_as_a_shell_would_read_it_before_it_is_allowed(key: str | None, allowed: bool) -> None:
     person = Person(key)
-    assert asyncio.run(Logins(person).consents(OLD, PROGRAM)) is allowed
+    assert asyncio.run(LoginQuestions(person).consents(OLD, PROGRAM)) is allowed
     assert person.said == [
         '"\\x1b]0;owned\\x07Log\\nin" is a command that the agent chose, not your profile:',
         "    A='\\x1b[2J' B='it'\"'\"'s' /opt/agent 'a b' 'x\\n'",
@@ -95,7 +95,7 @@ def test_the_agent_is_heard_while_it_logs_in_and_not_otherwise() -> None:
 
     async def story() -> None:
         aloud(b"before\n")
-        async with Logins(person, aloud).waiting(OLD):
+        async with LoginQuestions(person, aloud).waiting(OLD):
             aloud(b"open \x1b[1mhttps://example.com/\xc3")
             aloud(b"\xa9\n")
         aloud(b"after\n")

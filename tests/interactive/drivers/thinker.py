@@ -14,7 +14,7 @@ _real, _thought = time.monotonic, 0.0
 time.monotonic = lambda: _real() + _thought  # before anything of ours takes a look at it
 
 from acp_launch.__main__ import main  # noqa: E402
-from acp_launch.console.ask.terminal import Questions  # noqa: E402
+from acp_launch.console.ask.terminal import TerminalQuestions  # noqa: E402
 from acp_launch.interactive.questions import ScreenQuestions  # noqa: E402
 
 
@@ -29,7 +29,7 @@ def thinking(choose: Callable[..., Awaitable[str | None]]) -> Any:
 
 
 if __name__ == "__main__":
-    for person in (Questions, ScreenQuestions):
+    for person in (TerminalQuestions, ScreenQuestions):
         person.choose = thinking(person.choose)  # type: ignore[method-assign]
     sys.argv[0] = "acp-launch"
     main()
