@@ -85,7 +85,7 @@ def _sessions(families: "Sequence[LaunchTree]", state: "Path") -> "Sessions":
     import time
 
     from acp_launch.cli.attach import hosted_sessions
-    from acp_launch.console.processes import HeldSession
+    from acp_launch.console.processes import SessionRow
     from acp_launch.session.hold import list_held
     from acp_launch.session.store import open_registry
 
@@ -97,9 +97,9 @@ def _sessions(families: "Sequence[LaunchTree]", state: "Path") -> "Sessions":
     with open_registry(state) as registry:
         titles = [record.title if (record := registry.find(*each.key)) else "" for each in used]
     hosted = hosted_sessions(state)
-    found: dict[int, list[HeldSession]] = {}
+    found: dict[int, list[SessionRow]] = {}
     for each, title in zip(used, titles, strict=True):
-        shown = HeldSession(each.key[2], title)
+        shown = SessionRow(each.key[2], title)
         if (status := hosted.get(each.key)) is not None:
             shown = shown._replace(
                 title=title or status.title,
