@@ -1,8 +1,8 @@
 """
 A new profile by options or by questions: `init`, and `import` without a source on a terminal.
 
-Everything is decided before anything is written, so leaving in the middle leaves nothing behind; what was written is
-removed if the rest cannot be written.
+The profile is decided before anything is written, so leaving in the middle leaves nothing behind; what was written is
+removed if the rest cannot be written. Then servers are imported into it, as into any other profile.
 """
 
 import shlex
@@ -17,10 +17,8 @@ from msgspec import Struct
 from acp_launch.cli import profiles
 from acp_launch.cli.edit import server_entry
 from acp_launch.cli.importing import (
-    Adoption,
     CredentialStore,
     ImportRequest,
-    adopt_servers,
     import_source,
     list_sources,
     own_profiles,
@@ -29,10 +27,9 @@ from acp_launch.cli.importing import (
 from acp_launch.cli.newprofile import ProfileFiles, existing_file, location, name_fault, named_agent
 from acp_launch.console import interop, problems
 from acp_launch.console.ask.terminal import possible
-from acp_launch.console.interop import note
+from acp_launch.console.interop import note, warn
 from acp_launch.console.stderr import YELLOW, harmless, say
 from acp_launch.errors import ProblemsError, ProfileError, StateError, UsageError
-from acp_launch.interop.merge import Target
 from acp_launch.interop.read import Finding, survey
 from acp_launch.interop.tools import this_machine
 from acp_launch.problem import ours
@@ -40,7 +37,7 @@ from acp_launch.profile.agents import AGENTS, PYTHON, KnownAgent
 from acp_launch.profile.discover import Found, find, here, project_of
 from acp_launch.profile.edit import judged
 from acp_launch.profile.load import load, shown
-from acp_launch.profile.scaffold import NewServer, beginning, called, extending
+from acp_launch.profile.scaffold import NewServer, beginning, called, extending, without_servers
 from acp_launch.profile.trust import FOREIGN, accept, trust_state
 from acp_launch.settings.load import lies_in
 from acp_launch.settings.load import load as load_settings
@@ -69,7 +66,7 @@ class ProfileDraft(Struct, frozen=True):
     is_users: bool
     agent: KnownAgent | None
     extends: str = ""
-    adoption: Adoption = Adoption()
+    sources: tuple[Finding, ...] = ()
 
 
 def create(request: InitRequest, credentials: CredentialStore | None = None) -> str:
@@ -83,10 +80,12 @@ def create(request: InitRequest, credentials: CredentialStore | None = None) -> 
     """
     settings = load_settings()
     credentials = credentials or CredentialStore(settings)
-    draft = _make_draft(request, settings, credentials)
+    draft = _make_draft(request, settings)
     found = location(settings, draft.name, is_users=draft.is_users)
     _require(found, draft, settings, force=request.force)
-    _write(found, draft, request, credentials, settings)
+    _write(found, draft, request, settings)
+    say(harmless(f"acp-launch: wrote {shown(found.file)}", keep=""))
+    _import_into(str(found.file), draft.sources, credentials)
     _finish(found, draft, settings)
     return draft.name
 
@@ -117,9 +116,17 @@ def import_by_questions() -> str:
             goal = interop.name(there[0], lambda name: "" if name in there else name_fault(name))
     if goal not in there:
         return create(InitRequest(goal, "", "", (), is_users=False, force=False, sources=chosen), credentials)
-    for one in chosen:
-        import_source(shown(one.file), goal, one.tool, ImportRequest(), credentials)
+    _import_into(goal, chosen, credentials)
     return goal
+
+
+def _import_into(profile: str, chosen: Sequence[Finding], credentials: CredentialStore) -> None:
+    """Import these files; one that the user declines, or that has nothing new, is left out."""
+    for one in chosen:
+        try:
+            import_source(str(one.file), profile, one.tool, ImportRequest(), credentials)
+        except UsageError as refused:
+            warn(refused.message)
 
 
 @contextmanager
@@ -153,7 +160,7 @@ def _parse_server(written: str) -> NewServer:
         raise UsageError(f"--server {name}: a quote is not closed", fix="close it") from None
 
 
-def _make_draft(request: InitRequest, settings: Settings, credentials: CredentialStore) -> ProfileDraft:
+def _make_draft(request: InitRequest, settings: Settings) -> ProfileDraft:
     """Make a draft from the options, or ask the user.
 
     Raises:
@@ -173,10 +180,10 @@ def _make_draft(request: InitRequest, settings: Settings, credentials: Credentia
         fix = f"name the agent: acp-launch init {request.name or 'NAME'} --agent claude"
         raise UsageError("there is no terminal to ask on", fix=fix)
     with _until_ended():
-        return _ask(request, settings, credentials)
+        return _ask(request, settings)
 
 
-def _ask(request: InitRequest, settings: Settings, credentials: CredentialStore) -> ProfileDraft:
+def _ask(request: InitRequest, settings: Settings) -> ProfileDraft:
     installed = [one.name for one in AGENTS.values() if one.command == PYTHON or shutil.which(one.command)]
     others = [name for name in AGENTS if name not in installed]
     answer = interop.agent([AGENTS[name] for name in (*installed, *others)], installed)
@@ -195,8 +202,7 @@ def _ask(request: InitRequest, settings: Settings, credentials: CredentialStore)
     if chosen is None:
         found = [one for one in survey(this_machine(), project_of(here())) if one.servers]
         chosen = _choose_sources(found, otherwise="none") if found else ()
-    goal = Target(location(settings, name, is_users=is_users).file, None, {})
-    return ProfileDraft(name, is_users, agent, "", adopt_servers(chosen, goal, credentials) if chosen else Adoption())
+    return ProfileDraft(name, is_users, agent, "", chosen)
 
 
 def _choose_sources(found: Sequence[Finding], *, otherwise: Literal["all", "none"]) -> tuple[Finding, ...]:
@@ -229,9 +235,7 @@ def _require(found: Found, draft: ProfileDraft, settings: Settings, *, force: bo
         find(draft.extends, start=found.project, settings=settings)
 
 
-def _write(
-    found: Found, draft: ProfileDraft, request: InitRequest, credentials: CredentialStore, settings: Settings
-) -> None:
+def _write(found: Found, draft: ProfileDraft, request: InitRequest, settings: Settings) -> None:
     """Write the profile and the files beside it, all or none.
 
     Raises:
@@ -239,23 +243,21 @@ def _write(
     """
     is_shared = not draft.is_users
     files = ProfileFiles(found.file.parent, settings.state, is_shared=is_shared, copies=request.copies_schema)
-    adopted = (NewServer(step.name, step.entry, step.comments) for step in draft.adoption.steps)
-    servers = (*request.servers, *adopted)
-    if draft.agent:
-        text = beginning(draft.agent, servers, schema=files.schema)
+    if draft.agent and draft.sources and not request.servers:
+        text = without_servers(draft.agent, schema=files.schema)
+    elif draft.agent:
+        text = beginning(draft.agent, request.servers, schema=files.schema)
     else:
-        text = extending(draft.extends, servers, schema=files.schema)
+        text = extending(draft.extends, request.servers, schema=files.schema)
     try:
         judged(found, None, text)
     except ProblemsError as error:
         problems.show(error.problems, as_json=False, outcome="nothing was written")
         raise typer.Exit(ProfileError.exit_code) from None
-    draft.adoption.store(credentials)
     files.write(found.file, text)
 
 
 def _finish(found: Found, draft: ProfileDraft, settings: Settings) -> None:
-    say(harmless(f"acp-launch: wrote {shown(found.file)}", keep=""))
     if wrong := profiles.Validate((str(found.file),)).carry_out():
         raise typer.Exit(wrong)
     try:
@@ -276,7 +278,7 @@ def _accept(found: Found, draft: ProfileDraft, settings: Settings) -> bool:
     """Trust the new profile, unless it includes files by others; those must be shown first."""
     loaded = load(found)
     others = [layer.file for layer in loaded.layers if layer.origin in FOREIGN and layer.file != found.file]
-    others += [one.file for one in draft.adoption.found if lies_in(one.file, (found.project,))]
+    others += [one.file for one in draft.sources if lies_in(one.file, (found.project,))]
     if not others and trust_state(loaded, settings).how in ("new", "changed"):
         accept(loaded, settings)
     return trust_state(loaded, settings).is_trusted

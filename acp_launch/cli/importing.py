@@ -1,5 +1,5 @@
 """
-Servers and agents of other tools become part of a profile: `import`, and the same within `init`.
+Servers and agents of other tools become part of a profile.
 
 The order is: read, draft, show the change, ask, store the secrets, write the profile. In this order nothing is lost.
 """
@@ -21,7 +21,7 @@ from acp_launch.errors import SecretError, UsageError
 from acp_launch.interop import merge
 from acp_launch.interop.drafts import Draft, DraftSet, Spot, Token, collect_drafts, holes, used_secrets
 from acp_launch.interop.merge import Step, Target, target
-from acp_launch.interop.read import Finding, survey
+from acp_launch.interop.read import survey
 from acp_launch.interop.tools import Source, Tool, at_home, read, sources, this_machine
 from acp_launch.profile.discover import HOLDER, discover, here, project_of
 from acp_launch.profile.load import shown
@@ -125,29 +125,6 @@ def read_drafts(found: Iterable[Source], *, spared: Iterable[Spot] = ()) -> Draf
     return incoming
 
 
-def plan_import(
-    incoming: DraftSet,
-    drafts: Sequence[Draft],
-    goal: Target,
-    credentials: CredentialStore | None,
-    request: ImportRequest,
-) -> ImportPlan:
-    """Compare drafts with a profile; without `credentials` the names of secrets may be taken.
-
-    Raises:
-        SecretError: the store cannot be read.
-    """
-    fit = [one for one in drafts if not one.unfit]
-    others = set(used_secrets(merge.without(goal.root, fit, request.called)))
-    steps = merge.steps(goal.root, fit, incoming.names(others), request.called)
-    takes = ("new", "other") if request.force else ("new",)
-    wanted = [step.draft for step in steps if step.difference in takes]
-    needed = {index for one in wanted for index in holes(one.shape)}
-    names = credentials.names(incoming, needed, others) if credentials else incoming.names(others)
-    taken = merge.steps(goal.root, wanted, names, request.called)
-    return ImportPlan(incoming, tuple(drafts), steps, taken, tuple(names))
-
-
 def list_sources(*, as_json: bool) -> None:
     """List the sources of an import on this machine."""
     found = list(survey(this_machine(), project_of(here())))
@@ -243,27 +220,36 @@ class _Import(Struct):
             UsageError: the user does not want the profile changed.
         """
         if not ask_yes_or_no("Change it?"):
-            raise UsageError("nothing was written")
+            raise UsageError("nothing was imported")
         label = self.credentials.label
         valued = [(name, token) for name, token in plan.tokens if token.secret is not None]
         return {token.spot for name, token in valued if not ask_yes_or_no(*interop.question(name, token, label))}
 
     def _plan(self, credentials: CredentialStore | None, *, spared: Iterable[Spot] = ()) -> ImportPlan:
-        """Plan with the drafts that the options ask for.
+        """Plan with the drafts that the options ask for; without `credentials` the names of secrets may be taken.
 
         Raises:
+            SecretError: the store cannot be read.
             UsageError: a name is unknown, --as does not have exactly one server, or a new profile would lack an agent.
         """
         incoming = read_drafts(self.found, spared=spared)
         is_parent = self.goal.file.name.startswith("_")  # made to be extended, and so needs no agent of its own
         wants_agent = not {"agent", "extends"} & self.goal.root.keys() and not is_parent
         drafts = merge.mark_unfit(merge.choose_drafts(incoming.drafts, self.request.only, wants_agent=wants_agent))
-        fit = [one.kind for one in drafts if not one.unfit]
-        if self.request.called and fit.count("server") != 1:
+        kinds = [one.kind for one in drafts if not one.unfit]
+        if self.request.called and kinds.count("server") != 1:
             raise UsageError("--as names one server", fix="say which: --only NAME --as OTHER")
-        if self.goal.text is None and wants_agent and "agent" not in fit:
+        if self.goal.text is None and wants_agent and "agent" not in kinds:
             raise self._refusal(incoming.drafts)
-        return plan_import(incoming, drafts, self.goal, credentials, self.request)
+        fit = [one for one in drafts if not one.unfit]
+        called, root = self.request.called, self.goal.root
+        others = set(used_secrets(merge.without(root, fit, called)))
+        steps = merge.steps(root, fit, incoming.names(others), called)
+        takes = ("new", "other") if self.request.force else ("new",)
+        wanted = [step.draft for step in steps if step.difference in takes]
+        needed = {index for one in wanted for index in holes(one.shape)}
+        names = credentials.names(incoming, needed, others) if credentials else incoming.names(others)
+        return ImportPlan(incoming, drafts, steps, merge.steps(root, wanted, names, called), tuple(names))
 
     def _refusal(self, drafts: Sequence[Draft]) -> UsageError:
         """Explain that the source has nothing to import, or no agent for a new profile, or only agents.
@@ -300,41 +286,3 @@ class _Import(Struct):
             beside = ", --as NAME adds to it" if is_server else ""
             raise UsageError(f"nothing was written to {name}", fix=f"--force replaces the existing entries{beside}")
         note(f"{name} already has all of it; nothing was changed")
-
-
-class Adoption(Struct, frozen=True):
-    """Servers from other tools for a new profile, and the credentials of them that the user wants stored."""
-
-    found: tuple[Finding, ...] = ()
-    steps: tuple[Step, ...] = ()
-    kept: Named = ()
-    missing: Named = ()
-
-    def store(self, credentials: CredentialStore) -> None:
-        """Store the credentials.
-
-        Raises:
-            SecretError: a secret cannot be stored.
-        """
-        credentials.store(self.kept, [one.file for one in self.found])
-        interop.tell_of_missing(self.missing)
-
-
-def adopt_servers(found: tuple[Finding, ...], goal: Target, credentials: CredentialStore) -> Adoption:
-    """Show the servers in these files, and ask whether to import them and whether to store their credentials.
-
-    Raises:
-        LaunchError: the store cannot be read.
-        InputEnded: the user left without an answer.
-    """
-    incoming = read_drafts(one.source for one in found if one.source)
-    chosen = merge.choose_drafts(incoming.drafts, (), wants_agent=False)
-    plan = plan_import(incoming, merge.mark_unfit(chosen), goal, credentials, ImportRequest())
-    interop.tell_of_drafts(plan.drafts, plan.steps, forced=False)
-    interop.tell_of_servers(plan.taken)
-    if not plan.taken or not interop.confirm("Import them?"):
-        return Adoption(found)
-    valued = [pair for pair in plan.tokens if pair[1].secret is not None]
-    interop.tell_of_tokens(valued)
-    kept = valued if valued and interop.confirm(f"Store them in the {credentials.label}?") else []
-    return Adoption(found, plan.taken, kept, [pair for pair in plan.tokens if pair not in kept])

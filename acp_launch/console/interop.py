@@ -6,7 +6,6 @@ and only changed lines are shown.
 """
 
 import json
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -16,7 +15,7 @@ from acp_launch.console.ask import terminal
 from acp_launch.console.draw.difflines import changes
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say
 from acp_launch.console.stdout import columns
-from acp_launch.interop.drafts import Draft, Token, used_secrets
+from acp_launch.interop.drafts import Draft, Token
 from acp_launch.interop.merge import Step
 from acp_launch.interop.read import Finding
 from acp_launch.interop.tools import Source
@@ -124,21 +123,6 @@ def _tell_of_new(step: Step) -> None:
         warn(f"{step.name}: {key} {why}; it is kept as a comment")
 
 
-def tell_of_servers(steps: Iterable[Step]) -> None:
-    """Print what each server would run, as it will be written; names of variables and headers, never their values."""
-    for step in steps:
-        entry = step.entry
-        words = [entry["command"], *entry.get("args", ())] if "command" in entry else [entry["type"], entry["url"]]
-        note(f"{step.name}: {' '.join(shlex.quote(str(word)) for word in words)}")
-        if "cwd" in entry:
-            note(f"{step.name} runs in {entry['cwd']}")
-        for verb, key in (("sets", "env"), ("sends", "headers")):
-            if values := entry.get(key):
-                note(f"{step.name} {verb} {', '.join(values)}")
-        if secrets := dict.fromkeys(used_secrets(entry)):
-            note(f"{step.name} uses the secret{'' if len(secrets) == 1 else 's'} {', '.join(secrets)}")
-
-
 def tell_of_tokens(tokens: Iterable[tuple[str, Token]]) -> None:
     """Print what each credential is, where it stands, and the name of its secret."""
     for name, token in tokens:
@@ -232,18 +216,6 @@ def choice(prompt: str, answers: Sequence[str]) -> str:
         if answer in answers:
             return answer
         say(f"answer {' or '.join(answers)}", style=YELLOW)
-
-
-def confirm(prompt: str) -> bool:
-    """Ask a yes-or-no question.
-
-    Raises:
-        InputEnded: it was dismissed.
-    """
-    answer = terminal.ask_yes_or_no(prompt)
-    if answer is None:
-        raise InputEnded
-    return answer
 
 
 def ask(prompt: str, default: str) -> str:
