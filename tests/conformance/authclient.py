@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 
@@ -19,24 +18,13 @@ from acp_launch.mcp.http.wire import read_challenges
 from acp_launch.oauth.flow import Wanted, log_in
 from acp_launch.oauth.grant import Grant
 from acp_launch.secret.value import Secret
+from tests.oauth.authority import Browser
 from tests.patience import PATIENCE
 
 Json = dict[str, Any]
 DOCUMENT = "https://conformance-test.local/client-metadata.json"  # the suite expects this one
 MODERN = "2026-07-28"
 LOGINS = 3  # in a row, for one request
-
-
-class Browser:
-    """A user who consents at once."""
-
-    redirect_uri = "http://127.0.0.1:8765/callback"
-
-    async def answer(self, address: str, state: str) -> dict[str, str]:
-        async with httpx2.AsyncClient(timeout=PATIENCE) as client:
-            answer = await client.get(address)
-        assert answer.status_code == 302, answer.text
-        return dict(parse_qsl(urlsplit(answer.headers["location"]).query, keep_blank_values=True))
 
 
 class Session:

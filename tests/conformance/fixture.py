@@ -1,5 +1,5 @@
 """
-A server on the `mcp` package with all that the published conformance suite asks of one, of both eras. Run as a program:
+A server on the `mcp` package with all that the published conformance suite asks of one with a handshake. As a program:
 
     python -m tests.conformance.fixture PATH
 
@@ -20,14 +20,12 @@ import anyio
 import mcp_types as types
 import uvicorn
 from mcp.server import Server, ServerRequestContext
-from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, PromptsListChanged, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 
 Context = ServerRequestContext[Any, Any]
-Called = types.CallToolResult | types.InputRequiredResult
+Called = types.CallToolResult
 Tool = Callable[[Context, types.CallToolRequestParams], Awaitable[Called | str]]
 Json = dict[str, Any]
 
@@ -37,7 +35,6 @@ NOTHING: Json = {"type": "object", "properties": {}}
 PAUSE = 0.05  # seconds between what a slow tool says
 tools: dict[str, Tool] = {}
 schemas: dict[str, Json] = {}
-bus = InMemorySubscriptionBus()
 
 
 def tool(**schema: Any) -> Callable[[Tool], Tool]:
@@ -132,27 +129,6 @@ async def test_reconnection(context: Context, params: types.CallToolRequestParam
     return "Reconnection test completed"
 
 
-@tool()
-async def test_trigger_tool_change(context: Context, params: types.CallToolRequestParams) -> str:
-    await bus.publish(ToolsListChanged())
-    return "changed"
-
-
-@tool()
-async def test_trigger_prompt_change(context: Context, params: types.CallToolRequestParams) -> str:
-    await bus.publish(PromptsListChanged())
-    return "changed"
-
-
-@tool()
-async def test_missing_capability(context: Context, params: types.CallToolRequestParams) -> str:
-    wanted = types.ClientCapabilities(sampling=types.SamplingCapability())
-    if not context.session.check_client_capability(wanted):
-        data = types.MissingRequiredClientCapabilityErrorData(required_capabilities=wanted)
-        raise MCPError(-32021, "sampling is required", data.model_dump(by_alias=True, exclude_none=True))
-    return "sampling is there"
-
-
 ADDRESS = {"$anchor": "addressDef", "type": "object", "properties": {"street": {"type": "string"}}}
 schemas["json_schema_2020_12_tool"] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -173,21 +149,12 @@ schemas["json_schema_2020_12_tool"] = {
 }
 tools["json_schema_2020_12_tool"] = test_simple_text
 
-# -- tools that ask the client: with a request in the handshake era, with `input_required` in the modern one
+# -- tools that ask the client
 
 
 def form(properties: Json, required: list[str] | None = None) -> Json:
     schema: Json = {"type": "object", "properties": properties}
     return schema if required is None else {**schema, "required": required}
-
-
-def elicitation(message: str, schema: Json) -> types.ElicitRequest:
-    return types.ElicitRequest(params=types.ElicitRequestFormParams(message=message, requested_schema=schema))
-
-
-def sampling(text: str, most: int = 100) -> types.CreateMessageRequest:
-    said = types.SamplingMessage(role="user", content=types.TextContent(type="text", text=text))
-    return types.CreateMessageRequest(params=types.CreateMessageRequestParams(messages=[said], max_tokens=most))
 
 
 async def answered(context: Context, message: str, schema: Json) -> str:
@@ -197,8 +164,8 @@ async def answered(context: Context, message: str, schema: Json) -> str:
 
 @tool(type="object", properties={"prompt": {"type": "string"}}, required=["prompt"])
 async def test_sampling(context: Context, params: types.CallToolRequestParams) -> str:
-    request = sampling(str((params.arguments or {})["prompt"]))
-    said = request.params.messages
+    content = types.TextContent(type="text", text=str((params.arguments or {})["prompt"]))
+    said = [types.SamplingMessage(role="user", content=content)]
     result = await context.session.create_message(said, max_tokens=100, related_request_id=context.request_id)
     return f"LLM response: {getattr(result.content, 'text', None)}"
 
@@ -237,93 +204,6 @@ async def test_elicitation_sep1330_enums(context: Context, params: types.CallToo
         }
     )
     return f"Elicitation completed: {await answered(context, 'Choose', schema)}"
-
-
-def asked(requests: Json, state: str | None = None) -> types.InputRequiredResult:
-    return types.InputRequiredResult(input_requests=requests, request_state=state)
-
-
-def replies(params: types.InputResponseRequestParams, *names: str) -> list[Any] | None:
-    """The client's answers by these names; None unless all are there and of the right kind."""
-    given = params.input_responses or {}
-    found = [given.get(name) for name in names]
-    kinds = (types.ElicitResult, types.CreateMessageResult, types.ListRootsResult)
-    return found if all(isinstance(each, kinds) for each in found) else None
-
-
-NAME = elicitation("What is your name?", form({"name": {"type": "string"}}, ["name"]))
-
-
-@tool()
-async def test_input_required_result_elicitation(context: Context, params: types.CallToolRequestParams) -> Called:
-    found = replies(params, "user_name")
-    name = (getattr(found[0], "content", None) or {}).get("name") if found else None
-    return texts(f"Hello, {name}!") if isinstance(name, str) else asked({"user_name": NAME})
-
-
-@tool()
-async def test_input_required_result_sampling(context: Context, params: types.CallToolRequestParams) -> Called:
-    found = replies(params, "capital_question")
-    if found is None:
-        return asked({"capital_question": sampling("What is the capital of France?")})
-    return texts(str(getattr(found[0].content, "text", "")))
-
-
-@tool()
-async def test_input_required_result_list_roots(context: Context, params: types.CallToolRequestParams) -> Called:
-    found = replies(params, "client_roots")
-    if found is None:
-        return asked({"client_roots": types.ListRootsRequest()})
-    return texts(*(str(root.uri) for root in found[0].roots))
-
-
-@tool()
-async def test_input_required_result_request_state(context: Context, params: types.CallToolRequestParams) -> Called:
-    if replies(params, "confirm") is None or params.request_state is None:
-        return asked(
-            {"confirm": elicitation("Please confirm", form({"ok": {"type": "boolean"}}, ["ok"]))}, "confirming"
-        )
-    return texts(f"state-ok {params.request_state}")
-
-
-@tool()
-async def test_input_required_result_multiple_inputs(context: Context, params: types.CallToolRequestParams) -> Called:
-    if replies(params, "user_name", "greeting", "client_roots") is None:
-        more = {"greeting": sampling("Generate a greeting", 50), "client_roots": types.ListRootsRequest()}
-        return asked({"user_name": NAME, **more}, "several")
-    return texts("all there")
-
-
-@tool()
-async def test_input_required_result_multi_round(context: Context, params: types.CallToolRequestParams) -> Called:
-    if params.request_state == "second" and replies(params, "step2"):
-        return texts("done")
-    if params.request_state == "first" and replies(params, "step1"):
-        color = form({"color": {"type": "string"}}, ["color"])
-        return asked({"step2": elicitation("Step 2: What is your favorite color?", color)}, "second")
-    name = form({"name": {"type": "string"}}, ["name"])
-    return asked({"step1": elicitation("Step 1: What is your name?", name)}, "first")
-
-
-@tool()
-async def test_input_required_result_tampered_state(context: Context, params: types.CallToolRequestParams) -> Called:
-    """The state is sealed and checked by the SDK."""
-    if params.request_state is None:
-        return asked({"confirm": elicitation("Sure?", form({"ok": {"type": "boolean"}}, ["ok"]))}, "sealed")
-    return texts("untouched")
-
-
-@tool()
-async def test_input_required_result_capabilities(context: Context, params: types.CallToolRequestParams) -> Called:
-    able = context.session.client_capabilities or types.ClientCapabilities()
-    wanted: Json = {"question": sampling("Why?")} if able.sampling is not None else {}
-    wanted |= {"user_name": NAME} if able.elicitation is not None else {}
-    return asked(wanted) if wanted and not params.input_responses else texts("enough")
-
-
-@tool()
-async def test_streaming_elicitation(context: Context, params: types.CallToolRequestParams) -> Called:
-    return texts("thanks") if replies(params, "user_name") else asked({"user_name": NAME})
 
 
 async def log(context: Context, text: str) -> None:
@@ -389,7 +269,6 @@ PROMPTS = {
     "test_prompt_with_arguments": ["arg1", "arg2"],
     "test_prompt_with_embedded_resource": ["resourceUri"],
     "test_prompt_with_image": [],
-    "test_input_required_result_prompt": [],
 }
 
 
@@ -405,9 +284,7 @@ async def list_prompts(context: Context, params: types.PaginatedRequestParams | 
     return types.ListPromptsResult(prompts=listed, ttl_ms=0, cache_scope="private")
 
 
-async def get_prompt(
-    context: Context, params: types.GetPromptRequestParams
-) -> types.GetPromptResult | types.InputRequiredResult:
+async def get_prompt(context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
     given = params.arguments or {}
     match params.name:
         case "test_simple_prompt":
@@ -419,10 +296,6 @@ async def get_prompt(
             return said(resource, "Please process the embedded resource above.")
         case "test_prompt_with_image":
             return said(IMAGE, "Please analyze the image above.")
-        case "test_input_required_result_prompt":
-            wanted = form({"context": {"type": "string"}}, ["context"])
-            question = elicitation("What context should the prompt use?", wanted)
-            return said("So be it.") if replies(params, "user_context") else asked({"user_context": question})
     raise MCPError(types.INVALID_PARAMS, f"no prompt {params.name}")
 
 
@@ -446,14 +319,12 @@ def made() -> "Server[Any]":
         on_read_resource=read_resource,
         on_subscribe_resource=nothing,
         on_unsubscribe_resource=nothing,
-        on_subscriptions_listen=ListenHandler(bus),
         on_list_prompts=list_prompts,
         on_get_prompt=get_prompt,
         on_completion=complete,
         get_tool_input_schema=schemas.get,
     )
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, nothing)
-    server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience="conformance"))
     return server
 
 
