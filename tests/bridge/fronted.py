@@ -2,10 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
-from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any
 
 from acp_launch.bridge.http.gate import Key
 from acp_launch.bridge.http.server import HttpServer, Limits, http_server
@@ -13,23 +12,12 @@ from acp_launch.bridge.seat import ShimConnection
 from tests.patience import PATIENCE
 
 Json = dict[str, Any]
-P = ParamSpec("P")
 KEY = Key("/a-path", "a-token")
 INITIALIZE = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-
-
-def looped(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Run a test in an event loop of its own."""
-
-    @wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        asyncio.run(test(*args, **kwargs))
-
-    return run
 
 
 class Behind:

@@ -9,7 +9,8 @@ import pytest
 
 from acp_launch.bridge.http.server import CONNECTIONS, SESSIONS, STRANGERS, Limits
 from acp_launch.mcp.message import VERSIONS
-from tests.bridge.fronted import INITIALIZE, KEY, Behind, Json, Wire, echoing, fronted, looped, silent
+from tests.bridge.fronted import INITIALIZE, KEY, Behind, Json, Wire, echoing, fronted, silent
+from tests.looped import looped
 
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a"}}
 HASTY = Limits()

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.bridge.fronted import META, Behind, Json, Wire, fronted, looped
+from tests.bridge.fronted import META, Behind, Json, Wire, fronted
+from tests.looped import looped
 
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 SAID: list[Json] = [

@@ -16,8 +16,9 @@ from acp_launch.bridge import relay, shim
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.bridge.servers import RunningServers, ServerNeeds, running
 from acp_launch.plan.model import Origin, RemotePlan, ServerPlan, Value
-from tests.bridge.fronted import INITIALIZE, Answer, Behind, Json, Wire, fronted, looped
+from tests.bridge.fronted import INITIALIZE, Answer, Behind, Json, Wire, fronted
 from tests.bridge.test_servers import Told, plan
+from tests.looped import looped
 from tests.patience import PATIENCE
 
 PLAN = replace(plan("notes"), session_elevation="on")

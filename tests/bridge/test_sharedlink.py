@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from acp_launch.bridge import sharedlink
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.bridge.servers import ServerNeeds, Servers, running
-from tests.bridge.fronted import looped
 from tests.bridge.talker import INITIALIZE, INITIALIZED, ask, line
 from tests.bridge.test_servers import Told, plan
+from tests.looped import looped
 from tests.patience import PATIENCE
 
 SHARED = replace(plan("polite"), share=True)

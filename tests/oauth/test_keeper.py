@@ -16,6 +16,7 @@ from acp_launch.private import locked
 from acp_launch.secret.command import open_command
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret, Store, StoreFault
+from tests.looped import looped
 from tests.oauth.endpoint import Authority, Endpoint, Reply, access, refresh, said, serving
 from tests.patience import PATIENCE
 from tests.secret.shelf import Shelf
@@ -472,25 +473,22 @@ def test_a_state_directory_that_cannot_be_used_has_its_sentence(scene: Scene, tm
     )
 
 
-def test_a_cancelled_call_does_not_stop_a_renewal(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_a_cancelled_call_does_not_stop_a_renewal(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the new refresh token would be lost."""
     monkeypatch.setattr(module, "PARTING", PATIENCE)
     scene.put(left=0)
     scene.endpoint.held.clear()
     keeper = scene.keeper()
-
-    async def story() -> None:
-        calls = [asyncio.create_task(keeper.token()) for _ in range(3)]
-        await asyncio.to_thread(scene.endpoint.came.acquire, timeout=PATIENCE)
-        for call in calls:
-            call.cancel()
-        await asyncio.wait(calls)
-        scene.endpoint.held.set()
-        await keeper.leave()
-
-    asyncio.run(story())
+    calls = [asyncio.create_task(keeper.token()) for _ in range(3)]
+    await asyncio.to_thread(scene.endpoint.came.acquire, timeout=PATIENCE)
+    for call in calls:
+        call.cancel()
+    await asyncio.wait(calls)
+    scene.endpoint.held.set()
+    await keeper.leave()
     assert scene.stored.access == Secret(access(2))
-    assert token(keeper) == access(2)
+    assert await keeper.token() == Secret(access(2))
 
 
 def test_a_renewal_outlives_its_event_loop(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -510,21 +508,18 @@ def test_a_renewal_outlives_its_event_loop(scene: Scene, monkeypatch: pytest.Mon
     assert (scene.stored.access, scene.posts) == (Secret(access(2)), 1)
 
 
-def test_a_session_ends_though_the_authorization_server_does_not_answer(
+@looped
+async def test_a_session_ends_though_the_authorization_server_does_not_answer(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PARTING", 0.1)
     scene.put(left=0)
     scene.endpoint.held.clear()
     keeper = scene.keeper()
-
-    async def story() -> None:
-        call = asyncio.create_task(keeper.token())
-        await asyncio.to_thread(scene.endpoint.came.acquire, timeout=PATIENCE)
-        await keeper.leave()
-        assert not call.done()
-
-    asyncio.run(story())
+    call = asyncio.create_task(keeper.token())
+    await asyncio.to_thread(scene.endpoint.came.acquire, timeout=PATIENCE)
+    await keeper.leave()
+    assert not call.done()
 
 
 def test_a_session_does_not_wait_for_the_lock_to_end(scene: Scene) -> None:

@@ -12,6 +12,7 @@ import pytest
 from acp_launch.errors import AuthRequired, WaitExpired
 from acp_launch.oauth import listener
 from acp_launch.oauth.listener import AT_ONCE, HEAD, LoopbackListener
+from tests.looped import looped
 from tests.patience import PATIENCE
 
 STATE = "the-state-of-this-login"
@@ -214,30 +215,26 @@ def test_the_page_needs_no_script_and_loads_nothing() -> None:
     assert not [word for word in ("<script", "<link", "<img", "src=", "href=", "url(", "@import") if word in body]
 
 
-def test_the_wait_has_a_name_and_an_end() -> None:
-    async def story() -> None:
-        browser = LoopbackListener(visited, unsaid, patience=0.0)
-        async with browser.listen():
-            with pytest.raises(WaitExpired) as caught:
-                await browser.answer(ADDRESS, STATE)
-        assert caught.value.message == "no answer from the browser within 0 s"
-
-    asyncio.run(story())
+@looped
+async def test_the_wait_has_a_name_and_an_end() -> None:
+    browser = LoopbackListener(visited, unsaid, patience=0.0)
+    async with browser.listen():
+        with pytest.raises(WaitExpired) as caught:
+            await browser.answer(ADDRESS, STATE)
+    assert caught.value.message == "no answer from the browser within 0 s"
 
 
-def test_connections_that_ask_nothing_neither_keep_it_open_nor_keep_the_browser_out() -> None:
-    async def story() -> None:
-        async with waiting() as login:
-            idle = [socket.create_connection(("127.0.0.1", login.port), PATIENCE) for _ in range(3 * AT_ONCE)]
-            assert (await login.asked(f"/callback?code=x&state={STATE}"))[0] == 200
-            assert await login.answer
-        for each in idle:
-            each.settimeout(PATIENCE)
-            with suppress(ConnectionResetError):
-                assert each.recv(1) == b""
-            each.close()
-
-    asyncio.run(story())
+@looped
+async def test_connections_that_ask_nothing_neither_keep_it_open_nor_keep_the_browser_out() -> None:
+    async with waiting() as login:
+        idle = [socket.create_connection(("127.0.0.1", login.port), PATIENCE) for _ in range(3 * AT_ONCE)]
+        assert (await login.asked(f"/callback?code=x&state={STATE}"))[0] == 200
+        assert await login.answer
+    for each in idle:
+        each.settimeout(PATIENCE)
+        with suppress(ConnectionResetError):
+            assert each.recv(1) == b""
+        each.close()
 
 
 def test_nothing_listens_after_the_login() -> None:
@@ -250,17 +247,15 @@ def test_nothing_listens_after_the_login() -> None:
         socket.create_connection(("127.0.0.1", port), PATIENCE)
 
 
-def test_a_port_of_the_profile_is_used_and_may_be_taken() -> None:
-    async def story() -> None:
-        async with waiting() as login:
-            browser = LoopbackListener(visited, unsaid)
-            with pytest.raises(OSError, match="address already in use"):
-                async with browser.listen(login.port):
-                    pass
-        async with browser.listen(login.port):
-            assert browser.redirect_uri == f"http://127.0.0.1:{login.port}/callback"
-
-    asyncio.run(story())
+@looped
+async def test_a_port_of_the_profile_is_used_and_may_be_taken() -> None:
+    async with waiting() as login:
+        browser = LoopbackListener(visited, unsaid)
+        with pytest.raises(OSError, match="address already in use"):
+            async with browser.listen(login.port):
+                pass
+    async with browser.listen(login.port):
+        assert browser.redirect_uri == f"http://127.0.0.1:{login.port}/callback"
 
 
 def test_a_pasted_address_is_checked_like_one_that_the_browser_comes_back_to() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from acp_launch.process.lifecycle import Ended
+from tests.looped import looped
 
 from .children import cutter, tempered
 from .peer import HELLO, Peer, connected, error, remote
@@ -117,105 +118,89 @@ def test_tls_towards_a_server_without_it_is_told() -> None:
         ({"do": "zipped", "broken": True}, "sent an answer that cannot be decompressed" + DURING),
     ],
 )  # fmt: skip
-def test_one_request_that_fails_later_fails_alone(said: dict[str, Any], text: str) -> None:
-    async def use() -> None:
-        with tempered(ids=False, faults=[{"on": "tools/call", "times": 1, **said}]) as server:
-            async with connected(remote(server.url, headers=GIVEN, limits={"max_line": 1_000_000})) as peer:
+@looped
+async def test_one_request_that_fails_later_fails_alone(said: dict[str, Any], text: str) -> None:
+    with tempered(ids=False, faults=[{"on": "tools/call", "times": 1, **said}]) as server:
+        async with connected(remote(server.url, headers=GIVEN, limits={"max_line": 1_000_000})) as peer:
+            await peer.shake_hands()
+            assert error(await peer.tool("echo", text="hi")) == f'MCP server "docs" {text}'
+            assert "result" in await peer.tool("echo", text="hi")
+            assert peer.remote.end is None
+
+
+@looped
+async def test_an_error_in_json_rpc_is_passed_on_under_the_id_of_its_request() -> None:
+    for id in (True, False):
+        with tempered(faults=[{"on": "tools/call", "do": "rpc error", "no_id": id, "text": "bad input"}]) as server:
+            async with connected(remote(server.url)) as peer:
                 await peer.shake_hands()
-                assert error(await peer.tool("echo", text="hi")) == f'MCP server "docs" {text}'
-                assert "result" in await peer.tool("echo", text="hi")
-                assert peer.remote.end is None
-
-    asyncio.run(use())
+                answer = await peer.answer(peer.ask("tools/call", {"name": "echo"}, id="a\u00e4"))
+                assert answer["id"] == "aä"
+                assert answer["error"]["message"] == "bad input"
 
 
-def test_an_error_in_json_rpc_is_passed_on_under_the_id_of_its_request() -> None:
-    async def use() -> None:
-        for id in (True, False):
-            with tempered(faults=[{"on": "tools/call", "do": "rpc error", "no_id": id, "text": "bad input"}]) as server:
-                async with connected(remote(server.url)) as peer:
-                    await peer.shake_hands()
-                    answer = await peer.answer(peer.ask("tools/call", {"name": "echo"}, id="a\u00e4"))
-                    assert answer["id"] == "aä"
-                    assert answer["error"]["message"] == "bad input"
-
-    asyncio.run(use())
-
-
-def test_a_redirect_within_the_origin_keeps_method_and_body() -> None:
+@looped
+async def test_a_redirect_within_the_origin_keeps_method_and_body() -> None:
     """M-33."""
-
-    async def use() -> None:
-        with tempered(faults=[{"on": "*", "do": "redirect", "to": "/other", "status": 302, "times": 1}]) as server:
-            async with connected(remote(server.url)) as peer:
-                await peer.shake_hands()
-                assert "result" in await peer.tool("echo", text="hi")
-            assert [request["path"] for request in server.requests[:2]] == ["/mcp", "/other"]
-
-    asyncio.run(use())
+    with tempered(faults=[{"on": "*", "do": "redirect", "to": "/other", "status": 302, "times": 1}]) as server:
+        async with connected(remote(server.url)) as peer:
+            await peer.shake_hands()
+            assert "result" in await peer.tool("echo", text="hi")
+        assert [request["path"] for request in server.requests[:2]] == ["/mcp", "/other"]
 
 
-def test_a_silent_server_that_shows_no_sign_of_life_ends_the_connection() -> None:
+@looped
+async def test_a_silent_server_that_shows_no_sign_of_life_ends_the_connection() -> None:
     """A half-open connection: nothing comes, and nothing ends."""
-
-    async def use() -> None:
-        with tempered(get=405) as server, cutter(server.port) as proxy:
-            url = f"http://127.0.0.1:{proxy.port}/mcp"
-            async with connected(remote(url, limits={"silence": 0.1, "sign": 3.0})) as peer:
-                await peer.shake_hands()
-                await peer.tool("echo", text="hi")
-                proxy.do("hold")
-                peer.ask("tools/call", {"name": "wait", "arguments": {}})
-                end = await peer.ended()
-                assert (end.how, end.follows) == ("did not answer within 3 s", "judged")
-                proxy.do("flow")
-
-    asyncio.run(use())
+    with tempered(get=405) as server, cutter(server.port) as proxy:
+        url = f"http://127.0.0.1:{proxy.port}/mcp"
+        async with connected(remote(url, limits={"silence": 0.1, "sign": 3.0})) as peer:
+            await peer.shake_hands()
+            await peer.tool("echo", text="hi")
+            proxy.do("hold")
+            peer.ask("tools/call", {"name": "wait", "arguments": {}})
+            end = await peer.ended()
+            assert (end.how, end.follows) == ("did not answer within 3 s", "judged")
+            proxy.do("flow")
 
 
-def test_a_server_that_dies_is_noticed_while_nothing_is_asked() -> None:
-    async def use() -> None:
-        with tempered(retry=1) as server:
-            async with connected(remote(server.url)) as peer:
-                await peer.shake_hands()
-                await peer.tool("echo", text="hi")
-                server.kill()
-                end = await peer.ended()
-                assert end.how == "could not be reached: connection refused"
-                server.again()
-
-    asyncio.run(use())
+@looped
+async def test_a_server_that_dies_is_noticed_while_nothing_is_asked() -> None:
+    with tempered(retry=1) as server:
+        async with connected(remote(server.url)) as peer:
+            await peer.shake_hands()
+            await peer.tool("echo", text="hi")
+            server.kill()
+            end = await peer.ended()
+            assert end.how == "could not be reached: connection refused"
+            server.again()
 
 
-def test_a_connection_that_is_refused_leaves_a_call_that_is_being_answered_alone() -> None:
-    async def use() -> None:
-        with tempered(get=405) as server, cutter(server.port) as proxy:
-            async with connected(remote(f"http://127.0.0.1:{proxy.port}/mcp")) as peer:
-                await peer.shake_hands()
-                long = peer.ask("tools/call", {"name": "wait", "arguments": {}})
-                await asked_of(server, "tools/call")
-                proxy.do("refuse")
-                calls = [peer.ask("tools/call", {"name": "echo", "arguments": {"text": "x"}}) for _ in range(8)]
-                answers = [await peer.answer(call) for call in calls]  # some went out on connections that were idle
-                assert "could not be reached" in answers[-1]["error"]["message"]
-                server.do("release")
-                assert "result" in await peer.answer(long)
-
-    asyncio.run(use())
+@looped
+async def test_a_connection_that_is_refused_leaves_a_call_that_is_being_answered_alone() -> None:
+    with tempered(get=405) as server, cutter(server.port) as proxy:
+        async with connected(remote(f"http://127.0.0.1:{proxy.port}/mcp")) as peer:
+            await peer.shake_hands()
+            long = peer.ask("tools/call", {"name": "wait", "arguments": {}})
+            await asked_of(server, "tools/call")
+            proxy.do("refuse")
+            calls = [peer.ask("tools/call", {"name": "echo", "arguments": {"text": "x"}}) for _ in range(8)]
+            answers = [await peer.answer(call) for call in calls]  # some went out on connections that were idle
+            assert "could not be reached" in answers[-1]["error"]["message"]
+            server.do("release")
+            assert "result" in await peer.answer(long)
 
 
-def test_after_a_sleep_of_the_machine_the_server_is_asked_at_once_over_a_new_connection() -> None:
-    async def use() -> None:
-        with tempered(get=405) as server:
-            async with connected(remote(server.url)) as peer:
-                await peer.shake_hands()
-                await peer.tool("echo", text="hi")
-                before = server.state["connections"]
-                peer.remote.renew()
-                await asked_of(server, "ping")
-                assert server.state["connections"] > before
-
-    asyncio.run(use())
+@looped
+async def test_after_a_sleep_of_the_machine_the_server_is_asked_at_once_over_a_new_connection() -> None:
+    with tempered(get=405) as server:
+        async with connected(remote(server.url)) as peer:
+            await peer.shake_hands()
+            await peer.tool("echo", text="hi")
+            before = server.state["connections"]
+            peer.remote.renew()
+            await asked_of(server, "ping")
+            assert server.state["connections"] > before
 
 
 def test_nothing_of_a_remote_server_shows_its_secrets() -> None:

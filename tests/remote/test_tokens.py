@@ -10,6 +10,7 @@ from acp_launch.mcp.http.wire import Challenge, Failure, Headers, NoToken
 from acp_launch.process.lifecycle import Ended
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret
+from tests.looped import looped
 
 from .children import Tempered, tempered
 from .peer import HELLO, Peer, asked, connected, error, remote
@@ -82,112 +83,98 @@ def first(hand: Hand | None, login: str = LOGIN, **settings: Any) -> tuple[Ended
 
 
 @pytest.mark.parametrize("era", ["legacy", "sse"])
-def test_each_request_has_the_token_of_its_moment(era: str) -> None:
-    async def use() -> None:
-        bearer = Hand(OLD)
-        with tempered(era=era, bearer=OLD) as server:
-            async with connected(
-                remote(server.url, credentials=bearer, type="sse" if era == "sse" else "http")
-            ) as peer:
-                await peer.shake_hands()
-                assert "result" in await peer.tool("echo", text="hi")
-                if era == "legacy":
-                    await asked(server, "GET")
-                bearer.tokens = [NEW]
-                server.do("change", settings={"bearer": NEW})
-                assert "result" in await peer.tool("echo", text="hi")
-                await peer.remote.stop(grace=5)
-            tokens, verbs = sent(server), [each["verb"] for each in server.requests]
-            assert set(verbs) == ({"POST", "GET", "DELETE"} if era == "legacy" else {"POST", "GET"})
-            changed = tokens.index(f"Bearer {NEW}")
-            assert set(tokens[:changed]) == {f"Bearer {OLD}"}
-            assert set(tokens[changed:]) == {f"Bearer {NEW}"}
-        assert (bearer.renewals, bearer.left) == ([], 1)
-
-    asyncio.run(use())
-
-
-def test_a_modern_request_and_the_first_question_to_a_server_have_it_too() -> None:
-    async def use() -> None:
-        with tempered(era="modern", bearer=OLD) as server:
-            async with connected(remote(server.url, credentials=Hand(OLD))) as peer:
-                assert "result" in await peer.call("ping")
-                assert "result" in await peer.answer(peer.ask_modern("tools/list"))
-            assert sent(server) == [f"Bearer {OLD}"] * 2
-
-    asyncio.run(use())
-
-
-def test_it_replaces_an_authorization_of_the_headers() -> None:
-    async def use() -> None:
-        with tempered(bearer=OLD) as server:
-            headers = {"authorization": "Basic abcdef", "X-Key": "value"}
-            async with connected(remote(server.url, credentials=Hand(OLD), headers=headers)) as peer:
-                await peer.shake_hands()
-            assert set(sent(server)) == {f"Bearer {OLD}"}
-            assert "Basic" not in str(server.requests)
-            assert ["X-Key", "value"] in [list(pair) for pair in server.requests[0]["headers"]]
-
-    asyncio.run(use())
-
-
-def test_a_refused_token_is_replaced_and_the_request_repeated_once() -> None:
-    async def use() -> None:
-        bearer = Hand(OLD, NEW)
-        with tempered(bearer=OLD) as server:
-            async with connected(remote(server.url, credentials=bearer)) as peer:
-                await peer.shake_hands()
+@looped
+async def test_each_request_has_the_token_of_its_moment(era: str) -> None:
+    bearer = Hand(OLD)
+    with tempered(era=era, bearer=OLD) as server:
+        async with connected(remote(server.url, credentials=bearer, type="sse" if era == "sse" else "http")) as peer:
+            await peer.shake_hands()
+            assert "result" in await peer.tool("echo", text="hi")
+            if era == "legacy":
                 await asked(server, "GET")
-                server.do("change", settings={"bearer": NEW})
-                assert "result" in await peer.tool("echo", text="hi")
-                assert "result" in await peer.tool("echo", text="hi")
-            calls = [each["message"].get("id") for each in server.requests if each["message"]]
-            assert bearer.renewals == [OLD]
-            assert calls.count(2) == 2, "the refused one, and the one with the new token"
-            assert calls.count(3) == 1
+            bearer.tokens = [NEW]
+            server.do("change", settings={"bearer": NEW})
+            assert "result" in await peer.tool("echo", text="hi")
+            await peer.remote.stop(grace=5)
+        tokens, verbs = sent(server), [each["verb"] for each in server.requests]
+        assert set(verbs) == ({"POST", "GET", "DELETE"} if era == "legacy" else {"POST", "GET"})
+        changed = tokens.index(f"Bearer {NEW}")
+        assert set(tokens[:changed]) == {f"Bearer {OLD}"}
+        assert set(tokens[changed:]) == {f"Bearer {NEW}"}
+    assert (bearer.renewals, bearer.left) == ([], 1)
 
-    asyncio.run(use())
+
+@looped
+async def test_a_modern_request_and_the_first_question_to_a_server_have_it_too() -> None:
+    with tempered(era="modern", bearer=OLD) as server:
+        async with connected(remote(server.url, credentials=Hand(OLD))) as peer:
+            assert "result" in await peer.call("ping")
+            assert "result" in await peer.answer(peer.ask_modern("tools/list"))
+        assert sent(server) == [f"Bearer {OLD}"] * 2
 
 
-def test_a_second_refusal_fails_the_call_and_the_session_goes_on() -> None:
-    async def use() -> None:
-        bearer = Hand(OLD, NEW, NEWEST)
-        with tempered(bearer=OLD) as server:
-            async with connected(remote(server.url, credentials=bearer, login=LOGIN)) as peer:
-                await peer.shake_hands()
-                await asked(server, "GET")
-                server.do("change", settings={"bearer": "another"})
-                how = "answered 401 Unauthorized to a new token of its login, too"
-                assert error(await peer.tool("echo", text="hi")) == f'MCP server "docs" {how}; {LOGIN}'
-                assert sent(server).count(f"Bearer {NEW}") == 1
-                server.do("change", settings={"bearer": NEWEST})
-                assert "result" in await peer.tool("echo", text="hi")
-                assert peer.remote.end is None
-            assert how.encode() in peer.logged
+@looped
+async def test_it_replaces_an_authorization_of_the_headers() -> None:
+    with tempered(bearer=OLD) as server:
+        headers = {"authorization": "Basic abcdef", "X-Key": "value"}
+        async with connected(remote(server.url, credentials=Hand(OLD), headers=headers)) as peer:
+            await peer.shake_hands()
+        assert set(sent(server)) == {f"Bearer {OLD}"}
+        assert "Basic" not in str(server.requests)
+        assert ["X-Key", "value"] in [list(pair) for pair in server.requests[0]["headers"]]
 
-    asyncio.run(use())
+
+@looped
+async def test_a_refused_token_is_replaced_and_the_request_repeated_once() -> None:
+    bearer = Hand(OLD, NEW)
+    with tempered(bearer=OLD) as server:
+        async with connected(remote(server.url, credentials=bearer)) as peer:
+            await peer.shake_hands()
+            await asked(server, "GET")
+            server.do("change", settings={"bearer": NEW})
+            assert "result" in await peer.tool("echo", text="hi")
+            assert "result" in await peer.tool("echo", text="hi")
+        calls = [each["message"].get("id") for each in server.requests if each["message"]]
+        assert bearer.renewals == [OLD]
+        assert calls.count(2) == 2, "the refused one, and the one with the new token"
+        assert calls.count(3) == 1
+
+
+@looped
+async def test_a_second_refusal_fails_the_call_and_the_session_goes_on() -> None:
+    bearer = Hand(OLD, NEW, NEWEST)
+    with tempered(bearer=OLD) as server:
+        async with connected(remote(server.url, credentials=bearer, login=LOGIN)) as peer:
+            await peer.shake_hands()
+            await asked(server, "GET")
+            server.do("change", settings={"bearer": "another"})
+            how = "answered 401 Unauthorized to a new token of its login, too"
+            assert error(await peer.tool("echo", text="hi")) == f'MCP server "docs" {how}; {LOGIN}'
+            assert sent(server).count(f"Bearer {NEW}") == 1
+            server.do("change", settings={"bearer": NEWEST})
+            assert "result" in await peer.tool("echo", text="hi")
+            assert peer.remote.end is None
+        assert how.encode() in peer.logged
 
 
 @pytest.mark.parametrize("is_final", [True, False])
-def test_a_login_that_ends_fails_each_call_until_the_user_is_logged_in_again(is_final: bool) -> None:
-    async def use() -> None:
-        bearer = Hand(OLD)
-        with tempered(bearer=OLD) as server:
-            async with connected(remote(server.url, credentials=bearer)) as peer:
-                await peer.shake_hands()
-                await asked(server, "GET")
-                bearer.tokens = [NoToken(LOGGED_OUT, LOGIN, is_final=is_final)]
-                before = len(server.requests)
-                for _ in range(2):
-                    answer = await peer.tool("echo", text="hi")
-                    assert error(answer) == f'MCP server "docs" {LOGGED_OUT}; {LOGIN}'
-                    assert answer["error"]["data"] == {"server": "docs"}
-                assert len(server.requests) == before, "nothing was sent"
-                bearer.tokens = [OLD]
-                assert "result" in await peer.tool("echo", text="hi")
-                assert peer.remote.end is None
-
-    asyncio.run(use())
+@looped
+async def test_a_login_that_ends_fails_each_call_until_the_user_is_logged_in_again(is_final: bool) -> None:
+    bearer = Hand(OLD)
+    with tempered(bearer=OLD) as server:
+        async with connected(remote(server.url, credentials=bearer)) as peer:
+            await peer.shake_hands()
+            await asked(server, "GET")
+            bearer.tokens = [NoToken(LOGGED_OUT, LOGIN, is_final=is_final)]
+            before = len(server.requests)
+            for _ in range(2):
+                answer = await peer.tool("echo", text="hi")
+                assert error(answer) == f'MCP server "docs" {LOGGED_OUT}; {LOGIN}'
+                assert answer["error"]["data"] == {"server": "docs"}
+            assert len(server.requests) == before, "nothing was sent"
+            bearer.tokens = [OLD]
+            assert "result" in await peer.tool("echo", text="hi")
+            assert peer.remote.end is None
 
 
 @pytest.mark.parametrize("era", ["legacy", "sse"])
@@ -228,46 +215,40 @@ def test_a_server_that_wants_a_login_is_told_from_one_that_refuses_our_headers(
     assert (end.how, end.reason, end.fault) == ("answered 401 Unauthorized", reason, "credentials")
 
 
-def test_a_call_that_needs_more_scopes_names_them() -> None:
-    async def use() -> None:
-        few = {"do": "status", "status": 403, "headers": {"WWW-Authenticate": SCOPES}, "times": 1}
-        with tempered(bearer=OLD, faults=[{"on": "tools/call", **few}]) as server:
-            async with connected(remote(server.url, credentials=Hand(OLD), login=LOGIN)) as peer:
-                await peer.shake_hands()
-                how = "answered 403 Forbidden: it wants the scopes files:read files:write"
-                assert error(await peer.tool("echo", text="hi")) == f'MCP server "docs" {how}; {LOGIN}'
-                assert "result" in await peer.tool("echo", text="hi")
-
-    asyncio.run(use())
+@looped
+async def test_a_call_that_needs_more_scopes_names_them() -> None:
+    few = {"do": "status", "status": 403, "headers": {"WWW-Authenticate": SCOPES}, "times": 1}
+    with tempered(bearer=OLD, faults=[{"on": "tools/call", **few}]) as server:
+        async with connected(remote(server.url, credentials=Hand(OLD), login=LOGIN)) as peer:
+            await peer.shake_hands()
+            how = "answered 403 Forbidden: it wants the scopes files:read files:write"
+            assert error(await peer.tool("echo", text="hi")) == f'MCP server "docs" {how}; {LOGIN}'
+            assert "result" in await peer.tool("echo", text="hi")
 
 
 @pytest.mark.parametrize("fix", [LOGIN, "ask its operator"])
-def test_credentials_may_know_better_what_to_do_about_scopes(fix: str) -> None:
-    async def use() -> None:
-        hand = Hand(OLD)
-        hand.fix = fix
-        few = {"do": "status", "status": 403, "headers": {"WWW-Authenticate": SCOPES}, "times": 1}
-        with tempered(bearer=OLD, faults=[{"on": "tools/call", **few}]) as server:
-            async with connected(remote(server.url, credentials=hand, login=LOGIN)) as peer:
-                await peer.shake_hands()
-                how = "answered 403 Forbidden: it wants the scopes files:read files:write"
-                assert error(await peer.tool("echo", text="hi")) == f'MCP server "docs" {how}; {fix}'
-        assert [each.scopes for each in hand.challenges if each.wants_more] == [("files:read", "files:write")]
-
-    asyncio.run(use())
+@looped
+async def test_credentials_may_know_better_what_to_do_about_scopes(fix: str) -> None:
+    hand = Hand(OLD)
+    hand.fix = fix
+    few = {"do": "status", "status": 403, "headers": {"WWW-Authenticate": SCOPES}, "times": 1}
+    with tempered(bearer=OLD, faults=[{"on": "tools/call", **few}]) as server:
+        async with connected(remote(server.url, credentials=hand, login=LOGIN)) as peer:
+            await peer.shake_hands()
+            how = "answered 403 Forbidden: it wants the scopes files:read files:write"
+            assert error(await peer.tool("echo", text="hi")) == f'MCP server "docs" {how}; {fix}'
+    assert [each.scopes for each in hand.challenges if each.wants_more] == [("files:read", "files:write")]
 
 
-def test_a_login_that_is_done_while_the_server_refuses_is_used_at_once() -> None:
-    async def use() -> None:
-        hand = Late()
-        with tempered(bearer=OLD, challenge=METADATA) as server:
-            async with connected(remote(server.url, credentials=hand, login=LOGIN)) as peer:
-                await peer.shake_hands()
-                assert "result" in await peer.tool("echo", text="hi")
-            assert sent(server)[:2] == [None, f"Bearer {OLD}"]
-        assert hand.challenges == [], "there is a login by then"
-
-    asyncio.run(use())
+@looped
+async def test_a_login_that_is_done_while_the_server_refuses_is_used_at_once() -> None:
+    hand = Late()
+    with tempered(bearer=OLD, challenge=METADATA) as server:
+        async with connected(remote(server.url, credentials=hand, login=LOGIN)) as peer:
+            await peer.shake_hands()
+            assert "result" in await peer.tool("echo", text="hi")
+        assert sent(server)[:2] == [None, f"Bearer {OLD}"]
+    assert hand.challenges == [], "there is a login by then"
 
 
 class Late(Hand):
@@ -292,16 +273,14 @@ class Late(Hand):
         return await super().headers()
 
 
-def test_the_token_goes_to_no_other_origin() -> None:
-    async def use() -> None:
-        with tempered() as other, tempered(faults=[{"on": "*", "do": "redirect", "to": other.url}]) as server:
-            async with connected(remote(server.url, credentials=Hand(OLD))) as peer:
-                peer.ask("initialize", HELLO)
-                end = await peer.ended()
-            assert end.how.startswith("redirects to http://127.0.0.1:")
-            assert (sent(server), other.requests) == ([f"Bearer {OLD}"], [])
-
-    asyncio.run(use())
+@looped
+async def test_the_token_goes_to_no_other_origin() -> None:
+    with tempered() as other, tempered(faults=[{"on": "*", "do": "redirect", "to": other.url}]) as server:
+        async with connected(remote(server.url, credentials=Hand(OLD))) as peer:
+            peer.ask("initialize", HELLO)
+            end = await peer.ended()
+        assert end.how.startswith("redirects to http://127.0.0.1:")
+        assert (sent(server), other.requests) == ([f"Bearer {OLD}"], [])
 
 
 def test_what_repeats_the_token_is_shown_without_it() -> None:

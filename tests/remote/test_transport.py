@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from tests.looped import looped
 from tests.patience import PATIENCE
 
 from .children import tempered
@@ -102,46 +103,39 @@ async def secure(file: Path) -> AsyncIterator[str]:
         ("docs.example.com", 1, "has a TLS certificate for another name", "url"),
     ],
 )
-def test_a_certificate_that_is_not_accepted_is_told_with_what_to_do(
+@looped
+async def test_a_certificate_that_is_not_accepted_is_told_with_what_to_do(
     host: str, days: int, how: str, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = certificate(tmp_path, host=host, days=days)
     if "unknown" not in how:
         monkeypatch.setenv("SSL_CERT_FILE", str(file))
-
-    async def use() -> None:
-        async with secure(file) as url, connected(remote(url)) as peer:
-            peer.ask("initialize", HELLO)
-            end = await peer.ended()
-            assert (end.how, end.follows) == (how, "never")
-            assert fix in end.reason
-
-    asyncio.run(use())
+    async with secure(file) as url, connected(remote(url)) as peer:
+        peer.ask("initialize", HELLO)
+        end = await peer.ended()
+        assert (end.how, end.follows) == (how, "never")
+        assert fix in end.reason
 
 
-def test_an_authority_of_ones_own_is_named_in_ssl_cert_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_an_authority_of_ones_own_is_named_in_ssl_cert_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = certificate(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
-
-    async def use() -> None:
-        async with secure(file) as url, connected(remote(url)) as peer:
-            assert "result" in await peer.call("initialize", HELLO)
-            assert peer.remote.tls == "TLSv1.3"
-
-    asyncio.run(use())
+    async with secure(file) as url, connected(remote(url)) as peer:
+        assert "result" in await peer.call("initialize", HELLO)
+        assert peer.remote.tls == "TLSv1.3"
 
 
-def test_a_certificate_file_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_a_certificate_file_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
-
-    async def use() -> None:
-        async with connected(remote("https://127.0.0.1:9/mcp")) as peer:
-            peer.ask("initialize", HELLO)
-            end = await peer.ended()
-            assert "the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read" in end.how
-            assert end.follows == "never"
-
-    asyncio.run(use())
+    async with connected(remote("https://127.0.0.1:9/mcp")) as peer:
+        peer.ask("initialize", HELLO)
+        end = await peer.ended()
+        assert "the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read" in end.how
+        assert end.follows == "never"
 
 
 async def introduced(url: str) -> Peer:
@@ -172,20 +166,17 @@ def test_this_machine_and_hosts_in_no_proxy_are_reached_directly(monkeypatch: py
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_proxy_that_cannot_be_reached_is_mentioned(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_a_proxy_that_cannot_be_reached_is_mentioned(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as plug:
         port = plug.getsockname()[1]
     monkeypatch.setenv(f"{scheme.upper()}_PROXY", f"http://user:sekret-pw@127.0.0.1:{port}")
-
-    async def use() -> None:
-        async with connected(remote(f"{scheme}://docs.example.com/mcp")) as peer:
-            peer.ask("initialize", HELLO)
-            end = await peer.ended()
-            assert end.how == "could not be reached: connection refused"
-            assert "HTTPS_PROXY" in end.reason
-            assert "sekret-pw" not in str(end)
-
-    asyncio.run(use())
+    async with connected(remote(f"{scheme}://docs.example.com/mcp")) as peer:
+        peer.ask("initialize", HELLO)
+        end = await peer.ended()
+        assert end.how == "could not be reached: connection refused"
+        assert "HTTPS_PROXY" in end.reason
+        assert "sekret-pw" not in str(end)
 
 
 def test_a_proxy_that_refuses_to_connect_us_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +210,8 @@ def test_a_proxy_of_a_kind_that_is_not_known_is_told(proxy: str, monkeypatch: py
     asyncio.run(use())
 
 
-def test_a_cookie_comes_back_to_the_server_that_gave_it_and_to_no_other() -> None:
+@looped
+async def test_a_cookie_comes_back_to_the_server_that_gave_it_and_to_no_other() -> None:
     """Hosts with several machines find the one that knows the session by it."""
     seen: list[bytes] = []
 
@@ -227,18 +219,16 @@ def test_a_cookie_comes_back_to_the_server_that_gave_it_and_to_no_other() -> Non
         seen.append(asked.partition(b"\r\n\r\n")[0])
         return ANSWER.replace(b"\r\n", b"\r\nSet-Cookie: machine=seven; Path=/\r\n", 1)
 
-    async def use() -> None:
-        async with serving(answer) as url, connected(remote(url)) as first, connected(remote(url)) as second:
-            await first.call("initialize", HELLO)
-            await second.call("initialize", HELLO)
-            first.heard.clear()
-            await first.answer(first.ask("ping", id=1))
-        assert [b"cookie: machine=seven" in head.lower() for head in seen] == [False, False, True]
-
-    asyncio.run(use())
+    async with serving(answer) as url, connected(remote(url)) as first, connected(remote(url)) as second:
+        await first.call("initialize", HELLO)
+        await second.call("initialize", HELLO)
+        first.heard.clear()
+        await first.answer(first.ask("ping", id=1))
+    assert [b"cookie: machine=seven" in head.lower() for head in seen] == [False, False, True]
 
 
-def test_a_flood_of_cookies_is_not_kept() -> None:
+@looped
+async def test_a_flood_of_cookies_is_not_kept() -> None:
     asked: list[bytes] = []
 
     def answer(head: bytes) -> bytes:
@@ -246,14 +236,11 @@ def test_a_flood_of_cookies_is_not_kept() -> None:
         flood = b"".join(b"Set-Cookie: c%d-%d=%s\r\n" % (len(asked), number, b"x" * 1000) for number in range(40))
         return ANSWER.replace(b"Content-Type", flood + b"Content-Type", 1)
 
-    async def use() -> None:
-        async with serving(answer) as url, connected(remote(url)) as peer:
-            await peer.call("initialize", HELLO)
-            for _ in range(5):
-                peer.heard.clear()
-                await peer.answer(peer.ask("ping", id=1))
-
-    asyncio.run(use())
+    async with serving(answer) as url, connected(remote(url)) as peer:
+        await peer.call("initialize", HELLO)
+        for _ in range(5):
+            peer.heard.clear()
+            await peer.answer(peer.ask("ping", id=1))
     assert max(len(head) for head in asked) < 20_000
 
 
@@ -264,17 +251,14 @@ def packed(body: bytes, *codings: str, kind: str = "application/json") -> bytes:
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-def test_an_answer_that_is_compressed_twice_is_not_unpacked() -> None:
+@looped
+async def test_an_answer_that_is_compressed_twice_is_not_unpacked() -> None:
     """Some kilobytes could become some terabytes."""
-
-    async def use() -> None:
-        body = ANSWER.partition(b"\r\n\r\n")[2]
-        async with serving(lambda asked: packed(body, "gzip", "gzip")) as url, connected(remote(url)) as peer:
-            peer.ask("initialize", HELLO)
-            end = await peer.ended()
-            assert end.how == "sent an answer that is compressed more than once"
-
-    asyncio.run(use())
+    body = ANSWER.partition(b"\r\n\r\n")[2]
+    async with serving(lambda asked: packed(body, "gzip", "gzip")) as url, connected(remote(url)) as peer:
+        peer.ask("initialize", HELLO)
+        end = await peer.ended()
+        assert end.how == "sent an answer that is compressed more than once"
 
 
 def test_a_stream_that_grows_a_thousandfold_leaves_the_other_servers_their_turn() -> None:
