@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from acp_launch.cli.planning import Ready
     from acp_launch.console.sessions import States
     from acp_launch.host.place import HostNote
+    from acp_launch.interactive.picker import PickList
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.profile.discover import Found
     from acp_launch.session.store import Record, Registry
@@ -225,11 +226,13 @@ def request_to_resume(record: "Record", request: RunRequest | None = None) -> Ru
 def pick_session(records: "Sequence[Record]", project: Path) -> "Record":
     """Let the user choose one of several sessions, the latest first."""
     from acp_launch.console import sessions
+    from acp_launch.interactive.picker import PickList
 
     now = time.time()
     rows = [sessions.choice_row(record, now=now) for record in records]
     title = f"Sessions in {sessions.tilde(str(project), str(Path.home()))}"
-    return records[_choose_row(title, rows, ends=[0])]
+    number = _pick(PickList(title=title, headings=sessions.CHOICE, rows=rows, ends=[0]))
+    return records[number]
 
 
 def session_label(record: "Record") -> str:
@@ -239,11 +242,11 @@ def session_label(record: "Record") -> str:
     return sessions.display_name(record.name, record.title)
 
 
-def can_ask() -> bool:
-    """Return whether the user can be asked to choose."""
-    from acp_launch.console.ask.terminal import possible
+def can_pick() -> bool:
+    """Return whether a list can be drawn for the user."""
+    from acp_launch.interactive.front import can_draw
 
-    return possible()
+    return can_draw()
 
 
 def list_sessions(records: "Sequence[Record]", states: "States | None" = None) -> None:
@@ -271,12 +274,12 @@ def _resume(request: RunRequest, settings: "Settings") -> RunRequest:
     from acp_launch.profile.discover import here
 
     if request.words:
-        records = _of_profile(request.words[0], settings) if request.is_interactive and can_ask() else []
+        records = _of_profile(request.words[0], settings) if request.is_interactive and can_pick() else []
         return request_to_resume(pick_session(records, here()), request) if len(records) > 1 else request
     project, records = _of_project(settings)
     if not records:
         raise SessionError(f"there is no session in {project} to continue", fix=f"start one: {ours('run')}")
-    if len(records) > 1 and not can_ask():
+    if len(records) > 1 and not can_pick():
         refuse_to_choose(records)
     record = pick_session(records, project) if len(records) > 1 else records[0]
     if len(records) == 1:
@@ -328,17 +331,21 @@ def _pick_profile(offered: "Sequence[Found]", settings: "Settings") -> str:
     from acp_launch.profile.load import inspect
 
     entries = [(found, *inspect(found, cache=settings.cache)) for found in offered]
-    if not can_ask():
+    if not can_pick():
         profiles.show_list(entries, as_json=False)
         fix = f"name one: {ours('run', offered[0].name, 'PROMPT')}"
         raise UsageError("no profile is given", fix=fix)
-    return offered[_choose_row("Profiles", list(profiles.rows(entries)), ends=[2])].name
+    from acp_launch.interactive.picker import PickList
+
+    rows = list(profiles.rows(entries))
+    number = _pick(PickList(title="Profiles", headings=("NAME", "FROM", "DESCRIPTION"), rows=rows, ends=[2]))
+    return offered[number].name
 
 
-def _choose_row(title: str, rows: "Sequence[Sequence[str]]", *, ends: "Sequence[int]") -> int:
-    from acp_launch.console.ask.terminal import choose_row_now
+def _pick(choices: "PickList") -> int:
+    from acp_launch.interactive.picker import pick_now
 
-    number = choose_row_now(title, rows, ends)
+    number = pick_now(choices)
     if number is None:
         raise Stopped("nothing was chosen", signal_number=signal.SIGINT)
     return number

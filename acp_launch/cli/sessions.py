@@ -50,7 +50,7 @@ def choose(context: typer.Context) -> None:
         records = registry.list(project)
     if not records:
         say("no sessions here yet; acp-launch run starts one, and acp-launch session list --all shows all others")
-    elif not run.can_ask():
+    elif not run.can_pick():
         run.refuse_to_choose(records)
     else:
         raise typer.Exit(run.carry_out(run.request_to_resume(run.pick_session(records, Path(project)))))

@@ -56,8 +56,11 @@ def display_name(name: str, title: str) -> str:
     return _one_line(title) or name if is_fresh(name) else name
 
 
+CHOICE = ("SESSION", "LAST USED", "TURNS", "PROFILE")
+
+
 def choice_row(record: "Record", *, now: float) -> tuple[str, ...]:
-    """Return name, age, turns and profile of a session, for the user to choose one."""
+    """Return the texts of a session under the headings `CHOICE`, for the user to choose one."""
     name, title = display_name(record.name, record.title), _one_line(record.title)
     shown = f"{name}: {title}" if title and name != title else name
     return (shown, ago(record.last_used, now=now), str(record.turns or ""), record.profile)

@@ -12,6 +12,7 @@ layout        its windows, the status line and the rows of a question
 screen        the terminal: its canvas, one write per frame, its keys
 attention     how the user is called beside the screen: bell, title
 questions     its questions, safe from keys typed before them
+picker        a list to choose from, with a filter
 completion    its completions: commands, values, files
 history       its history of prompts, on disk
 lines         the front on a dumb terminal, line by line

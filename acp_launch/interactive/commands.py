@@ -9,14 +9,13 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from acp_launch.console.ask.terminal import choose_row
 from acp_launch.console.draw.live import token_counts
 from acp_launch.console.permissions import about
-from acp_launch.console.sessions import ago, choice_row, display_name
+from acp_launch.console.sessions import CHOICE, ago, choice_row, display_name
 from acp_launch.console.stderr import DIM, QUOTE
 from acp_launch.console.stream.text import stands
 from acp_launch.errors import LaunchError, UsageError
-from acp_launch.interactive.front import SIGIL, WORDS, Key, Word
+from acp_launch.interactive.front import SIGIL, WORDS, Key, Word, can_draw
 from acp_launch.interactive.state import CurrentSession, InteractiveState, Leave, Move, Outcome, is_the_end
 from acp_launch.problem import count, likeliest, ours
 from acp_launch.regex import regex
@@ -211,7 +210,7 @@ async def _sessions(interactive: InteractiveState, current: CurrentSession, rest
 
 
 async def _switch(interactive: InteractiveState, current: CurrentSession, rest: str) -> Outcome | None:
-    rest = rest or await _choose_session(interactive, current)
+    rest = rest or await _picked_session(interactive, current)
     if not rest:
         return None
     if rest == current.held_session.name:
@@ -220,17 +219,24 @@ async def _switch(interactive: InteractiveState, current: CurrentSession, rest: 
     return Move(interactive.held_sessions.enter(rest, is_new=False))
 
 
-async def _choose_session(interactive: InteractiveState, current: CurrentSession) -> str:
-    """Let the user choose one of the other sessions; empty if the user wants none.
+async def _picked_session(interactive: InteractiveState, current: CurrentSession) -> str:
+    """Let the user choose one of the other sessions; empty if the user leaves without a choice.
 
     Raises:
-        UsageError: there is no other session.
+        UsageError: there is no list to draw, or no other session.
     """
     others = [each for each in interactive.held_sessions.records() if each.name != current.held_session.name]
     if not others:
         raise UsageError("there is no other session of this profile here", fix=":new starts one")
+    if not can_draw():
+        for line in sessions(others, ""):
+            interactive.say(line)
+        raise UsageError("which session?", fix=":switch NAME")
+    from acp_launch.interactive.picker import PickList, pick  # imports the application
+
     rows = [choice_row(record, now=time.time()) for record in others]
-    number = await choose_row(interactive.front.person, "Switch to", rows, ends=[0])
+    async with interactive.front.suspended():
+        number = await pick(PickList(title="Switch to", headings=CHOICE, rows=rows, ends=[0]))
     return "" if number is None else others[number].name
 
 

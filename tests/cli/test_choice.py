@@ -7,11 +7,11 @@ from contextlib import contextmanager
 import pytest
 
 from tests.cli.launcher import Launcher, command, names
-from tests.cli.terminal import yes_or_no
+from tests.cli.terminal import on_terminal, yes_or_no
 from tests.interactive.screen import Terminal, on_screen
 
-ESCAPE, ENTER = "\x1b", "\r"
-KEYS = "[n] None of these"
+UP, DOWN, ESCAPE, ENTER = "\x1b[A", "\x1b[B", "\x1b", "\r"
+KEYS = "type to filter"
 
 
 @contextmanager
@@ -44,21 +44,26 @@ def test_of_several_profiles_one_is_chosen_by_its_description(launch: Launcher) 
     described(launch, docs="Writes the manual", review="Reads pull requests")
     (launch.project / "prompt").write_text("hi")
     with choosing(launch, "run", "--file", "prompt") as terminal:
-        assert "[1] docs    project  Writes the manual" in terminal.shown
-        assert "[2] review  project  Reads pull requests" in terminal.shown
-        terminal.types("2")
+        terminal.until("▸ docs    project  Writes the manual")
+        terminal.types("pull")
+        terminal.until("▸ review  project  Reads pull requests")
+        terminal.types(ENTER)
         assert terminal.ends() == 0
     assert heard_in(launch) == {"review": "hi"}
 
 
-def test_of_a_long_list_the_first_nine_can_be_chosen(launch: Launcher) -> None:
+def test_a_long_list_scrolls_and_fits_a_small_terminal(launch: Launcher) -> None:
     described(launch, **{f"p{number:02}": "A profile " * 20 for number in range(30)})
-    with on_screen(*command("run"), columns=50, rows=20, cwd=launch.project, env=launch.env) as terminal:
+    arguments = command("run")
+    with on_screen(*arguments, columns=50, rows=12, cwd=launch.project, env=launch.env) as terminal:
         terminal.until(KEYS)
-        assert "21 more are not listed here" in terminal.shown
-        assert "▐ [9] p08  project  A profile" in terminal.shown
-        assert all(len(row) <= 50 for row in terminal.rows)
-        terminal.types("n")
+        terminal.until("… 23 more")
+        assert terminal.rows[2].startswith("▸ p00   project  A profile")
+        assert all(len(row) < 50 for row in terminal.rows)
+        terminal.types(DOWN * 29)
+        terminal.until("▸ p29")
+        assert "p22" not in terminal.shown
+        terminal.types(ESCAPE)
         assert terminal.ends() == 130
 
 
@@ -75,8 +80,19 @@ def test_a_list_can_be_left_without_a_choice(launch: Launcher, keys: str) -> Non
     with choosing(launch, "run") as terminal:
         terminal.types(keys)
         assert terminal.ends() == 130
-        assert "nothing was chosen" in terminal.shown or keys == "\x03"
+        assert terminal.shown == "acp-launch: nothing was chosen", "the list is gone"
     assert names(launch) == []
+
+
+def test_a_filter_that_nothing_matches_is_said_and_enter_does_nothing(launch: Launcher) -> None:
+    described(launch, docs="Writes the manual", review="Reads pull requests")
+    with choosing(launch, "run") as terminal:
+        terminal.types("zzz")
+        terminal.until("nothing matches")
+        terminal.types(f"{ENTER}\x15")  # Ctrl-U removes the filter
+        terminal.until("▸ docs")
+        terminal.types(ESCAPE)
+        assert terminal.ends() == 130
 
 
 def test_without_a_terminal_the_profiles_are_listed_with_the_command(launch: Launcher) -> None:
@@ -114,13 +130,13 @@ def turns(launch: Launcher, title: str) -> int:
 def test_continue_without_a_profile_lets_the_user_choose_by_title(several: Launcher) -> None:
     (several.project / "prompt").write_text("more")
     with choosing(several, "run", "--continue", "--file", "prompt") as terminal:
-        rows = [row for row in terminal.shown.splitlines() if "just now" in row]
-        assert rows == [
-            "▐ [1] fix-42: Fix the logs  just now  1  review",
-            "▐ [2] Look at the lexer     just now  1  review",
-            "▐ [3] Explain the parser    just now  1  docs",
-        ]
-        terminal.types("2")
+        terminal.until("▸ fix-42: Fix the logs  just now   1      review")
+        terminal.until("  Look at the lexer     just now   1      review")
+        terminal.types(DOWN + DOWN)
+        terminal.until("▸ Explain the parser    just now   1      docs")
+        terminal.types(UP)
+        terminal.until("▸ Look at the lexer")
+        terminal.types(ENTER)
         assert terminal.ends() == 0
     assert turns(several, "Look at the lexer") == 2
 
@@ -142,9 +158,11 @@ def test_continue_of_a_profile_with_a_prompt_is_the_latest_without_a_question(se
 
 def test_continue_of_a_profile_in_an_interactive_session_offers_its_sessions(several: Launcher) -> None:
     with choosing(several, "run", "review", "--continue") as terminal:
-        assert "[1] fix-42: Fix the logs" in terminal.shown
+        terminal.until("▸ fix-42: Fix the logs")
         assert "parser" not in terminal.shown
-        terminal.types("2")
+        terminal.types("lexer")
+        terminal.until("▸ Look at the lexer")
+        terminal.types(ENTER)
         terminal.until("resumed Look at the lexer (")
         terminal.types("\x04")
         assert terminal.ends() == 0
@@ -163,9 +181,15 @@ def test_without_a_terminal_the_sessions_are_listed_with_the_command(several: La
     )
 
 
+def test_a_dumb_terminal_gets_the_list_and_the_command(several: Launcher) -> None:
+    with on_terminal("session", cwd=several.project, env={**several.env, "TERM": "dumb"}) as terminal:
+        assert terminal.ends() == 2
+    assert "fix: name one: acp-launch run review --session fix-42" in terminal.text
+
+
 def test_session_without_a_verb_resumes_the_chosen_session(several: Launcher) -> None:
     with choosing(several, "session") as terminal:
-        terminal.types("3")
+        terminal.types("parser" + ENTER)
         terminal.until(yes_or_no("Trust this profile and continue?"))
         terminal.types("y")
         terminal.until("resumed ")
@@ -178,7 +202,7 @@ def test_a_session_of_a_command_line_cannot_be_resumed_from_the_list(launch: Lau
     command = launch.started().removeprefix("    command: ").strip()
     assert launch("run", "--agent", command, "hello there").code == 0
     with choosing(launch, "session") as terminal:
-        terminal.types("1")
+        terminal.types(ENTER)
         assert terminal.ends() == 3
         assert 'the session "hello there" was made with --agent' in terminal.shown
 
@@ -201,14 +225,14 @@ def test_switch_without_a_name_lets_the_user_choose_another_session(several: Lau
     with on_screen(*command("run", "review", "-s", "fix-42"), cwd=several.project, env=several.env) as terminal:
         terminal.until("resumed fix-42")
         terminal.types(f":switch{ENTER}")
-        terminal.until("[1] Look at the lexer")
+        terminal.until("▸ Look at the lexer")
         assert "fix-42: Fix" not in terminal.shown.partition("Switch to")[2], "it is the current session"
         terminal.types(ESCAPE)
-        terminal.until_gone("[1] Look at the lexer")
+        terminal.until_gone("▸ Look at the lexer")
         terminal.types(f":switch{ENTER}")
-        terminal.until("[1] Look at the lexer")
-        terminal.types("1")
-        terminal.until_gone("[1] Look at the lexer")
+        terminal.until("▸ Look at the lexer")
+        terminal.types(f"{ENTER}")
+        terminal.until_gone("▸ Look at the lexer")
         terminal.types(f"more{ENTER}")
         terminal.until("live 1")
         terminal.types(f":sessions{ENTER}")

@@ -5,15 +5,14 @@ import codecs
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TextIO
 
 from acp_launch import leave
 from acp_launch.console.stderr import DIM, GREEN, RED, YELLOW, ask, harmless, paint, put, share
-from acp_launch.console.stdout import columns
 from acp_launch.mark import COLUMNS, MARK
-from acp_launch.session.observer import Choice, Person, Tone
+from acp_launch.session.observer import Choice, Tone
 
 # The terminal's modes: its echo, and restoring it at exit.
 
@@ -260,26 +259,6 @@ async def ask_for_paste(prompt: str) -> str | None:
     finally:
         put("\n")
     return text.strip()
-
-
-async def choose_row(person: Person, title: str, rows: Sequence[Sequence[str]], ends: Collection[int]) -> int | None:
-    """Let the user choose one of the first nine rows by its number; return its index, None if the user wants none.
-
-    The texts may come from agents and files; those in the columns `ends` are cut to the width of the terminal.
-    """
-    width, _ = person.room(title, ())
-    lines = list(columns(rows, width=width - len("[1] "), ends=ends))
-    choices = [Choice(f"{number}", line) for number, line in enumerate(lines[:9], 1)]
-    async with person.floor():
-        if more := lines[9:]:
-            person.say(f"{len(more)} more are not listed here", "dim")
-        key = await person.choose(title, [*choices, Choice("n", "None of these")])
-    return int(key) - 1 if key and key.isdecimal() else None
-
-
-def choose_row_now(title: str, rows: Sequence[Sequence[str]], ends: Collection[int]) -> int | None:
-    """Do the same while no event loop runs."""
-    return asyncio.run(choose_row(TerminalQuestions(lambda: None), title, rows, ends))
 
 
 def ask_yes_or_no(prompt: str, yes: str = "Yes", no: str = "No") -> bool | None:
