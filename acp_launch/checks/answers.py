@@ -120,7 +120,7 @@ def server(
     return ok("server", part.server, text, **facts)
 
 
-def failed(part: ProfilePart, error: LaunchError, profile: str, *, has_log: bool = True) -> Check:
+def failure(part: ProfilePart, error: LaunchError, profile: str, *, has_log: bool = True) -> Check:
     """Report an error of the agent or of a server; a server that is not required gets only a warning. `has_log`: it
     wrote to stderr."""
     (check, *_) = of_error("server" if part.server else "agent", error)
@@ -142,7 +142,7 @@ def failed(part: ProfilePart, error: LaunchError, profile: str, *, has_log: bool
 
 def no_session(error: LaunchError, profile: str, *, has_log: bool = True) -> Check:
     """Report a session that could not be opened, or not as the profile wants it."""
-    return replace(failed(ProfilePart(), error, profile, has_log=has_log), name="session")
+    return replace(failure(ProfilePart(), error, profile, has_log=has_log), name="session")
 
 
 def session_skipped(profile: str) -> Check:

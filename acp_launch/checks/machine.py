@@ -42,7 +42,7 @@ if group is not None and group.enter():
 IS_WINDOWS = sys.platform == "win32"
 
 
-def everything(settings: Settings) -> Iterator[Check]:
+def check_machine(settings: Settings) -> Iterator[Check]:
     """Check all that does not depend on a profile."""
     yield directory("config", settings.config)
     yield directory("state", settings.state)
@@ -130,14 +130,14 @@ def directory(kind: Kind, path: Path) -> Check:
     try:
         status = path.stat()
     except FileNotFoundError:
-        return _missing(kind, path)
+        return _check_parent(kind, path)
     except OSError as error:
-        return _bad(kind, path, f"cannot be checked: {_said(error)}", _elsewhere(kind))
+        return _bad(kind, path, f"cannot be checked: {_reason(error)}", _elsewhere(kind))
     if not stat.S_ISDIR(status.st_mode):
         return _bad(kind, path, "is not a directory", f"move it away, or {_elsewhere(kind)}")
     if os.name == "posix" and status.st_uid != os.geteuid():
         return _bad(kind, path, "belongs to another user", f"sudo chown -R $(id -u) {quote(str(path))}")
-    return _unwritable(kind, path) or _exposed(kind, path, stat.S_IMODE(status.st_mode))
+    return _unwritable(kind, path) or _check_mode(kind, path, stat.S_IMODE(status.st_mode))
 
 
 def runtime() -> Check:
@@ -156,7 +156,7 @@ def nearest(path: Path) -> Path:
     return next((each for each in (path, *path.parents) if os.path.lexists(each)), path)
 
 
-def _missing(kind: Kind, path: Path) -> Check:
+def _check_parent(kind: Kind, path: Path) -> Check:
     parent = nearest(path)
     if parent.is_dir() and os.access(parent, os.W_OK | os.X_OK):
         return ok("directory", kind, f"{path} (does not exist yet; created when needed)", path=str(path))
@@ -171,11 +171,11 @@ def _unwritable(kind: Kind, path: Path) -> Check | None:
             file.write(ROOM)
     except OSError as error:
         room = "make room on its file system" if error.errno in FULL else f"chmod u+rwx {quote(str(path))}"
-        return _bad(kind, path, f"cannot be written: {_said(error)}", f"{room}, or {_elsewhere(kind)}")
+        return _bad(kind, path, f"cannot be written: {_reason(error)}", f"{room}, or {_elsewhere(kind)}")
     return None
 
 
-def _exposed(kind: Kind, path: Path, mode: int) -> Check:
+def _check_mode(kind: Kind, path: Path, mode: int) -> Check:
     facts = {"path": str(path), "mode": f"{mode:04o}"}
     if os.name != "posix":
         return ok("directory", kind, str(path), path=str(path))
@@ -198,7 +198,7 @@ def _elsewhere(kind: Kind) -> str:
     return f"export ACP_LAUNCH_{kind.upper()}_DIR=DIRECTORY"
 
 
-def _said(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
@@ -269,7 +269,7 @@ def open_files(soft: int | None, hard: int | None) -> Check:
     """Report the limits of open files; None means unlimited. A launch raises its own soft limit."""
     room = _room(hard)
     facts = {"soft": soft, "hard": hard, "servers": room}
-    text = f"{_counted(soft)}, up to {_counted(hard)} for acp-launch itself"
+    text = f"{_limit_text(soft)}, up to {_limit_text(hard)} for acp-launch itself"
     if room is not None and room < FEW_SERVERS:
         text += f": room for about {room:,} MCP servers"
     if hard is not None and hard < prepare.FEW_DESCRIPTORS:
@@ -340,21 +340,21 @@ def _of_container() -> int | None:
     return int(most) - int(current) if most.isdecimal() and current.isdecimal() else None
 
 
-def _counted(limit: int | None) -> str:
+def _limit_text(limit: int | None) -> str:
     return "no limit" if limit is None else f"{limit:,}"
 
 
 def leftovers(state: Path) -> Iterator[Check]:
     """Report the processes that each crashed launch left behind, or that there are none. Nothing is stopped here."""
     launches = read_all(state)
-    left = [check for launch in launches if launch_state(launch) == "dead" and (check := _left(launch))]
+    left = [check for launch in launches if launch_state(launch) == "dead" and (check := _check_launch(launch))]
     running = sum(launch_state(launch) == "running" for launch in launches)
     yield from left
     if not left:
         yield ok("leftovers", "", f"none; {running} launch{'es' if running != 1 else ''} running", running=running)
 
 
-def _left(launch: Launch) -> Check | None:
+def _check_launch(launch: Launch) -> Check | None:
     alive = names(launch, launch_processes(launch).alive())
     if not alive:
         return None

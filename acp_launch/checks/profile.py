@@ -219,7 +219,9 @@ def store(settings: Settings, opened: Callable[[Settings], Store], waiting: Wait
         made = _keyring(settings) if kind == "keyring" else opened(settings)
         label = made.label
         text = (
-            _tried(made, settings.secrets.timeout, waiting) if kind == "keyring" else _listed(made, settings, waiting)
+            _try_keyring(made, settings.secrets.timeout, waiting)
+            if kind == "keyring"
+            else _count_secrets(made, settings, waiting)
         )
     except StoreFault as fault:
         check = warning("secrets", "", f"{label}: {fault.reason}", fault.fix or CHOOSE, store=kind, state=fault.state)
@@ -230,19 +232,19 @@ def store(settings: Settings, opened: Callable[[Settings], Store], waiting: Wait
 def secrets(names: Sequence[str], settings: Settings, asked: StoreCheck, waiting: Waiting) -> Mapping[str, Outcome]:
     """Look up each secret, without a dialog of the keyring; a store that failed its check is not tried again."""
 
-    def opened() -> Store:
+    def open_checked() -> Store:
         if asked.fault is not None:
             raise asked.fault
         return _keyring(settings)
 
-    return look_up(names, environ=os.environ, store=opened, limit=settings.secrets.timeout, waiting=waiting)
+    return look_up(names, environ=os.environ, store=open_checked, limit=settings.secrets.timeout, waiting=waiting)
 
 
 def _keyring(settings: Settings) -> Store:
     return open_keyring(settings.secrets.keyring, os.environ, interactive=False)
 
 
-def _tried(made: Store, limit: float, waiting: Waiting) -> str:
+def _try_keyring(made: Store, limit: float, waiting: Waiting) -> str:
     made.prepare()
     outcome = within(made, lambda: made.read([ABSENT]), limit=limit, waiting=waiting)[ABSENT]
     if outcome.state not in USABLE:
@@ -250,7 +252,7 @@ def _tried(made: Store, limit: float, waiting: Waiting) -> str:
     return "it answers without a dialog"
 
 
-def _listed(made: Store, settings: Settings, waiting: Waiting) -> str:
+def _count_secrets(made: Store, settings: Settings, waiting: Waiting) -> str:
     names = within(made, made.names, limit=settings.secrets.timeout, waiting=waiting)
     if names is None:
         return "it asks for its passphrase when needed"

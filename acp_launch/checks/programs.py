@@ -41,12 +41,12 @@ def _all(version: Version, wanted: str) -> bool | None:
         found = _COMPARATOR.match(wanted, position)
         if found is None:
             return None
-        result = result and _holds(version, found[1] or "=", _given(found))
+        result = result and _holds(version, found[1] or "=", _numbers(found))
         position = found.end()
     return result
 
 
-def _given(found: re.Match[str]) -> tuple[int, ...]:
+def _numbers(found: re.Match[str]) -> tuple[int, ...]:
     """Return the numbers of a comparator up to its first wildcard."""
     numbers: list[int] = []
     for text in found.groups()[1:]:
@@ -59,7 +59,7 @@ def _given(found: re.Match[str]) -> tuple[int, ...]:
 def _holds(version: Version, sign: str, given: tuple[int, ...]) -> bool:
     if not given:
         return sign not in ("<", ">")
-    low, after = _padded(given), _after(given, len(given))
+    low, after = _pad(given), _after(given, len(given))
     match sign:
         case ">=":
             return version >= low
@@ -83,10 +83,10 @@ def _first_nonzero(given: tuple[int, ...]) -> int:
 
 def _after(given: tuple[int, ...], kept: int) -> Version:
     """Return the first version whose first `kept` numbers exceed the given ones."""
-    return _padded((*given[: kept - 1], given[kept - 1] + 1))
+    return _pad((*given[: kept - 1], given[kept - 1] + 1))
 
 
-def _padded(numbers: tuple[int, ...]) -> Version:
+def _pad(numbers: tuple[int, ...]) -> Version:
     major, minor, patch = (*numbers, 0, 0)[:3]
     return major, minor, patch
 
@@ -134,9 +134,9 @@ def command(subject: str, program: Path, runtime: Runtime | None) -> Check:
     via = keeper(program)
     facts = {"path": str(program), "via": via, "node": None, "node_wanted": None}
     if runtime is None:
-        return ok("command", subject, f"{program}{_noted(via)}", **facts)
+        return ok("command", subject, f"{program}{_remark(via)}", **facts)
     facts |= {"node": runtime.version or None, "node_wanted": runtime.wanted or None}
-    text = f"{program}{_noted(via, f'Node.js {runtime.version}'.rstrip())}"
+    text = f"{program}{_remark(via, f'Node.js {runtime.version}'.rstrip())}"
     version = parse_version(runtime.version)
     if version is None:
         return warning("command", subject, f"{text}: {runtime.node} does not report its version", OLD, **facts)
@@ -164,10 +164,10 @@ def runtime(program: Path, *, path: str | None, cwd: Path, run: Run) -> Runtime 
     node = find("node", project=cwd, path=path)
     if isinstance(node, CannotRun):
         return None  # it brings its own; a program that needs one on PATH was refused when it was looked up
-    return Runtime(node, run(node).strip().removeprefix("v"), _wanted(Path(os.path.realpath(program))))
+    return Runtime(node, run(node).strip().removeprefix("v"), _read_wanted(Path(os.path.realpath(program))))
 
 
-def _noted(*remarks: str) -> str:
+def _remark(*remarks: str) -> str:
     said = "; ".join(filter(None, remarks))
     return f" ({said})" if said else ""
 
@@ -183,7 +183,7 @@ def _is_nodes(program: Path) -> bool:
     return line.startswith(b"#!") and re.search(rb"[/ ]node\b", line) is not None
 
 
-def _wanted(program: Path) -> str:
+def _read_wanted(program: Path) -> str:
     """Return `engines.node` of the package that the program belongs to."""
     for folder in list(program.parents)[:ABOVE]:
         if (said := _package(folder / "package.json")) is not None:

@@ -13,7 +13,7 @@ from acp_launch.problem import did_you_mean
 
 if TYPE_CHECKING:
     from acp_launch.console.agents import Installed
-    from acp_launch.registry.index import Copy, Entry
+    from acp_launch.registry.index import Copy, PublishedAgent
     from acp_launch.registry.installed import Installation, Reference
     from acp_launch.settings.model import Settings
 
@@ -34,7 +34,7 @@ def search(
     settings = _settings()
     copy, fault = _latest(settings)
     entries = [each for each in copy.agents.values() if _has(each, words or ())]
-    installed = _installed(settings)
+    installed = _list_installed(settings)
     if as_json:
         stdout.put_json(agents.search_json(entries, installed, copy, fault))
     elif entries:
@@ -52,7 +52,7 @@ def show(agent: Id, as_json: Json = False) -> None:
     settings = _settings()
     copy, fault = _latest(settings)
     entry = _entry(copy, _reference(agent).id)
-    installed = _installed(settings)
+    installed = _list_installed(settings)
     if as_json:
         stdout.put_json(agents.details_json(entry, installed, copy, fault))
     else:
@@ -163,14 +163,14 @@ def _latest(settings: "Settings") -> "tuple[Copy, str]":
     return copy, fault
 
 
-def _entry(copy: "Copy", agent: str) -> "Entry":
+def _entry(copy: "Copy", agent: str) -> "PublishedAgent":
     if found := copy.agents.get(agent):
         return found
     hint = did_you_mean(agent, copy.agents)
     raise RegistryError(f'the registry has no agent "{agent}"{hint}', fix="acp-launch agents search lists them")
 
 
-def _installed(settings: "Settings") -> "Installed":
+def _list_installed(settings: "Settings") -> "Installed":
     from acp_launch.registry.installed import installations
 
     found: dict[str, list[Installation]] = {}
@@ -179,7 +179,7 @@ def _installed(settings: "Settings") -> "Installed":
     return found
 
 
-def _has(entry: "Entry", words: Sequence[str]) -> bool:
+def _has(entry: "PublishedAgent", words: Sequence[str]) -> bool:
     text = f"{entry.id} {entry.name} {entry.description}".casefold()
     return all(word.casefold() in text for word in words)
 

@@ -27,7 +27,7 @@ from acp_launch.checks import profile as profile_checks
 from acp_launch.checks.check import MACHINE, Check, of_error, of_problem, ok
 from acp_launch.checks.profile import ProfilePart, StoreCheck, lacking_secrets
 from acp_launch.checks.programs import Runtime, command, runtime
-from acp_launch.cli.credentials import ServerLogin, Wallet, lacking, print_headers, server_logins
+from acp_launch.cli.credentials import ServerLogin, Wallet, list_lacking, print_headers, server_logins
 from acp_launch.cli.operation import VerbProcesses, verb_processes
 from acp_launch.cli.planning import resolved_from
 from acp_launch.cli.probe import StartedServer, meet_server
@@ -115,7 +115,7 @@ class Checkup:
         file = settings.config / FILE
         there = str(file) if file.exists() else f"the defaults; there is no {file}"
         self._note([ok("settings", "", there, file=str(file))])
-        self._note(machine.everything(settings))
+        self._note(machine.check_machine(settings))
         store = profile_checks.store(settings, open_store, say_waiting)
         self._note([store.check])
         if self._name is None:
@@ -156,7 +156,7 @@ class Checkup:
         opening = cache(partial(open_store, settings))
         logins = _logins(parts, settings)
         found = self._look_up(parts, logins, settings, store, opening)
-        record = self._continued(parts[0].plan, settings)
+        record = self._find_session(parts[0].plan, settings)
         known = secrets(found)
         wallet = Wallet(settings=settings, opening=opening, secrets=known, called=loaded.found.called)
         credentials = self._credentials(parts, logins, found, wallet)
@@ -201,7 +201,7 @@ class Checkup:
         self._note(profile_checks.unfit_checks(parts, found))
         return found
 
-    def _continued(self, plan: LaunchPlan | None, settings: Settings) -> Record | None:
+    def _find_session(self, plan: LaunchPlan | None, settings: Settings) -> Record | None:
         """Find the session that a run would resume, and hold it for a moment, as a run fails if it is in use."""
         if plan is None or plan.session is None or not (settings.state / "sessions").exists():
             return None
@@ -222,7 +222,7 @@ class Checkup:
         """Return the credentials of remote servers, and report the servers that lack them."""
         credentials = wallet.credentials(logins, found)
         without = print_headers(logins, credentials, wallet.settings)
-        lacks = {lack.server.name: lack for lack in (*lacking(logins, found, wallet.called), *without)}
+        lacks = {lack.server.name: lack for lack in (*list_lacking(logins, found, wallet.called), *without)}
         for part in parts:
             if part.plan is not None and (lack := lacks.get(part.server)) is not None:
                 self._answers[part.label] = [answers.without_login(part, lack.what, lack.fix)]
@@ -297,7 +297,7 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
         try:
             return processes.agent(part.plan, self.wallet.secrets)
         except (AgentError, StateError) as error:
-            self.answer(part, answers.failed(part, error, self.wallet.called, has_log=False))
+            self.answer(part, answers.failure(part, error, self.wallet.called, has_log=False))
             return None
 
     async def _check_agent(
@@ -386,14 +386,14 @@ class LiveChecks(Struct, frozen=True, kw_only=True):
                 except LaunchError as error:
                     self._fail(part, program.explained(error), program.running)
         except (ServerError, StateError) as error:
-            self.answer(part, answers.failed(part, error, called, has_log=False))
+            self.answer(part, answers.failure(part, error, called, has_log=False))
 
     def _fail(self, part: ProfilePart, error: LaunchError, running: Running) -> None:
         has_words = isinstance(error, AgentError) and not isinstance(error, AgentRefused)
         if not has_words and running.pid is not None:
             error.detail = (*error.detail, *running.stderr_tail())
         self._advise(error, running)
-        self.answer(part, answers.failed(part, error, self.wallet.called, has_log=bool(running.stderr_tail())))
+        self.answer(part, answers.failure(part, error, self.wallet.called, has_log=bool(running.stderr_tail())))
 
     def _advise(self, error: LaunchError, running: Running) -> None:
         trace = str(self.trace or "")

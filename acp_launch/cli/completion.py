@@ -134,7 +134,7 @@ def _logs(context: Any, settings: "Settings") -> Candidates:
     return ("agent", "the agent's own"), *_servers(context, settings)
 
 
-def _stored(context: Any, settings: "Settings") -> Candidates:
+def _secrets(context: Any, settings: "Settings") -> Candidates:
     from acp_launch.secret.lookup import stored_names
 
     return stored_names(settings.state)
@@ -166,7 +166,7 @@ SOURCES: dict[str, Source] = {
     "SESSION": _sessions,
     "session NAME": _sessions,
     "SERVER": _servers,
-    "secret NAME": _stored,
+    "secret NAME": _secrets,
     "NAME|COMMAND": _agents,
     "import SOURCE": _tools,
     "import TOOL": _tools,

@@ -118,7 +118,7 @@ def _key(server: RemotePlan) -> tuple[str, str]:
     return server.url.reveal({}), server.oauth.client_id if server.oauth is not None else ""
 
 
-def lacking(logins: Iterable[ServerLogin], found: Mapping[str, Outcome], called: str) -> Iterator[Lack]:
+def list_lacking(logins: Iterable[ServerLogin], found: Mapping[str, Outcome], called: str) -> Iterator[Lack]:
     """Yield the servers to which the user is not logged in; `called` is the profile's name in commands.
 
     `found` are the outcomes of the look-up, with those of the logins.
@@ -139,7 +139,7 @@ def lacking(logins: Iterable[ServerLogin], found: Mapping[str, Outcome], called:
             yield Lack(login.server, f"{NOT_LOGGED_IN}: the login has expired", fix)
 
 
-def _known(login: ServerLogin, found: Mapping[str, Outcome]) -> Grant | None:
+def _read_known(login: ServerLogin, found: Mapping[str, Outcome]) -> Grant | None:
     return _grant(found[login.item]) if login.item in found else None
 
 
@@ -246,7 +246,7 @@ class Wallet(Struct, frozen=True, kw_only=True):
     def credentials(self, logins: Iterable[ServerLogin], found: Mapping[str, Outcome]) -> dict[str, Credentials]:
         """Return the credentials of each server; `found` are the outcomes of the look-up, as far as there was one."""
         records, made = Logins(self.settings.state), dict[str, Credentials]()
-        printed = self._printed({login.printer for login in logins if login.printer})
+        printed = self._make_printers({login.printer for login in logins if login.printer})
         for login in logins:
             server = login.server
             if login.printer:
@@ -254,10 +254,10 @@ class Wallet(Struct, frozen=True, kw_only=True):
                 continue
             make = partial(self._token_store, records, server)
             command = ours("mcp", "login", self.called, server.name)
-            made[server.name] = LoginCredentials(login, _known(login, found), make, records, command)
+            made[server.name] = LoginCredentials(login, _read_known(login, found), make, records, command)
         return made
 
-    def _printed(self, addresses: Collection[str]) -> "dict[str, PrintedHeaders]":
+    def _make_printers(self, addresses: Collection[str]) -> "dict[str, PrintedHeaders]":
         if not addresses:
             return {}
         from acp_launch.cli.stores import run_at_home_in_loop

@@ -27,7 +27,7 @@ Topic = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
-class Match(NamedTuple):
+class PageMatch(NamedTuple):
     """A section with all the words of a search, and its first line with all of them, or with the first of them."""
 
     topic: str
@@ -106,14 +106,14 @@ def sections(topic: str) -> Iterator[tuple[str, list[str]]]:
     yield heading, lines
 
 
-def search(words: Sequence[str]) -> list[Match]:
+def search(words: Sequence[str]) -> list[PageMatch]:
     """Find the sections with all the words, which are in lower case; matches in headings come first."""
-    found: list[Match] = []
+    found: list[PageMatch] = []
     for topic in topics():
         for heading, lines in sections(topic):
             if _has("\n".join((heading, *lines)), words):
                 having = [line for wanted in (words, words[:1]) for line in lines if _has(line, wanted)]
-                found.append(Match(topic, heading, " ".join(_MARKS.sub("", next(iter(having), "")).split())))
+                found.append(PageMatch(topic, heading, " ".join(_MARKS.sub("", next(iter(having), "")).split())))
     return sorted(found, key=lambda match: not _has(match.heading, words))
 
 
@@ -124,7 +124,7 @@ def _has(text: str, words: Sequence[str]) -> bool:
 # The terminal.
 
 
-def _draw_match(match: Match) -> str:
+def _draw_match(match: PageMatch) -> str:
     from textwrap import shorten
 
     line = shorten(match.line, _width() - 4, placeholder=" …")

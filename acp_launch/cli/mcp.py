@@ -140,9 +140,9 @@ def call(
     from acp_launch.console import servers
 
     patience = None if timeout is None else read_duration(timeout)
-    given = _given(words or (), file)
+    given = _read_arguments(words or (), file)
     wanted = probe(profile, name, cwd=cwd, trust=trust, trace=trace)
-    chosen = _allowed(wanted, tool)
+    chosen = _check_tool(wanted, tool)
     limit = _limit(wanted, patience)
 
     async def story(started: "StartedServer") -> bool:
@@ -251,7 +251,7 @@ def _policy(wanted: "Probe") -> "ToolPolicy":
     return ToolPolicy(wanted.server.name, wanted.server.tools)
 
 
-def _allowed(wanted: "Probe", tool: str | None) -> str:
+def _check_tool(wanted: "Probe", tool: str | None) -> str:
     """Return the tool's name.
 
     Raises:
@@ -272,7 +272,7 @@ def _allowed(wanted: "Probe", tool: str | None) -> str:
 # The arguments of `call`: words, a file or stdin.
 
 
-def _given(words: "Sequence[str]", file: Path | None) -> "Given":
+def _read_arguments(words: "Sequence[str]", file: Path | None) -> "Given":
     """Read the arguments.
 
     Raises:
@@ -287,10 +287,10 @@ def _given(words: "Sequence[str]", file: Path | None) -> "Given":
     if file is None:
         return read_words(words)
     source = "stdin" if file == STDIN else str(file)
-    return read_object(_decoded(file, source), f"the arguments in {source}")
+    return read_object(_read_text(file, source), f"the arguments in {source}")
 
 
-def _decoded(file: Path, source: str) -> str:
+def _read_text(file: Path, source: str) -> str:
     try:
         raw = _content(file)
     except OSError as error:

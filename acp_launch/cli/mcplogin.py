@@ -52,7 +52,7 @@ PARTING = stretch(10.0)  # seconds for a server to take a token back
 BROWSER = 300.0  # seconds for the user in the browser
 
 
-class Target(Struct, frozen=True):
+class LoginTarget(Struct, frozen=True):
     """A remote server of a profile, and its login, if there is one.
 
     `client_secret` is that of a configured client. `headers` are those of the profile for requests to the server.
@@ -107,7 +107,7 @@ def log_in(profile: str, name: str | None, *, every: bool, trust: bool, browser:
 
 
 def _log_in_to(
-    target: Target, vault: "Vault", processes: "VerbProcesses", opener: "Opener", limit: float, *, use: str
+    target: LoginTarget, vault: "Vault", processes: "VerbProcesses", opener: "Opener", limit: float, *, use: str
 ) -> int:
     """Log in to one server; show why it failed. Return the exit code."""
     from acp_launch.console import logins
@@ -142,7 +142,7 @@ def log_out(profile: str, name: str | None, *, every: bool, trust: bool) -> None
             logins.say_not_logged_in(each.name)
 
 
-def _forget(vault: "Vault", records: Logins, target: Target, item: str) -> None:
+def _forget(vault: "Vault", records: Logins, target: LoginTarget, item: str) -> None:
     """Remove tokens, with all records that are about them."""
     from acp_launch.console import logins
 
@@ -154,7 +154,7 @@ def _forget(vault: "Vault", records: Logins, target: Target, item: str) -> None:
     logins.say_logged_out(target.name, fault, [login.url for login in known if login != target.login])
 
 
-def _lost_items(vault: "Vault", records: Logins, target: Target) -> list[str]:
+def _lost_items(vault: "Vault", records: Logins, target: LoginTarget) -> list[str]:
     """Return the items of a server's tokens that no record is about; none if the store cannot be listed."""
     from acp_launch.oauth.metadata import canonical, covers
 
@@ -198,7 +198,7 @@ def login_states(plan: LaunchPlan, settings: Settings) -> dict[str, State]:
     """Return the states of the logins that the servers of a plan have or ask for, and of what takes their place."""
     records = Logins(settings.state)
     remotes = [server for server in plan.servers if isinstance(server, RemotePlan)]
-    found = [_state(Target(server, record_of(server, records)), settings) for server in remotes]
+    found = [_state(LoginTarget(server, record_of(server, records)), settings) for server in remotes]
     return {each.name: each for each in found if each.login is not None or each.is_asked or each.program}
 
 
@@ -213,7 +213,7 @@ def states(loaded: Loaded, settings: Settings) -> Iterator[State]:
                 yield State(name, "", None, is_asked=True)
 
 
-def _state(target: Target, settings: Settings) -> State:
+def _state(target: LoginTarget, settings: Settings) -> State:
     server, printer = target.server, printer_of(target.server, settings)
     program = PurePath(settings.headers_command[printer].command[0]).name if printer else ""
     return State(server.name, server.url.display(), target.login, is_asked=server.oauth is not None, program=program)
@@ -221,7 +221,7 @@ def _state(target: Target, settings: Settings) -> State:
 
 def plan_targets(
     profile: str, name: str | None, *, every: bool, trust: bool, is_login: bool = False
-) -> tuple[Settings, LaunchPlan, list[Target]]:
+) -> tuple[Settings, LaunchPlan, list[LoginTarget]]:
     """Plan the servers that the user has named. For a login they get requests with the headers of the profile.
 
     Raises:
@@ -241,7 +241,7 @@ def plan_targets(
     return settings, plan, list(_targets(plan, secrets, Logins(settings.state)))
 
 
-def _targets(plan: LaunchPlan, secrets: Mapping[str, Secret], records: Logins) -> Iterator[Target]:
+def _targets(plan: LaunchPlan, secrets: Mapping[str, Secret], records: Logins) -> Iterator[LoginTarget]:
     for server in plan.servers:
         assert isinstance(server, RemotePlan)
         if server.url.secrets:  # the record of a login holds the address
@@ -251,7 +251,7 @@ def _targets(plan: LaunchPlan, secrets: Mapping[str, Secret], records: Logins) -
             name: value for name, value in server.sent.items() if {each.name for each in value.secrets} <= set(secrets)
         }
         secret = server.oauth.client_secret if server.oauth is not None else None
-        yield Target(
+        yield LoginTarget(
             server,
             record_of(server, records),
             secret.concealed(secrets) if secret is not None else None,
@@ -295,7 +295,7 @@ def _opener(profile: str, name: str, *, browser: bool) -> "Opener":
     return None if found is None else tuple(found)
 
 
-async def _log_in(target: Target, before: Grant | None, opener: "Opener", limit: float) -> tuple[Grant, Login]:
+async def _log_in(target: LoginTarget, before: Grant | None, opener: "Opener", limit: float) -> tuple[Grant, Login]:
     """Log in with the command that opens a page, or on a terminal, within seconds."""
     from acp_launch.cli.stores import say_waiting
     from acp_launch.console import logins
@@ -349,7 +349,7 @@ def _read_grant(vault: "Vault", item: str) -> Grant | None:
     return None if secret is None else decode_grant(secret)
 
 
-def _store(vault: "Vault", grant: Grant, login: Login, target: Target) -> None:
+def _store(vault: "Vault", grant: Grant, login: Login, target: LoginTarget) -> None:
     """Store the tokens, then the record. The tokens of the login before are removed, if no other address uses them.
 
     Raises:

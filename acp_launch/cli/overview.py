@@ -36,7 +36,7 @@ LABELLED = 2  # texts of a row that is not in columns
 Row = tuple[str, ...]
 
 
-class Profile(NamedTuple):
+class ProfileRow(NamedTuple):
     """A profile of the project or of the user; `loaded` is None if it has problems."""
 
     found: "Found"
@@ -51,7 +51,7 @@ class Overview(NamedTuple):
     """
 
     project: Path
-    profiles: Sequence[Profile]
+    profiles: Sequence[ProfileRow]
     more: int
     missing: Sequence[tuple[str, str]]
     sessions: "Sequence[Record] | None"
@@ -67,12 +67,12 @@ def show() -> int:
 
     found = _overview(here(), load())
     width = terminal_width()
-    for line in (*_standing(found, width), "", *columns(list(_next(found)), width=width, ends=[2])):
+    for line in (*_state_lines(found, width), "", *columns(list(_next(found)), width=width, ends=[2])):
         stdout.line(harmless(line, keep=""))
     return 0
 
 
-def _standing(found: Overview, width: int | None) -> Iterator[str]:
+def _state_lines(found: Overview, width: int | None) -> Iterator[str]:
     """Yield the lines above the commands; those with one text take no part in the columns."""
     from acp_launch.console.stdout import columns, plain
 
@@ -87,22 +87,22 @@ def _overview(start: Path, settings: "Settings") -> Overview:
 
     found = [each for each in discover(start=start, settings=settings) if not each.shadowed_by]
     own = [each for each in found if each.origin != "built-in"]
-    profiles = [_examined(each, settings) for each in own[:MOST]]
+    profiles = [_examine(each, settings) for each in own[:MOST]]
     project = project_of(start)
-    return Overview(project, profiles, len(own) - MOST, _missing(profiles, settings), _latest(project, settings))
+    return Overview(project, profiles, len(own) - MOST, _find_missing(profiles, settings), _latest(project, settings))
 
 
-def _examined(found: "Found", settings: "Settings") -> Profile:
+def _examine(found: "Found", settings: "Settings") -> ProfileRow:
     from acp_launch.profile.load import inspect
     from acp_launch.profile.trust import trust_state
 
     loaded, problems = inspect(found, cache=settings.cache)
     if loaded is None:
-        return Profile(found, None, count(len(errors(problems)), "problem"))
-    return Profile(found, loaded, TRUST[trust_state(loaded, settings).how])
+        return ProfileRow(found, None, count(len(errors(problems)), "problem"))
+    return ProfileRow(found, loaded, TRUST[trust_state(loaded, settings).how])
 
 
-def _missing(profiles: Sequence[Profile], settings: "Settings") -> list[tuple[str, str]]:
+def _find_missing(profiles: Sequence[ProfileRow], settings: "Settings") -> list[tuple[str, str]]:
     """Return the secrets without a value; none if the store is a command, which alone knows what it has."""
     from acp_launch.plan.model import needs
     from acp_launch.private import Unfit

@@ -124,11 +124,11 @@ def _look_up(
     if resolved.plan is None or not logins:
         plan = _plan(resolved, missing)
         return Ready(plan, values, _later(others, plan, settings, values))
-    from acp_launch.cli.credentials import Wallet, lacking, print_headers
+    from acp_launch.cli.credentials import Wallet, list_lacking, print_headers
 
     wallet = Wallet(settings=settings, opening=opening, secrets=values, called=resolved.plan.called)
     credentials = wallet.credentials(logins, found)
-    lacks = [*lacking(logins, found, resolved.plan.called), *print_headers(logins, credentials, settings)]
+    lacks = [*list_lacking(logins, found, resolved.plan.called), *print_headers(logins, credentials, settings)]
     plan = _plan(resolved, missing, lacks, is_alone=is_alone)
     return Ready(plan, values, {**credentials, **_later(others, plan, settings, values, opening)})
 

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from acp_launch.console.sessions import ago
 from acp_launch.console.stdout import columns, plain
-from acp_launch.registry.index import Copy, Entry, pinned
+from acp_launch.registry.index import Copy, PublishedAgent, pin_line
 from acp_launch.registry.installed import Installation
 from acp_launch.secret.detect import masked
 
@@ -21,7 +21,7 @@ DESCRIPTION = 4  # the column that gives way when the terminal is narrow
 PACKAGE = 4
 
 
-def search_table(entries: Sequence[Entry], installed: Installed, *, width: int | None) -> str:
+def search_table(entries: Sequence[PublishedAgent], installed: Installed, *, width: int | None) -> str:
     """Return the lines for `agents search`."""
     rows = [("AGENT", "VERSION", "INSTALLED", "BY", "DESCRIPTION")]
     for each in entries:
@@ -31,13 +31,13 @@ def search_table(entries: Sequence[Entry], installed: Installed, *, width: int |
     return "\n".join(columns(rows, width=width, ends=[DESCRIPTION]))
 
 
-def search_json(entries: Sequence[Entry], installed: Installed, copy: Copy, fault: str) -> str:
+def search_json(entries: Sequence[PublishedAgent], installed: Installed, copy: Copy, fault: str) -> str:
     """Return the JSON for `agents search --json`."""
     listed = [_entry(each, installed) for each in entries]
     return json.dumps({"agents": listed, "index": _index(copy, fault)}, indent=2)
 
 
-def details(entry: Entry, installed: Sequence[Installation], platform: str) -> str:
+def details(entry: PublishedAgent, installed: Sequence[Installation], platform: str) -> str:
     """Return the lines for `agents show`."""
     ways, binary = entry.distribution, entry.distribution.binary.get(platform)
     lines = {
@@ -50,7 +50,7 @@ def details(entry: Entry, installed: Sequence[Installation], platform: str) -> s
         "website": entry.website or entry.repository,
         "npx": _command(ways.npx.package, ways.npx.args) if ways.npx else "",
         "uvx": _command(ways.uvx.package, ways.uvx.args) if ways.uvx else "",
-        "profile": masked(pinned(entry)),
+        "profile": masked(pin_line(entry)),
         "binary": ", ".join(sorted(ways.binary)),
         "here": _command(binary.archive, ()) if binary else "",
         "sha256": (binary.sha256 or "not known to the registry") if binary else "",
@@ -58,11 +58,11 @@ def details(entry: Entry, installed: Sequence[Installation], platform: str) -> s
     return "\n".join(f"{label + ':':<11}{plain(value)}" for label, value in lines.items() if value)
 
 
-def details_json(entry: Entry, installed: Installed, copy: Copy, fault: str) -> str:
+def details_json(entry: PublishedAgent, installed: Installed, copy: Copy, fault: str) -> str:
     """Return the JSON for `agents show --json`."""
     ways = {kind: _way(getattr(entry.distribution, kind)) for kind in entry.distribution.kinds}
     about = {"license": entry.license, "website": entry.website, "repository": entry.repository}
-    more = {**about, "distribution": ways, "profile": masked(pinned(entry)) or None}
+    more = {**about, "distribution": ways, "profile": masked(pin_line(entry)) or None}
     return json.dumps({**_entry(entry, installed), **more, "index": _index(copy, fault)}, indent=2)
 
 
@@ -94,7 +94,7 @@ def installation_json(installation: Installation) -> dict[str, Any]:
     return {**said, "package": masked(installation.manifest.package), "program": str(installation.program)}
 
 
-def _entry(entry: Entry, installed: Installed) -> dict[str, Any]:
+def _entry(entry: PublishedAgent, installed: Installed) -> dict[str, Any]:
     return {
         "id": entry.id,
         "version": entry.version,

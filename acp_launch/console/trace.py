@@ -20,7 +20,7 @@ TELLING = ("name", "uri", "path", "command", "modeId", "title", "stopReason", "s
 PROCESS, FAULT, NOTICE, JUNK = "33", "31", "2", "35"  # colours
 
 
-class Entry(Struct):
+class TraceEntry(Struct):
     """A line of a trace, as `acp_launch.trace` writes it."""
 
     type: str
@@ -41,10 +41,10 @@ class Entry(Struct):
     version: int = 0
 
 
-_decoder = msgspec.json.Decoder(Entry)
+_decoder = msgspec.json.Decoder(TraceEntry)
 
 
-def read(line: bytes) -> Entry | None:
+def read(line: bytes) -> TraceEntry | None:
     """Read a line of a trace; None if it is something else."""
     try:
         return _decoder.decode(line)
@@ -66,7 +66,7 @@ class TraceView:
         )
         self._put("TIME", "FROM → TO", "MESSAGE", "1", "TOOK")
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: TraceEntry) -> None:
         if entry.type == "start":
             self._put(entry.at, _way(entry), f"started, pid {entry.pid}" if entry.pid else "connecting", PROCESS)
         elif entry.type == "exit":
@@ -88,7 +88,7 @@ class TraceView:
             self._put(at, way, f"{shown} was not answered", FAULT)
         self._release()
 
-    def _message(self, entry: Entry, said: dict[str, Any], about: str) -> None:
+    def _message(self, entry: TraceEntry, said: dict[str, Any], about: str) -> None:
         id, method = said.get("id"), str(said.get("method") or "")
         shown = ": ".join(filter(None, (method, about[:LONGEST])))
         if not method:
@@ -99,14 +99,14 @@ class TraceView:
             self._open[entry.server, entry.sender, repr(id)] = entry.at, _way(entry), method, shown
             self._put(entry.at, _way(entry), shown)
 
-    def _notice(self, entry: Entry, shown: str) -> None:
+    def _notice(self, entry: TraceEntry, shown: str) -> None:
         at, way, what, count = self._notices or (entry.at, "", "", 0)
         if (way, what) != (_way(entry), shown):
             self._release()
             at, count = entry.at, 0
         self._notices = at, _way(entry), shown, count + 1
 
-    def _answer(self, entry: Entry, id: str, about: str, *, is_error: bool) -> None:
+    def _answer(self, entry: TraceEntry, id: str, about: str, *, is_error: bool) -> None:
         asked = self._open.pop((entry.server, entry.receiver, id), None)
         if entry.receiver != "acp-launch":  # which may have held the request, and sent it later
             held = self._open.pop((entry.server, "acp-launch", id), None)
@@ -134,7 +134,7 @@ class TraceView:
             sys.stdout.buffer.flush()
 
 
-def _way(entry: Entry) -> str:
+def _way(entry: TraceEntry) -> str:
     """Return who spoke to whom. On a server's connection, acp-launch may speak in the place of either side."""
     server = plain(entry.server) or "agent"
     names = {"acp-launch": "acp-launch", "agent": "agent", "server": server}

@@ -11,7 +11,7 @@ from acp_launch.problem import KeyPath, Problem, likeliest, ours
 from acp_launch.profile.discover import shown
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.lockfile import Locked, place
-from acp_launch.registry.index import RUNNERS, Package, list_packages, parse_package, pinned, read_copy
+from acp_launch.registry.index import RUNNERS, Package, list_packages, parse_package, pin_line, read_copy
 from acp_launch.registry.installed import Installation, Reference, home, installations, of_program, reference
 from acp_launch.settings.load import directory, grounds, lies_in
 
@@ -151,7 +151,7 @@ def chosen(state: Path, wanted: Reference) -> Installation | CannotRun:
     others = f"; installed: {', '.join(each.manifest.version for each in found)}" if found else ""
     copy = read_copy(directory("CACHE"))
     entry = copy.agents.get(wanted.id) if copy else None
-    line = pinned(entry) if entry and not entry.distribution.binary else ""  # it needs no installation
+    line = pin_line(entry) if entry and not entry.distribution.binary else ""  # it needs no installation
     fix = f"write instead: {line}" if line else ours("agents", "install", str(wanted))
     return CannotRun(f"the registry's agent {wanted} is not installed{others}", fix)
 

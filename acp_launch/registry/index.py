@@ -77,7 +77,7 @@ class Distribution(Struct, frozen=True):
         return tuple(kind for kind in _KINDS if getattr(self, kind))
 
 
-class Entry(Struct, frozen=True):
+class PublishedAgent(Struct, frozen=True):
     """A published agent."""
 
     id: str
@@ -98,11 +98,11 @@ class Copy(Struct, frozen=True, kw_only=True):
     text: bytes = b""
 
     @property
-    def agents(self) -> Mapping[str, Entry]:
+    def agents(self) -> Mapping[str, PublishedAgent]:
         return decode(self.text)
 
 
-def decode(text: bytes) -> Mapping[str, Entry]:
+def decode(text: bytes) -> Mapping[str, PublishedAgent]:
     """Read the agents of an index, by their ids; an entry that cannot be read is left out.
 
     Raises:
@@ -117,7 +117,7 @@ def decode(text: bytes) -> Mapping[str, Entry]:
     return {entry.id: entry for entry in found}
 
 
-def pinned(entry: Entry) -> str:
+def pin_line(entry: PublishedAgent) -> str:
     """
     Return what a profile says to start an agent's package in the very version of the index; empty if it has none.
 
@@ -136,10 +136,10 @@ class _Listed(Struct):
     agents: list[msgspec.Raw]
 
 
-def _entry(raw: msgspec.Raw) -> Entry | None:
+def _entry(raw: msgspec.Raw) -> PublishedAgent | None:
     """Read an entry; None if it is not one, or this version cannot use it. A later format may add what it likes."""
     try:
-        entry = msgspec.json.decode(raw, type=Entry)
+        entry = msgspec.json.decode(raw, type=PublishedAgent)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     is_named = _ID.fullmatch(entry.id) and _VERSION.fullmatch(entry.version)

@@ -28,7 +28,7 @@ from acp_launch.problem import ours
 from acp_launch.profile.rules import ENVIRONMENT_NAME
 from acp_launch.regex import regex
 from acp_launch.registry.download import NotFetched, fetch
-from acp_launch.registry.index import Binary, Entry, pinned
+from acp_launch.registry.index import Binary, PublishedAgent, pin_line
 from acp_launch.registry.installed import MANIFEST, Installation, Manifest, home, read
 from acp_launch.secret.value import is_private
 
@@ -45,7 +45,7 @@ def this_platform() -> str:
     return f"{platform.system().lower()}-{_MACHINES.get(machine, machine)}"
 
 
-def binary_of(entry: Entry, version: str, *, allow_unverified: bool) -> Binary:
+def binary_of(entry: PublishedAgent, version: str, *, allow_unverified: bool) -> Binary:
     """Return what would be installed of an agent.
 
     Raises:
@@ -60,7 +60,7 @@ def binary_of(entry: Entry, version: str, *, allow_unverified: bool) -> Binary:
             if not _ENVIRONMENT_NAME.match(name) or is_private(name) or "\0" in value:
                 raise RegistryError(f"the registry sets a variable for {entry.id} that cannot be set: {name[:80]!r}")
         return binary
-    if line := pinned(entry):
+    if line := pin_line(entry):
         raise RegistryError(f"{entry.id} needs no installation", fix=f"write into the profile: {line}")
     if binary is not None:
         what = f"the registry has no sha256 of {entry.id} for {this_platform()}, so its archive cannot be verified"
@@ -70,7 +70,7 @@ def binary_of(entry: Entry, version: str, *, allow_unverified: bool) -> Binary:
     raise RegistryError(f"{entry.id} is not published for {this_platform()}", fix=fix)
 
 
-def install(entry: Entry, binary: Binary, *, state: Path, registry: str) -> tuple[Installation, bool]:
+def install(entry: PublishedAgent, binary: Binary, *, state: Path, registry: str) -> tuple[Installation, bool]:
     """Install a binary of this agent; also return whether it is new. `registry` is the address of the index.
 
     Raises:
@@ -101,7 +101,7 @@ def install(entry: Entry, binary: Binary, *, state: Path, registry: str) -> tupl
         raise RegistryError(what, fix=f"check the owner, the mode and the free space of {home(state)}") from error
 
 
-def _install(entry: Entry, binary: Binary, place: Path, registry: str) -> Manifest:
+def _install(entry: PublishedAgent, binary: Binary, place: Path, registry: str) -> Manifest:
     name = binary.archive.partition("?")[0].partition("#")[0].rpartition("/")[2]
     files, download = place / "files", place / "download"
     try:
@@ -148,7 +148,7 @@ def _download(address: str, to: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _make_executable(entry: Entry, place: Path, command: str) -> None:
+def _make_executable(entry: PublishedAgent, place: Path, command: str) -> None:
     """Require that the program is there, and in the directory."""
     program = Path(os.path.realpath(place / command))
     if not program.is_file() or not program.is_relative_to(os.path.realpath(place)):
@@ -231,10 +231,10 @@ def unpack(archive: Path, kind: str, into: Path) -> None:
 def _unpack_tar(tar: tarfile.TarFile, into: Path) -> None:
     links: list[Path] = []
     for each in _require_bounds((each, each.size) for each in tar):
-        path = _unlinked(into, each.name)
+        path = _member_path(into, each.name)
         if each.issym():
             links.append(path)
-        elif each.islnk() and not _unlinked(into, each.linkname).is_file():
+        elif each.islnk() and not _member_path(into, each.linkname).is_file():
             raise Unsafe(f'holds a link to a file that it does not hold: "{each.name[:200]}"')
         tar.extract(each, into, filter="data")
     for link in links:  # only now: through another one, `..` may lead elsewhere
@@ -265,7 +265,7 @@ def _require_bounds(members: Iterable[tuple[M, int]]) -> Iterator[M]:
         yield member
 
 
-def _unlinked(into: Path, name: str) -> Path:
+def _member_path(into: Path, name: str) -> Path:
     """Return where a member belongs, if no part of that is a link, through which it would be written elsewhere."""
     path = into / inside(name)
     if any(each.is_symlink() for each in (path, *path.parents)):

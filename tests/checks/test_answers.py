@@ -72,18 +72,18 @@ def test_a_server_that_does_not_tell_its_tools_is_a_warning() -> None:
 def test_a_failure_has_the_exit_code_of_its_stage(
     part: ProfilePart, error: AgentError, verdict: str, code: int, fix: str
 ) -> None:
-    check = answers.failed(part, error, "p")
+    check = answers.failure(part, error, "p")
     assert (check.verdict, check.code, check.fix) == (verdict, code, fix)
 
 
 def test_of_what_said_nothing_no_log_is_advised() -> None:
     """There is none: it begins with the first byte."""
-    assert "logs" not in answers.failed(SERVER, ServerError("died"), "p", has_log=False).fix
-    assert "logs" not in answers.failed(ProfilePart(), AgentError("died"), "p", has_log=False).fix
+    assert "logs" not in answers.failure(SERVER, ServerError("died"), "p", has_log=False).fix
+    assert "logs" not in answers.failure(ProfilePart(), AgentError("died"), "p", has_log=False).fix
     found = survey(counts={}, timings={}, refused={"tools/list": "they are lost"})
     assert "logs" not in answers.server(SERVER, found, "p", hidden=0, after=0.01, has_log=False).fix
 
 
 def test_of_the_last_words_the_last_are_kept() -> None:
-    check = answers.failed(SERVER, ServerError("died", detail=[str(number) for number in range(50)]), "p")
+    check = answers.failure(SERVER, ServerError("died", detail=[str(number) for number in range(50)]), "p")
     assert check.detail == ("45", "46", "47", "48", "49")

@@ -14,7 +14,7 @@ from msgspec.structs import replace as with_
 from acp_launch.errors import RegistryError
 from acp_launch.plan.executable import CannotRun
 from acp_launch.plan.locked import chosen
-from acp_launch.registry.index import Entry, decode, pinned
+from acp_launch.registry.index import PublishedAgent, decode, pin_line
 from acp_launch.registry.install import binary_of, install, remove
 from acp_launch.registry.installed import Installation, Reference, home, installations, read
 from tests.patience import PATIENCE
@@ -36,12 +36,12 @@ def packed(name: str = "bin/agent", content: bytes = PROGRAM.encode()) -> bytes:
     return out.getvalue()
 
 
-def published(**members: Any) -> Entry:
+def published(**members: Any) -> PublishedAgent:
     (found,) = decode(written(entry("agent", **members))).values()
     return found
 
 
-def installed(entry: Entry, state: Path) -> tuple[Installation, bool]:
+def installed(entry: PublishedAgent, state: Path) -> tuple[Installation, bool]:
     chosen = binary_of(entry, entry.version, allow_unverified=False)
     return install(entry, chosen, state=state, registry="https://r.example/i.json")
 
@@ -174,7 +174,7 @@ def test_a_variable_that_cannot_be_set_is_refused() -> None:
 )
 def test_a_package_is_started_in_its_very_version_and_needs_no_installation(way: dict[str, Any], line: str) -> None:
     found = published(**way)
-    assert pinned(found) == f"agent: {line}"
+    assert pin_line(found) == f"agent: {line}"
     with pytest.raises(RegistryError, match="needs no installation") as refused:
         binary_of(found, "1.0.0", allow_unverified=True)
     assert refused.value.fix == f"write into the profile: agent: {line}"
@@ -185,7 +185,7 @@ def test_a_package_is_started_in_its_very_version_and_needs_no_installation(way:
 )
 @pytest.mark.parametrize("runner", ["npx", "uvx"])
 def test_a_package_without_a_very_version_is_not_pinned(runner: str, package: str) -> None:
-    assert pinned(published(**{runner: {"package": package}})) == ""
+    assert pin_line(published(**{runner: {"package": package}})) == ""
 
 
 def test_what_cannot_be_installed_says_why() -> None:
