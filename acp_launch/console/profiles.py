@@ -6,12 +6,10 @@ from typing import Any
 from acp_launch.console import problems as problem_lines
 from acp_launch.console import stdout
 from acp_launch.console.stderr import harmless, say
-from acp_launch.document.nodes import Plain, scalar
+from acp_launch.document.nodes import Plain
 from acp_launch.problem import KeyPath, Problem, count, errors, ours
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, Positions, shown
-from acp_launch.protocol.written import visible_long
-from acp_launch.regex import regex
 from acp_launch.secret.value import Outcome
 
 Entry = tuple[Found, Loaded | None, Sequence[Problem]]
@@ -124,9 +122,6 @@ def _print_json(answer: dict[str, Any]) -> None:
 # The layers may come from anywhere, so unprintable characters in values, keys and comments are written as escapes.
 
 
-_PLAIN = regex(r"[A-Za-z0-9_./][A-Za-z0-9_./@%+=-]*(?: [A-Za-z0-9_./@%+=-]+)*")
-
-
 def as_yaml(loaded: Loaded) -> str:
     """Return the merged profile as YAML that ends in a newline."""
     layers = [f"#   {harmless(layer.label, keep='')}" for layer in loaded.layers]
@@ -135,36 +130,22 @@ def as_yaml(loaded: Loaded) -> str:
 
 
 def _yaml_lines(mapping: Mapping[str, Plain], path: KeyPath, positions: Positions) -> Iterator[str]:
+    from acp_launch.profile import yamledit  # with ruamel
+
     indent = "  " * len(path)
     for key, value in mapping.items():
         inner = (*path, key)
         if isinstance(value, dict) and value:
-            yield f"{indent}{_text(key)}:"
+            yield f"{indent}{yamledit.name(key)}:"
             yield from _yaml_lines(value, inner, positions)
         elif isinstance(value, list) and value:
-            yield f"{indent}{_text(key)}:"
+            yield f"{indent}{yamledit.name(key)}:"
             for index, item in enumerate(value):
-                yield f"{indent}  - {_flow(item)}  {_origin((*inner, index), positions)}"
+                yield f"{indent}  - {yamledit.inline(item)}  {_origin((*inner, index), positions)}"
         else:
-            yield f"{indent}{_text(key)}: {_flow(value)}  {_origin(inner, positions)}"
+            yield f"{indent}{yamledit.name(key)}: {yamledit.inline(value)}  {_origin(inner, positions)}"
 
 
 def _origin(path: KeyPath, positions: Positions) -> str:
     at = positions.where(path)
     return harmless(f"# {at.file}:{at.line}", keep="")
-
-
-def _flow(value: Plain) -> str:
-    """Write a value on one line; lists and mappings are JSON."""
-    import json
-
-    return _text(value) if isinstance(value, str) else visible_long(json.dumps(value, ensure_ascii=False))
-
-
-def _text(text: str) -> str:
-    """Quote `text` unless YAML reads it unquoted as the same string."""
-    if _PLAIN.fullmatch(text) and scalar(text) == text:
-        return text
-    import json
-
-    return visible_long(json.dumps(text, ensure_ascii=False))

@@ -39,6 +39,8 @@ _SPECIAL = {  # text that a tool would take for one of its references; see `read
     "code": regex(r"\$\{"),
     "braces": regex(r"\{(?:env|file):"),
 }
+_VARIABLES = {"shell": "${{{}}}", "dollar": "${{{}}}", "code": "${{env:{}}}", "braces": "{{env:{}}}"}
+_FOLDERS = {"project": "${workspaceFolder}", "cwd": "${workspaceFolder}", "home": "${userHome}"}
 
 
 class ExportContext(Struct, frozen=True):
@@ -90,23 +92,15 @@ def _environment(name: str, default: str | None, tool: Tool, dialect: Dialect) -
         raise Untranslatable(f"is a variable that {tool.title} cannot name")
     if default is not None and dialect != "shell":
         raise Untranslatable(f"has a default for {name}, and {tool.title} does not have defaults")
-    if dialect == "code":
-        return f"${{env:{name}}}"
-    if dialect == "braces":
-        return f"{{env:{name}}}"
-    return f"${{{name}}}" if default is None else f"${{{name}:-{default}}}"
+    return _VARIABLES[dialect].format(name if default is None else f"{name}:-{default}")
 
 
 def _place(name: str, dialect: Dialect, context: ExportContext) -> str:
-    own: Mapping[str, Mapping[str, str]] = {
-        "code": {"project": "${workspaceFolder}", "cwd": "${workspaceFolder}", "home": "${userHome}"},
-        "shell": {"home": "${HOME}"},
-        "dollar": {"home": "${HOME}"},
-        "braces": {"home": "{env:HOME}"},
-    }
-    here = {"project": context.project, "cwd": context.project, "home": context.home}
-    further = {"profile": context.profile, "python": context.python}
-    return own.get(dialect, {}).get(name) or (here | further)[name]
+    if dialect == "code" and name in _FOLDERS:
+        return _FOLDERS[name]
+    if name == "home" and dialect not in ("none", "code"):
+        return _VARIABLES[dialect].format("HOME")
+    return str(getattr(context, "project" if name == "cwd" else name))
 
 
 def _name_secret(known: dict[str, str], wanted: str, secret: str) -> str:

@@ -40,18 +40,18 @@ version: 1  # base.yaml:1
 agent:
   command: cat  # base.yaml:3
   args:
-    - "-x"  # base.yaml:4
+    - -x  # base.yaml:4
     - "a: b"  # base.yaml:4
     - ""  # base.yaml:4
     - "true"  # base.yaml:4
     - "1"  # base.yaml:4
-    - "${project}"  # base.yaml:4
+    - ${project}  # base.yaml:4
   env:
     A: "two\\nlines"  # base.yaml:5
-    B: "~/x"  # base.yaml:5
+    B: ~/x  # base.yaml:5
 permissions:
   rules:
-    - {"allow": {"kind": "read"}}  # base.yaml:8
+    - {allow: {kind: read}}  # base.yaml:8
 description: "# no comment"  # work.yaml:2
 mcp_servers:
   files:
