@@ -62,7 +62,7 @@ class StartedProgram(NamedTuple):
 
     def explained(self, error: LaunchError) -> LaunchError:
         """Return the error of a remote server as what it says of the server, with its exit code; any other as it is."""
-        from acp_launch.mcp.http.failure import advice
+        from acp_launch.mcp.http.clients import advice
 
         end = self.running.end
         if self.running.pid is not None or end is None or end.is_clean:

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
-from acp_launch.mcp.http.clients import SetUp, make_client
+from acp_launch.mcp.http.clients import SetUp, failure, make_client
 from acp_launch.mcp.http.connection import Connection
-from acp_launch.mcp.http.failure import failure
 from acp_launch.mcp.http.site import Site
 from acp_launch.mcp.http.wire import (
     DELETE,

@@ -16,8 +16,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import Struct
 
-from acp_launch.mcp.http.clients import SetUp, make_client
-from acp_launch.mcp.http.failure import failure
+from acp_launch.mcp.http.clients import SetUp, failure, make_client
 from acp_launch.mcp.http.wire import phrase, printable, retry_after, scopes_in, shown_origin
 from acp_launch.oauth.grant import LONGEST, Client, Tokens
 from acp_launch.profile.values import is_in_the_clear, url_fault

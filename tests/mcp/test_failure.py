@@ -7,7 +7,7 @@ import ssl
 import httpx2
 import pytest
 
-from acp_launch.mcp.http.failure import failure
+from acp_launch.mcp.http.clients import failure
 
 URL = "https://user:pw@docs.example.com/mcp?token=abc"
 

@@ -1,21 +1,39 @@
 """
-The HTTP clients for remote servers: connection pools, TLS, and proxies.
+The HTTP clients for remote servers: connection pools, TLS, proxies; and the reasons why a request failed, in words.
+
+What the HTTP library raised is told from what lies below it: name lookup, connection, TLS, proxy, the answer itself.
+No text holds a header, a path or a query.
 
 httpx2 is imported, and TLS set up, when the first address needs it.
 """
 
 import os
+import socket
+import ssl
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-if TYPE_CHECKING:
-    import ssl
+from acp_launch.mcp.http.wire import Failure, shown_origin
 
+if TYPE_CHECKING:
     import httpx2
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")  # reached without a proxy, whatever NO_PROXY says
 KEPT_ALIVE = 4.0  # seconds an unused connection is kept: many servers close them after 5
+
+AUTHORITY = "if its authority is your own, name the file with its certificate in SSL_CERT_FILE"
+CHECK = "check that it runs, and its `url` ({where})"
+PROXY = "check HTTPS_PROXY and HTTP_PROXY, and name hosts that need none in NO_PROXY"
+UNTRUSTED = "has a TLS certificate of an unknown authority", AUTHORITY
+OTHER_NAME = "has a TLS certificate for another name", "check its `url` ({where})"
+CERTIFICATES = {  # X509_V_ERR_*
+    9: ("has a TLS certificate that is not valid yet", "check this machine's clock"),
+    10: ("has an expired TLS certificate", "ask its operator to renew it; and check this machine's clock"),
+    **dict.fromkeys((2, 18, 19, 20, 21), UNTRUSTED),  # self-signed, unknown issuer
+    **dict.fromkeys((62, 64), OTHER_NAME),
+}
 
 
 class SetUp(Exception):  # noqa: N818 - reads as what it is about
@@ -36,8 +54,6 @@ def make_client(url: str) -> "httpx2.AsyncClient":
     Raises:
         SetUp: certificates or proxies are set up wrongly.
     """
-    import ssl
-
     import httpx2
 
     try:
@@ -62,8 +78,106 @@ def make_client(url: str) -> "httpx2.AsyncClient":
 
 
 @lru_cache(maxsize=4)
-def _trust(file: str | None, directory: str | None) -> "ssl.SSLContext":
+def _trust(file: str | None, directory: str | None) -> ssl.SSLContext:
     """Load the certificates that these variables name, or those of the system: it takes long enough to do it once."""
     import httpx2
 
     return httpx2.create_ssl_context()
+
+
+# Why a request failed.
+
+
+def failure(error: BaseException, url: str, *, connect: float) -> Failure:
+    """Describe an error of the HTTP library. `connect` is the limit of a connection in seconds."""
+    import httpx2
+
+    chain = list(_chain(error))
+    where = shown_origin(url)
+    if tls := next((below for below in chain if isinstance(below, ssl.SSLError)), None):
+        return _describe_tls(tls, where)
+    if isinstance(error, httpx2.ProxyError):
+        return Failure(f"could not be reached through the proxy: {_quote_status(error)}", PROXY, was_sent=False)
+    if isinstance(error, httpx2.ConnectTimeout):
+        return _fail_unsent(f": no connection within {connect:g} s", where)
+    if isinstance(error, httpx2.ConnectError):
+        return _fail_unsent(_describe_connecting(chain), where, via=_has_proxy(url, where))
+    if isinstance(error, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError | httpx2.InvalidURL):
+        how = "could not be asked: its address or its headers cannot be sent"
+        return Failure(how, "check its `url` and `headers`", was_sent=False, is_final=True)
+    return _describe_break(error, chain)
+
+
+def _describe_break(error: BaseException, chain: list[BaseException]) -> Failure:
+    import httpx2
+
+    if isinstance(error, httpx2.DecodingError):
+        return Failure("sent an answer that cannot be decompressed")
+    if why := _system_error(chain):
+        return Failure(f"lost the connection ({why})")
+    if not isinstance(error, httpx2.RemoteProtocolError):
+        return Failure("lost the connection")
+    if any(word in str(error).lower() for word in ("disconnected", "closed", "incomplete", "without sending")):
+        return Failure("closed the connection before its answer was complete")
+    return Failure("does not speak HTTP: its answer cannot be read", "check its `url`")
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: BaseException | None = error
+    for _ in range(20):
+        if seen is None:
+            return
+        yield seen
+        if isinstance(seen, BaseExceptionGroup):
+            seen = seen.exceptions[0]  # of the addresses that were tried
+            continue
+        seen = seen.__cause__ or seen.__context__
+
+
+def _fail_unsent(how: str, where: str, *, via: bool = False) -> Failure:
+    proxy = f"; it is reached through a proxy: {PROXY}" if via else ""
+    return Failure(f"could not be reached{how}", CHECK.format(where=where) + proxy, was_sent=False)
+
+
+def _describe_connecting(chain: list[BaseException]) -> str:
+    if unknown := next((below for below in chain if isinstance(below, socket.gaierror)), None):
+        return f": its name cannot be looked up ({unknown.strerror or 'its name is unknown'})"
+    why = _system_error(chain)
+    return f": {why}" if why else ""
+
+
+def _system_error(chain: list[BaseException]) -> str:
+    numbers = (below.errno for below in chain if isinstance(below, OSError) and isinstance(below.errno, int))
+    number = next(numbers, None)
+    return "" if number is None else os.strerror(number).lower()
+
+
+def _has_proxy(url: str, where: str) -> bool:
+    names = ("HTTPS_PROXY", "https_proxy") if where.startswith("https") else ("http_proxy", "HTTP_PROXY")
+    return not is_loopback(url) and any(os.environ.get(name) for name in (*names, "ALL_PROXY", "all_proxy"))
+
+
+def _describe_tls(error: ssl.SSLError, where: str) -> Failure:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        other = f"has a TLS certificate that is not accepted ({error.verify_message})", AUTHORITY
+        how, fix = CERTIFICATES.get(error.verify_code, other)
+        return Failure(how, fix.format(where=where), was_sent=False, is_final=True)
+    reason = str(getattr(error, "reason", None) or "")
+    if "WRONG_VERSION_NUMBER" in reason or "HTTP_REQUEST" in reason:
+        fix = f"the port may be one for http:// ({where})"
+        return Failure("does not speak TLS at this address", fix, was_sent=False, is_final=True)
+    return _fail_unsent(f": TLS failed ({(reason or 'the connection was cut').replace('_', ' ').lower()})", where)
+
+
+def _quote_status(error: BaseException) -> str:
+    """Return the status with which a proxy refused; its other texts may hold its address."""
+    said = str(error)
+    return said[:60] if said[:3].isdigit() else "it does not let us through"
+
+
+def advice(server: str, reason: str) -> tuple[str, str]:
+    """Split the reason of an end into what it explains and what to do, which names the keys of the profile."""
+    why, _, fix = reason.rpartition(": ")
+    for key in ("url", "headers", "type"):
+        fix = fix.replace("its `", "`").replace(f"`{key}`", f"mcp_servers.{server}.{key}")
+    return why, fix
