@@ -22,7 +22,7 @@ from acp_launch.session.hold import hold, is_fresh
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from acp_launch.cli.start import Launched, RunContext
+    from acp_launch.cli.start import ChosenSession, Launched
     from acp_launch.process.tree import Exit
     from acp_launch.session.permission.policy import Policy
     from acp_launch.settings.model import Settings
@@ -92,25 +92,23 @@ def history_name(plan: LaunchPlan) -> str:
     return f"{readable}-{crc32(str(plan.project).encode(errors='surrogatepass')):08x}"
 
 
-async def run_interactive(request: RunRequest, kept: "RunContext", held: ExitStack, started: "Launched") -> int:
+async def run_interactive(request: RunRequest, started: "Launched", chosen: "ChosenSession", held: ExitStack) -> int:
     """Run an interactive session and return the exit code; `held` holds the first session."""
     from acp_launch.cli.start import run_context
     from acp_launch.launch.run import conversation
 
-    guard, plan, spawned, trace = started
-    terminal = SessionTerminal(request, plan, kept.settings)
+    plan, state, (registry, name, record) = started.plan, started.settings.state, chosen
+    terminal = SessionTerminal(request, plan, started.settings)
     sessions = HeldSessions(
-        kept.registry,
+        registry,
         plan,
-        lambda name: hold(kept.settings.state, (str(plan.project), plan.profile, name)),
+        lambda name: hold(state, (str(plan.project), plan.profile, name)),
         check=check_session_name,
     )
-    with run_context(
-        request, plan, kept, guard, terminal.person, terminal.observer.note, terminal.in_front, trace=trace
-    ) as context:
+    with run_context(request, started, terminal.person, terminal.observer.note, terminal.in_front) as context:
         assert context.gate is not None, "this launch has its own"
         gate = context.gate
         return await run_session(
-            lambda seen_by, interrupt: conversation(context, seen_by, spawned, on_interrupt=interrupt),
-            terminal.setup(sessions, sessions.first(kept.name, kept.record, held), lambda: gate.policy),
+            lambda seen_by, interrupt: conversation(context, seen_by, started.spawned, on_interrupt=interrupt),
+            terminal.setup(sessions, sessions.first(name, record, held), lambda: gate.policy),
         )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import asdict, replace
 
 from acp_launch import __version__
-from acp_launch.cli.start import RunContext, with_workdirs
+from acp_launch.cli.start import Launched, with_workdirs
 from acp_launch.errors import NotTrusted, ProblemsError, StateError
 from acp_launch.host.place import FrontPlan, HostNote, Place
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan
@@ -109,8 +109,7 @@ class Reloading:
         self,
         profile: str,
         cwd: Path | None,
-        kept: RunContext,
-        plan: LaunchPlan,
+        started: Launched,
         loaded: "Loaded",
         place: Place,
         later: ExitStack,
@@ -121,10 +120,10 @@ class Reloading:
         `here` is the directory in which `up` was typed.
         """
         self._place, self._later = place, later
-        self._profile, self._cwd, self._kept, self._plan = profile, cwd, kept, plan
-        self._secrets, self._credentials = kept.secrets, kept.credentials
+        self._profile, self._cwd, self._settings, self._plan = profile, cwd, started.settings, started.plan
+        self._secrets, self._credentials = started.secrets, started.credentials
         self._servers = _servers(loaded)
-        content = content_of(loaded)
+        content, plan = content_of(loaded), started.plan
         self._note = HostNote(
             pid=os.getpid(),
             since=time.time(),
@@ -156,7 +155,7 @@ class Reloading:
         from acp_launch.host.wire import Reloaded
         from acp_launch.session.files import run_in_thread
 
-        limit = self._kept.settings.secrets.timeout + SPARE
+        limit = self._settings.secrets.timeout + SPARE
         try:
             read = await run_in_thread(partial(self._read, digest), name="reload", limit=limit)
         except TimeoutError:
@@ -182,8 +181,7 @@ class Reloading:
         """Return the plan from now on; servers that have not changed keep theirs, the same objects."""
         fresh = replace(read.plan, servers=tuple(read.fresh.values()))
         given = {
-            server.name: server
-            for server in self._later.enter_context(with_workdirs(self._kept.settings, fresh)).servers
+            server.name: server for server in self._later.enter_context(with_workdirs(self._settings, fresh)).servers
         }
         names = [server.name for server in read.plan.servers if server.name in {*given, *before}]
         servers = tuple(given.get(name) or before[name] for name in names)
@@ -205,7 +203,7 @@ class Reloading:
         from acp_launch.errors import MachineError
         from acp_launch.profile.trust import trust_state
 
-        settings, called = self._kept.settings, self._plan.called
+        settings, called = self._settings, self._plan.called
         loaded = loaded_profile(self._profile, settings)
         content = content_of(loaded)
         if content.digest != digest or content.others != self._note.others:
@@ -235,7 +233,7 @@ class Reloading:
         from acp_launch.plan.model import unfit, unmet
         from acp_launch.secret.lookup import secrets
 
-        settings = self._kept.settings
+        settings = self._settings
         needs = [need for need in resolved.needs if need.name not in self._secrets]
         if not needs:
             return {}
@@ -257,7 +255,7 @@ class Reloading:
         from acp_launch.cli.credentials import Wallet, server_logins
         from acp_launch.cli.stores import open_unasked
 
-        settings = self._kept.settings
+        settings = self._settings
         logins = server_logins(fresh, settings)
         lacking = [login for login in logins if login.is_needed and not (login.item or login.printer)]
         absent = frozenset(login.server.name for login in lacking if not login.server.required)

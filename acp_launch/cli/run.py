@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
-from acp_launch.cli.run_request import RunRequest, Screen
+from acp_launch.cli.run_request import RunRequest, Screen, exit_code, settings_of
 from acp_launch.cli.verb import PLAIN, Argument, Option
 from acp_launch.console.stderr import DIM, harmless, say
 from acp_launch.errors import SessionError, Stopped, UsageError
@@ -22,12 +22,13 @@ from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Ready
+    from acp_launch.cli.start import ChosenSession, Launched
     from acp_launch.console.sessions import States
     from acp_launch.host.place import HostNote
     from acp_launch.interactive.picker import PickList
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.profile.discover import Found
-    from acp_launch.session.store import Record, Registry
+    from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
 
 
@@ -118,26 +119,50 @@ def _launch(request: RunRequest, settings: "Settings", screen: Screen) -> int:
     """Carry out the run with an agent of its own."""
     from msgspec.structs import replace
 
-    from acp_launch.cli.start import RunContext, launch_agent, run_turn
+    from acp_launch.cli.start import launch_agent
 
     if request.agent is None and (request.latest or not request.words):
         request = _complete(request, settings)
-    plan, secrets, credentials = _plan(request, settings, screen)
-    plan = replace(plan, timeouts=replace(plan.timeouts, **request.limits))
+    ready = _plan(request, settings, screen)
+    plan = replace(ready.plan, timeouts=replace(ready.plan.timeouts, **request.limits))
     text = "" if request.is_interactive else request.read_prompt()
     with ExitStack() as stack:
         held = stack.enter_context(ExitStack())
-        registry, name, record = session_of(plan, settings, stack, held, latest=request.latest, is_new=request.new)
-        kept = RunContext(settings, secrets, registry, name, record, credentials)
-        if not request.is_interactive:
-            screen.roots = (plan.cwd, *plan.additional_directories)
-            return run_turn(request, plan, text, screen, kept)
-        with launch_agent(settings, plan, secrets, request.trace) as started:
+        chosen = session_of(plan, settings, stack, held, latest=request.latest, is_new=request.new)
+        with launch_agent(settings, ready._replace(plan=plan), request.trace) as started:
             import asyncio  # while the agent starts
 
+            if not request.is_interactive:
+                return _run_turn(request, started, chosen, text, screen)
             from acp_launch.cli.interactive_run import run_interactive
 
-            return asyncio.run(run_interactive(request, kept, held, started))
+            return asyncio.run(run_interactive(request, started, chosen, held))
+
+
+def _run_turn(request: RunRequest, started: "Launched", chosen: "ChosenSession", text: str, screen: Screen) -> int:
+    import asyncio
+
+    from acp_launch.cli.start import run_context
+    from acp_launch.launch.run import Prompt, SessionRequest, run_prompt
+    from acp_launch.session.store import SessionKeeper
+
+    plan, (registry, name, record) = started.plan, chosen
+    screen.roots = (plan.cwd, *plan.additional_directories)
+    keeper = SessionKeeper(registry, plan, record, text)
+    prompt = Prompt(
+        request=SessionRequest(
+            name=name,
+            continued=record,
+            replay=not request.no_replay,
+            wishes=settings_of(plan, request.sets),
+            opened=keeper.opened,
+        ),
+        blocks=request.blocks(plan, text),
+        timeout=request.timeout,
+        over=lambda end: keeper.ended(end.title),
+    )
+    with run_context(request, started, screen.person(), screen.observer.note) as context:
+        return exit_code(asyncio.run(run_prompt(context, prompt, started.spawned, screen.observer)))
 
 
 def _plan(request: RunRequest, settings: "Settings", screen: Screen) -> "Ready":
@@ -166,8 +191,8 @@ def session_of(
     *,
     latest: bool = False,
     is_new: bool = False,
-) -> "tuple[Registry, str, Record | None]":
-    """Return the store, the session's name, and its record if it is resumed.
+) -> "ChosenSession":
+    """Choose the session, and hold it.
 
     `stack` keeps the store open, and `held` holds the session. The store is opened for a new session too, so that its
     faults are reported before anything starts.
@@ -175,6 +200,7 @@ def session_of(
     Raises:
         SessionError: cannot open the store, another process is in the session, or it is of another directory.
     """
+    from acp_launch.cli.start import ChosenSession
     from acp_launch.session import store as choice
     from acp_launch.session.hold import fresh_name, hold
     from acp_launch.session.store import open_registry
@@ -183,8 +209,8 @@ def session_of(
     name = choice.latest_name(registry, plan) if latest else plan.session or fresh_name()
     held.enter_context(hold(settings.state, (str(plan.project), plan.profile, name)))
     if is_new or not (latest or plan.session):
-        return registry, name, None
-    return registry, name, choice.continued(registry, plan, name, latest=latest)
+        return ChosenSession(registry, name, None)
+    return ChosenSession(registry, name, choice.continued(registry, plan, name, latest=latest))
 
 
 # The profile and the session of a run that does not name them.

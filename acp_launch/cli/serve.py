@@ -129,9 +129,10 @@ class _Served:
             )
         self.ready = ready(resolved, self.settings)
         alone = replace(self.ready.plan, servers=())  # they are those of the sessions
-        self.guard, self.plan, self.spawned, self.trace = stack.enter_context(
-            launch_agent(self.settings, alone, self.ready.secrets, request.trace, "serve")
+        started = stack.enter_context(
+            launch_agent(self.settings, self.ready._replace(plan=alone), request.trace, "serve")
         )
+        self.guard, self.plan, self.spawned, self.trace = started.guard, started.plan, started.spawned, started.trace
 
     def _find_host(self, stack: ExitStack) -> "Callable[[], socket.socket] | None":
         """Return what connects to the host of the profile; None if none is up that can be used here."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.cli.run_request import RunRequest, Screen, elicitor, exit_code, settings_of
+from acp_launch.cli.run_request import RunRequest, elicitor
 from acp_launch.console.stderr import YELLOW, harmless, put, say, share, strip_colours
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.leave import deferred
@@ -31,7 +31,7 @@ from acp_launch.secret.value import Secret
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.cli.planning import Planned
+    from acp_launch.cli.planning import Planned, Ready
     from acp_launch.console.ask.terminal import AgentStderr
     from acp_launch.errors import AuthRequired
     from acp_launch.launch.context import Elicit, LaunchContext, LogIn
@@ -211,37 +211,38 @@ def write_trace(file: Path | None, plan: LaunchPlan, verb: str) -> "Iterator[Tra
         yield trace
 
 
-class Launched(NamedTuple):
-    """A plan whose servers have directories, with its guard, the process of its agent, and its trace."""
+class Launched(Struct, frozen=True):
+    """What was started: the process of the agent of a plan, whose servers have directories.
 
-    guard: Guard
+    `secrets` are by name; `credentials` give the tokens of servers that need a login, by the server's name.
+    """
+
+    settings: Settings
     plan: LaunchPlan
+    secrets: Mapping[str, Secret]
+    credentials: "Mapping[str, Credentials]"
+    guard: Guard
     spawned: Spawned
     trace: "Trace | None"
 
 
-class RunContext(Struct, frozen=True):
-    """What a run needs besides its request. `secrets` are by name; `record` is of the session to resume.
+class ChosenSession(NamedTuple):
+    """The session of a run; `record` is that of a session to resume."""
 
-    `credentials` give the tokens of servers that need a login, by the server's name.
-    """
-
-    settings: Settings
-    secrets: Mapping[str, Secret]
     registry: "Registry"
     name: str
     record: "Record | None"
-    credentials: "Mapping[str, Credentials]"
 
 
 @contextmanager
 def launch_agent(
-    settings: Settings, plan: LaunchPlan, secrets: Mapping[str, Secret], trace: Path | None = None, verb: str = "run"
+    settings: Settings, ready: "Ready", trace: Path | None = None, verb: str = "run"
 ) -> Iterator[Launched]:
-    """Start the agent of a run before the modules that talk to it are imported; leaving kills what is left.
+    """Start the agent of a plan before the modules that talk to it are imported; leaving kills what is left.
 
     `verb` is the name in `ps`.
     """
+    plan, secrets, credentials = ready
     with (
         guard(settings, plan, verb) as watching,
         write_trace(trace, plan, verb) as tracing,
@@ -250,45 +251,16 @@ def launch_agent(
     ):
         if tracing is not None:
             tracing.started(spawned.pid)
-        yield Launched(watching, given, spawned, tracing)
-
-
-def run_turn(request: RunRequest, plan: LaunchPlan, text: str, screen: Screen, kept: RunContext) -> int:
-    """Start the agent, then import the modules that talk to it, so that both overlap; run the turn."""
-    with launch_agent(kept.settings, plan, kept.secrets, request.trace) as (guard, plan, spawned, trace):
-        import asyncio
-
-        from acp_launch.launch.run import Prompt, SessionRequest, run_prompt
-        from acp_launch.session.store import SessionKeeper
-
-        keeper = SessionKeeper(kept.registry, plan, kept.record, text)
-        prompt = Prompt(
-            request=SessionRequest(
-                name=kept.name,
-                continued=kept.record,
-                replay=not request.no_replay,
-                wishes=settings_of(plan, request.sets),
-                opened=keeper.opened,
-            ),
-            blocks=request.blocks(plan, text),
-            timeout=request.timeout,
-            over=lambda end: keeper.ended(end.title),
-        )
-        with run_context(request, plan, kept, guard, screen.person(), screen.observer.note, trace=trace) as context:
-            return exit_code(asyncio.run(run_prompt(context, prompt, spawned, screen.observer)))
+        yield Launched(settings, given, secrets, credentials, watching, spawned, tracing)
 
 
 @contextmanager
 def run_context(
     request: RunRequest,
-    plan: LaunchPlan,
-    kept: RunContext,
-    guard: Guard,
+    started: Launched,
     person: "Person | None",
     note: Callable[[str], None],
     in_front: "InFront | None" = None,
-    *,
-    trace: "Trace | None" = None,
 ) -> "Iterator[LaunchContext]":
     """Provide the context of a run; logs are open while the block runs. `note` shows a line to the user.
 
@@ -296,20 +268,18 @@ def run_context(
     """
     from acp_launch.console.ask.terminal import AgentStderr
 
-    with stderr_log(kept.settings, plan, echo=request.verbose) as log_file:
+    plan = started.plan
+    with stderr_log(started.settings, plan, echo=request.verbose) as log_file:
         aloud = AgentStderr(log_file, sys.stderr)
         with context_of(
-            plan,
-            kept,
-            guard,
+            started,
             note,
             log=log_file if request.verbose else aloud,
-            log_in=logging_in((plan, kept.secrets), person, None if request.verbose else aloud, in_front),
+            log_in=logging_in((plan, started.secrets), person, None if request.verbose else aloud, in_front),
             approve=request.approve,
             ask=request.asker(person, plan) if person else None,
             elicit=elicitor(person) if person else None,
             has_person=person is not None,
-            trace=trace,
         ) as (context, _):
             yield context
 
@@ -336,9 +306,7 @@ def gates(
 
 @contextmanager
 def context_of(
-    plan: LaunchPlan,
-    kept: RunContext,
-    guard: Guard,
+    started: Launched,
     note: Callable[[str], None],
     *,
     log: Callable[[bytes], None],
@@ -347,35 +315,35 @@ def context_of(
     ask: "Ask | None" = None,
     elicit: "Elicit | None" = None,
     has_person: bool,
-    trace: "Trace | None",
 ) -> "Iterator[tuple[LaunchContext, Callable[[], Gate]]]":
     """Provide the context of sessions, and what makes the gate of another session; `log` takes the agent's stderr."""
     from acp_launch.launch.context import LaunchContext, offers
 
-    if trace is not None:
-        trace.note = note
-    for each in kept.credentials.values():
+    settings, plan = started.settings, started.plan
+    if started.trace is not None:
+        started.trace.note = note
+    for each in started.credentials.values():
         each.note = note
     with (
-        closing(server_logs(kept.settings, plan)) as logs,
-        gates(plan, kept.settings, note, approve=approve, ask=ask) as gate,
+        closing(server_logs(settings, plan)) as logs,
+        gates(plan, settings, note, approve=approve, ask=ask) as gate,
     ):
         context = LaunchContext(
             plan=plan,
-            guard=guard,
-            secrets=kept.secrets,
-            max_line=kept.settings.max_line,
+            guard=started.guard,
+            secrets=started.secrets,
+            max_line=settings.max_line,
             log=log,
             offers=offers(plan, has_person=has_person),
             gate=gate(),
             env=open_env(plan),
             elicit=elicit,
             log_in=log_in,
-            respawn=lambda: spawn_agent(plan, kept.secrets),
+            respawn=lambda: spawn_agent(plan, started.secrets),
             server_logs=logs,
-            cache=kept.settings.cache,
-            credentials=kept.credentials,
-            trace=trace,
+            cache=settings.cache,
+            credentials=started.credentials,
+            trace=started.trace,
         )
         yield context, gate
 

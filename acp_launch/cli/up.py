@@ -22,12 +22,13 @@ from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
     from acp_launch.cli.reload import Reloading
-    from acp_launch.cli.start import Launched, RunContext
+    from acp_launch.cli.start import Launched
     from acp_launch.host.hub import HostNotices
     from acp_launch.host.place import HostNote
     from acp_launch.host.sessions import HostPolicy, Unattended
     from acp_launch.launch.context import LaunchContext
     from acp_launch.plan.model import LaunchPlan
+    from acp_launch.session.store import Registry
     from acp_launch.settings.model import Settings
 
 ENDING = stretch(15.0)  # seconds for a host to end its agent and servers
@@ -230,7 +231,7 @@ def run_host(request: UpRequest, pipe: int | None = None) -> int:
     require_descriptors()
     start_guards()  # before further imports: a guard needs little memory
     from acp_launch.cli.planning import loaded_profile, ready, resolve_trusted
-    from acp_launch.cli.start import RunContext, launch_agent
+    from acp_launch.cli.start import launch_agent
     from acp_launch.host.place import find, hold_place
     from acp_launch.session.store import open_registry
     from acp_launch.settings.load import load
@@ -238,7 +239,8 @@ def run_host(request: UpRequest, pipe: int | None = None) -> int:
     settings, here = load(), str(Path.cwd())
     loaded = loaded_profile(request.profile, settings)
     resolved = resolve_trusted(loaded, settings, cwd=request.cwd, trust=request.trust, locked=request.locked)
-    plan, secrets, credentials = ready(resolved, settings)
+    found = ready(resolved, settings)
+    plan = found.plan
     with hold_place(settings.state, str(plan.project), plan.profile) as place:
         if place is None:
             note = find(settings.state, str(plan.project), plan.profile)
@@ -249,21 +251,20 @@ def run_host(request: UpRequest, pipe: int | None = None) -> int:
             _leave_terminal()
         with (
             open_registry(settings.state) as registry,
-            launch_agent(settings, plan, secrets, request.trace, "up") as started,
+            launch_agent(settings, found, request.trace, "up") as started,
             ExitStack() as later,
         ):
             import asyncio  # while the agent starts
 
             from acp_launch.cli.reload import Reloading
 
-            kept = RunContext(settings, secrets, registry, "", None, credentials)
-            reloading = Reloading(request.profile, request.cwd, kept, started.plan, loaded, place, later, here)
-            asyncio.run(_host(request, kept, started, reloading, pipe))
+            reloading = Reloading(request.profile, request.cwd, started, loaded, place, later, here)
+            asyncio.run(_host(request, started, registry, reloading, pipe))
     return 0
 
 
 async def _host(
-    request: UpRequest, kept: "RunContext", started: "Launched", reloading: "Reloading", pipe: int | None
+    request: UpRequest, started: "Launched", registry: "Registry", reloading: "Reloading", pipe: int | None
 ) -> None:
     import asyncio
 
@@ -281,7 +282,7 @@ async def _host(
             loop.remove_reader(pipe)
         _tell_ready(request.profile, seconds, pipe)
 
-    with _host_context(request, started, kept, notices, up, reloading) as (context, host):
+    with _host_context(request, started, registry, notices, up, reloading) as (context, host):
         try:
             running = conversation(context, notices, started.spawned, every=BEAT, may_change=True)
             async with running as launch, asyncio.TaskGroup() as tasks:
@@ -321,7 +322,7 @@ def _tell_ready(profile: str, took: float, pipe: int | None) -> None:
 def _host_context(
     request: UpRequest,
     started: "Launched",
-    kept: "RunContext",
+    registry: "Registry",
     notices: "HostNotices",
     up: Callable[[float], None],
     reload: "Reloading",
@@ -332,17 +333,16 @@ def _host_context(
     from acp_launch.launch.context import leave_login
     from acp_launch.session.hold import hold
 
-    guard, plan, _, trace = started
-    settings = kept.settings
+    plan, settings = started.plan, started.settings
     with (
         closing(agent_log(settings, plan)) as log,
-        context_of(plan, kept, guard, notices.note, log=log, log_in=leave_login, has_person=True, trace=trace) as made,
+        context_of(started, notices.note, log=log, log_in=leave_login, has_person=True) as made,
     ):
         log.begin()
         notices.log = log
         context, gate = made
         host = HostPolicy(
-            registry=kept.registry,
+            registry=registry,
             gate=gate,
             hold=lambda name: hold(settings.state, (str(plan.project), plan.profile, name), verb="up"),
             redacted=RedactedOutput,
