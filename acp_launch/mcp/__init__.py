@@ -8,7 +8,6 @@ comes in as an address, and becomes what a process is: lines over descriptors, a
 - `message`: the MCP messages that a client reads, decoded leniently.
 - `arguments`: a tool's arguments as the user types them.
 - `remote`: a remote server behind the interface of a process; makes the HTTP requests.
-- `headerscommand`: headers that a command of the user prints for a remote server.
 - `http`: which requests the messages for a remote server need, and what their answers mean.
 - `era`: what tells the eras of MCP apart.
 - `adapter`: an agent with a handshake on a server without one.

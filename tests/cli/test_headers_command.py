@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 from msgspec import Struct
 
+from acp_launch.cli.credentials import REST, PrintedHeaders, read_headers
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError
-from acp_launch.mcp.headerscommand import REST, PrintedHeaders, read_headers
 from acp_launch.mcp.http.wire import Headers, NoToken
 from acp_launch.process.capture import Captured
 from acp_launch.process.tree import Exit
