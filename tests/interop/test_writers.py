@@ -1,7 +1,6 @@
 """A profile in the words of each tool, and the way there and back."""
 
 import json
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ from msgspec import structs
 from acp_launch.document.yaml import parse
 from acp_launch.interop.drafts import collect_drafts, fill
 from acp_launch.interop.formats import Misfit
-from acp_launch.interop.formats import parse as parse_json
 from acp_launch.interop.tools import TOOLS, Host, Tool, own_place, places
+from acp_launch.interop.tools import parse as parse_file
 from acp_launch.interop.write import (
     ExportContext,
     Exported,
@@ -93,7 +92,8 @@ def test_text_that_a_tool_would_take_for_a_variable_is_not_written(tool: str, te
 def test_what_a_tool_says_comes_back_as_it_was(tool: str) -> None:
     """Import, export, import: the servers that could be said are the same, but for what the secrets are called."""
     first = imported(tool)
-    servers = {name: entry for name, entry in entries(first).items() if "agent" not in _kinds(first, name)}
+    agents = [one.name for one in first.drafts if one.kind == "agent"]
+    servers = {name: entry for name, entry in entries(first).items() if name not in agents}
     if tool == "gemini":  # relative to the project here, to where it is started there
         servers["python"]["cwd"] = "/project/mcp_tools"
     text = json.dumps({"version": 1, "agent": {"command": "x"}, "mcp_servers": servers})
@@ -109,10 +109,6 @@ def test_what_a_tool_says_comes_back_as_it_was(tool: str) -> None:
     assert len(found.servers) >= len(servers) / 2
 
 
-def _kinds(found: Any, name: str) -> set[str]:
-    return {one.kind for one in found.drafts if one.name == name}
-
-
 def _nameless(value: Any) -> Any:
     """Without what secrets are called; one that the tool takes from its environment is a variable there."""
     if isinstance(value, dict):
@@ -126,13 +122,7 @@ def _nameless(value: Any) -> Any:
 
 
 def _read_back(tool: Tool, text: str) -> Any:
-    if tool.syntax == "toml":
-        return tomllib.loads(text)
-    if tool.syntax == "yaml":
-        document, _ = parse(text, "")
-        assert document is not None
-        return document.root
-    return parse_json(text).root
+    return parse_file(text, tool.syntax, "")[0]
 
 
 @pytest.mark.parametrize("tool", FILES)
@@ -184,10 +174,7 @@ def test_the_directories_a_person_chose_are_looked_into() -> None:
     assert places(TOOLS["claude"], machine, Path("/p"))[-1] == Path("/d/.claude.json")
 
 
-ALL = sorted(TOOLS)
-
-
-@pytest.mark.parametrize("tool", ALL)
+@pytest.mark.parametrize("tool", sorted(TOOLS))
 @pytest.mark.parametrize("scope", ["project", "user"])
 def test_an_export_goes_into_the_file_that_is_there_by_whatever_name_the_tool_reads_it(
     tool: str, scope: str, tmp_path: Path

@@ -46,17 +46,10 @@ def test_a_file_that_only_its_owner_can_write_is_read(file: Path, mode: int) -> 
     assert read(file) == ("max_line: 8KiB", [])
 
 
-@pytest.mark.parametrize("mode", [0o666, 0o602])
-def test_a_file_that_others_can_write_is_refused(file: Path, mode: int) -> None:
-    file.chmod(mode)
-    assert complaints(file) == [
-        f"{file}: other users can write this file, and so change which commands run\n    fix: chmod go-w {file}"
-    ]
-
-
-def test_a_file_that_a_group_can_write_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("mode", [0o666, 0o602, 0o660])
+def test_a_file_that_others_can_write_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch, mode: int) -> None:
     shared_group(monkeypatch)
-    file.chmod(0o660)
+    file.chmod(mode)
     assert complaints(file) == [
         f"{file}: other users can write this file, and so change which commands run\n    fix: chmod go-w {file}"
     ]
