@@ -61,8 +61,6 @@ def about(answer: Remembered) -> str:
 
 def _with_input(answer: Remembered) -> str:
     """Name the input by its digest, since only the digest is stored."""
-    if answer.is_outdated:
-        return " (from an older acp-launch, no longer used: answer again)"
     return f" (this input only, sha256 {answer.input[:12]})" if answer.input else ""
 
 

@@ -118,7 +118,6 @@ def _is_mpeg_frame(head: bytes) -> bool:
 
 
 _MENTION = regex(r'(?<![\w.+\-/@%:])@(?:"([^"\n]+)"|([^\s"@]+))')
-_PLAIN = regex(r'[^\s"@]+')
 _AFTER = ".,;:!?'`>*_"  # what a sentence, or Markdown, puts after a path
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 
@@ -136,17 +135,6 @@ def mentions(text: str) -> list[Mention]:
     return [each for match in _MENTION.finditer(text) if (each := _mention(match)) is not None]
 
 
-def mention_of(path: str) -> str:
-    """Return the mention of this path, quoted if needed.
-
-    Empty for a path with a quote or a line break, which has none.
-    """
-    if not path or '"' in path or "\n" in path:
-        return ""
-    is_plain = _PLAIN.fullmatch(path) and _trim(path) == path and not _is_left_open(path)
-    return f"@{path}" if is_plain else f'@"{path}"'
-
-
 def _mention(match: "re.Match[str]") -> Mention | None:
     if match[1] is not None:
         return Mention(match.start(), match.end(), match[1])
@@ -158,11 +146,6 @@ def _trim(path: str) -> str:
     while path and (path[-1] in _AFTER or _closes_nothing(path)):
         path = path[:-1]
     return path
-
-
-def _is_left_open(path: str) -> bool:
-    """Whether `@a(` before a closing bracket of the sentence would include it."""
-    return any(path.count(opening) > path.count(closing) for closing, opening in _PAIRS.items())
 
 
 def _closes_nothing(path: str) -> bool:

@@ -65,8 +65,7 @@ class Remembered(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     It holds for calls with the same kind, tool, command, directory, address and other relevant input (`input_digest`),
     which name no other file. The title counts if the tool has no name, or if nothing else says what would be done.
-    `input` is None for an outdated answer, which only holds if it was a no: from before inputs counted, or before users
-    were told that an answer is permanent. `session` is the one it holds in, by our name; None if it is permanent.
+    `session` is the one it holds in, by our name; None if it is permanent.
     """
 
     answer: Literal["allow", "deny"]
@@ -78,7 +77,7 @@ class Remembered(Struct, frozen=True, kw_only=True, omit_defaults=True):
     directories: tuple[str, ...]
     addresses: tuple[str, ...]
     since: float  # Unix seconds
-    input: str | None = None
+    input: str = NOTHING
     session: str | None = None
 
     def __str__(self) -> str:
@@ -93,10 +92,6 @@ class Remembered(Struct, frozen=True, kw_only=True, omit_defaults=True):
         inputs = ["with this input"] if self.input and not (self.commands or self.paths) else []
         return " ".join([self.tool or self.kind or "other", *what, *titled, *where, *inputs])
 
-    @property
-    def is_outdated(self) -> bool:
-        return self.input is None and self.answer == "allow"
-
 
 def covers(kept: Remembered, about: Subject, input: str) -> bool:
     """Whether an answer holds for this call; `input` is its `input_digest`."""
@@ -110,7 +105,7 @@ def covers(kept: Remembered, about: Subject, input: str) -> bool:
         and bool(kept.paths) == bool(about.paths)
         and set(about.paths) <= set(kept.paths)
         and (not kept.title or kept.title == about.title)
-        and (kept.input == input or (kept.input is None and not kept.is_outdated))
+        and kept.input == input
     )
 
 
@@ -120,7 +115,7 @@ def covers_service(kept: Remembered, about: Subject, *, cwd: str) -> bool:
     That request comes without the agent's title and tool: its kind, its file or its command in the same directory must
     do.
     """
-    if kept.answer != "allow" or kept.is_outdated or kept.kind != about.kind or about.addresses:
+    if kept.answer != "allow" or kept.kind != about.kind or about.addresses:
         return False
     if kept.kind == "edit":
         return bool(about.paths) and set(about.paths) <= set(kept.paths) and not about.commands

@@ -4,9 +4,6 @@ The user's remembered answers, for one profile in one project: a small private f
 It is replaced whole, under a lock, so that ten runs may add answers at once and each may be killed at any instant:
 stored answers stay, and no process reads half of them. A file that we did not write in this form is refused and left in
 place: a lost "no" must not silently become a question again. An answer never contains a secret.
-
-Older files are accepted: of version 1, where inputs did not count, and of version 2, where "always" was stored whatever
-the agent said about its duration. What was allowed then is listed, but allows nothing any more.
 """
 
 import shlex
@@ -26,7 +23,6 @@ from acp_launch.session.permission.policy import Remembered
 from acp_launch.waits import stretch
 
 VERSION = 3
-TAKEN = (1, 2, VERSION)
 PATIENCE = stretch(5.0)  # seconds to wait for other writers; each takes some milliseconds
 MOST = 1000  # answers of one profile
 LONGEST = 64 * 1024  # bytes of one answer
@@ -145,16 +141,11 @@ def _read(store: AnswerStore) -> Answers:
     if found is None:
         return ()
     kept = msgspec.json.decode(found[0], type=_Kept)
-    if kept.version not in TAKEN:
+    if kept.version != VERSION:
         raise Unfit(f"is of version {kept.version}, and this acp-launch knows {VERSION}")
     if (kept.project, kept.profile) != (store.project, store.profile):
         raise Unfit("belongs to another profile")
-    return kept.answers if kept.version == VERSION else tuple(map(_old, kept.answers))
-
-
-def _old(answer: Remembered) -> Remembered:
-    """Outdate an allowance. A no stays; an allowance was given before users were told that it is permanent."""
-    return msgspec.structs.replace(answer, input=None) if answer.answer == "allow" else answer
+    return kept.answers
 
 
 def _write(store: AnswerStore, answers: Answers) -> None:
@@ -165,9 +156,8 @@ def _write(store: AnswerStore, answers: Answers) -> None:
 
 
 def _is_same(one: Remembered, other: Remembered) -> bool:
-    """Whether both are about the same call; `one` may be from before inputs counted."""
-    input = other.input if one.input is None else one.input
-    return msgspec.structs.replace(one, answer=other.answer, since=other.since, input=input) == other
+    """Whether both are about the same call."""
+    return msgspec.structs.replace(one, answer=other.answer, since=other.since) == other
 
 
 @contextmanager
