@@ -222,16 +222,15 @@ class Connection:
     def _post_alone(self, line: bytes, message: Envelope, version: str) -> None:
         self._modern = version
         headers = {**self._site.posting, **eras.request_headers(version, str(message.method), message.params)}
-        stream = self._stream("line", line, headers, message)
+        stream = self._stream("line", line, headers, message, patience=None if message.id is not UNSET else QUICK)
         stream.is_stateless = True
         self._ask(stream)
 
     def _post(self, line: bytes, message: Envelope) -> None:
-        stream = self._stream("line", line, self._site.posting, message)
         if message.method == INITIALIZE:
             self._session = Session()
-        else:
-            self._add_session(stream)
+        patience = None if message.method is not UNSET and message.id is not UNSET and self.era != "sse" else QUICK
+        stream = self._stream("line", line, self._in_session(self._site.posting), message, patience=patience)
         if self.era != "sse" and message.method in (INITIALIZE, INITIALIZED):
             self.phase, self._held.stream = "opening", stream.number
         self._ask(stream)
@@ -245,41 +244,46 @@ class Connection:
 
     # Requests.
 
-    def _stream(self, role: Role, line: bytes, headers: Mapping[str, str], message: Envelope | None = None) -> Stream:
+    def _stream(
+        self,
+        role: Role,
+        line: bytes,
+        headers: Mapping[str, str],
+        message: Envelope | None = None,
+        *,
+        verb: str = "POST",
+        patience: float | None = QUICK,
+    ) -> Stream:
         self._numbers += 1
-        stream = Stream(self._numbers, role, Request(self._numbers, "POST", "", headers), self._ports.now())
+        url = self._endpoint if self.era == "sse" and verb == "POST" else self._url
+        request = Request(self._numbers, verb, url, headers, line, patience)
+        stream = Stream(self._numbers, role, request, self._ports.now())
         if message is not None and message.method is not UNSET:
             stream.method = message.method
             stream.id = None if message.id is UNSET else message.id.copy()
-        url = self._endpoint if self.era == "sse" else self._url
-        patience = None if stream.id is not None and self.era != "sse" else QUICK
-        stream.request = replace(stream.request, url=url, body=line, patience=patience)
         return stream
 
     def _get(self, role: Role, last_event: str = "") -> Stream:
         headers = {**self._site.listening, "Last-Event-ID": last_event} if last_event else self._site.listening
-        stream = self._stream(role, b"", headers)
         patience = None if role == "listen" else QUICK
-        stream.request = replace(stream.request, method="GET", url=self._url, patience=patience)
-        self._add_session(stream)
-        return stream
+        return self._stream(role, b"", self._in_session(headers), verb="GET", patience=patience)
 
-    def _own(self, role: Role, method: str) -> Stream:
+    def _own(self, role: Role, method: str, patience: float = QUICK) -> Stream:
         """Make a request of our own."""
         line = jsonrpc.request(Raw(f'"{OURS}{self._numbers + 1}"'.encode()), method, PARAMS[method])
+        headers = self._in_session(self._site.posting)
         if method == DISCOVER:
             headers = {**self._site.posting, "MCP-Protocol-Version": MODERN, "Mcp-Method": method}
-            return self._stream(role, line, headers)
-        stream = self._stream(role, line, self._site.posting)
-        self._add_session(stream)
+        stream = self._stream(role, line, headers, patience=patience)
+        stream.method = method
         return stream
 
-    def _add_session(self, stream: Stream) -> None:
+    def _in_session(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         session = self._session
-        if session.version and self.era != "sse":
-            named = {"Mcp-Session-Id": session.id} if session.id else {}
-            headers = {**stream.request.headers, "MCP-Protocol-Version": session.version, **named}
-            stream.request = replace(stream.request, headers=headers)
+        if not session.version or self.era == "sse":
+            return headers
+        named = {"Mcp-Session-Id": session.id} if session.id else {}
+        return {**headers, "MCP-Protocol-Version": session.version, **named}
 
     def _ask(self, stream: Stream) -> None:
         self._streams[stream.number] = stream
@@ -288,7 +292,8 @@ class Connection:
         self._send(stream)
 
     def _send(self, stream: Stream) -> None:
-        stream.begun = self._ports.now()
+        stream.begun = stream.heard = self._ports.now()
+        stream.is_waiting, stream.redirects = False, 0
         self._ports.request(stream.request)
 
     def _send_again(self, stream: Stream, pause: float) -> None:
@@ -308,12 +313,6 @@ class Connection:
         again = self._get("listen", stream.last_event).request
         patience = None if stream.role == "listen" else QUICK
         stream.request = replace(again, stream=stream.number, patience=patience)
-        stream.redirects, stream.heard = 0, self._ports.now()
-        self._send(stream)
-
-    def _repeat(self, stream: Stream) -> None:
-        stream.is_waiting, stream.heard = False, self._ports.now()
-        stream.redirects, stream.retry = 0, None
         self._send(stream)
 
     # The sign of life, and the first question to a server.
@@ -323,8 +322,7 @@ class Connection:
         if self._is_closed or self._sign or not self.is_met:
             return
         self._checked = self._ports.now()
-        stream = self._own("sign", PING if self._session.version else DISCOVER)
-        stream.request = replace(stream.request, patience=self._limits.sign)
+        stream = self._own("sign", PING if self._session.version else DISCOVER, self._limits.sign)
         self._sign = stream.number
         self._ask(stream)
 
@@ -335,12 +333,7 @@ class Connection:
             if self._endpoint:
                 self._pong()
         elif len(self._pongs) == 1:
-            self._ask_probe(PING if self.era == "legacy" or self._site.is_pinned_legacy else DISCOVER)
-
-    def _ask_probe(self, method: str) -> None:
-        stream = self._own("probe", method)
-        stream.step = method
-        self._ask(stream)
+            self._ask(self._own("probe", PING if self.era == "legacy" or self._site.is_pinned_legacy else DISCOVER))
 
     def _take_sign(self, stream: Stream, message: Envelope | None) -> None:
         """Take a sign of life: an answer, or the end of one that held none."""
@@ -349,9 +342,9 @@ class Connection:
             return
         if message is not None and message.id is not UNSET:
             self.is_met = True
-        if message is not None and stream.step == DISCOVER:
+        if message is not None and stream.method == DISCOVER:
             self._judge_discovery(message)
-        elif stream.step == INITIALIZE:
+        elif stream.method == INITIALIZE:
             self._judge("legacy")
         self._pong()
 
@@ -368,7 +361,7 @@ class Connection:
             self._ports.receive(jsonrpc.result(id, {}))
 
     def _refuse_probe(self, stream: Stream, body: bytes) -> None:
-        status, error, is_last = stream.answer.status, error_in(body), stream.step == INITIALIZE
+        status, error, is_last = stream.answer.status, error_in(body), stream.method == INITIALIZE
         if status == 403:
             self._deny(stream)
         elif error is not None:
@@ -377,7 +370,7 @@ class Connection:
             self._take_sign(stream, Envelope(error=Raw(b"{}")))
         elif status in (404, 405) and not is_last:
             self._close(stream)
-            self._ask_probe(INITIALIZE)
+            self._ask(self._own("probe", INITIALIZE))
         elif status in (400, 404, 405) and self._site.type == "http" and not self._site.is_pinned_stateless:
             self._close(stream)
             self._begin_sse()
@@ -558,7 +551,8 @@ class Connection:
                 self._finish(self._end)
         elif stream.is_waiting:
             if not self._is_closed:  # else it goes to the next connection
-                self._repeat(stream)
+                stream.retry = None
+                self._send(stream)
         elif stream.role == "endpoint" and not self._endpoint:
             how = f"opened an event stream, but did not say within {QUICK:g} s where to send"
             self._finish(Ended(how, jitter=JITTER))
@@ -582,8 +576,8 @@ class Connection:
 
     def _is_slow(self, stream: Stream, now: float) -> bool:
         """Whether an answer of ours has begun that does not end in its time."""
-        limit = {"sign": self._limits.sign, "probe": QUICK}.get(stream.role)
-        return limit is not None and bool(stream.answer.status) and now - stream.begun >= limit
+        has_begun = stream.role in ("sign", "probe") and bool(stream.answer.status)
+        return has_begun and now - stream.begun >= (stream.request.patience or QUICK)
 
     def _awaits(self, stream: Stream) -> bool:
         if stream.role == "endpoint":
@@ -599,7 +593,7 @@ class Connection:
                 self._note_once("the id of its session has characters that are not allowed; it is not used")
                 session = ""
             self._session.id = session
-        elif session and stream.step == INITIALIZE:
+        elif session and stream.method == INITIALIZE:
             self._end_session(session)
         if stream.answer.kind == "text/event-stream":
             stream.answer.events = EventStream(limit=self._limits.max_line)
@@ -998,9 +992,7 @@ class Connection:
     def _end_session(self, session: str) -> None:
         version = self._session.version or VERSIONS[0]
         headers = {**self._site.headers, "Mcp-Session-Id": session, "MCP-Protocol-Version": version}
-        stream = self._stream("delete", b"", headers)
-        stream.request = replace(stream.request, method="DELETE", url=self._url, patience=DELETE)
-        self._ask(stream)
+        self._ask(self._stream("delete", b"", headers, verb="DELETE", patience=DELETE))
 
     def stop(self, ended: Ended) -> None:
         """End the connection from our side."""

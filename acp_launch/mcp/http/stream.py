@@ -157,7 +157,6 @@ class Stream(Struct):
     redirects: int = 0
     repeated: int = 0  # times that it was sent again after it had no effect
     retry: float | None = None  # the pause that the server asks for
-    step: str = ""  # of a probe
     last_event: str = ""
     is_waiting: bool = False  # to be sent again, as it has had no effect so far
     is_resuming: bool = False
