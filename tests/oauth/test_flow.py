@@ -8,13 +8,12 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 import pytest
 
 from acp_launch.oauth import flow
-from acp_launch.oauth.exchange import Answer, Refused, ask, revoke
+from acp_launch.oauth.exchange import Answer, Refused
 from acp_launch.oauth.flow import Wanted, code_in, log_in
 from acp_launch.oauth.grant import Grant, Login
 from acp_launch.oauth.metadata import AuthorizationServer
 from acp_launch.secret.value import Secret
 from tests.oauth.authority import Authority, Browser, authority
-from tests.patience import PATIENCE
 
 PRM = "/.well-known/oauth-protected-resource"
 ASM = "/.well-known/oauth-authorization-server"
@@ -78,20 +77,6 @@ def test_a_login_gives_a_grant_and_a_record_of_it() -> None:
     assert registration["body"]["redirect_uris"] == [browser.redirect_uri]
     assert registration["body"]["grant_types"] == ["authorization_code", "refresh_token"]
     assert first["authorization"] == ""
-
-
-def test_a_token_may_be_refreshed_and_revoked_with_what_the_grant_holds() -> None:
-    with authority() as site:
-        grant, _ = logged_in(site)
-        assert grant.refresh is not None
-        form: dict[str, str | Secret] = {
-            "grant_type": "refresh_token",
-            "refresh_token": grant.refresh,
-            "resource": grant.resource,
-        }
-        tokens = asyncio.run(ask(grant.client, grant.client_secret, form, limit=PATIENCE))
-        assert tokens.access != grant.access
-        assert asyncio.run(revoke(grant.client, None, tokens.access, hint="access_token", limit=PATIENCE))
 
 
 def test_each_login_has_a_state_and_a_challenge_of_its_own() -> None:
@@ -310,31 +295,6 @@ def test_the_headers_of_the_profile_go_to_the_server_itself_only() -> None:
         logged_in(site, headers={"X-Key": Secret("gateway-key")})
         keys = {(each["to"], each["key"]) for each in site.log}
     assert keys == {("mcp", "gateway-key"), ("as", "")}
-
-
-# Rotation.
-
-
-@pytest.mark.parametrize("rotation", ["strict", "grace"])
-def test_a_refresh_token_is_used_a_second_time_only_where_the_server_has_a_grace(rotation: str) -> None:
-    """As after a crash between the server's answer and the write."""
-    with authority(rotation=rotation) as site:
-        grant, _ = logged_in(site)
-        assert grant.refresh is not None
-        form: dict[str, str | Secret] = {
-            "grant_type": "refresh_token",
-            "refresh_token": grant.refresh,
-            "resource": grant.resource,
-        }
-        first = asyncio.run(ask(grant.client, grant.client_secret, form, limit=PATIENCE))
-        assert first.refresh not in (None, grant.refresh), "it has rotated"
-        if rotation == "grace":
-            again = asyncio.run(ask(grant.client, grant.client_secret, form, limit=PATIENCE))
-            assert again.access not in (first.access, grant.access)
-        else:
-            with pytest.raises(Refused) as caught:
-                asyncio.run(ask(grant.client, grant.client_secret, form, limit=PATIENCE))
-            assert (caught.value.error, caught.value.is_final) == ("invalid_grant", True)
 
 
 # Scopes.

@@ -17,7 +17,7 @@ from acp_launch.secret.command import open_command
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret, Store, StoreFault
 from tests.looped import looped
-from tests.oauth.endpoint import Authority, Endpoint, Reply, access, refresh, said, serving
+from tests.oauth.endpoint import Endpoint, Reply, access, refresh, said, serving
 from tests.patience import PATIENCE
 from tests.secret.shelf import Shelf
 
@@ -165,14 +165,6 @@ def test_any_number_of_calls_ask_once(scene: Scene) -> None:
         return await asyncio.gather(*expired, *refused)
 
     assert asyncio.run(story()) == [Secret(access(2))] * 50
-    assert scene.posts == 1
-
-
-def test_a_refused_token_is_renewed_once(scene: Scene) -> None:
-    scene.put()
-    keeper = scene.keeper()
-    assert token(keeper, access(1)) == access(2)
-    assert token(keeper, access(1)) == access(2)
     assert scene.posts == 1
 
 
@@ -551,13 +543,3 @@ def test_nothing_of_it_stops_the_event_loop(scene: Scene) -> None:
         return await call
 
     assert asyncio.run(story()) == Secret(access(2))
-
-
-def test_a_server_with_a_grace_takes_the_last_refresh_token_again(tmp_path: Path) -> None:
-    """What a process lost that was killed between the answer and the write."""
-    with serving(Authority(rotation="grace")) as endpoint:
-        scene = Scene(endpoint, tmp_path)
-        scene.put(left=0)
-        assert token(scene.keeper()) == access(2)
-        scene.put(left=0)
-        assert token(scene.keeper()) == access(3)

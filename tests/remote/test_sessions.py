@@ -14,7 +14,7 @@ from tests.looped import looped
 
 from .children import Tempered, tempered
 from .peer import asked as asked_of
-from .peer import connected, error, remote
+from .peer import connected, remote
 
 CALL = {"on": "tools/call", "do": "drop"}
 
@@ -62,18 +62,6 @@ async def test_json_and_event_streams_are_read_however_they_are_written(answers:
             assert answer["result"]["content"][0]["text"] == "größe \u2028 😀 \\n"
 
 
-@pytest.mark.parametrize("status", [405, 404, 400])
-@looped
-async def test_a_server_without_a_stream_for_get_is_used_without_one(status: int) -> None:
-    """M-26."""
-    with tempered(get=status) as server:
-        async with connected(remote(server.url)) as peer:
-            await peer.shake_hands()
-            await peer.tool("echo", text="hi")
-            assert peer.remote.end is None
-        assert peer.logged == b""
-
-
 @looped
 async def test_the_event_stream_brings_notifications_and_is_opened_again_when_it_ends() -> None:
     """M-26, M-30."""
@@ -108,20 +96,6 @@ async def test_a_stream_with_event_ids_is_resumed_after_the_pause_it_asks_for(do
             ]  # fmt: skip
             assert len(resumed) == 1
             assert server.state["calls"] == 1
-
-
-@looped
-async def test_a_stream_without_event_ids_that_breaks_fails_its_request_at_once() -> None:
-    """M-27: and nothing else."""
-    with tempered(ids=False, faults=[{**CALL, "after": 150, "times": 1}]) as server:
-        async with connected(remote(server.url)) as peer:
-            await peer.shake_hands()
-            answer = await peer.tool("echo", text="hi")
-            assert error(answer) == (
-                'MCP server "docs" closed the connection before its answer was complete during tools/call, '
-                "whose outcome is unknown"
-            )
-            assert "result" in await peer.tool("echo", text="again")
 
 
 @looped
