@@ -46,14 +46,18 @@ def outcomes(
 ) -> dict[str, Outcome]:
     """Look up all names in one pass; return the outcome of each. `opening` opens the store, if it is needed."""
     protect_secrets()
-    wanted = tuple(names)
-    limit = _patience(settings, len(wanted))
-    say_so = waiting or say_waiting
+    wanted, say_so = tuple(names), waiting or say_waiting
+    limit: float = settings.secrets.timeout
+    grace = 0.0  # seconds beyond the limit, in which a command that reaches its own is stopped
+    if settings.secrets.store == "command":  # it runs once for each name
+        from acp_launch.secret.command import AT_ONCE
+
+        limit, grace = limit * -(-len(wanted) // AT_ONCE), 2.0
     return look_up(
         wanted,
         environ=os.environ,
         store=opening or (lambda: open_store(settings)),
-        limit=limit + _grace(settings),
+        limit=limit + grace,
         waiting=lambda what, waited, _: say_so(what, waited, limit) if waited < limit else None,
     )
 
@@ -104,20 +108,6 @@ def _ask_passphrase(prompt: str) -> str | None:
 def interactive() -> bool:
     """Tell whether a user is there to answer a dialog of the desktop."""
     return sys.stderr is not None and sys.stderr.isatty()
-
-
-def _patience(settings: Settings, count: int) -> float:
-    """Seconds for all lookups. A store command runs once for each name, and messages name its own limit."""
-    if settings.secrets.store != "command":
-        return settings.secrets.timeout
-    from acp_launch.secret.command import AT_ONCE
-
-    return settings.secrets.timeout * -(-count // AT_ONCE)
-
-
-def _grace(settings: Settings) -> float:
-    """Seconds beyond the limit in which a store command that reaches its own limit is stopped."""
-    return 2.0 if settings.secrets.store == "command" else 0.0
 
 
 def say_waiting(what: str, waited: float, limit: float) -> None:

@@ -12,8 +12,6 @@ from acp_launch.regex import regex
 
 if TYPE_CHECKING:
     from acp_launch.plan.locked import Used
-    from acp_launch.profile.load import Loaded
-    from acp_launch.profile.trust import Acceptance
     from acp_launch.settings.model import Settings
 LIMIT = 120.0  # seconds for a package manager to tell hashes
 _NPM = regex(r"sha\d{3}-[A-Za-z0-9+/=]+")
@@ -49,7 +47,6 @@ def trust(
 
 def _list(settings: "Settings", *, as_json: bool) -> None:
     from acp_launch.console import stdout
-    from acp_launch.console.stderr import say
     from acp_launch.console.trust import table, table_json
     from acp_launch.profile.trust import accepted
 
@@ -64,7 +61,6 @@ def _list(settings: "Settings", *, as_json: bool) -> None:
 
 def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:
     from acp_launch.cli.planning import agrees, loaded_profile, resolved_from
-    from acp_launch.console.stderr import harmless, say
     from acp_launch.console.trust import heading, report
     from acp_launch.profile.trust import accept, trust_state
 
@@ -88,28 +84,21 @@ def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:
 
 
 def _revoke(profile: str, settings: "Settings") -> None:
-    from acp_launch.console.stderr import harmless, say
-    from acp_launch.profile.discover import here as working_directory
+    from acp_launch.profile.discover import here, project_of
     from acp_launch.profile.trust import accepted, revoke
 
-    path = Path(os.path.normpath(working_directory() / profile))
+    path, project = Path(os.path.normpath(here() / profile)), str(project_of(here()))
     file = str(Path(os.path.realpath(path.parent)) / path.name)
     found = [each for each in accepted(settings) if each.profile == profile or each.file == file]
-    here = [each for each in found if each.file == file or _is_here(each)]
-    if (len(found) > 1 and len(here) != 1) or (found and not here):
-        files = ", ".join(each.file for each in here or found)
-        where = "here" if here else "in another project"
+    meant = [each for each in found if each.file == file or each.project == project]
+    if (len(found) > 1 and len(meant) != 1) or (found and not meant):
+        files = ", ".join(each.file for each in meant or found)
+        where = "here" if meant else "in another project"
         raise UsageError(f'"{profile}" is trusted {where}: {files}', fix="give the file's path")
-    if not here:
+    if not meant:
         raise UsageError(f'"{profile}" is not trusted', fix="acp-launch trust --list shows what is")
-    revoke(here[0], settings)
-    say(harmless(f"acp-launch: no longer trusted: {here[0].file}", keep=""))
-
-
-def _is_here(acceptance: "Acceptance") -> bool:
-    from acp_launch.profile.discover import here, project_of
-
-    return acceptance.project == str(project_of(here()))
+    revoke(meant[0], settings)
+    say(harmless(f"acp-launch: no longer trusted: {meant[0].file}", keep=""))
 
 
 # The lock file.
@@ -125,6 +114,7 @@ def lock(
     from acp_launch.cli.planning import loaded_profile, resolved_from
     from acp_launch.console import stdout
     from acp_launch.plan.locked import inexact, used
+    from acp_launch.problem import ours
     from acp_launch.profile.lockfile import Locked, write
     from acp_launch.settings.load import load
 
@@ -149,13 +139,8 @@ def lock(
         return
     for key, each in entries.items():
         say(harmless(f"acp-launch: {key} is locked to {each.package}", keep=""))
-    say(harmless(f"acp-launch: {len(entries)} packages of {profile} are in {file}{_again(loaded)}", keep=""))
-
-
-def _again(loaded: "Loaded") -> str:
-    from acp_launch.problem import ours
-
-    return f"; a changed lock is trusted anew: {ours('trust', loaded.found.called)}"
+    again = f"a changed lock is trusted anew: {ours('trust', loaded.found.called)}"
+    say(harmless(f"acp-launch: {len(entries)} packages of {profile} are in {file}; {again}", keep=""))
 
 
 def _integrity(each: "Used") -> tuple[str, ...]:

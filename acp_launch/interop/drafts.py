@@ -17,7 +17,7 @@ from acp_launch.errors import UsageError
 from acp_launch.interop.read import Kind, ToolEntry, entries
 from acp_launch.interop.tools import Tool
 from acp_launch.problem import KeyPath
-from acp_launch.profile.leaks import named, numbered, slug
+from acp_launch.profile.leaks import named, numbered, option_before, slug
 from acp_launch.regex import regex
 from acp_launch.secret.detect import GONE, REFERENCE, Sighting, is_placeholder, issued, masked, noun, sightings
 from acp_launch.secret.reference import BadReference, SecretReference, parse
@@ -27,7 +27,6 @@ from acp_launch.secret.value import Secret
 # password, token, key or secret. The user is asked, so one too many does no harm.
 LEAST_ELSEWHERE = 8  # characters; a shorter value is likely to stand elsewhere as an ordinary word
 _NOT_ONE = regex(r"(?i)true|false|yes|no|on|off|null|none|(?:~|\.{0,2})/.*|[a-z]:[\\/].*|[a-z][a-z0-9+.-]*://[^@]*")
-_OPTION = regex(r"--?[A-Za-z][\w-]*")
 _SCHEME = regex(r"\s*(?:(?:bearer|basic|token|apikey)\s+)?", re.IGNORECASE)
 
 
@@ -49,12 +48,6 @@ def _by_name(text: str, name: str) -> Iterator[Sighting]:
             begin = opened.index(literal, begin)
             certainty = "placeholder" if is_placeholder(literal) else "likely"
             yield Sighting(begin, begin + len(literal), what, certainty)  # type: ignore[arg-type]
-
-
-def _option(arguments: Sequence[str], index: int) -> str:
-    """Return the option before an argument, `token` for one after `--token`; empty if the argument is an option."""
-    before = arguments[index - 1] if index else ""
-    return before.lstrip("-") if _OPTION.fullmatch(before) and not arguments[index].startswith("-") else ""
 
 
 MOST_TEXT = 512 * 1024  # characters of all entries of one import
@@ -222,7 +215,7 @@ def _draft(entry: ToolEntry, name: str, builder: DraftBuilder) -> Draft:
     else:
         arguments = enumerate(entry.args)
         shape = {"command": text(("command",), "", entry.command)}
-        shape["args"] = [text(("args", at), _option(entry.args, at), each) for at, each in arguments]
+        shape["args"] = [text(("args", at), option_before(entry.args, at), each) for at, each in arguments]
         shape["env"] = texts("env", entry.env)
         shape["cwd"] = text(("cwd",), "", entry.cwd) if entry.cwd else None
         unused = [(f"headers.{each}", each) for each in entry.headers]

@@ -148,7 +148,7 @@ def _name_of(path: KeyPath, root: Plain) -> str:
         return last
     for step in above:
         root = root.get(step) if isinstance(root, Mapping) else None
-    return _option(root, last) if isinstance(root, list) and last < len(root) else ""
+    return option_before(root, last) if isinstance(root, list) and last < len(root) else ""
 
 
 def _program_texts(root: Mapping[str, Plain]) -> Iterator[tuple[str, list[_Text]]]:
@@ -177,14 +177,14 @@ def _texts(value: Plain, path: KeyPath, name: str = "") -> Iterator[_Text]:
             yield from _texts(entry, (*path, key), key)
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
-            yield from _texts(item, (*path, index), _option(value, index))
+            yield from _texts(item, (*path, index), option_before(value, index))
 
 
 def _all_texts(root: Mapping[str, Plain]) -> Iterator[str]:
     return (text.text for key in ("agent", "mcp_servers") for text in _texts(root.get(key), (key,)))
 
 
-def _option(arguments: Sequence[Plain], index: int) -> str:
+def option_before(arguments: Sequence[Plain], index: int) -> str:
     """Return the option before an argument, `token` for one after `--token`; empty if the argument is an option."""
     option = arguments[index - 1] if index else None
     if not isinstance(option, str) or not _OPTION.fullmatch(option) or str(arguments[index]).startswith("-"):
