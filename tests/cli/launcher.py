@@ -174,6 +174,10 @@ class Launcher:
         file.write_text(json.dumps({"version": 1, **profile}, indent=1))
         return file
 
+    def extend(self, **sections: Json) -> Path:
+        """Write further sections into the profile `p`."""
+        return self.write({**json.loads((self.project / ".acp-launch" / "p.yaml").read_text()), **sections})
+
     def started(self, name: str = "p") -> str:
         """The line that names the command of a profile's agent, where that is to blame."""
         agent = json.loads((self.project / ".acp-launch" / f"{name}.yaml").read_text())["agent"]

@@ -3,15 +3,12 @@
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from tests.cli.hosted import up
 from tests.cli.launcher import MARK, Launcher, alive, command, kill_all
-from tests.cli.test_up_kills import until
 from tests.interactive.screen import Terminal, on_screen
-from tests.patience import PATIENCE
 
 ENTER = "\r"
 
@@ -115,33 +112,6 @@ def test_an_interactive_run_may_leave_a_host_up(demo: Launcher) -> None:
         assert alive(demo.env[MARK]) == []
     finally:
         kill_all(demo.env[MARK])
-
-
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("hangup", ["detach", "stop"])
-def test_a_closed_terminal_leaves_its_turn_or_ends_it_as_the_settings_say(demo: Launcher, hangup: str) -> None:
-    config = Path(demo.env["ACP_LAUNCH_CONFIG_DIR"])
-    config.mkdir(parents=True, exist_ok=True)
-    (config / "config.yaml").write_text(f"hangup: {hangup}\n")
-    with up(demo) as host:
-        with at(demo, "run", "p", "-s", "work") as first:
-            first.until("ready ·")
-            first.types("note kept" + ENTER)
-            first.until("[y]")
-            first.hang_up()
-            first.process.wait(PATIENCE)
-        until(lambda: not host.status.sessions[0].fronts)
-        if hangup == "stop":
-            until(lambda: host.status.sessions[0].state == "idle")
-            return
-        assert host.status.sessions[0].state == "asks"
-        with at(demo, "attach", "work", columns=60) as second:
-            second.until("[y]")
-            second.types("y")
-            second.until("Noted: kept")
-            second.until("\nready ")
-            second.types(":quit" + ENTER)
-            assert second.ends() == 0
 
 
 @pytest.mark.slow

@@ -67,13 +67,6 @@ def test_a_long_list_scrolls_and_fits_a_small_terminal(launch: Launcher) -> None
         assert terminal.ends() == 130
 
 
-def test_a_kill_leaves_the_terminal_as_it_was(launch: Launcher) -> None:
-    described(launch, docs="Writes the manual", review="Reads pull requests")
-    with choosing(launch, "run") as terminal:
-        terminal.process.terminate()
-        assert terminal.ends() == 143
-
-
 @pytest.mark.parametrize("keys", [ESCAPE, "\x03", "\x04"], ids=["Escape", "Ctrl-C", "Ctrl-D"])
 def test_a_list_can_be_left_without_a_choice(launch: Launcher, keys: str) -> None:
     described(launch, docs="Writes the manual", review="Reads pull requests")

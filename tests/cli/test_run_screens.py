@@ -420,25 +420,6 @@ def test_a_terminal_that_changes_its_size_shows_every_row_once(tmp_path: Path) -
         leaves(terminal)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(180)
-def test_a_long_paste_arrives_whole(launch: Launcher) -> None:
-    owned(launch.profile("polite"))
-    transcript = launch.project.parent / "transcript"
-    text = "\n".join(f"{number}\t€" for number in range(5_000))
-    with sitting("p", cwd=launch.project, env={"ACP_TEST_TRANSCRIPT": str(transcript)}) as terminal:
-        terminal.until("ready ·")
-        terminal.pastes(text)
-        terminal.until("4999")
-        terminal.types(ENTER)
-        terminal.until_it(lambda: b"You said: 0" in terminal.raw, "the answer")
-        terminal.until("ready ·")
-        leaves(terminal)
-    heard = [json.loads(line) for line in transcript.read_bytes().splitlines()]
-    (prompt,) = [message["params"]["prompt"] for message in heard if message["method"] == "session/prompt"]
-    assert prompt == [{"type": "text", "text": text}]
-
-
 def test_a_dumb_terminal_is_asked_in_lines(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path, env={"TERM": "dumb"}) as terminal:
         terminal.until("> ")
@@ -449,19 +430,6 @@ def test_a_dumb_terminal_is_asked_in_lines(tmp_path: Path) -> None:
         terminal.types(CTRL_D)
         assert terminal.ends() == 0
         assert b"\x1b" not in terminal.raw
-
-
-def test_a_session_is_typed_while_its_answers_go_into_a_pipe(tmp_path: Path) -> None:
-    """The answers alone: what is said beside them does not go along."""
-    command = f'"{sys.executable}" -m acp_launch run demo | cat > answers'
-    with on_screen("sh", "-c", command, cwd=tmp_path) as terminal:
-        terminal.until("> ")
-        terminal.types(f"add 20 22{ENTER}")
-        terminal.until("read: Add 20 and 22: completed")
-        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]].startswith(">"), "the next prompt")
-        terminal.types(CTRL_D)
-        assert terminal.ends() == 0
-    assert (tmp_path / "answers").read_text() == "42\n"
 
 
 # Ends that nobody can prevent

@@ -145,8 +145,7 @@ def test_a_terminal_or_nothing_on_stdin_is_no_editor(launch: Launcher) -> None:
 def test_servers_of_the_profile_and_of_the_editor_run_behind_the_seat(launch: Launcher) -> None:
     server = {"command": sys.executable, "args": ["-I", "-S", str(SERVERS / "polite.py")]}
     launch.scripted(capable())
-    profile = json.loads((launch.project / ".acp-launch" / "p.yaml").read_text())
-    launch.write({**profile, "mcp_servers": {"docs": server}})
+    launch.extend(mcp_servers={"docs": server})
     sent = [
         {"name": name, "command": server["command"], "args": server["args"], "env": [{"name": "A", "value": "1"}]}
         for name in ("docs", "my server")
@@ -165,9 +164,8 @@ def test_servers_of_the_profile_and_of_the_editor_run_behind_the_seat(launch: La
 def test_each_session_is_planned_for_its_own_directory(launch: Launcher, tmp_path: Path) -> None:
     server = {"command": sys.executable, "args": ["-I", "-S", str(SERVERS / "polite.py"), "${cwd}"], "bridge": False}
     launch.scripted(capable())
-    profile = json.loads((launch.project / ".acp-launch" / "p.yaml").read_text())
     directories = {"additional_directories": [str(tmp_path)]}
-    launch.write({**profile, "mcp_servers": {"docs": server}, "workspace": directories})
+    launch.extend(mcp_servers={"docs": server}, workspace=directories)
     here, there = launch.project / "here", launch.project / "there"
     here.mkdir()
     there.mkdir()
@@ -197,8 +195,7 @@ def test_a_session_in_a_directory_whose_profile_has_another_agent_is_refused(lau
 def test_mode_and_options_of_the_profile_are_set_before_the_editor_hears_of_the_session(launch: Launcher) -> None:
     modes = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "plan", "name": "Plan"}]}
     launch.scripted(capable(modes=modes))
-    profile = json.loads((launch.project / ".acp-launch" / "p.yaml").read_text())
-    launch.write({**profile, "session": {"mode": "plan"}})
+    launch.extend(session={"mode": "plan"})
     with serving(launch) as editor:
         editor.begin()
         opened = editor.request("session/new", editor.place())["result"]
@@ -207,7 +204,7 @@ def test_mode_and_options_of_the_profile_are_set_before_the_editor_hears_of_the_
             "plan"
         ]
         assert [line for line in editor.lines if b"set_mode" in line] == []
-    launch.write({**profile, "session": {"mode": "nonsense"}})
+    launch.extend(session={"mode": "nonsense"})
     with serving(launch) as editor:
         editor.begin()
         assert "nonsense" in editor.refused("session/new", **editor.place())
@@ -215,8 +212,7 @@ def test_mode_and_options_of_the_profile_are_set_before_the_editor_hears_of_the_
 
 def test_a_mode_that_is_an_option_shows_in_the_older_modes_too(launch: Launcher) -> None:
     launch.write({"agent": {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.agent"]}})
-    profile = json.loads((launch.project / ".acp-launch" / "p.yaml").read_text())
-    launch.write({**profile, "session": {"mode": "plan"}})
+    launch.extend(session={"mode": "plan"})
     with serving(launch) as editor:
         editor.begin()
         opened = editor.request("session/new", editor.place())["result"]
@@ -230,8 +226,7 @@ def test_an_update_right_after_the_session_opens_stays_behind_the_answer(launch:
         "def loaded", "    script.update('s1', 'available_commands_update', availableCommands=[])\ndef loaded"
     )
     launch.scripted(body)
-    profile = json.loads((launch.project / ".acp-launch" / "p.yaml").read_text())
-    launch.write({**profile, "session": {"mode": "plan"}})
+    launch.extend(session={"mode": "plan"})
     with serving(launch) as editor:
         editor.begin()
         editor.open()
@@ -243,8 +238,7 @@ def test_an_update_right_after_the_session_opens_stays_behind_the_answer(launch:
 def test_ten_sessions_live_on_one_connection_and_a_closed_one_takes_its_servers_along(launch: Launcher) -> None:
     server = {"command": sys.executable, "args": ["-I", "-S", str(SERVERS / "polite.py")], "inherit_env": "all"}
     launch.scripted(capable())
-    profile = json.loads((launch.project / ".acp-launch" / "p.yaml").read_text())
-    launch.write({**profile, "mcp_servers": {"docs": server}})
+    launch.extend(mcp_servers={"docs": server})
     with serving(launch) as editor:
         editor.begin()
         asked = [editor.start("session/new", editor.place()) for _ in range(10)]

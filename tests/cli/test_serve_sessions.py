@@ -120,8 +120,7 @@ import json
 script.serve({"session/prompt": prompt})
 """
     launch.scripted(body)
-    profile = json.loads((launch.project / ".acp-launch" / "p.yaml").read_text())
-    launch.write({**profile, "permissions": {"rules": [{"deny": {"path": "/secret/**"}}]}})
+    launch.extend(permissions={"rules": [{"deny": {"path": "/secret/**"}}]})
     with serving(launch, answers={"fs/read_text_file": lambda params: {"result": {"content": "text"}}}) as editor:
         editor.begin()
         editor.prompt(editor.open(), "go")
@@ -143,8 +142,7 @@ def prompt(request):
 script.serve({"initialize": initialize, "session/prompt": prompt})
 """
     launch.scripted(body)
-    profile = json.loads((launch.project / ".acp-launch" / "p.yaml").read_text())
-    launch.write({**profile, "client": {"fs": "read"}})
+    launch.extend(client={"fs": "read"})
     with serving(launch) as editor:
         editor.begin()
         editor.prompt(editor.open(), "go")
@@ -351,8 +349,7 @@ def prompt(request):
     script.end(request)
 script.serve({"session/prompt": prompt})
 """)
-    profile = json.loads((launch.project / ".acp-launch" / "p.yaml").read_text())
-    launch.write({**profile, "permissions": {"rules": [{"deny": {"command": "make*"}}]}})
+    launch.extend(permissions={"rules": [{"deny": {"command": "make*"}}]})
     with serving(launch) as editor:
         editor.begin()
         editor.prompt(editor.open(), "work")
