@@ -75,11 +75,11 @@ def _forget_relative_entries() -> list[str]:
 
 
 def _say_forgotten(entries: list[str]) -> None:
-    from acp_launch.console.stderr import harmless, say
+    from acp_launch.console.stderr import tell
 
     named = ", ".join(f'"{entry}"' if entry else "an empty entry" for entry in dict.fromkeys(entries))
     why = "files in the current directory could replace modules of acp-launch"
-    say(harmless(f"acp-launch: PYTHONPATH: {named} is ignored: {why}", keep=""))
+    tell(f"PYTHONPATH: {named} is ignored: {why}")
 
 
 def _forget_current_directory() -> None:

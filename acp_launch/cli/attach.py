@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acp_launch.cli.run_request import RunRequest, Screen, elicitor, exit_code, settings_of
-from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share
+from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share, tell
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
@@ -183,8 +183,7 @@ def _brought_up(request: RunRequest) -> "Begun":
     begun = start(UpRequest(request.words[0], cwd=request.cwd, keep=keep, trust=request.trust, outlives=False))
     if begun.pid and not begun.code and request.keep is None:
         share()
-        said = f"acp-launch: {request.words[0]} is up now, until {seconds(keep)} after its last use"
-        say(harmless(said, keep=""), style=DIM)
+        tell(f"{request.words[0]} is up now, until {seconds(keep)} after its last use", style=DIM)
     return begun
 
 
@@ -204,12 +203,10 @@ def _tell_difference(note: "HostNote", plan: "LaunchPlan", content: "Content", *
         why = f"works in {note.cwd}" if is_elsewhere else "runs what the profile was"
         raise StateError(f"the host of {note.called} {why}", fix=again)
     if is_elsewhere:
-        other = f"acp-launch: the host of {note.called} works in {note.cwd}, so it is not used"
-        say(harmless(other, keep=""), style=DIM)
+        tell(f"the host of {note.called} works in {note.cwd}, so it is not used", style=DIM)
         return
     what = "restarts just its servers" if has_other_servers else "starts it again"
-    text = f"acp-launch: {note.called} has changed since it is up, so its host is not used; {again} {what}"
-    say(harmless(text, keep=""), style=YELLOW)
+    tell(f"{note.called} has changed since it is up, so its host is not used; {again} {what}", style=YELLOW)
     for line in changes(note.lines, content.lines):
         say(harmless(f"    {line}", keep=""), style=DIM)
 
@@ -244,7 +241,7 @@ def _run(request: RunRequest, plan: "LaunchPlan", settings: "Settings", screen: 
     if end is not None:
         return exit_code(end)
     wait = ours("session", "wait", name)
-    say(harmless(f"acp-launch: the turn runs in session {name}; to wait for its end: {wait}", keep=""), style=DIM)
+    tell(f"the turn runs in session {name}; to wait for its end: {wait}", style=DIM)
     return 0
 
 
@@ -422,7 +419,7 @@ def hosted_sessions(state: "Path") -> "dict[Key, SessionStatus]":
         try:
             sessions = read_status(note).sessions if note.socket else ()
         except StateError as error:
-            say(harmless(f"acp-launch: {error.message}", keep=""), style=YELLOW)
+            tell(f"{error.message}", style=YELLOW)
             continue
         found |= {(note.project, note.profile, each.name): each for each in sessions}
     return found

@@ -39,16 +39,16 @@ def login(
     if list_:
         _list(settings, planned, as_json=as_json, trace=trace)
         return
-    from acp_launch.console.stderr import harmless, say
+    from acp_launch.console.stderr import harmless, say, tell
 
     agent, used = _logged_in(settings, planned, method, trace)
-    say(harmless(f'acp-launch: logged in to {agent} with "{used}"', keep=""))
+    tell(f'logged in to {agent} with "{used}"')
     say(harmless(f"    to use it: {ours('run', planned[0].called)}", keep=""))
 
 
 def logout(profile: Profile, trust: Trust = False, trace: TraceFile = None) -> None:
     """Log out of a profile's agent, if it supports that."""
-    from acp_launch.console.stderr import harmless, say
+    from acp_launch.console.stderr import tell
     from acp_launch.session.login import log_out, name_of
 
     settings, planned = _plan(profile, trust=trust)
@@ -58,13 +58,13 @@ def logout(profile: Profile, trust: Trust = False, trace: TraceFile = None) -> N
         return name_of(connection), await log_out(connection, limit=limit)
 
     agent, was_in = _ask_agent(settings, planned, "logout", story, trace)
-    say(harmless(f"acp-launch: logged out of {agent}" if was_in else f"acp-launch: {agent} was not logged in", keep=""))
+    tell(f"logged out of {agent}" if was_in else f"{agent} was not logged in")
 
 
 def _list(settings: "Settings", planned: "Planned", *, as_json: bool, trace: Path | None) -> None:
     from acp_launch.console import stdout
     from acp_launch.console.ask import logins
-    from acp_launch.console.stderr import DIM, harmless, say
+    from acp_launch.console.stderr import DIM, say, tell
     from acp_launch.process.foreground import available
     from acp_launch.protocol.acp import AuthMethod
     from acp_launch.session.login import name_of
@@ -78,7 +78,7 @@ def _list(settings: "Settings", planned: "Planned", *, as_json: bool, trace: Pat
     elif methods:
         stdout.line(logins.table(methods))
     else:
-        say(harmless(f"acp-launch: {agent} offers no way to log in", keep=""))
+        tell(f"{agent} offers no way to log in")
     if not as_json and not available():
         say("login methods that need a terminal are shown only on a terminal", style=DIM)
 

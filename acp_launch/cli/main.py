@@ -106,9 +106,9 @@ def _require_existing(arguments: Sequence[str]) -> None:
 
 
 def _say_reading(file: str, seconds: float) -> None:
-    from acp_launch.console.stderr import DIM, harmless, say
+    from acp_launch.console.stderr import DIM, tell
 
-    say(harmless(f"acp-launch: still reading {file} after {seconds:.0f} s", keep=""), style=DIM)
+    tell(f"still reading {file} after {seconds:.0f} s", style=DIM)
 
 
 def _typer(arguments: Sequence[str]) -> int:

@@ -347,7 +347,7 @@ def _ask_for_secrets(
         return answers
     from acp_launch.cli.secretvalue import ask_value, check_name, put
     from acp_launch.cli.stores import Vault
-    from acp_launch.console.stderr import harmless, say
+    from acp_launch.console.stderr import harmless, say, tell
     from acp_launch.secret.value import Outcome
 
     try:
@@ -356,7 +356,7 @@ def _ask_for_secrets(
         return answers
     count = "a secret is" if len(names) == 1 else f"{len(names)} secrets are"
     vault, found = Vault(settings, opening), dict(answers)
-    say(f"acp-launch: {count} not set; what you type is hidden, and stored in the {vault.store.label}")
+    tell(f"{count} not set; what you type is hidden, and stored in the {vault.store.label}")
     for name in names:
         used = "; ".join(f"{need.origin}: {need.origin.path}" for need in needs if need.name == name)
         say(harmless(f"    {used}", keep=""))
@@ -389,13 +389,13 @@ def _offer_to_install(resolved: "Resolved", again: "Callable[[], Resolved]") -> 
     wanted = _installers(resolved)
     if not wanted:
         return resolved
-    from acp_launch.console.stderr import say
+    from acp_launch.console.stderr import say, tell
     from acp_launch.process.foreground import available
 
     if not available():
         return resolved
     for command, argv in wanted.items():
-        say(f"acp-launch: {command} is not installed; to install it:")
+        tell(f"{command} is not installed; to install it:")
         say(f"    {shlex.join(argv)}")
         if not agrees("Run this now?"):
             return resolved

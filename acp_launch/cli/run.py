@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 from acp_launch.cli.run_request import RunRequest, Screen, exit_code, settings_of
 from acp_launch.cli.verb import PLAIN, Argument, Option
-from acp_launch.console.stderr import DIM, harmless, say
+from acp_launch.console.stderr import DIM, tell
 from acp_launch.errors import SessionError, Stopped, UsageError
 from acp_launch.problem import ours
 
@@ -309,7 +309,10 @@ def _resume(request: RunRequest, settings: "Settings") -> RunRequest:
         refuse_to_choose(records)
     record = pick_session(records, project) if len(records) > 1 else records[0]
     if len(records) == 1:
-        _tell(f'resuming the only session of this project, "{session_label(record)}" of profile {record.profile}')
+        tell(
+            f'resuming the only session of this project, "{session_label(record)}" of profile {record.profile}',
+            style=DIM,
+        )
     return request_to_resume(record, request)
 
 
@@ -345,7 +348,7 @@ def _profile(settings: "Settings") -> str:
     found = [each for each in discover(start=here(), settings=settings) if not each.shadowed_by]
     of_project = [each for each in found if each.origin == "project"]
     if len(of_project) == 1:
-        _tell(f"running {of_project[0].name}, the only profile of this project")
+        tell(f"running {of_project[0].name}, the only profile of this project", style=DIM)
         return of_project[0].name
     others = ("user",) if of_project else ("user", "built-in")
     offered = [*of_project, *(each for each in found if each.origin in others)]
@@ -375,7 +378,3 @@ def _pick(choices: "PickList") -> int:
     if number is None:
         raise Stopped("nothing was chosen", signal_number=signal.SIGINT)
     return number
-
-
-def _tell(text: str) -> None:
-    say(harmless(f"acp-launch: {text}", keep=""), style=DIM)

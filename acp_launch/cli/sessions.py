@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import typer
 
 from acp_launch.cli.app import Commands, TraceFile
-from acp_launch.console.stderr import say
+from acp_launch.console.stderr import say, tell
 from acp_launch.errors import LaunchError, NotTrusted, SessionError, UsageError
 from acp_launch.problem import count, did_you_mean, ours
 
@@ -135,7 +135,7 @@ def _wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeo
     import asyncio
 
     from acp_launch.cli.run_request import Screen, exit_code
-    from acp_launch.console.stderr import DIM, harmless, share
+    from acp_launch.console.stderr import DIM, share
     from acp_launch.host.door import read_status
     from acp_launch.host.place import find
 
@@ -147,7 +147,7 @@ def _wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeo
         raise SessionError(f'no host has the session "{record.name}"', fix=fix)
     share()
     if states.get(record.name) == "asks":
-        say(harmless(f"acp-launch: {record.name} waits for an answer", keep=""), style=DIM)
+        tell(f"{record.name} waits for an answer", style=DIM)
     screen = Screen(output)
     with screen.report_failures():
         return exit_code(asyncio.run(_show_turn(record, note, settings, screen, timeout)))
@@ -201,7 +201,7 @@ def close(name: Name, profile: Profile = None, trust: Trust = False, trace: Trac
         record = _the(registry, name, profile)
     with _hold(record, "session close"):
         if not _end("close", record, trust=trust, trace=trace):
-            say(f"acp-launch: {_agent(record)} cannot close sessions; nothing was changed")
+            tell(f"{_agent(record)} cannot close sessions; nothing was changed")
 
 
 @app.command()
@@ -220,7 +220,7 @@ def rm(
             with _hold(record, "session rm"):
                 if not local and not _end("delete", record, trust=trust, trace=trace):
                     who = _agent(record)
-                    say(f"acp-launch: {who} cannot delete sessions; deleted here, but the agent may still have it")
+                    tell(f"{who} cannot delete sessions; deleted here, but the agent may still have it")
                 registry.remove(record.key)
 
 
@@ -278,7 +278,7 @@ def _prune(registry: "Registry", records: "Sequence[Record]") -> "list[Record]":
                 registry.remove(record.key)
                 gone.append(record)
         except SessionError as error:
-            say(f"acp-launch: {error.message}; it was not deleted")
+            tell(f"{error.message}; it was not deleted")
     return gone
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.cli.run_request import RunRequest, elicitor
-from acp_launch.console.stderr import YELLOW, harmless, put, say, share, strip_colours
+from acp_launch.console.stderr import YELLOW, harmless, put, share, strip_colours, tell
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.leave import deferred
 from acp_launch.plan.model import OURS, LaunchPlan, StdioPlan
@@ -91,7 +91,7 @@ def _clear(settings: Settings) -> None:
 
 def report(text: str) -> None:
     """Tell the user something of a launch."""
-    say(f"acp-launch: {text}", style=YELLOW)
+    tell(text, style=YELLOW)
 
 
 @contextmanager
@@ -125,7 +125,7 @@ def with_workdir(settings: Settings, plan: LaunchPlan) -> Iterator[LaunchPlan]:
 def _report_files(server: str, names: Sequence[str]) -> None:
     shown = ", ".join([*names[:TOLD], *(["…"] if len(names) > TOLD else [])])
     what = f"mcp server {server} wrote into its own directory, which is removed now: {shown}"
-    report(harmless(f"{what}; to keep such files, give it a cwd", keep=""))
+    report(f"{what}; to keep such files, give it a cwd")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from acp_launch.cli.verb import LOCKED, TRACE, TRUST, Argument, Option, read_keep
-from acp_launch.console.stderr import DIM, harmless, say
+from acp_launch.console.stderr import DIM, harmless, say, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import SessionError, StateError, UsageError
 from acp_launch.problem import ours
@@ -95,7 +95,7 @@ class Down(NamedTuple):
         )
         for note in chosen:
             end(note, settings)
-            say(harmless(f"acp-launch: {note.called} is down", keep=""), style=DIM)
+            tell(f"{note.called} is down", style=DIM)
         return 0
 
 
@@ -122,7 +122,7 @@ class Reload(NamedTuple):
         loaded = loaded_profile(self.profile or note.called, settings)
         content = content_of(loaded)
         if content.digest == note.digest:
-            say(harmless(f"acp-launch: {note.called} has not changed since it is up", keep=""), style=DIM)
+            tell(f"{note.called} has not changed since it is up", style=DIM)
             return 0
         if content.others != note.others:
             what = f"more than the servers of {note.called} has changed since it is up"
@@ -131,7 +131,7 @@ class Reload(NamedTuple):
         ready(resolve_trusted(loaded, settings, cwd=Path(note.cwd), trust=False), settings)
         answer = call(note, RELOAD, {"digest": content.digest}, within=RELOADING)
         done = msgspec.json.decode(answer, type=Reloaded)
-        say(harmless(f"acp-launch: {note.called} is reloaded; its agent and sessions stay", keep=""))
+        tell(f"{note.called} is reloaded; its agent and sessions stay")
         for line in sentences(done):
             say(harmless(f"  {line}", keep=""))
         for server in done.servers:
@@ -149,7 +149,7 @@ def _tell_host(profile: str, pid: int, took: float) -> None:
     if note is None or note.pid != pid:
         raise StateError(f"{profile} was up after {took:.1f} s, and has ended since", fix=ours("logs", profile))
     status = read_status(note)
-    say(harmless(f"acp-launch: {note.called} is up after {took:.1f} s (pid {note.pid})", keep=""))
+    tell(f"{note.called} is up after {took:.1f} s (pid {note.pid})")
     say(harmless(f"  agent: {status.agent}", keep=""))
     for server in status.servers:
         say(f"  mcp server: {stands(server)}")
@@ -303,7 +303,7 @@ async def _host(
 def _tell_ready(profile: str, took: float, pipe: int | None) -> None:
     """Tell the user, or the command that waits for it; then write nothing more to the terminal."""
     if pipe is None:
-        say(harmless(f"acp-launch: {profile} is up after {took:.1f} s (pid {os.getpid()})", keep=""), style=DIM)
+        tell(f"{profile} is up after {took:.1f} s (pid {os.getpid()})", style=DIM)
         return
     try:
         os.write(pipe, f"{took:.3f}\n".encode())

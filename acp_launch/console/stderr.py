@@ -38,6 +38,11 @@ def say(text: str, *, style: str = "") -> None:
     put(f"{add_mark(painted, style) if _is_marking else painted}\n")
 
 
+def tell(text: str, *, style: str = "") -> None:
+    """Write a line of acp-launch's own that may quote others, which cannot control the terminal by it."""
+    say(harmless(f"acp-launch: {text}", keep=""), style=style)
+
+
 def add_mark(text: str, style: str) -> str:
     """Mark a line, or indent foreign text to the same column."""
     if style == TYPED:
