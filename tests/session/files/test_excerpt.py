@@ -40,12 +40,6 @@ def test_long_lines_are_passed_over_in_pieces_and_given_whole() -> None:
     assert lines(io.BytesIO(data), 3, None, 1 << 20) == b"end"
 
 
-def test_a_line_without_end_is_given_up() -> None:
-    with pytest.raises(LinesTooLong) as raised:
-        lines(io.BytesIO(bytes(65 * 1024)), 2, 1, 1024)
-    assert str(raised.value) == "the requested line is beyond its first 64 KiB"
-
-
 @pytest.mark.parametrize(
     ("amount", "words"),
     [(0, "0 bytes"), (1, "1 byte"), (1023, "1,023 bytes"), (1024, "1 KiB"), (10 << 20, "10 MiB"), (1 << 40, "1 TiB")],

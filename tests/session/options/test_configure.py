@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.errors import AgentError, AuthRequired, SessionError, UsageError, WaitExpired
+from acp_launch.errors import SessionError, UsageError
 from acp_launch.problem import KeyPath, dotted
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
@@ -127,20 +127,6 @@ def test_options_are_set_one_after_the_other_each_in_the_list_of_the_last_answer
     assert play({"configOptions": [MODE, MODEL]}, story).recorder.of("note") == []
 
 
-def test_the_next_option_is_not_sent_before_the_last_one_is_answered() -> None:
-    async def story(scene: Scene) -> None:
-        task = scene.configured(MODE_PLAN, Setting("model", "sonnet", "b"))
-        first = await scene.agent.hears("session/set_config_option")
-        barrier = asyncio.create_task(scene.agent.hears())
-        await scene.agent.says({"id": "x", "method": "nonsense/ask", "params": {}})
-        assert (await barrier)["error"]["code"] == -32601
-        await scene.agent.answers(first, {"configOptions": [now(MODE, "plan"), MODEL]})
-        await scene.is_asked("m", "sonnet", [now(MODE, "plan"), now(MODEL, "sonnet")])
-        await task
-
-    play({"configOptions": [MODE, MODEL]}, story)
-
-
 def test_what_holds_already_is_not_sent() -> None:
     async def story(scene: Scene) -> None:
         await scene.configured(Setting("mode", "Ask", "a"), Setting("web", False, "b"), Setting("model", "opus", "c"))
@@ -241,42 +227,6 @@ def test_a_refusal_says_who_wished_it_and_what_the_agent_said() -> None:
         assert scene.values == {"mode": "ask", "m": "opus"}
 
     play({"configOptions": [MODE, MODEL]}, story)
-
-
-def test_a_login_the_agent_wants_first_stays_that_error() -> None:
-    """C-30."""
-
-    async def story(scene: Scene) -> None:
-        task = scene.configured(MODE_PLAN)
-        await scene.agent.refuses(await scene.agent.hears("session/set_mode"), -32000, "log in")
-        with pytest.raises(AuthRequired):
-            await task
-
-    play({"modes": MODES}, story)
-
-
-def test_the_death_of_the_agent_ends_it_at_once() -> None:
-    """C-12."""
-
-    async def story(scene: Scene) -> None:
-        task = scene.configured(MODE_PLAN)
-        await scene.agent.hears("session/set_mode")
-        await scene.agent.dies("was killed by SIGKILL")
-        with pytest.raises(AgentError) as caught:
-            await task
-        assert caught.value.message == "the agent was killed by SIGKILL before it answered session/set_mode"
-
-    play({"modes": MODES}, story)
-
-
-def test_an_agent_that_does_not_answer_expires_by_name() -> None:
-    async def story(scene: Scene) -> None:
-        with pytest.raises(WaitExpired) as caught:
-            await scene.configured(MODE_PLAN, limit=0.02)
-        assert caught.value.message == "no answer to session/set_mode from the agent within 0.02 s"
-        assert caught.value.fix == "if it needs longer: agent.timeouts.session in the profile"
-
-    play({"modes": MODES}, story)
 
 
 def test_an_agent_that_agrees_and_does_otherwise_is_told_of() -> None:

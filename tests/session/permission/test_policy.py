@@ -121,14 +121,6 @@ def test_the_verdict_says_who_decided_and_where_that_is_written() -> None:
     assert judge(Policy("ask", rules=(deny,)), {"kind": "edit"}) == Verdict("deny", by, deny.origin)
 
 
-def test_the_first_rule_that_matches_decides() -> None:
-    rules = (rule("allow", kind="edit", path="/p/src/**"), rule("deny", kind="edit"))
-    assert answered(edit("src/a"), *rules) == "allow"
-    assert answered(edit("b"), *rules) == "deny"
-    assert answered({"kind": "read"}, *rules) == "ask"
-    assert answered(edit("src/a"), *reversed(rules)) == "deny"
-
-
 def test_every_member_of_a_rule_must_match_by_one_of_its_globs() -> None:
     only = rule("allow", kind=["read", "search"], tool="gr*", title="*x*")
     good = {"kind": "search", "name": "grep", "title": "find x"}
@@ -222,12 +214,6 @@ def test_a_deny_rule_stands_against_everything_that_allows_but_an_earlier_rule()
         verdict = judge(Policy("allow", approve, (rm,), (always,), "/p"), shell("rm x"))
         assert verdict == Verdict("deny", "permissions.rules[0] (p.yaml:7:7)", rm.origin)
     assert judge(Policy("allow", "all", (early, rm), (), "/p"), shell("rm x")) == Verdict("allow", "--approve all")
-
-
-def test_approving_reads_approves_nothing_else_whatever_the_profile_allows() -> None:
-    policy = Policy("ask", "reads", (rule("allow", kind="edit"),))
-    assert judge(policy, {"kind": "edit"}) == Verdict("ask", "--approve reads")
-    assert judge(policy, {"kind": "read"}) == Verdict("allow", "--approve reads")
 
 
 def test_what_was_considered_says_why_no_earlier_rule_matched() -> None:

@@ -210,21 +210,6 @@ def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path) -> None:
     assert str(caught.value) == f"{path}: you may not read it"
 
 
-def test_a_refused_permission_is_told_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = made(tmp_path, "private", b"x")
-
-    def refuse(*args: object) -> int:
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(AttachError) as caught:
-        examine(path)
-    assert (str(caught.value), caught.value.fix) == (
-        f"{path}: you may not read it",
-        "check its owner and mode: ls -l",
-    )
-
-
 def test_a_directory_is_linked(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     block = attach(tmp_path / "src", ALL, roots=[tmp_path])
@@ -331,12 +316,6 @@ def test_a_prompt_carries_a_block_for_each_file_it_mentions_once(tmp_path: Path)
         ("resource_link", str(Path("more", "lib"))),
     ]
     judged(first, *rest)
-
-
-def test_a_mentioned_image_never_fails_for_what_the_agent_takes(tmp_path: Path) -> None:
-    made(tmp_path, "a.png", PNG)
-    assert [each["type"] for each in blocks("@a.png", tmp_path, [], NONE)] == ["text", "resource_link"]
-    assert [each["type"] for each in blocks("@a.png", tmp_path, [], ALL)] == ["text", "image"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no FIFOs there")

@@ -125,14 +125,6 @@ def test_an_emptied_store_does_not_take_its_log_with_it(tmp_path: Path) -> None:
     assert "it is empty" in refusal(tmp_path).message
 
 
-@pytest.mark.parametrize("pages", [1, 2, 3, 4])
-def test_a_store_cut_short_is_noticed(tmp_path: Path, good: tuple[bytes, tuple[Record, ...]], pages: int) -> None:
-    for length in (pages * 4096, pages * 4096 - 1):
-        state = tmp_path / str(length)
-        place(state, good[0][:length])
-        assert "is damaged" in refusal(state).message
-
-
 def test_a_destroyed_page_is_noticed_whichever_it_is(tmp_path: Path, good: tuple[bytes, tuple[Record, ...]]) -> None:
     chance = random.Random(SEED)
     content, _ = good
