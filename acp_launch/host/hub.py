@@ -332,12 +332,10 @@ class Hub:
                 raise SessionError(f'there is no session "{entrance.name}"', fix=ours("session", "list"))
             able = connection.agent.capabilities
             how = how_to_continue(able, replay=how == "load", name=entrance.name)
-        session = HostSession(self, entrance.name, servers)
+        session = HostSession(self, entrance.name, servers, SessionKeeper(host.registry, plan, record))
         if record is not None:
             session.named(record.session_id)
         before = self._enter_session(front, session, entrance)
-        keeper = SessionKeeper(host.registry, plan, record, "")
-        session.keep(keeper, has_title=bool(record and record.title))
         front.follow(session.events, 0)
         self.sessions[entrance.name] = self.opening = session
         self.past.pop(entrance.name, None)

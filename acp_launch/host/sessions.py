@@ -245,9 +245,9 @@ class SessionEvents:
 class HostSession:
     """A session of the host, with the fronts that are attached to it. The one that drives it is asked questions."""
 
-    def __init__(self, hub: Holder, name: str, servers: Sequence[object] = ()) -> None:
+    def __init__(self, hub: Holder, name: str, servers: Sequence[object], keeper: SessionKeeper) -> None:
         """`servers` are entries of the front that opens it, besides those of the host."""
-        self.name, self.servers = name, servers
+        self.name, self.servers, self._keeper = name, servers, keeper
         self.events = SessionEvents(hub.now, self._tell)
         self.fronts: list[FrontLine] = []
         self.driver: FrontLine | None = None
@@ -398,7 +398,7 @@ class HostSession:
 
     async def prompt(self, blocks: Sequence[object], front: FrontLine, wish: Wish) -> TurnEnd:
         """Run a turn, after those before it."""
-        said = _first_words(blocks)
+        said = " ".join(acp.prompt_text(blocks).split())[:TITLE]
         self.queue.append(said)
         task = self._hub.begin(self._run(blocks, said, front))
         self._turns[task] = None if wish.detached or self._hub.host.outlives else front
@@ -437,7 +437,7 @@ class HostSession:
         self._hub.turns += 1
         self.since, self.failed = time.time(), None
         self._gate.policy = replace(self._gate.policy, approve=front.approve)
-        self.events.add(event("turn", redactor.text(_text(blocks))), own=front)
+        self.events.add(event("turn", redactor.text(acp.prompt_text(blocks))), own=front)
         for block in blocks:
             update = {"sessionUpdate": "user_message_chunk", "content": block}
             params = {"sessionId": Raw(self.id_json), "update": update}
@@ -447,7 +447,7 @@ class HostSession:
         finally:
             self.turn, self.since = None, time.time()
             self.events.add(event("idle", said), own=front)
-        self._keeper.ended(end.title or ("" if self._has_title else said))
+        self._keeper.ended(end.title, said)
         if end.denied:
             self.events.add(event("denied", redactor.text(end.denied)))
         return self.feed.last or end
@@ -533,9 +533,6 @@ class HostSession:
         self._client = client
         self._hub.clients.append(client)
 
-    def keep(self, keeper: SessionKeeper, *, has_title: bool) -> None:
-        self._keeper, self._has_title = keeper, has_title
-
     def _note_opened(self, ready: SessionReady, agent: Negotiated) -> None:
         self.id_json = msgspec.json.encode(ready.session_id)
         self._keeper.opened(ready, agent)
@@ -543,13 +540,3 @@ class HostSession:
     def named(self, session_id: str) -> None:
         """Note the agent's id before the first event of a session that is loaded."""
         self.id_json = msgspec.json.encode(session_id)
-
-
-def _text(blocks: Sequence[object]) -> str:
-    """Return the text of a prompt."""
-    return "\n".join(filter(None, (acp.text(acp.mapping(block).get("text")) for block in blocks)))
-
-
-def _first_words(blocks: Sequence[object]) -> str:
-    """Return the beginning of a prompt, as a title."""
-    return " ".join(_text(blocks).split())[:TITLE]

@@ -40,7 +40,7 @@ class HeldSession:
         self.name = name
         self.is_used = record is not None  # there is something to come back to
         self._registry, self._plan = registry, plan
-        self._keeper = SessionKeeper(registry, plan, record, "")
+        self._keeper = SessionKeeper(registry, plan, record)
         self._record = record
         self._held = held
 
@@ -55,10 +55,8 @@ class HeldSession:
         self._record = self._registry.find(str(self._plan.project), self._plan.profile, self.name)
 
     def note_turn(self, title: str, prompt: str) -> None:
-        """Note the end of a turn. `title` is the agent's; without one a session without a title is called by `prompt`,
-        the first of this run."""
-        has_title = self._record is not None and bool(self._record.title)
-        self._keeper.ended(title or ("" if has_title else prompt))
+        """Note the end of a turn, as `SessionKeeper.ended`; `prompt` is the first of this run."""
+        self._keeper.ended(title, prompt)
 
     def leave(self) -> None:
         """Release it for other processes."""

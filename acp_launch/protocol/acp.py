@@ -6,7 +6,7 @@ capability is unsupported (C-19). Only required members of the agent's messages 
 first, then the answer to `initialize`, session updates, the client's own capabilities, and the protocol's fixed words.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -333,6 +333,11 @@ def sequence(value: object) -> list[Any]:
 
 def text(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+def prompt_text(blocks: Sequence[object]) -> str:
+    """Return the text of a prompt."""
+    return "\n".join(filter(None, (text(mapping(block).get("text")) for block in blocks)))
 
 
 # The client capabilities that we offer an agent, and therefore serve completely (ACP v1 "Client capabilities", C-20).

@@ -45,7 +45,6 @@ from acp_launch.session.store import Record, Registry, SessionKeeper
 if TYPE_CHECKING:
     from acp_launch.mcp.http.wire import Credentials
 
-TITLE = 80  # characters of a prompt that name a session
 CANCELLED = 30.0  # seconds for an agent to end a turn that the editor has cancelled
 
 
@@ -64,27 +63,6 @@ class SessionPlan(Struct, frozen=True, kw_only=True):
     registry: Registry
     hold: Callable[[str], AbstractContextManager[None]]
     enters: Callable[[Mapping[str, Any], str], dict[str, Any]] | None = None
-
-
-class KeptSession:
-    """A session in the store: it is kept once it has had a prompt, as editors open many that they never use."""
-
-    def __init__(self, keeper: SessionKeeper, *, has_title: bool) -> None:
-        self._keeper, self._has_title = keeper, has_title
-        self._is_kept, self._first_prompt = False, ""
-
-    def prompted(self, ready: SessionReady, agent: Negotiated, blocks: Sequence[object]) -> None:
-        """Keep it; the first prompt is its title if the agent gives none."""
-        if not self._has_title and not self._first_prompt:
-            texts = (acp.text(acp.mapping(block).get("text")) for block in blocks)
-            self._first_prompt = " ".join(next(texts, "").split())[:TITLE]
-        if not self._is_kept:
-            self._keeper.opened(ready, agent)
-            self._is_kept = True
-
-    def ended(self, title: str) -> None:
-        self._keeper.ended(title or ("" if self._has_title else self._first_prompt))
-        self._has_title = True
 
 
 class Editor(Protocol):
@@ -188,8 +166,7 @@ class EditorSession:
         known = made.registry.list(str(plan.project), plan.profile) if self.id else ()
         record: Record | None = next((each for each in known if each.session_id == self.id), None)
         self.name = record.name if record else fresh_name()
-        keeper = SessionKeeper(made.registry, plan, record, "")
-        self._kept = KeptSession(keeper, has_title=bool(record and record.title))
+        self._keeper = SessionKeeper(made.registry, plan, record)
         self._gate, self.is_hosted = made.gate, made.enters is not None
         self._gate.ask = self._ask
         if made.enters is not None:
@@ -436,22 +413,22 @@ class EditorSession:
         self._settings[key] = method, params
 
     def prompt(self, request: Request) -> None:
-        """Pass a prompt on; its end is kept."""
+        """Pass a prompt on; its end is kept, and with it the session, as editors open many that they never use."""
         client = self.client
         assert client is not None and self._connection is not None, "it is open"
         client.new_turn()
         self._connection.conversation.working(self.id, is_working=True)  # a history has ended
         self._turn = request
-        if not self.is_hosted:
+        said = acp.prompt_text(acp.sequence(request.params.get("prompt")))
+        if not (self.is_hosted or self._keeper.is_kept):
             ready = SessionReady(self.id, self.name, self.how, 0, NULL)
-            blocks = acp.sequence(request.params.get("prompt"))
-            self._note(lambda: self._kept.prompted(ready, self._agent, blocks))
+            self._note(lambda: self._keeper.opened(ready, self._agent))
 
         def answered(answer: Answered) -> None:
             self._turn = None
             self._editor.finish(request, answer.line)
             if answer.fault is None and not self.is_hosted:
-                self._note(lambda: self._kept.ended(client.title))
+                self._note(lambda: self._keeper.ended(client.title, said))
 
         self._editor.pass_on(request, answered)
 

@@ -468,13 +468,18 @@ TITLE = 80  # characters of the first prompt that stand in for a title
 class SessionKeeper:
     """Keeps one session of `plan` in the store."""
 
-    def __init__(self, registry: Registry, plan: "LaunchPlan", record: Record | None, prompt: str) -> None:
+    def __init__(self, registry: Registry, plan: "LaunchPlan", record: Record | None, prompt: str = "") -> None:
         """Keep a session. `record` is the session that is continued; `prompt` names a new one until the agent does."""
         self._registry = registry
         self._plan = plan
         self._record = record
         self._prompt = prompt
+        self._has_title = bool(prompt or (record and record.title))
         self._key: Key | None = None
+
+    @property
+    def is_kept(self) -> bool:
+        return self._key is not None
 
     def opened(self, ready: "SessionReady", agent: "Negotiated") -> None:
         now = time.time()
@@ -489,10 +494,14 @@ class SessionKeeper:
         self._key = record.key
         self._registry.save(record)
 
-    def ended(self, title: str) -> None:
-        """Store the end of a run. `title` is the agent's name of the session; an empty one changes nothing."""
+    def ended(self, title: str, prompt: str = "") -> None:
+        """Store the end of a turn. `title` is the agent's name of the session; without one, a session that has none is
+        named by `prompt`.
+        """
         if self._key is not None:
-            self._registry.touch(self._key, time.time(), redactor.text(title) or None)
+            name = redactor.text(title) or ("" if self._has_title else _as_title(prompt))
+            self._has_title = self._has_title or bool(name)
+            self._registry.touch(self._key, time.time(), name or None)
 
     def _fresh(self, ready: "SessionReady", now: float) -> Record:
         return Record(
@@ -504,10 +513,14 @@ class SessionKeeper:
             agent_version="",
             agent_command=str(self._plan.agent.command),
             cwd=str(self._plan.cwd),
-            title=" ".join(redactor.text(self._prompt).split())[:TITLE],
+            title=_as_title(self._prompt),
             created=now,
             last_used=now,
         )
+
+
+def _as_title(prompt: str) -> str:
+    return " ".join(redactor.text(prompt).split())[:TITLE]
 
 
 def drift(record: Record, agent: "Negotiated") -> str:
