@@ -58,22 +58,6 @@ def test_descriptors_are_short_only_when_the_limit_cannot_be_raised() -> None:
     assert (none.verdict, none.code, none.fix) == ("problem", 3, few.fix)
 
 
-@pytest.mark.parametrize(
-    ("hard", "text", "room"),
-    [
-        (None, "1,024, up to no limit for acp-launch itself", None),
-        (1 << 20, "1,024, up to 1,048,576 for acp-launch itself", 174_752),
-        (1024, "1,024, up to 1,024 for acp-launch itself: room for about 160 MCP servers", 160),
-        (20, "1,024, up to 20 for acp-launch itself: room for about 0 MCP servers", 0),
-    ],
-)
-def test_how_many_servers_there_is_room_for_is_a_fact_and_told_when_they_are_few(
-    hard: int | None, text: str, room: int | None
-) -> None:
-    check = open_files(1024, hard)
-    assert (check.text, check.facts["servers"]) == (text, room)
-
-
 def test_a_profile_has_room_for_its_servers_and_as_many_again_or_is_told_so() -> None:
     assert [*server_room(80, 1024), *server_room(1_000_000, None), *server_room(0, 10)] == []
     (check,) = server_room(81, 1024)
@@ -129,12 +113,6 @@ def test_what_others_may_do_to_a_directory_depends_on_what_is_in_it(
     assert (check.verdict, check.fix) == (verdict, fix.format(tmp_path))
     assert check.text.startswith(f"{tmp_path} ({mode:04o})")
     assert check.facts == {"path": str(tmp_path), "mode": f"{mode:04o}"}
-
-
-def test_nothing_is_left_in_a_directory_that_was_tried(tmp_path: Path) -> None:
-    tmp_path.chmod(0o700)
-    assert machine.directory("state", tmp_path).verdict == "ok"
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_of_another_user_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

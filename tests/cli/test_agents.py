@@ -225,12 +225,3 @@ def test_an_index_in_a_file_can_be_chosen_in_the_settings(launch: Launcher, tmp_
     file.write_bytes(written(entry("local", npx=NPX)))
     assert launch("config", "set", "registry", str(file)).code == 0
     assert [each["id"] for each in answer(launch, "search")["agents"]] == ["local"]
-
-
-def test_a_program_whose_interpreter_is_gone_is_told(agents: Launcher) -> None:
-    answer(agents, "install", "an-agent")
-    program = state(agents) / "agents/an-agent/1.0.0/files/agent"
-    program.write_text("#!/usr/bin/env no-such-node\n")
-    agents.write({"agent": {"registry": "an-agent"}})
-    done = agents("plan", "p")
-    assert (done.code, "needs no-such-node, which is not on PATH" in done.err) == (3, True)

@@ -180,12 +180,6 @@ def test_secrets_come_from_the_index(project: Launcher) -> None:
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"stores": 3}', '{"stores": {"a": 3}}', "[" * 100_000])
-def test_an_index_that_makes_no_sense_is_no_answer(project: Launcher, content: str) -> None:
-    Path(project.env["ACP_LAUNCH_STATE_DIR"], "secrets.json").write_text(content)
-    assert names(asked(project, "secret rm ")) == []
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_name_that_means_more_to_a_terminal_or_a_shell_is_left_out(project: Launcher, name: str) -> None:
     (project.project / ".acp-launch" / f"{name}.yaml").write_text("version: 1\n")
@@ -219,15 +213,6 @@ def test_the_number_of_candidates_is_limited(project: Launcher) -> None:
     for number in range(600):
         (project.project / ".acp-launch" / f"n{number}.yaml").touch()
     assert len(names(asked(project, "run "))) == 500
-
-
-def test_a_directory_that_is_gone_is_no_error(project: Launcher, tmp_path: Path) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    code = f"import os; os.rmdir({str(gone)!r}); from acp_launch.__main__ import main; main()"
-    env = {**os.environ, **press("run ")}
-    ended = subprocess.run([sys.executable, "-P", "-c", code], cwd=gone, env=env, capture_output=True, check=True)
-    assert (ended.stdout, ended.stderr) == (b"", b"")
 
 
 def test_a_disk_that_does_not_answer_is_given_up() -> None:

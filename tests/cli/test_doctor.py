@@ -201,12 +201,6 @@ def test_servers_for_which_there_may_be_no_room_are_told_of(launch: Launcher) ->
     assert found["limit open files"]["facts"] == {"soft": 80, "hard": 80, "servers": 2}
 
 
-def test_the_demo_needs_nothing(launch: Launcher) -> None:
-    done = launch("doctor", "demo", "--session")
-    assert (done.code, done.err) == (0, "")
-    assert b"\nok       session               opened in " in done.out
-
-
 # What is wrong
 
 
@@ -221,12 +215,6 @@ def test_a_missing_command_does_not_hide_what_the_servers_do(launch: Launcher) -
     )
     assert found["server files"]["standing"] == "ok"
     assert "command agent" not in found
-
-
-def test_a_server_without_its_program_does_not_hide_the_agent(launch: Launcher) -> None:
-    own(launch, agent("polite"), mcp_servers={"a": {"command": "npx-no-such"}, "b": server("probe_polite")})
-    found = examined(launch, 3)
-    assert [found[name]["standing"] for name in ("agent", "server a", "server b")] == ["ok", "problem", "ok"]
 
 
 def test_a_server_that_dies_says_its_last_words_and_whether_a_session_needs_it(launch: Launcher) -> None:
@@ -258,25 +246,6 @@ def test_what_says_nothing_is_given_up_at_its_own_limit(launch: Launcher) -> Non
     )
     assert told(found["server m"])[:2] == ("problem", 'no answer to initialize from the MCP server "m" within 0.2 s')
     assert found["server ok"]["standing"] == "ok"
-
-
-def test_a_program_that_is_no_agent_is_called_so(launch: Launcher) -> None:
-    own(launch, {"command": "sh", "args": ["-c", "echo Usage: sh; exit 2"]})
-    standing, text, fix = told(examined(launch, 4)["agent"])
-    assert (standing, fix) == (
-        "problem",
-        ACP_MODE,
-    )
-    assert text.startswith("the agent exited with status 2 before it answered initialize")
-
-
-def test_an_agent_of_another_protocol_version_is_told(launch: Launcher) -> None:
-    own(launch, agent("liar", "version", "2"))
-    assert told(examined(launch, 5)["agent"]) == (
-        "problem",
-        "the agent speaks ACP version 2, acp-launch speaks version 1",
-        "use a release of the agent that speaks version 1; run it again with --trace FILE to see what was said",
-    )
 
 
 def test_a_login_that_is_wanted_shows_when_a_session_is_asked_for(launch: Launcher) -> None:

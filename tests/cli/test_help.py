@@ -49,14 +49,6 @@ def test_every_section_of_a_page_is_in_what_is_shown(launch: Launcher) -> None:
     assert headings[1:] == [line for line in shown if line in headings]
 
 
-def test_an_empty_word_is_none(launch: Launcher) -> None:
-    assert asked(launch, " ") == asked(launch)
-
-
-def test_a_topic_is_found_in_any_case(launch: Launcher) -> None:
-    assert asked(launch, "Trust") == asked(launch, "trust")
-
-
 def test_another_word_shows_the_sections_that_have_it_headings_first(launch: Launcher) -> None:
     shown = asked(launch, "PASSPHRASE").splitlines()
     assert "secrets: Machines without a keyring" in shown
@@ -153,12 +145,6 @@ def test_help_lists_every_command_with_a_whole_sentence_in_the_width_of_the_term
     for name, command in below.items():
         sentence, stop, _ = str(command.help).partition("\n")[0].partition(". ")
         assert "".join(f"{name.split()[-1]}{sentence}{stop}".split()) in flat
-
-
-def test_a_wide_terminal_needs_fewer_lines(launch: Launcher) -> None:
-    narrow, wide = (helped(launch, columns=columns).splitlines() for columns in (60, 118))
-    assert len(wide) < len(narrow)
-    assert max(map(len, wide)) > 80
 
 
 def test_the_commands_stand_under_headings_every_one_once(launch: Launcher) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from acp_launch.console.logs import LogPrinter, LogWatch
 from acp_launch.errors import LaunchError
-from acp_launch.process import logs as logfile
 from acp_launch.process import logs as logread
 from acp_launch.process.logs import LogFile, ServerLogs
 from tests.cli.launcher import Launcher, Running
@@ -123,15 +122,6 @@ def test_the_last_lines_of_each_log(launch: Launcher, logs: Logs, count: str, ex
     assert launch("logs", "p", "-n", count).out.decode() == expected
 
 
-def test_both_files_of_a_log_that_was_full_are_shown(
-    launch: Launcher, logs: Logs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logfile, "LIMIT", 8)
-    logs.agent("1\n2\n3\n4\n5\n6\n")
-    assert launch("logs", "p").out == b"1\n2\n3\n4\n5\n6\n"
-    assert launch("logs", "p", "-n", "3").out == b"4\n5\n6\n"
-
-
 def test_for_a_script_each_line_is_an_object(launch: Launcher, logs: Logs) -> None:
     logs.agent("a\n")
     logs.server("x", "\x1b[31m\xe9")
@@ -141,14 +131,6 @@ def test_for_a_script_each_line_is_an_object(launch: Launcher, logs: Logs) -> No
         {**head, "name": "agent", "line": "a"},
         {**head, "name": "x", "line": "\x1b[31m\xe9"},
     ]
-
-
-def test_a_real_run_is_found_again(launch: Launcher) -> None:
-    launch.scripted("print('hello', file=sys.stderr, flush=True)\nscript.serve({})\n")
-    assert launch("run", "p", "hi").code == 0
-    done = launch("logs", "p")
-    assert (done.code, done.out) == (0, b"hello\n")
-    assert done.err == STARTED.format("p", "just now")
 
 
 def test_without_a_name_the_latest_launch_of_this_project_is_shown_whatever_it_was(
@@ -264,18 +246,6 @@ def test_more_lines_than_a_computer_counts_are_all_lines(launch: Launcher, logs:
     assert (done.code, done.out) == (0, b"1\n2\n")
 
 
-def test_files_of_other_users_are_ignored(launch: Launcher, logs: Logs, tmp_path: Path) -> None:
-    logs.agent("1\n")
-    (logs.directory / "99999999T999999.000Z-1+p+x.log").write_text("no such day\n")
-    (logs.directory / "notes.log").write_text("no log\n")
-    (logs.directory / f"{NEWER}+p+folder.log").mkdir()
-    (logs.directory / f"{NEWER}+p+link.log").symlink_to("/dev/zero")
-    os.mkfifo(logs.directory / f"{NEWER}+p+pipe.log")
-    os.mkfifo(logs.directory / f"{NEW}+p.log.1")
-    done = launch("logs", "p")
-    assert (done.code, done.out, done.err) == (0, b"1\n", STARTED.format("p", "2020-01-02"))
-
-
 def test_a_reader_that_had_enough_ends_it_quietly(launch: Launcher, logs: Logs) -> None:
     logs.agent("x" * 99 + "\n")
     logs.server("x", ("y" * 99 + "\n") * 10_000)
@@ -301,15 +271,6 @@ def test_a_log_cannot_drive_the_terminal(launch: Launcher, logs: Logs) -> None:
         "agent | plain\n"
         "x     | 1\n"
     )
-
-
-def test_names_are_coloured_on_a_terminal_that_has_colours(launch: Launcher, logs: Logs) -> None:
-    logs.agent("a\n")
-    logs.server("x", "1\n")
-    env = {name: value for name, value in launch.env.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
-    with on_terminal("logs", "p", cwd=launch.project, env=env) as terminal:
-        assert terminal.ends() == 0
-    assert re.search(rb"\x1b\[\d\dmagent \|\x1b\[0m a\r\n\x1b\[\d\dmx     \|\x1b\[0m 1\r\n", terminal.raw)
 
 
 # following
@@ -353,15 +314,6 @@ def test_ctrl_c_twice_ends_it_without_a_reader(launch: Launcher, logs: Logs, buf
         assert running.process.wait(PATIENCE) == 130
 
 
-def test_a_full_file_is_followed_into_the_next(launch: Launcher, logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logfile, "LIMIT", 6)
-    agent = logs.agent("1\n")
-    with launch.start("logs", "-f") as running:
-        for number in range(1, 10):
-            assert running.shows("") == f"agent | {number}\n"
-            agent(b"%d\n" % (number + 1))
-
-
 def test_a_server_that_begins_to_speak_and_a_newer_launch_are_followed(launch: Launcher, logs: Logs) -> None:
     logs.agent("old\n", OLD)
     agent = logs.agent("1\n")
@@ -378,18 +330,6 @@ def test_a_server_that_begins_to_speak_and_a_newer_launch_are_followed(launch: L
         started(running, "p", "2020-01-03")
         agent(b"5\n")
         assert running.shows("5") == "agent  | 5\n"
-
-
-def test_a_log_that_is_removed_is_shown_to_its_end(launch: Launcher, logs: Logs) -> None:
-    agent = logs.agent("1\n")
-    with launch.start("logs", "-f") as running:
-        assert running.shows("1") == "agent | 1\n"
-        agent(b"2\nno end")
-        assert running.shows("2") == "agent | 2\n"
-        (logs.directory / f"{NEW}+p.log").unlink()
-        assert running.shows("no end") == "agent | no end\n"
-        logs.agent("3\n", NEWER)
-        assert running.shows("3") == "agent | 3\n"
 
 
 def test_logs_that_are_not_there_yet_are_awaited(launch: Launcher, logs: Logs) -> None:
@@ -410,9 +350,3 @@ def test_a_reader_that_goes_away_ends_it_without_another_line(launch: Launcher, 
         started(running, "p", "2020-01-02")
         assert running.process.stderr is not None
         assert running.process.stderr.read() == b""
-
-
-def test_its_help_says_what_it_does(launch: Launcher) -> None:
-    done = launch("logs", "--help")
-    assert done.code == 0
-    assert b"Show the stderr of the agent and the MCP servers of the latest launch." in done.out

@@ -192,17 +192,6 @@ def test_a_profile_cannot_name_the_tokens_of_a_login(home: Launcher) -> None:
     assert "${secret:oauth/docs.example/0123456789abcdef} holds the tokens of a login" in refused.err
 
 
-def test_a_second_login_replaces_the_first(home: Launcher) -> None:
-    with authority() as server, browsing(home):
-        profile(home, server)
-        logged_in(home)
-        (first,) = records(home)
-        logged_in(home, "docs")
-        (second,) = records(home)
-    assert (first["url"], first["client_id"] != second["client_id"]) == (second["url"], True)
-    assert first["item"] != second["item"]
-
-
 def test_a_login_asks_for_what_the_server_has_demanded_in_runs_unless_that_was_in_vain(home: Launcher) -> None:
     """And for what the login before had."""
     with authority(names_scopes=["read"], allows=["read"]) as server, browsing(home) as browser:
@@ -351,14 +340,6 @@ def test_a_logout_without_the_server_removes_the_tokens_all_the_same(home: Launc
     out = home("mcp", "logout", "p")
     assert (out.code, records(home)) == (0, [])
     assert "the server did not take the tokens back: the authorization server" in out.err
-
-
-def test_a_refusal_in_the_browser_is_told_and_nothing_is_kept(home: Launcher) -> None:
-    with authority(redirect={"code": None, "error": "access_denied"}) as server, browsing(home) as browser:
-        profile(home, server)
-        refused = home("mcp", "login", "p")
-        assert (refused.code, "refused the login: access_denied" in refused.err, records(home)) == (6, True, [])
-        assert "The login was refused" in browser.pages[0]
 
 
 def test_an_answer_with_another_state_does_not_end_the_wait(home: Launcher) -> None:

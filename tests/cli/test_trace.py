@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 import stat
 from itertools import pairwise
 from typing import Any
@@ -156,24 +155,6 @@ def test_a_file_that_holds_something_else_is_not_overwritten_and_nothing_starts(
     assert (launch.project / "t").read_text() == "precious"
 
 
-def test_a_disk_that_is_full_ends_the_trace_and_not_the_run(launch: Launcher) -> None:
-    """A limit on the size of files, which the store of sessions keeps to, stands for the disk."""
-    launch.scripted(
-        "def prompt(request):\n"
-        "    for _ in range(400):\n"
-        "        script.say(script.session_of(request), 'x' * 200)\n"
-        "    script.end(request)\n"
-        "script.serve({'session/prompt': prompt})"
-    )
-    limited = ["/bin/sh", "-c", 'ulimit -f 100; exec "$@"', "sh"]
-    with launch.start("run", "p", "hi", "--trace", "t", "--output", "quiet", prefix=limited) as running:
-        done = running.end()
-    assert (done.code, done.out) == (0, b"x" * 200 * 400 + b"\n")
-    said = "acp-launch: cannot write the trace any further (file too large); the rest of this run is not in it\n"
-    assert done.err == said
-    assert {line["type"] for line in entries(launch)} == {"trace", "start", "message"}
-
-
 def test_what_acp_launch_answers_or_changes_itself_is_told_apart(launch: Launcher) -> None:
     """`add_note` is hidden from the agent: the list that it gets is not the server's."""
     command = {"command": "${python}", "args": ["-P", "-m", "acp_launch.demo.server"]}
@@ -186,13 +167,6 @@ def test_what_acp_launch_answers_or_changes_itself_is_told_apart(launch: Launche
         ["notes → acp-launch", "answer to tools/list: 3 tools"],
         ["acp-launch → agent", "answer to tools/list: 2 tools"],
     ]
-
-
-def test_a_server_that_dies_is_seen_with_its_restart(launch: Launcher) -> None:
-    restart = {"backoff": {"initial": "10ms"}, "max": 1}
-    launch.profile("polite", mcp_servers={"box": server("mcp_crasher", "start", restart=restart)})
-    assert launch("run", "p", "hello", "--trace", "t").code == 8
-    assert [message.split()[0] for way, message in steps(launch) if way == "box"] == ["started,", "exited"] * 2
 
 
 # A failure that gives no reason, and a broken protocol, point to it.
@@ -240,15 +214,6 @@ def test_what_is_not_a_trace_gets_one_message(launch: Launcher) -> None:
     assert launch("trace", ".").err == f"acp-launch: cannot read .: is a directory\n{fix}"
 
 
-def test_a_line_without_an_end_is_given_up(launch: Launcher) -> None:
-    with (launch.project / "huge").open("wb") as file:
-        file.write(b'{"type":"trace"')
-        file.truncate(20 << 20)
-    done = launch("trace", "huge")
-    assert done.code == 2
-    assert "huge is not a trace" in done.err
-
-
 def test_a_torn_trace_is_shown_as_far_as_it_goes(launch: Launcher) -> None:
     launch("run", "demo", "add 20 22", "--trace", "t", "--output", "quiet")
     whole = (launch.project / "t").read_bytes().splitlines(keepends=True)
@@ -259,17 +224,6 @@ def test_a_torn_trace_is_shown_as_far_as_it_goes(launch: Launcher) -> None:
         "acp-launch: skipped 2 lines of t that cannot be read",
         "acp-launch: the trace has no end: its run was killed, goes on, or could not write it",
     ]
-
-
-def test_a_run_that_is_killed_leaves_whole_lines(launch: Launcher) -> None:
-    launch.profile("cancellable")
-    with launch.start("run", "p", "hello", "--trace", "t", apart=True) as running:
-        running.hears("session/prompt")
-        running.kill(signal.SIGKILL)
-        running.process.wait()
-    done = launch("trace", "t")
-    assert rows(done)[-1] == ["acp-launch → agent", "session/prompt: hello was not answered"]
-    assert "the trace has no end" in done.err
 
 
 def test_a_trace_is_read_from_stdin(launch: Launcher) -> None:
@@ -307,8 +261,3 @@ def test_text_in_a_trace_cannot_drive_the_terminal(launch: Launcher) -> None:
     assert plain.replace("\n", "").isprintable() and "▐" not in plain
     own = [line for line in plain.splitlines() if not line.startswith("acp-launch: ")]
     assert len(own) == 5 and all(len(line) <= 80 for line in own)
-
-
-def test_a_pipe_gets_no_colour(launch: Launcher) -> None:
-    launch("run", "demo", "help", "--trace", "t", "--output", "quiet")
-    assert b"\x1b" not in launch("trace", "t", TERM="xterm-256color").out

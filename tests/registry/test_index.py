@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from acp_launch.errors import RegistryError
-from acp_launch.registry import index
 from acp_launch.registry.download import NotFetched, fault, fetch
 from acp_launch.registry.index import Package, decode, latest, list_packages, parse_package, read_copy
 from acp_launch.registry.installed import precedence, reference
@@ -155,10 +154,6 @@ def test_a_server_that_is_not_there_is_named_without_the_path(web: Web) -> None:
         fetched("http://127.0.0.1:1/token/secret")
     assert "127.0.0.1:1" in str(failed.value)
     assert "secret" not in str(failed.value)
-
-
-def test_the_index_of_the_project_is_the_one_of_the_protocol() -> None:
-    assert index.ADDRESS.startswith("https://cdn.agentclientprotocol.com/registry/")
 
 
 @pytest.mark.parametrize(
