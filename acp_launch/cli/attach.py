@@ -188,11 +188,7 @@ def _brought_up(request: RunRequest) -> "Begun":
 
 
 def _tell_difference(note: "HostNote", plan: "LaunchPlan", content: "Content", *, is_needed: bool = False) -> None:
-    """Say why a host is not used.
-
-    Raises:
-        StateError: the run needs a host.
-    """
+    """Say why a host is not used."""
     from acp_launch.errors import StateError
     from acp_launch.profile.trust import changes
 
@@ -295,11 +291,7 @@ def _import_asyncio_without_tls() -> "ModuleType":
 
 
 def _session_of(request: RunRequest, plan: "LaunchPlan", settings: "Settings") -> "tuple[str, Record | None]":
-    """Return the session's name, and its record if it is resumed. The host holds it, so it is not locked here.
-
-    Raises:
-        UsageError, SessionError: as `run.session_of`.
-    """
+    """Return the session's name, and its record if it is resumed. The host holds it, so it is not locked here."""
     from acp_launch.session.hold import fresh_name
 
     if not request.latest and (request.new or not plan.session):

@@ -95,11 +95,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _require_existing(arguments: Sequence[str]) -> None:
-    """Refuse an option or a verb that was removed, with what to do instead.
-
-    Raises:
-        UsageError: one is given.
-    """
+    """Refuse an option or a verb that was removed, with what to do instead."""
     for option in (*arguments[1:2], *(each for each in arguments[2:] if each.startswith("-"))):
         if fix := REMOVED.get((arguments[0], option)):
             raise UsageError(f"{arguments[0]} {option} was removed", fix=fix)

@@ -102,11 +102,7 @@ def log(
 
 
 def _call(written: str) -> dict[str, Any]:
-    """Read a tool call, also from the params of a `session/request_permission`, which users copy from a log.
-
-    Raises:
-        UsageError: the text is not a JSON object.
-    """
+    """Read a tool call, also from the params of a `session/request_permission`, which users copy from a log."""
     import json
     import sys
 
@@ -133,11 +129,7 @@ def _policy(profile: str, approve: Literal["all", "reads", "none"] | None) -> "P
 
 
 def _plan(profile: str) -> "LaunchPlan":
-    """Resolve the profile.
-
-    Raises:
-        MachineError: this machine cannot resolve the profile.
-    """
+    """Resolve the profile."""
     from acp_launch.cli.planning import loaded_profile, resolved_from
 
     resolved = resolved_from(loaded_profile(profile, _settings()), cwd=None)

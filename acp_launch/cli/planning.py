@@ -333,10 +333,6 @@ def _ask_for_secrets(
     """Ask for each secret that is not set, and store it; return the outcomes with the new ones.
 
     Nothing is asked if another secret has another fault, or if the store only reads.
-
-    Raises:
-        SecretError: a secret cannot be stored.
-        UsageError: what was typed cannot be a secret.
     """
     unset = [name for name, outcome in answers.items() if outcome.state != "found"]
     if not unset or settings.secrets.store == "command" or any(answers[name].state != "missing" for name in unset):
@@ -377,10 +373,6 @@ def _offer_to_install(resolved: "Resolved", again: "Callable[[], Resolved]") -> 
     """Offer to install each program that a profile without a plan lacks; if all were installed, resolve it `again`.
 
     Nothing is offered if one of them has no known installer, or something else is wrong.
-
-    Raises:
-        MachineError: an installer failed.
-        Stopped: the user interrupted it.
     """
     from acp_launch.console.ask.terminal import possible
 
@@ -416,12 +408,7 @@ def _installers(resolved: "Resolved") -> Mapping[str, Sequence[str]]:
 
 
 def _install(argv: Sequence[str]) -> None:
-    """Run an installer on the terminal, in the home directory: the project must not replace its settings.
-
-    Raises:
-        MachineError: it failed.
-        Stopped: the user interrupted it.
-    """
+    """Run an installer on the terminal, in the home directory: the project must not replace its settings."""
     import asyncio
     import shutil
 

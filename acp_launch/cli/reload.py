@@ -223,11 +223,7 @@ class Reloading:
         return _Reread(content, plan, front_plan(loaded, plan), servers, fresh, secrets, credentials)
 
     def _looked_up(self, resolved: "Resolved") -> dict[str, Secret]:
-        """Look up the secrets that are not known yet.
-
-        Raises:
-            MachineError: they are not there, or cannot be looked up without a terminal.
-        """
+        """Look up the secrets that are not known yet."""
         from acp_launch.cli.stores import open_store, outcomes
         from acp_launch.errors import MachineError
         from acp_launch.plan.model import unfit, unmet

@@ -63,11 +63,7 @@ class Attach(NamedTuple):
 
 
 def _session_of_host(settings: "Settings", session: str | None, profile: str | None) -> "tuple[HostNote, str]":
-    """Return the host that has the session, and its name; without a name, the session that is open alone.
-
-    Raises:
-        SessionError: no host has it, or several.
-    """
+    """Return the host that has the session, and its name; without a name, the session that is open alone."""
     from acp_launch.host.door import read_status
     from acp_launch.host.place import hosts
 
@@ -217,12 +213,7 @@ def session_of(
 
 
 def _complete(request: RunRequest, settings: "Settings") -> RunRequest:
-    """Return a request without a profile, or with `--continue`, with the profile and the session that it is about.
-
-    Raises:
-        UsageError: there are several, and the user cannot be asked.
-        Stopped: the user chose none.
-    """
+    """Return a request without a profile, or with `--continue`, with the profile and the session that it is about."""
     if request.latest:
         return _resume(request, settings)
     if request.session and (record := _only_session(request.session, settings)):

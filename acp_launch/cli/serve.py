@@ -61,11 +61,7 @@ class Serve(NamedTuple):
 
 
 def _streams() -> tuple[int, int]:
-    """Take stdin and stdout for the protocol alone: whatever else reads and writes there meets nothing, and stderr.
-
-    Raises:
-        UsageError: stdin is not a pipe.
-    """
+    """Take stdin and stdout for the protocol alone: whatever else reads and writes there meets nothing, and stderr."""
     mode = os.fstat(0).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         fix = "enter this command in an editor that speaks ACP; on a terminal: acp-launch run PROFILE"
@@ -160,11 +156,7 @@ class _Served:
         return None if note is None else partial(connect, note)
 
     def _host_again(self) -> "Callable[[], socket.socket]":
-        """Find the host, also after its end.
-
-        Raises:
-            AgentError: it is not up.
-        """
+        """Find the host, also after its end."""
         connect = self._connector(self.plan)
         if connect is None:
             raise AgentError(f"the host of {self.plan.called} has ended", fix=ours("up", self.plan.called))
@@ -282,11 +274,7 @@ class _Served:
             self.observer.note(f"the session stays in the list: {error.message}")
 
     def _for(self, cwd: Path) -> "Ready":
-        """Plan the profile of this name as it is found from a directory; trust is judged there.
-
-        Raises:
-            LaunchError: as `run` there, and SessionError if it has another agent.
-        """
+        """Plan the profile of this name as it is found from a directory; trust is judged there."""
         from msgspec.structs import replace
 
         from acp_launch.cli.planning import Ready, lock_differences, ready, require
@@ -340,11 +328,7 @@ def _hold(state: Path, key: "Key") -> "Iterator[None]":
 
 
 def _require_place(plan: "LaunchPlan", cwd: Path) -> None:
-    """Require the directory of the host of this plan, in which all its sessions are.
-
-    Raises:
-        SessionError: it is another one.
-    """
+    """Require the directory of the host of this plan, in which all its sessions are."""
     if os.path.realpath(cwd) != os.path.realpath(plan.cwd):
         what = f"{plan.called} is up in {plan.cwd}, and its sessions are there alone"
         down = ours("down", plan.called)

@@ -125,13 +125,7 @@ def wait(
 
 
 def _wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeout: float | None) -> int:
-    """Show the turn as `run` does, and return its exit code. Ctrl-C ends the wait, not the turn.
-
-    Raises:
-        SessionError: no host has the session, or it has had no turn.
-        WaitExpired: the turn was not over in time; it goes on.
-        LaunchError: how the turn failed.
-    """
+    """Show the turn as `run` does, and return its exit code. Ctrl-C ends the wait, not the turn."""
     import asyncio
 
     from acp_launch.cli.run_request import Screen, exit_code
@@ -303,11 +297,7 @@ def _put_records(records: "Sequence[Record]") -> None:
 
 
 def _age(text: str) -> float:
-    """Parse an age such as 30d; return seconds.
-
-    Raises:
-        UsageError: the text is not an age.
-    """
+    """Parse an age such as 30d; return seconds."""
     import re
 
     found = re.fullmatch(r"(\d{1,6})([hdw])", text, re.ASCII)
@@ -336,11 +326,7 @@ def _with_agent(
     story: "Callable[[Connection], Awaitable[T]]",
     trace: "Path | None" = None,
 ) -> T:
-    """Start the agent, run `story`, end the agent; if it wants a login first, the error names the command for that.
-
-    Raises:
-        LaunchError: as for `run`.
-    """
+    """Start the agent, run `story`, end the agent; if it wants a login first, the error names the command for that."""
 
     from acp_launch.cli.operation import with_agent
     from acp_launch.errors import AuthRequired

@@ -177,12 +177,7 @@ def end(note: "HostNote", settings: "Settings") -> None:
 
 
 def _find_host(settings: "Settings", profile: str | None, otherwise: str = "") -> "HostNote":
-    """Return the host of a profile; without one, the only host. `otherwise` is what else can be done with several.
-
-    Raises:
-        SessionError: it is not up.
-        UsageError: several are up.
-    """
+    """Return the host of a profile; without one, the only host. `otherwise` is what else can be done with several."""
     from acp_launch.host.place import hosts
 
     if profile is not None:
