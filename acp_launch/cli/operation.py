@@ -89,10 +89,6 @@ def server_program(
     return LocalProgram.of(process, server.name, secrets)
 
 
-def _unable(name: str, error: AgentError) -> ServerError:
-    return ServerError(f'the MCP server "{name}": {error.message}', fix=error.fix, detail=error.detail)
-
-
 def _both(first: Callable[[bytes], None], second: Callable[[bytes], None], data: bytes) -> None:
     first(data)
     second(data)
@@ -154,7 +150,8 @@ class VerbProcesses:
                 try:
                     running = await stack.enter_async_context(program.begin(restarts=0, log=took))
                 except AgentError as error:
-                    raise _unable(name, error) from error
+                    what = f'the MCP server "{name}": {error.message}'
+                    raise ServerError(what, fix=error.fix, detail=error.detail) from error
                 self.server_logs.mark(name, "starting" + (f" (pid {running.pid})" if running.pid else ""))
                 with connected(running, self.trace, name) as inner:
                     transport = TranslatedTransport(

@@ -32,6 +32,17 @@ if TYPE_CHECKING:
     Planned = tuple[LaunchPlan, Mapping[str, Secret]]
 
 
+def prepare_launch() -> None:
+    """Check what this system allows, and fork the guards before more is imported: a guard needs little memory."""
+    from acp_launch.process.guard import start_guards
+    from acp_launch.process.prepare import require_descriptors
+    from acp_launch.process.spawn import require_platform
+
+    require_platform()
+    require_descriptors()
+    start_guards()
+
+
 class Ready(NamedTuple):
     """A plan with its secrets, and with the credentials of remote servers that change meanwhile, by their names."""
 

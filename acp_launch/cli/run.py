@@ -101,13 +101,9 @@ def _carry_out(request: RunRequest, screen: Screen) -> int:
 
         if (code := run_in_host(request, settings, screen)) is not None:
             return code
-    from acp_launch.process.guard import start_guards
-    from acp_launch.process.prepare import require_descriptors
-    from acp_launch.process.spawn import require_platform
+    from acp_launch.cli.planning import prepare_launch
 
-    require_platform()
-    require_descriptors()
-    start_guards()
+    prepare_launch()
     return _launch(request, settings, screen)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from acp_launch.cli.planning import Ready
     from acp_launch.launch.context import LaunchContext
-    from acp_launch.plan.model import LaunchPlan, ProcessPlan
+    from acp_launch.plan.model import LaunchPlan
     from acp_launch.process.flow import Lent
     from acp_launch.process.spawn import Spawned
     from acp_launch.profile.load import Loaded
@@ -48,9 +48,6 @@ class Serve(NamedTuple):
 
             login(self.profile, self.login, trust=self.trust, trace=self.trace)
             return 0
-        from acp_launch.process.spawn import require_platform
-
-        require_platform()
         source, sink = _streams()
         with ExitStack() as stack:
             try:
@@ -104,15 +101,12 @@ class _Served:
         """
         from msgspec.structs import replace
 
-        from acp_launch.cli.planning import loaded_profile, ready, resolve_trusted
+        from acp_launch.cli.planning import loaded_profile, prepare_launch, ready, resolve_trusted
         from acp_launch.cli.start import launch_agent
-        from acp_launch.process.guard import start_guards
-        from acp_launch.process.prepare import require_descriptors
         from acp_launch.profile.discover import here
         from acp_launch.settings.load import load
 
-        require_descriptors()
-        start_guards()
+        prepare_launch()
         self.request, self.settings = request, load()
         self.loaded = loaded_profile(request.profile, self.settings)
         self.spawned: Spawned | None = None
@@ -291,7 +285,9 @@ class _Served:
         if self.request.locked and (different := lock_differences(loaded, resolved)):
             raise ProfileError(different)
         running = self.ready.plan
-        if resolved.plan is not None and not _is_same_agent(loaded, self.loaded, resolved.plan.agent, running.agent):
+        if resolved.plan is not None and not (
+            loaded.profile.agent == self.loaded.profile.agent and resolved.plan.agent.command == running.agent.command
+        ):
             what = f"the agent of {loaded.label} is another one than the agent that runs for {self.loaded.label}"
             raise SessionError(what, fix="start the agent again in the editor, in the directory of this session")
         if loaded.merged != self.loaded.merged:
@@ -345,11 +341,6 @@ def _name_place(cwd: Path) -> "Iterator[None]":
 
         error.fix = f"in {shlex.quote(str(cwd))}: {error.fix}"
         raise
-
-
-def _is_same_agent(one: "Loaded", other: "Loaded", here: "ProcessPlan", there: "ProcessPlan") -> bool:
-    """Tell whether two profiles start the same agent, apart from its directory and what names that."""
-    return one.profile.agent == other.profile.agent and here.command == there.command
 
 
 def _closed_gate(plan: "LaunchPlan") -> "Gate":

@@ -243,7 +243,9 @@ def prune(
             list_sessions(free)
         gone = _prune(registry, free) if free and _may_prune(free, is_sure=yes) else []
     if as_json:
-        _put_records(gone)
+        from acp_launch.console import sessions, stdout
+
+        stdout.put_json(sessions.table_json(gone))
     elif not free:
         say(f"no session was last used more than {older_than} ago")
     elif gone:
@@ -288,12 +290,6 @@ def _may_prune(records: "Sequence[Record]", *, is_sure: bool) -> bool:
         raise UsageError(what, fix="to delete without a question: --yes")
     say("nothing was deleted")
     return False
-
-
-def _put_records(records: "Sequence[Record]") -> None:
-    from acp_launch.console import sessions, stdout
-
-    stdout.put_json(sessions.table_json(records))
 
 
 def _age(text: str) -> float:

@@ -218,14 +218,9 @@ def run_host(request: UpRequest, pipe: int | None = None) -> int:
     Raises:
         LaunchError: as `run`.
     """
-    from acp_launch.process.guard import start_guards
-    from acp_launch.process.prepare import require_descriptors
-    from acp_launch.process.spawn import require_platform
+    from acp_launch.cli.planning import loaded_profile, prepare_launch, ready, resolve_trusted
 
-    require_platform()
-    require_descriptors()
-    start_guards()  # before further imports: a guard needs little memory
-    from acp_launch.cli.planning import loaded_profile, ready, resolve_trusted
+    prepare_launch()
     from acp_launch.cli.start import launch_agent
     from acp_launch.host.place import find, hold_place
     from acp_launch.session.store import open_registry
