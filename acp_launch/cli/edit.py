@@ -105,22 +105,19 @@ def server_entry(
         UsageError: neither a command nor an address is given, or both are.
     """
     if bool(command) == bool(url):
-        what = (
-            "a server has either a command or a --url, not both"
-            if url
-            else "the server has neither a command nor a --url"
+        both, neither = (
+            "a server has either a command or a --url, not both",
+            "the server has neither a command nor a --url",
         )
-        raise UsageError(what, fix="give its command after --, as in -- npx -y PACKAGE, or its address: --url URL")
-    if url:
-        return {"type": kind or "http", "url": url, **({"headers": headers} if headers else {})} | _env(env)
-    if headers:
+        raise UsageError(
+            both if url else neither,
+            fix="give its command after --, as in -- npx -y PACKAGE, or its address: --url URL",
+        )
+    if headers and not url:
         raise UsageError("--header goes with --url", fix="give a program its token in a variable: --env NAME=VALUE")
-    args = {"args": list(command[1:])} if command[1:] else {}
-    return {**({"type": kind} if kind else {}), "command": command[0], **args, **_env(env)}
-
-
-def _env(env: dict[str, str]) -> dict[str, Any]:
-    return {"env": env} if env else {}
+    entry: dict[str, Any] = {"type": kind or ("http" if url else ""), "url": url}
+    entry |= {"command": "".join(command[:1]), "args": list(command[1:]), "headers": headers, "env": env}
+    return {key: value for key, value in entry.items() if value}
 
 
 def _pairs(written: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -159,6 +156,7 @@ def _change(profile: str, path: "KeyPath", change: Callable[[str], str], *, dry_
     Raises:
         LaunchError: the change is refused.
     """
+    from acp_launch.console import problems
     from acp_launch.console.interop import note, show_change
     from acp_launch.interop.merge import replace_file
     from acp_launch.profile.edit import revised
@@ -167,7 +165,9 @@ def _change(profile: str, path: "KeyPath", change: Callable[[str], str], *, dry_
     try:
         revision = revised(found, lambda text: _try_change(found, text, change))
     except ProblemsError as error:
-        _refuse(error)
+        problems.show(error.problems, as_json=False, outcome="nothing was changed")
+        if any(problem.message.startswith(TOKEN) for problem in error.problems):
+            note("your shell's history now has the token: rotate it")
         raise typer.Exit(ProfileError.exit_code) from None
     if revision.before == revision.after:
         note("the profile already says this; nothing was changed")
@@ -185,15 +185,12 @@ def editable(profile: str) -> "Found":
     Raises:
         UsageError: the file does not exist, or may not be changed.
     """
-    from acp_launch.interop.merge import refuse_escaping_link
-    from acp_launch.profile.discover import find, here, origin_of
+    from acp_launch.interop.merge import require_changeable
+    from acp_launch.profile.discover import find, here
     from acp_launch.settings.load import load
 
     found = find(profile, start=here(), settings=load())
-    if origin_of(found.file, found.origin, user=found.user) == "built-in":
-        fix = f"create a profile that extends it: acp-launch init my-{found.name} --extends {found.name}"
-        raise UsageError(f'"{found.name}" is built into acp-launch and cannot be changed', fix=fix)
-    refuse_escaping_link(found.file, found.project)
+    require_changeable(found)
     return found
 
 
@@ -221,15 +218,6 @@ def _elsewhere(found: "Found", path: "KeyPath") -> str:
     if value is None:
         return f"{ours('show', found.called)} prints what is there"
     return f"another file sets it; to override it: {ours('profile', 'set', found.called, dotted(path), 'null')}"
-
-
-def _refuse(error: ProblemsError) -> None:
-    from acp_launch.console import problems
-    from acp_launch.console.interop import note
-
-    problems.show(error.problems, as_json=False, outcome="nothing was changed")
-    if any(problem.message.startswith(TOKEN) for problem in error.problems):
-        note("your shell's history now has the token: rotate it")
 
 
 def _is_trusted(found: "Found") -> bool:

@@ -20,7 +20,7 @@ from acp_launch.interop.tools import at_home
 from acp_launch.private import real
 from acp_launch.problem import errors
 from acp_launch.profile.check import check
-from acp_launch.profile.discover import HOLDER, Found, find, project_of
+from acp_launch.profile.discover import HOLDER, Found, find, origin_of, project_of
 from acp_launch.profile.edit import CannotEdit, put, remove
 from acp_launch.profile.load import inspect, read, shown
 from acp_launch.secret.detect import masked
@@ -159,10 +159,7 @@ def target(name: str, settings: Settings, *, start: Path) -> Target:
     found = _find(name, settings, start)
     if found is None:
         return Target(_new(name, start), None, {})
-    if found.origin == "built-in":
-        fix = f"make one of your own that extends it: acp-launch init my-{found.name} --extends {found.name}"
-        raise UsageError(f'"{name}" is built into acp-launch and cannot be changed', fix=fix)
-    refuse_escaping_link(found.file, found.project)
+    require_changeable(found)
     text, problems = read(found.file)
     if text is None:
         raise ProfileError(problems)
@@ -173,6 +170,18 @@ def target(name: str, settings: Settings, *, start: Path) -> Target:
         return Target(found.file, text, document.root)
     loaded, _ = inspect(found)
     return Target(found.file, text, {**document.root, **(loaded.merged if loaded else {})})
+
+
+def require_changeable(found: Found) -> None:
+    """Check that a profile's file may be changed.
+
+    Raises:
+        UsageError: it is built in, or a link out of its project.
+    """
+    if origin_of(found.file, found.origin, user=found.user) == "built-in":
+        fix = f"create a profile that extends it: acp-launch init my-{found.name} --extends {found.name}"
+        raise UsageError(f'"{found.name}" is built into acp-launch and cannot be changed', fix=fix)
+    refuse_escaping_link(found.file, found.project)
 
 
 def refuse_escaping_link(file: Path, project: Path) -> None:
