@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError
-from acp_launch.mcp.client import Client, messages
+from acp_launch.mcp.client import McpClient, messages
 from acp_launch.protocol.jsonrpc import Peer
 from acp_launch.rpc import Pump
 from tests.patience import PATIENCE
@@ -110,18 +110,18 @@ def test_junk_is_kept_until_the_handshake_and_noted_after_it() -> None:
 
 def test_a_message_of_a_batch_that_breaks_us_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those before and after it are answered once, and the one that broke us with an error."""
-    handle = Client.receive
+    handle = McpClient.receive
 
-    def breaking(client: Client, line: bytes) -> Any:
+    def breaking(client: McpClient, line: bytes) -> Any:
         if b'"bad"' in line:
             raise KeyError("a bug")
         return handle(client, line)
 
-    monkeypatch.setattr(Client, "receive", breaking)
+    monkeypatch.setattr(McpClient, "receive", breaking)
 
     async def story() -> None:
         ours, theirs = pair()
-        told, client = Told(), Client([PurePosixPath("/w")])
+        told, client = Told(), McpClient([PurePosixPath("/w")])
         pumping = Pump(ours, client.receive, told, "the peer", spoilt=client.spoilt, max_line=1000, split=messages)
         batch = [{"jsonrpc": "2.0", "id": id, "method": "ping"} for id in ("first", "bad", "last")]
         async with asyncio.timeout(PATIENCE), pumping.running():

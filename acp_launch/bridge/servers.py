@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import KeysView
 
     from acp_launch.bridge.elevation import Elevations
-    from acp_launch.bridge.http.server import HttpServer
+    from acp_launch.bridge.http.server import LoopbackServer
     from acp_launch.bridge.presentation import Presentations
     from acp_launch.bridge.upstream import Sessions
     from acp_launch.mcp.http.wire import Credentials
@@ -338,7 +338,7 @@ class RunningServers(Struct, frozen=True):
 
     servers: Servers
     seat: Seat
-    http: "Callable[[], Awaitable[HttpServer]]"
+    http: "Callable[[], Awaitable[LoopbackServer]]"
 
 
 async def _forever(tell: Callable[[], Awaitable[None]]) -> None:
@@ -348,11 +348,11 @@ async def _forever(tell: Callable[[], Awaitable[None]]) -> None:
 
 def _starter(
     servers: Servers, needs: ServerNeeds, observer: ServerObserver, ending: AsyncExitStack
-) -> "Callable[[], Awaitable[HttpServer]]":
+) -> "Callable[[], Awaitable[LoopbackServer]]":
     """Return the function that starts the HTTP server, or returns it if it is running; `ending` closes it."""
-    started: list[HttpServer] = []
+    started: list[LoopbackServer] = []
 
-    async def start() -> "HttpServer":
+    async def start() -> "LoopbackServer":
         from acp_launch.bridge.http.server import http_server, make_keys  # few agents need it
 
         if not started:

@@ -23,7 +23,7 @@ from acp_launch.console.servers import ServerMessages, say_downloading
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import ProtocolError, ServerError, WaitExpired
 from acp_launch.launch.loop import Interrupts
-from acp_launch.mcp.client import Client, Connection, connect, shake_hands
+from acp_launch.mcp.client import McpClient, McpConnection, connect, shake_hands
 from acp_launch.mcp.http.wire import Credentials, RemoteFacts
 from acp_launch.mcp.message import ServerInfo
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan, Value
@@ -62,7 +62,7 @@ class StartedServer(NamedTuple):
     """A server after its handshake, `after` seconds from its start; `was_fetched`: with a download by a package
     runner."""
 
-    connection: Connection
+    connection: McpConnection
     server: ServerInfo
     after: float
     limit: float
@@ -141,7 +141,7 @@ async def meet_server(
     connecting = connect(
         server.name,
         program.transport,
-        Client(roots, declares_roots=offers_roots or server.roots == "session"),
+        McpClient(roots, declares_roots=offers_roots or server.roots == "session"),
         telling,
         Notices().waiting,
         max_line=settings.max_line,

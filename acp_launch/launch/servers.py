@@ -390,9 +390,9 @@ def _trace_change(trace: "Trace", change: Change) -> None:
 
 
 def _hello() -> bytes:
-    from acp_launch.mcp.client import Client
+    from acp_launch.mcp.client import McpClient
 
-    return Client(()).initialize().line
+    return McpClient(()).initialize().line
 
 
 def _unproven(called: str, plan: ServerPlan, last: Change | None) -> LaunchError:

@@ -74,7 +74,7 @@ _capabilities = msgspec.json.Decoder(_Capabilities)
 _members = msgspec.json.Decoder(dict[str, Raw])
 
 
-class Ports(Protocol):
+class AdapterPorts(Protocol):
     """The two sides of an adapter. They must not call it."""
 
     def to_agent(self, line: bytes) -> None:
@@ -89,7 +89,7 @@ class Ports(Protocol):
         """Report a message of `whose` that we failed to handle."""
 
 
-class Call(Struct, eq=False):
+class OpenCall(Struct, eq=False):
     """A request of the agent that may need input; `server_id` is that of the latest try."""
 
     id: Raw
@@ -104,7 +104,7 @@ class Call(Struct, eq=False):
 class EraAdapter:
     """Stands between a conversation and one process of the server `name`, as long as it `is_needed`."""
 
-    def __init__(self, name: str, ports: Ports, knowledge: Knowledge) -> None:
+    def __init__(self, name: str, ports: AdapterPorts, knowledge: Knowledge) -> None:
         self.name, self.is_needed = name, True
         self._ports, self._knowledge = ports, knowledge
         self._is_open = False  # the handshake was answered
@@ -113,9 +113,9 @@ class EraAdapter:
         self._refusal = b""  # the server's answer to it, when it was sent as it is
         self._level = ""
         self._able = _Capabilities()
-        self._calls: dict[bytes, Call] = {}  # requests that may need input, by the agent's id
-        self._tries: dict[bytes, Call] = {}  # by the server's id
-        self._questions: dict[bytes, Call] = {}  # by our id
+        self._calls: dict[bytes, OpenCall] = {}  # requests that may need input, by the agent's id
+        self._tries: dict[bytes, OpenCall] = {}  # by the server's id
+        self._questions: dict[bytes, OpenCall] = {}  # by our id
         self._numbers = 0
         self._own: dict[bytes, Take] = {}  # our open requests
         self._is_kept = False  # the server's message in hand has not been passed on
@@ -216,7 +216,7 @@ class EraAdapter:
             self._up(jsonrpc.error(id, jsonrpc.METHOD_NOT_FOUND, said))
         else:
             if message.method in era.NAMED:  # it may need input
-                call = Call(id.copy(), line, id.copy())
+                call = OpenCall(id.copy(), line, id.copy())
                 self._calls[key(id)] = self._tries[key(id)] = call
             self._ports.to_server(splice.with_meta(line, self._meta()))
 
@@ -374,7 +374,7 @@ class EraAdapter:
             return f"{wanted.method}, which no agent of MCP {era.HANDSHAKE[0]} knows"
         return ""
 
-    def _ask_agent(self, call: Call, name: str, wanted: _Wanted) -> None:
+    def _ask_agent(self, call: OpenCall, name: str, wanted: _Wanted) -> None:
         id = self._fresh()
         call.questions[bytes(id)] = name
         self._questions[bytes(id)] = call
@@ -399,7 +399,7 @@ class EraAdapter:
             self._try_again(call)
         return True
 
-    def _try_again(self, call: Call) -> None:
+    def _try_again(self, call: OpenCall) -> None:
         """Send a request again, with the input and the exact state of the server (M-13)."""
         call.server_id = self._fresh()
         self._tries[bytes(call.server_id)] = call
@@ -410,7 +410,7 @@ class EraAdapter:
             line = splice.with_params(line, b'"requestState":' + bytes(call.state))
         self._ports.to_server(line)
 
-    def _drop(self, call: Call, why: str) -> None:
+    def _drop(self, call: OpenCall, why: str) -> None:
         """Forget a request, and withdraw its questions to the agent."""
         if self._calls.get(key(call.id)) is call:
             del self._calls[key(call.id)]

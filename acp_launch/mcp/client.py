@@ -55,7 +55,7 @@ NOISE = Junk("a line that is not a JSON-RPC message")
 Event = Answered | Junk | Reply | Progress | LogMessage
 
 
-class Client:
+class McpClient:
     """The client's side of the protocol. Sans-IO."""
 
     def __init__(self, directories: Sequence[PurePath], *, declares_roots: bool = False) -> None:
@@ -147,7 +147,7 @@ Waiting = Callable[[str, float, float], None]
 FLOOD = 1024 * 1024  # bytes on stdout without a message among them
 
 
-class Listener(Protocol):
+class ServerListener(Protocol):
     """Shows a server's notifications; must not block."""
 
     def progress(self, progress: Progress) -> None: ...
@@ -155,13 +155,13 @@ class Listener(Protocol):
     def note(self, text: str) -> None: ...
 
 
-class Connection:
+class McpConnection:
     def __init__(
         self,
         name: str,
         transport: Transport,
-        client: Client,
-        listener: Listener,
+        client: McpClient,
+        listener: ServerListener,
         waiting: Waiting,
         *,
         max_line: int,
@@ -274,18 +274,18 @@ class Connection:
 async def connect(
     name: str,
     transport: Transport,
-    client: Client,
-    listener: Listener,
+    client: McpClient,
+    listener: ServerListener,
     waiting: Waiting,
     *,
     max_line: int,
     is_remote: bool = False,
-) -> AsyncIterator[Connection]:
+) -> AsyncIterator[McpConnection]:
     """Connect to a server while the block runs; errors are raised as themselves, not in a group.
 
     `waiting` is called during a long wait with its purpose, the seconds so far, and its limit.
     """
-    connection = Connection(name, transport, client, listener, waiting, max_line=max_line, is_remote=is_remote)
+    connection = McpConnection(name, transport, client, listener, waiting, max_line=max_line, is_remote=is_remote)
     async with connection.pump.running():
         yield connection
         await connection.pump.flush()
@@ -308,7 +308,9 @@ def silent(name: str, limit: float, *, is_remote: bool = False) -> ServerError:
     )
 
 
-async def shake_hands(connection: Connection, *, limit: float, since: Callable[[], float] | None = None) -> ServerInfo:
+async def shake_hands(
+    connection: McpConnection, *, limit: float, since: Callable[[], float] | None = None
+) -> ServerInfo:
     """Do the handshake; the server has `limit` seconds for its answer, counted as for `awaited`.
 
     Raises:
@@ -359,7 +361,7 @@ PAGES = 1000
 EMPTY_PAGES = 100  # in a row; a page may be empty if the server filters after paging
 
 
-async def list_items(connection: Connection, method: str, *, limit: float) -> list[dict[str, Any]]:
+async def list_items(connection: McpConnection, method: str, *, limit: float) -> list[dict[str, Any]]:
     """Read the items of all pages, with `limit` seconds for each page.
 
     Raises:
@@ -385,12 +387,12 @@ async def list_items(connection: Connection, method: str, *, limit: float) -> li
     raise _refusal(connection, method, f"has more than {PAGES} pages")
 
 
-def _refusal(connection: Connection, method: str, reason: str) -> RemoteProtocolError:
+def _refusal(connection: McpConnection, method: str, reason: str) -> RemoteProtocolError:
     return RemoteProtocolError(f"the answer of {connection.label} to {method} {reason}")
 
 
 async def _page(
-    connection: Connection, method: str, params: dict[str, str], limit: float
+    connection: McpConnection, method: str, params: dict[str, str], limit: float
 ) -> tuple[list[dict[str, Any]], str | None]:
     call = connection.client.call(method, params)
     knob = f"mcp_servers.{connection.name}.timeouts.start in the profile"
@@ -402,7 +404,7 @@ async def _page(
     return found, text(mapping(page).get("nextCursor")) or None
 
 
-async def tools(connection: Connection, server: ServerInfo, *, limit: float) -> list[Tool]:
+async def tools(connection: McpConnection, server: ServerInfo, *, limit: float) -> list[Tool]:
     """List the server's tools; empty if it does not offer any."""
     if not server.offers("tools"):
         return []
@@ -430,7 +432,7 @@ class ToolResult(Struct, frozen=True):
     raw: Raw
 
 
-async def call_tool(connection: Connection, tool: str, arguments: Raw, limit: Limit) -> ToolResult:
+async def call_tool(connection: McpConnection, tool: str, arguments: Raw, limit: Limit) -> ToolResult:
     """Call a tool.
 
     Raises:
@@ -510,7 +512,7 @@ class Survey(Struct, frozen=True, kw_only=True):
     roots_asked: int
 
 
-async def survey(connection: Connection, server: ServerInfo, *, limit: float) -> Survey:
+async def survey(connection: McpConnection, server: ServerInfo, *, limit: float) -> Survey:
     """Read every list that the server offers, then `ping`, with `limit` seconds for each answer.
 
     Raises:
@@ -547,7 +549,7 @@ async def survey(connection: Connection, server: ServerInfo, *, limit: float) ->
     )
 
 
-async def _answers_ping(connection: Connection) -> bool:
+async def _answers_ping(connection: McpConnection) -> bool:
     call = connection.client.call("ping", {})
     try:
         await connection.ask(call, what="answer to ping", limit=PING, knob="")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct, field
 
 from acp_launch.mcp.http.clients import SetUp, failure, make_client
-from acp_launch.mcp.http.connection import Connection
+from acp_launch.mcp.http.connection import RemoteConnection
 from acp_launch.mcp.http.site import Site
 from acp_launch.mcp.http.wire import (
     DELETE,
@@ -27,9 +27,9 @@ from acp_launch.mcp.http.wire import (
     Era,
     Failure,
     Headers,
+    HttpRequest,
     Limits,
     NoToken,
-    Request,
     origin,
     read_challenges,
 )
@@ -56,7 +56,7 @@ def _do_nothing(*arguments: object) -> None:
     """Stand in where nobody listens."""
 
 
-class Memory(Struct):
+class RemoteMemory(Struct):
     """What one connection to a server leaves to the next."""
 
     era: Era = ""  # empty: unknown
@@ -77,7 +77,7 @@ class RemoteProgram(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = field(default_factory=dict)
     protocol: str = "auto"
     limits: Limits = Limits()
-    memory: Memory = field(default_factory=Memory)
+    memory: RemoteMemory = field(default_factory=RemoteMemory)
     credentials: Credentials | None = None
     login: str = ""
 
@@ -140,7 +140,7 @@ class Remote:
             login=program.login,
             is_proven=memory.is_proven,
         )
-        self._connection = Connection(site, program.url, self, known=memory.era, limits=program.limits)
+        self._connection = RemoteConnection(site, program.url, self, known=memory.era, limits=program.limits)
         self._connection.refusal = program.credentials.refusal if program.credentials is not None else None
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._closed: set[asyncio.Task[None]] = set()  # cancelled, and not over yet
@@ -327,7 +327,7 @@ class Remote:
         elif self._line is not None:
             self._line(line, message)
 
-    def request(self, request: Request) -> None:
+    def request(self, request: HttpRequest) -> None:
         task = self._loop.create_task(self._ask(request))
         self._tasks[request.stream] = task
         task.add_done_callback(partial(self._is_done, request.stream))
@@ -364,7 +364,7 @@ class Remote:
 
     # The requests.
 
-    async def _ask(self, request: Request) -> None:
+    async def _ask(self, request: HttpRequest) -> None:
         """Make one request, and tell the connection what comes of it, until it has enough."""
         connection, stream = self._connection, request.stream
         try:
@@ -382,7 +382,7 @@ class Remote:
         finally:
             await response.aclose()
 
-    async def _send_authorized(self, client: "httpx2.AsyncClient", request: Request) -> "httpx2.Response":
+    async def _send_authorized(self, client: "httpx2.AsyncClient", request: HttpRequest) -> "httpx2.Response":
         """Send a request with its credentials, if there are any; once more with others if they are refused."""
         credentials = self._program.credentials
         url = self._program.url
@@ -400,7 +400,7 @@ class Remote:
             self._connection.advise(request.stream, await credentials.note_challenge(said))
         return response
 
-    async def _send(self, client: "httpx2.AsyncClient", request: Request, headers: Headers) -> "httpx2.Response":
+    async def _send(self, client: "httpx2.AsyncClient", request: HttpRequest, headers: Headers) -> "httpx2.Response":
         """Send a request; return its answer as soon as it begins."""
         made = _build(request, self._program.limits.connect)
         for name, value in headers.items():
@@ -507,7 +507,7 @@ def warm_up() -> None:
     httpx2.AsyncClient(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
 
-def _build(request: Request, connect: float) -> "httpx2.Request":
+def _build(request: HttpRequest, connect: float) -> "httpx2.Request":
     """Make a request of the HTTP library. Values that are not ASCII go out as UTF-8."""
     import httpx2
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from acp_launch.mcp.http.clients import SetUp, failure, make_client
 from acp_launch.mcp.http.wire import phrase, printable, retry_after, scopes_in, shown_origin
-from acp_launch.oauth.grant import LONGEST, Client, Tokens
+from acp_launch.oauth.grant import LONGEST, OAuthClient, Tokens
 from acp_launch.profile.values import is_in_the_clear, url_fault
 from acp_launch.protocol.jsonrpc import BOM
 from acp_launch.regex import regex
@@ -58,7 +58,7 @@ class Refused(Exception):  # noqa: N818 - it reads as what it is
         self.how, self.fix, self.error, self.is_final, self.pause = how, fix, error, is_final, pause
 
 
-class Answer(Struct, frozen=True):
+class TokenAnswer(Struct, frozen=True):
     """An answer of an authorization server. `said` is its body if that is a JSON object, else it is empty."""
 
     status: int
@@ -70,7 +70,7 @@ class Answer(Struct, frozen=True):
 
 
 async def ask(
-    client: Client,
+    client: OAuthClient,
     secret: Secret | None,
     form: Mapping[str, str | Secret],
     *,
@@ -89,7 +89,7 @@ async def ask(
     return _tokens(where, answer.said, clock())
 
 
-async def revoke(client: Client, secret: Secret | None, token: Secret, *, hint: str, limit: float) -> bool:
+async def revoke(client: OAuthClient, secret: Secret | None, token: Secret, *, hint: str, limit: float) -> bool:
     """Make the server forget a token; one that it does not know counts as forgotten. False: it does not offer that.
 
     Raises:
@@ -104,8 +104,8 @@ async def revoke(client: Client, secret: Secret | None, token: Secret, *, hint: 
 
 
 async def post(
-    url: str, client: Client, secret: Secret | None, form: Mapping[str, str | Secret], limit: float
-) -> Answer:
+    url: str, client: OAuthClient, secret: Secret | None, form: Mapping[str, str | Secret], limit: float
+) -> TokenAnswer:
     """Post a form as a client that proves who it is.
 
     Raises:
@@ -138,7 +138,7 @@ async def fetch(
     content: bytes = b"",
     server: str = "",
     wants_body: bool = True,
-) -> Answer:
+) -> TokenAnswer:
     """Make one request, and read its answer as JSON whatever its content type is.
 
     `server` is how errors call the one that is asked, if it is not the authorization server. Without `wants_body` only
@@ -167,7 +167,7 @@ async def fetch(
         raise _describe_failure(server, url, limit, error) from None
     if len(body) > ANSWER:
         raise Refused(f"{server} sent more than {ANSWER:,} bytes")
-    return Answer(response.status_code, response.headers, _read(body))
+    return TokenAnswer(response.status_code, response.headers, _read(body))
 
 
 def _describe_failure(server: str, url: str, limit: float, error: Exception) -> Refused:
@@ -232,7 +232,7 @@ def _account(id_token: object) -> str:
     return next(filter(None, names), "")
 
 
-def refusal(url: str, answer: Answer, missing: str) -> Refused:
+def refusal(url: str, answer: TokenAnswer, missing: str) -> Refused:
     """Describe an answer without what was asked for; `missing` names that: `no access token`."""
     server, status = f"the authorization server {shown_origin(url)}", answer.status
     pause = retry_after(answer.headers) or 0.0

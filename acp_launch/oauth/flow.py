@@ -23,8 +23,8 @@ from msgspec.structs import replace
 from acp_launch.mcp.http.wire import NONE, Challenge, first_scopes, origin, phrase, read_challenges, shown_origin
 from acp_launch.mcp.message import CLIENT_INFO, VERSIONS
 from acp_launch.oauth import metadata
-from acp_launch.oauth.exchange import Answer, Refused, ask, excerpt, fetch, post, refusal
-from acp_launch.oauth.grant import Client, Grant, Login, Method, Tokens
+from acp_launch.oauth.exchange import Refused, TokenAnswer, ask, excerpt, fetch, post, refusal
+from acp_launch.oauth.grant import Grant, Login, Method, OAuthClient, Tokens
 from acp_launch.oauth.metadata import OFFLINE, AuthorizationServer, Resource, Unusable
 from acp_launch.profile.values import is_in_the_clear, is_local
 from acp_launch.protocol import jsonrpc
@@ -104,7 +104,7 @@ async def log_in(
 class _Ours(Struct, frozen=True):
     """A client of ours at an authorization server. `is_registered`: by us, and not by the user."""
 
-    client: Client
+    client: OAuthClient
     secret: Secret | None = None
     is_registered: bool = False
 
@@ -337,15 +337,15 @@ class _Registration(Struct):
     method: str | None = msgspec.field(default=None, name="token_endpoint_auth_method")
 
 
-def _convert(answer: Answer, shape: type[T]) -> T | None:
+def _convert(answer: TokenAnswer, shape: type[T]) -> T | None:
     try:
         return msgspec.convert(answer.said, shape) if answer.status in (200, 201) else None
     except msgspec.ValidationError:
         return None
 
 
-def _client(server: AuthorizationServer, client_id: str, method: Method) -> Client:
-    return Client(
+def _client(server: AuthorizationServer, client_id: str, method: Method) -> OAuthClient:
+    return OAuthClient(
         issuer=server.issuer,
         token_endpoint=server.token_endpoint,
         client_id=client_id,

@@ -32,7 +32,7 @@ MOST = 1000  # records that are read
 Method = Literal["none", "client_secret_basic", "client_secret_post"]
 
 
-class Client(Struct, frozen=True, kw_only=True):
+class OAuthClient(Struct, frozen=True, kw_only=True):
     """A client at the token endpoint of an authorization server."""
 
     issuer: str
@@ -66,7 +66,7 @@ class Grant(Struct, frozen=True, kw_only=True):
     """
 
     version: Literal[1] = 1  # of its text in the secret store
-    client: Client
+    client: OAuthClient
     resource: str
     access: Secret
     refresh: Secret | None = None

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from acp_launch.bridge.http.gate import Key
-from acp_launch.bridge.http.server import HttpServer, Limits, http_server
+from acp_launch.bridge.http.gate import ServerKey
+from acp_launch.bridge.http.server import HttpLimits, LoopbackServer, http_server
 from acp_launch.bridge.seat import ShimConnection
 from tests.patience import PATIENCE
 
 Json = dict[str, Any]
-KEY = Key("/a-path", "a-token")
+KEY = ServerKey("/a-path", "a-token")
 INITIALIZE = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -67,7 +67,7 @@ def echoing(server: Behind, message: Json) -> None:
 
 
 class Fronted:
-    def __init__(self, running: HttpServer, notes: list[str], behind: "asyncio.Queue[Behind]") -> None:
+    def __init__(self, running: LoopbackServer, notes: list[str], behind: "asyncio.Queue[Behind]") -> None:
         self.http, self.notes, self._behind = running, notes, behind
         self.wires: list[Wire] = []
 
@@ -94,7 +94,7 @@ async def fronted(
     answers: Callable[[Behind, Json], None] = echoing,
     *,
     max_line: int = 1 << 24,
-    limits: Limits | None = None,
+    limits: HttpLimits | None = None,
     elevated: Collection[str] = (),
 ) -> AsyncIterator[Fronted]:
     notes: list[str] = []

@@ -7,13 +7,13 @@ import resource
 
 import pytest
 
-from acp_launch.bridge.http.server import CONNECTIONS, SESSIONS, STRANGERS, Limits
+from acp_launch.bridge.http.server import CONNECTIONS, SESSIONS, STRANGERS, HttpLimits
 from acp_launch.mcp.message import VERSIONS
 from tests.bridge.fronted import INITIALIZE, KEY, Behind, Json, Wire, echoing, fronted, silent
 from tests.looped import looped
 
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a"}}
-HASTY = Limits()
+HASTY = HttpLimits()
 HASTY.head = HASTY.body = 0.2
 
 
@@ -266,7 +266,7 @@ async def test_sessions_are_few_and_the_one_that_rests_longest_makes_room() -> N
 @looped
 async def test_a_session_ends_some_time_after_its_client_has_left() -> None:
     """M-45: it had a stream open, and has closed it. Another client may be silent for as long as it likes."""
-    limits = Limits()
+    limits = HttpLimits()
     limits.beat, limits.left = 0.02, 0.0
     async with fronted(limits=limits) as found:
         silent, left = await found.session(), await found.session()
@@ -284,7 +284,7 @@ async def test_a_session_ends_some_time_after_its_client_has_left() -> None:
 
 @looped
 async def test_an_open_stream_shows_that_it_is_alive() -> None:
-    limits = Limits()
+    limits = HttpLimits()
     limits.beat = 0.02
     async with fronted(silent, limits=limits) as found:
         session = await found.session()
@@ -297,7 +297,7 @@ async def test_an_open_stream_shows_that_it_is_alive() -> None:
 @looped
 async def test_a_client_that_does_not_read_is_waited_for_and_then_cut_off() -> None:
     """Another session is served meanwhile (M-44)."""
-    limits = Limits()
+    limits = HttpLimits()
     limits.beat, limits.stall = 0.05, 0.2
 
     def talkative(server: Behind, message: Json) -> None:

@@ -13,7 +13,7 @@ import json
 import sys
 from typing import Any
 
-from acp_launch.bridge.http.gate import Gate, Head, Key, Refused
+from acp_launch.bridge.http.gate import Head, RequestGate, RequestRefused, ServerKey
 from acp_launch.bridge.http.server import http_server
 from acp_launch.bridge.servers import ServerNeeds, running
 from tests.bridge.observing import Silent
@@ -23,10 +23,10 @@ from tests.realservers.host import plan
 NAME, PATH = "server", "/mcp"
 
 
-class OpenGate(Gate):
+class OpenGate(RequestGate):
     def find(self, head: Head) -> str:
         if head.target != PATH:
-            raise Refused(404, "its path is not one of a server")
+            raise RequestRefused(404, "its path is not one of a server")
         return NAME
 
 
@@ -41,7 +41,9 @@ async def main(server: dict[str, Any]) -> None:
     plans = [plan(NAME, {"env": {}, "cwd": str(ROOT), **server})]
     async with (
         running(plans, needs, observer) as ours,
-        http_server({NAME: Key(PATH, "")}, ours.servers.seated, observer.note, max_line=1 << 26, gate=OpenGate) as http,
+        http_server(
+            {NAME: ServerKey(PATH, "")}, ours.servers.seated, observer.note, max_line=1 << 26, gate=OpenGate
+        ) as http,
     ):
         print(http.port, flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)

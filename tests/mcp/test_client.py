@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.errors import RemoteProtocolError
-from acp_launch.mcp.client import Client, Event, messages
+from acp_launch.mcp.client import Event, McpClient, messages
 from acp_launch.mcp.message import LogMessage, Progress
 from acp_launch.protocol.conversation import Reply
 from acp_launch.protocol.jsonrpc import Answered, Junk
@@ -20,16 +20,16 @@ LISTED = {
 }
 
 
-def received(client: Client, line: bytes) -> list[Event]:
+def received(client: McpClient, line: bytes) -> list[Event]:
     return [event for message in messages(line) for event in client.receive(message)]
 
 
-def heard(client: Client, message: object) -> Event:
+def heard(client: McpClient, message: object) -> Event:
     (event,) = received(client, json.dumps(message).encode())
     return event
 
 
-def reply(client: Client, message: object) -> object:
+def reply(client: McpClient, message: object) -> object:
     event = heard(client, message)
     assert isinstance(event, Reply)
     return json.loads(event.line)
@@ -39,7 +39,7 @@ def reply(client: Client, message: object) -> object:
 def test_initialize_names_us_the_newest_version_with_a_handshake_and_roots_on_demand(
     declares: bool, capabilities: object
 ) -> None:
-    message = json.loads(Client(ROOTS, declares_roots=declares).initialize().line)
+    message = json.loads(McpClient(ROOTS, declares_roots=declares).initialize().line)
     assert message["method"] == "initialize"
     assert message["params"]["protocolVersion"] == "2025-11-25"
     assert message["params"]["capabilities"] == capabilities
@@ -48,13 +48,13 @@ def test_initialize_names_us_the_newest_version_with_a_handshake_and_roots_on_de
 
 @pytest.mark.parametrize("id", ["roots-request-1", 1, "1", 0])
 def test_the_roots_are_the_directories_in_their_order_under_the_id_of_the_question(id: object) -> None:
-    client = Client(ROOTS)
+    client = McpClient(ROOTS)
     assert reply(client, {"id": id, "method": "roots/list"}) == {"jsonrpc": "2.0", "id": id, "result": LISTED}
     assert client.roots_asked == 1
 
 
 def test_a_ping_is_answered_and_what_was_not_offered_is_refused() -> None:
-    client = Client(ROOTS)
+    client = McpClient(ROOTS)
     assert reply(client, {"id": 1, "method": "ping"}) == {"jsonrpc": "2.0", "id": 1, "result": {}}
     for method in ("sampling/createMessage", "elicitation/create", "unheard/of"):
         refused = {"code": -32601, "message": f"acp-launch does not offer {method}"}
@@ -62,13 +62,13 @@ def test_a_ping_is_answered_and_what_was_not_offered_is_refused() -> None:
 
 
 def test_our_own_initialize_coming_back_means_an_echo() -> None:
-    client = Client(ROOTS)
+    client = McpClient(ROOTS)
     with pytest.raises(RemoteProtocolError, match=r"^this is not an MCP server: it only echoes what it is sent$"):
         list(received(client, client.initialize().line))
 
 
 def test_progress_and_log_messages_are_news_and_other_notifications_are_none() -> None:
-    client = Client(ROOTS)
+    client = McpClient(ROOTS)
     told = {"progressToken": 1, "progress": 2, "total": 3.5, "message": "half"}
     assert heard(client, {"method": "notifications/progress", "params": told}) == Progress(2.0, 3.5, "half")
     wild = {"progress": 10**400, "total": "many"}
@@ -80,7 +80,7 @@ def test_progress_and_log_messages_are_news_and_other_notifications_are_none() -
 
 def test_a_batch_is_read_message_by_message() -> None:
     """MCP 2025-03-26: a client MUST be able to receive them."""
-    client = Client(ROOTS)
+    client = McpClient(ROOTS)
     call = client.call("tools/list", {})
     batch = [{"id": call.number, "result": {}}, {"id": "p", "method": "ping"}, {"jsonrpc": "2.0"}]
     kinds = [type(event) for event in received(client, json.dumps(batch).encode())]
@@ -91,13 +91,13 @@ def test_a_batch_is_read_message_by_message() -> None:
     "line", [b"Welcome!", b"", b"[1, 2", b"\xff", b"42", b'{"id": 7, "result": {}}', b"[[]]", b"[" * 200_000]
 )
 def test_what_is_no_message_is_junk(line: bytes) -> None:
-    (event,) = received(Client(ROOTS), line)
+    (event,) = received(McpClient(ROOTS), line)
     assert isinstance(event, Junk)
 
 
 def test_half_an_emoji_does_not_cost_the_message() -> None:
     """JavaScript cuts texts between the halves of a surrogate pair; an escaped backslash begins no escape."""
-    client = Client(ROOTS)
+    client = McpClient(ROOTS)
     number = client.call("tools/call", {}).number
     (event,) = received(
         client, rb'{"id":%d,"result":["\ud83d","\ud83d\ude00","\\ud83d","\uD83D\u0041","\ude00"]}' % number
@@ -107,7 +107,7 @@ def test_half_an_emoji_does_not_cost_the_message() -> None:
 
 
 def test_a_cancellation_names_the_request_and_why() -> None:
-    client = Client(ROOTS)
+    client = McpClient(ROOTS)
     client.initialize()
     call = client.call("tools/call", {})
     params = {"requestId": call.number, "reason": "it took too long"}
@@ -126,7 +126,7 @@ RAW = rawjson.messages(HEARD, b'{"level":"\\ud83d"}', b'{"progress":1e999,"messa
 
 @given(st.binary() | MESSAGES.map(lambda message: json.dumps(message).encode()) | RAW)
 def test_no_line_is_a_surprise(line: bytes) -> None:
-    client = Client(ROOTS)
+    client = McpClient(ROOTS)
     client.call("tools/list", {})
     for event in received(client, line):
         assert isinstance(event, Event)
@@ -135,4 +135,4 @@ def test_no_line_is_a_surprise(line: bytes) -> None:
 @given(MESSAGES, st.binary(max_size=3))
 def test_whatever_is_asked_gets_one_answer_under_its_own_id(message: dict[str, object], id: bytes) -> None:
     asked = {**message, "id": id.hex(), "method": "ping"}
-    assert reply(Client(ROOTS), asked) == {"jsonrpc": "2.0", "id": id.hex(), "result": {}}
+    assert reply(McpClient(ROOTS), asked) == {"jsonrpc": "2.0", "id": id.hex(), "result": {}}

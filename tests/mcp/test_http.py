@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from acp_launch.mcp.http.connection import Connection
+from acp_launch.mcp.http.connection import RemoteConnection
 from acp_launch.mcp.http.site import Site
-from acp_launch.mcp.http.wire import Era, Failure, Limits, Request
+from acp_launch.mcp.http.wire import Era, Failure, HttpRequest, Limits
 from acp_launch.process.lifecycle import Ended
 from acp_launch.protocol.jsonrpc import Envelope, decode
 from acp_launch.waits import stretch
@@ -25,7 +25,7 @@ class Wire:
 
     def __init__(self, **settings: Any) -> None:
         self.delivered: list[Json] = []
-        self.sent: list[Request] = []
+        self.sent: list[HttpRequest] = []
         self.closed: list[int] = []
         self.timers: dict[int, float] = {}
         self.ends: list[Ended] = []
@@ -35,7 +35,7 @@ class Wire:
         known, limits = settings.pop("known", ""), settings.pop("limits", Limits())
         url, refusal = settings.pop("url", URL), settings.pop("refusal", None)
         site = Site("docs", url, settings.pop("headers", {}), **settings)
-        self.connection = Connection(site, url, self, known=known, limits=limits)
+        self.connection = RemoteConnection(site, url, self, known=known, limits=limits)
         self.connection.refusal = refusal
         self.connection.begin()
 
@@ -44,7 +44,7 @@ class Wire:
         assert message is None or message == decode(line), "what it says is what was read of it"
         self.delivered.append(json.loads(line))
 
-    def request(self, request: Request) -> None:
+    def request(self, request: HttpRequest) -> None:
         self.sent.append(request)
 
     def drop(self, stream: int) -> None:
@@ -69,7 +69,7 @@ class Wire:
     # Shorthands.
 
     @property
-    def last(self) -> Request:
+    def last(self) -> HttpRequest:
         return self.sent[-1]
 
     def say(self, method: str, id: object = None, params: Json | None = None) -> int:

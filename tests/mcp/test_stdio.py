@@ -20,7 +20,17 @@ from acp_launch.errors import (
     ServerRefused,
     WaitExpired,
 )
-from acp_launch.mcp.client import STDIO, Client, Connection, Event, Limit, call_tool, connect, list_items, shake_hands
+from acp_launch.mcp.client import (
+    STDIO,
+    Event,
+    Limit,
+    McpClient,
+    McpConnection,
+    call_tool,
+    connect,
+    list_items,
+    shake_hands,
+)
 from acp_launch.mcp.message import LogMessage, Progress
 from acp_launch.process.child import attach
 from acp_launch.process.spawn import spawn
@@ -47,7 +57,7 @@ class Ear:
 
 
 def visit(
-    temper: str, story: Callable[[Connection], Awaitable[T]], *arguments: str, max_line: int = 64 << 20
+    temper: str, story: Callable[[McpConnection], Awaitable[T]], *arguments: str, max_line: int = 64 << 20
 ) -> tuple[T, Ear]:
     ear = Ear()
 
@@ -56,15 +66,17 @@ def visit(
         async with (
             asyncio.timeout(PATIENCE),
             attach(spawn(command, env=dict(os.environ), cwd=ROOT)) as child,
-            connect("x", StdioTransport(child), Client([ROOT]), ear, lambda *_: None, max_line=max_line) as connection,
+            connect(
+                "x", StdioTransport(child), McpClient([ROOT]), ear, lambda *_: None, max_line=max_line
+            ) as connection,
         ):
             return await story(connection)
 
     return asyncio.run(run()), ear
 
 
-def meet(limit: float) -> Callable[[Connection], Awaitable[str]]:
-    async def story(connection: Connection) -> str:
+def meet(limit: float) -> Callable[[McpConnection], Awaitable[str]]:
+    async def story(connection: McpConnection) -> str:
         return (await shake_hands(connection, limit=limit)).name
 
     return story
@@ -130,7 +142,7 @@ def test_junk_and_batches_before_the_handshake_do_not_matter(mode: str) -> None:
 
 
 def test_a_server_that_asks_and_never_reads_fails_what_waits_for_it() -> None:
-    async def story(connection: Connection) -> str:
+    async def story(connection: McpConnection) -> str:
         await shake_hands(connection, limit=PATIENCE)
         with pytest.raises(RemoteProtocolError) as caught:
             await list_items(connection, "tools/list", limit=PATIENCE)
@@ -143,7 +155,7 @@ def test_a_server_that_asks_and_never_reads_fails_what_waits_for_it() -> None:
 
 
 def test_a_call_that_was_given_up_is_cancelled_and_its_late_answer_is_ignored() -> None:
-    async def story(connection: Connection) -> tuple[str, ...]:
+    async def story(connection: McpConnection) -> tuple[str, ...]:
         await shake_hands(connection, limit=PATIENCE)
         with pytest.raises(WaitExpired) as caught:
             await call_tool(connection, "one", Raw(b"{}"), Limit(SHORT, False, "--timeout SECONDS"))
@@ -154,7 +166,7 @@ def test_a_call_that_was_given_up_is_cancelled_and_its_late_answer_is_ignored() 
 
 
 def test_arguments_larger_than_a_pipe_to_a_server_that_does_not_read_are_bounded_too() -> None:
-    async def story(connection: Connection) -> str:
+    async def story(connection: McpConnection) -> str:
         with pytest.raises(WaitExpired) as caught:
             await call_tool(connection, "one", Raw(b'"%s"' % (b"x" * (1 << 20))), Limit(SHORT, False, ""))
         return caught.value.message
@@ -163,11 +175,11 @@ def test_arguments_larger_than_a_pipe_to_a_server_that_does_not_read_are_bounded
 
 
 def test_a_server_has_a_moment_to_ask_for_the_roots_and_no_longer() -> None:
-    async def asked(connection: Connection) -> int:
+    async def asked(connection: McpConnection) -> int:
         await shake_hands(connection, limit=PATIENCE)
         return await connection.roots_asked(within=PATIENCE)  # not to be had without waiting for it
 
-    async def not_asked(connection: Connection) -> int:
+    async def not_asked(connection: McpConnection) -> int:
         await shake_hands(connection, limit=PATIENCE)
         return await connection.roots_asked(within=SHORT)
 
@@ -176,7 +188,7 @@ def test_a_server_has_a_moment_to_ask_for_the_roots_and_no_longer() -> None:
 
 
 def test_junk_after_the_handshake_is_noted_once() -> None:
-    async def story(connection: Connection) -> int:
+    async def story(connection: McpConnection) -> int:
         await shake_hands(connection, limit=PATIENCE)
         for _ in range(3):
             await call_tool(connection, "junk", Raw(b"{}"), Limit(PATIENCE, False, ""))
@@ -191,16 +203,16 @@ def test_a_message_that_breaks_us_costs_only_itself_and_fails_the_request_it_ans
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A question of the server's, and an answer."""
-    receive = Client.receive
+    receive = McpClient.receive
 
-    def fragile(client: Client, line: bytes) -> Iterator[Event]:
+    def fragile(client: McpClient, line: bytes) -> Iterator[Event]:
         if b'"ping"' in line or b"fragile" in line:
             raise LookupError("its words may hold a secret")
         return receive(client, line)
 
-    async def story(connection: Connection) -> tuple[str, str]:
+    async def story(connection: McpConnection) -> tuple[str, str]:
         await shake_hands(connection, limit=PATIENCE)
-        monkeypatch.setattr(Client, "receive", fragile)
+        monkeypatch.setattr(McpClient, "receive", fragile)
         heard = await call_tool(connection, "ask", Raw(b"{}"), Limit(PATIENCE, False, ""))
         with pytest.raises(LocalProtocolError) as caught:
             await call_tool(connection, "echo", Raw(b'{"word":"fragile"}'), Limit(PATIENCE, False, ""))

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 from urllib.parse import parse_qsl
 
-from acp_launch.oauth.grant import Client, Grant
+from acp_launch.oauth.grant import Grant, OAuthClient
 from acp_launch.secret.value import Secret
 from tests.patience import PATIENCE
 
@@ -74,7 +74,7 @@ class Authority:
             tokens["expires_in"] = self.life
         return tokens if self.rotation == "none" else tokens | {"refresh_token": refresh(self.number)}
 
-    def grant(self, client: Client, *, expires: float | None) -> Grant:
+    def grant(self, client: OAuthClient, *, expires: float | None) -> Grant:
         """The grant of the first login."""
         first = Secret(access(1)), Secret(refresh(1))
         return Grant(client=client, resource=RESOURCE, access=first[0], refresh=first[1], expires=expires)
@@ -100,14 +100,14 @@ class Endpoint:
     came: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))  # one for each request
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def client(self, **members: Any) -> Client:
+    def client(self, **members: Any) -> OAuthClient:
         given: dict[str, Any] = {
             "issuer": self.address,
             "token_endpoint": f"{self.address}/token",
             "revocation_endpoint": f"{self.address}/revoke",
             "client_id": "us",
         }
-        return Client(**given | members)
+        return OAuthClient(**given | members)
 
     def decide(self, posted: Posted) -> Reply:
         with self.lock:

@@ -10,7 +10,7 @@ import pytest
 
 from acp_launch.oauth import exchange
 from acp_launch.oauth.exchange import Refused, ask, fetch, revoke
-from acp_launch.oauth.grant import Client, Tokens
+from acp_launch.oauth.grant import OAuthClient, Tokens
 from acp_launch.secret.redact import Redactor
 from acp_launch.secret.value import Secret
 from tests.oauth.endpoint import Endpoint, Reply, said, serving
@@ -37,11 +37,11 @@ def redactor(monkeypatch: pytest.MonkeyPatch) -> Redactor:
     return fresh
 
 
-def asked(client: Client, secret: Secret | None = None, *, limit: float = PATIENCE) -> Tokens:
+def asked(client: OAuthClient, secret: Secret | None = None, *, limit: float = PATIENCE) -> Tokens:
     return asyncio.run(ask(client, secret, FORM, limit=limit, clock=lambda: NOW))
 
 
-def refused(client: Client, secret: Secret | None = None, *, limit: float = PATIENCE) -> Refused:
+def refused(client: OAuthClient, secret: Secret | None = None, *, limit: float = PATIENCE) -> Refused:
     with pytest.raises(Refused) as caught:
         asked(client, secret, limit=limit)
     assert caught.value.how.startswith(f"the authorization server {client.issuer} ")
@@ -95,7 +95,7 @@ def test_a_client_whose_secret_is_not_known_does_not_ask(endpoint: Endpoint) -> 
 @pytest.mark.parametrize("address", ["http://as.example/token", "ftp://as.example/", "as.example", "https://"])
 def test_nothing_is_sent_in_the_clear(address: str) -> None:
     with pytest.raises(Refused, match=r"is not an https address .*, so nothing was sent"):
-        asked(Client(issuer="", token_endpoint=address, client_id="us"))
+        asked(OAuthClient(issuer="", token_endpoint=address, client_id="us"))
 
 
 # What is believed.
@@ -330,27 +330,27 @@ def test_a_server_that_does_not_run() -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     address = f"http://127.0.0.1:{port}"
-    found = refused(Client(issuer=address, token_endpoint=f"{address}/token?key=a", client_id="us"))
+    found = refused(OAuthClient(issuer=address, token_endpoint=f"{address}/token?key=a", client_id="us"))
     assert found.how.endswith(" could not be reached: connection refused")
     assert found.fix == f"check the network, and try again ({address})"
 
 
 def test_a_port_that_does_not_speak_tls(endpoint: Endpoint) -> None:
     address = endpoint.address.replace("http:", "https:").replace("127.0.0.1", "localhost")
-    found = refused(Client(issuer=address, token_endpoint=f"{address}/token", client_id="us"))
+    found = refused(OAuthClient(issuer=address, token_endpoint=f"{address}/token", client_id="us"))
     assert found.how.endswith(" does not speak TLS at this address")
 
 
 def test_certificates_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent/authority.pem")
-    found = refused(Client(issuer="https://as.example", token_endpoint="https://as.example/token", client_id="us"))
+    found = refused(OAuthClient(issuer="https://as.example", token_endpoint="https://as.example/token", client_id="us"))
     assert "the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read" in found.how
 
 
 # Revocation, and other requests.
 
 
-def revoked(client: Client) -> bool:
+def revoked(client: OAuthClient) -> bool:
     return asyncio.run(revoke(client, None, Secret("refresh-token-1"), hint="refresh_token", limit=PATIENCE))
 
 

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 import pytest
 
 from acp_launch.oauth import flow
-from acp_launch.oauth.exchange import Answer, Refused
+from acp_launch.oauth.exchange import Refused, TokenAnswer
 from acp_launch.oauth.flow import Wanted, code_in, log_in
 from acp_launch.oauth.grant import Grant, Login
 from acp_launch.oauth.metadata import AuthorizationServer
@@ -216,10 +216,10 @@ def test_a_redirect_to_another_origin_is_not_followed() -> None:
 def test_a_server_that_is_far_may_not_send_us_to_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    async def refuse(method: str, url: str, **_: Any) -> Answer:
+    async def refuse(method: str, url: str, **_: Any) -> TokenAnswer:
         asked.append(url)
         named = f'Bearer resource_metadata="https://127.0.0.1{PRM}/mcp"'
-        return Answer(401, {"www-authenticate": named}, {})
+        return TokenAnswer(401, {"www-authenticate": named}, {})
 
     monkeypatch.setattr(flow, "fetch", refuse)
     with pytest.raises(Refused, match="which is on this machine, though the server is not"):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from acp_launch.oauth.grant import LONGEST, Client, Grant, decode_grant, encode_grant
+from acp_launch.oauth.grant import LONGEST, Grant, OAuthClient, decode_grant, encode_grant
 from acp_launch.secret.value import Secret
 
-CLIENT = Client(issuer="https://as.example", token_endpoint="https://as.example/token", client_id="us")
+CLIENT = OAuthClient(issuer="https://as.example", token_endpoint="https://as.example/token", client_id="us")
 GRANT = Grant(
     client=CLIENT,
     resource="https://mcp.example:8443/mcp",
@@ -40,7 +40,11 @@ def test_a_grant_shows_none_of_its_secrets() -> None:
 
 def test_each_issuer_resource_and_client_has_an_item_of_its_own() -> None:
     others = [
-        Grant(client=Client(issuer=issuer, token_endpoint="", client_id=client), resource=resource, access=Secret("a"))
+        Grant(
+            client=OAuthClient(issuer=issuer, token_endpoint="", client_id=client),
+            resource=resource,
+            access=Secret("a"),
+        )
         for issuer in ("https://as.example", "https://other.example")
         for client in ("us", "them")
         for resource in ("https://mcp.example", "https://mcp.example/b")

@@ -1,4 +1,4 @@
-"""Many processes at one login: one renewal for all; whichever is killed."""
+"""Many processes at one login: one renewal for all, whichever is killed."""
 
 import json
 import subprocess

@@ -5,14 +5,14 @@ import os
 import time
 from pathlib import Path
 
-from acp_launch.oauth.grant import Client, Grant, Login, Logins, decode_grant, encode_grant
+from acp_launch.oauth.grant import Grant, Login, Logins, OAuthClient, decode_grant, encode_grant
 from acp_launch.secret.sealedfile import SealedFile, open_file
 from acp_launch.secret.value import Secret
 from acp_launch.settings.model import FileSettings
 from tests.cli.launcher import Launcher
 
 STORE = {"store": "file", "file": {"key_file": "key"}}
-NOBODY = Client(
+NOBODY = OAuthClient(
     issuer="https://login.example.com", token_endpoint="https://login.example.com/token", client_id="acp-launch"
 )
 
@@ -37,7 +37,7 @@ def log_in(
     access: str,
     refresh: str | None = None,
     *,
-    client: Client = NOBODY,
+    client: OAuthClient = NOBODY,
     expires: float | None = None,
     is_stored: bool = True,
 ) -> Login:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.mcp.remote import Memory
+from acp_launch.mcp.remote import RemoteMemory
 from tests.looped import looped
 
 from .children import Tempered, tempered
@@ -198,6 +198,6 @@ async def test_the_era_is_remembered_for_the_next_connection_and_corrected_when_
 @looped
 async def test_a_pinned_era_is_asked_in_its_own_way(pin: str, asked: str) -> None:
     with tempered(era="dual") as server:
-        async with connected(remote(server.url, protocol=pin, memory=Memory())) as peer:
+        async with connected(remote(server.url, protocol=pin, memory=RemoteMemory())) as peer:
             assert "result" in await peer.call("ping")
         assert server.methods() == [asked]

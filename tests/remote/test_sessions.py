@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.mcp.http.connection import Connection
+from acp_launch.mcp.http.connection import RemoteConnection
 from acp_launch.protocol.jsonrpc import Envelope
 from tests.looped import looped
 
@@ -178,7 +178,7 @@ async def test_what_is_sent_while_a_message_is_given_on_waits_for_the_step_that_
     """The connection is never entered twice, also by a user who answers at once."""
     entered: list[str] = []
 
-    def watch(connection: Connection, name: str) -> None:
+    def watch(connection: RemoteConnection, name: str) -> None:
         step = getattr(connection, name)
 
         def watched(*arguments: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-from acp_launch.oauth.grant import STEP_UPS, Client, Logins
+from acp_launch.oauth.grant import STEP_UPS, Logins, OAuthClient
 from acp_launch.secret.value import Secret
 from tests.cli.launcher import Ended, Launcher
 from tests.oauth.endpoint import Authority, access, refresh, serving
@@ -22,7 +22,7 @@ ACCESS, REFRESH = "canary-access-3f91ab77c0", "canary-refresh-8d2e44aa19"
 METADATA = 'Bearer resource_metadata="https://docs.example.com/.well-known/oauth-protected-resource"'
 GONE, REFUSED = ({"do": "status", "status": status} for status in (404, 401))
 TOO_FEW = 'Bearer error="insufficient_scope", scope="write"'
-OTHER = Client(issuer="https://a.example", token_endpoint="https://a.example/token", client_id="other")
+OTHER = OAuthClient(issuer="https://a.example", token_endpoint="https://a.example/token", client_id="other")
 NOT_LOGGED_IN = 'the MCP server "web" is not logged in'
 
 

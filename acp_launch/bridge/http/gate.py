@@ -15,7 +15,7 @@ METHODS = ("GET", "POST", "DELETE")
 _SHOWN = 80  # characters of a header that a message repeats
 
 
-class Key(Struct, frozen=True):
+class ServerKey(Struct, frozen=True):
     """The path and the token of one server; both are for the agent alone."""
 
     path: str
@@ -43,7 +43,7 @@ class Head(Struct, frozen=True):
         return f"Head({self.method})"
 
 
-class Refused(Exception):  # noqa: N818 - not an error of ours
+class RequestRefused(Exception):  # noqa: N818 - not an error of ours
     """Raised when a request is refused; its text completes "the request was refused: …", and holds no token."""
 
     def __init__(self, status: int, why: str, *headers: tuple[str, str]) -> None:
@@ -51,10 +51,10 @@ class Refused(Exception):  # noqa: N818 - not an error of ours
         self.status, self.headers = status, headers
 
 
-class Gate:
+class RequestGate:
     """Admits requests; `keys` are the servers' keys by name, `port` is where we listen."""
 
-    def __init__(self, keys: Mapping[str, Key], port: int) -> None:
+    def __init__(self, keys: Mapping[str, ServerKey], port: int) -> None:
         self._keys = keys
         self._hosts = frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost"))
 
@@ -66,15 +66,15 @@ class Gate:
         """
         hosts = head.all("host")
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
-            raise Refused(421, f"its Host is {quote(hosts[0]) if hosts else 'missing'}")
+            raise RequestRefused(421, f"its Host is {quote(hosts[0]) if hosts else 'missing'}")
         for origin in head.all("origin"):
             if origin.lower().removeprefix("http://") not in self._hosts:
-                raise Refused(403, f"it came from the web page of {quote(origin)}")
+                raise RequestRefused(403, f"it came from the web page of {quote(origin)}")
         if "content-length" in (names := [name for name, _ in head.headers]) and "transfer-encoding" in names:
-            raise Refused(400, "it states its length in two ways")  # the usual means of request smuggling
+            raise RequestRefused(400, "it states its length in two ways")  # the usual means of request smuggling
         name = self.find(head)
         if head.method not in METHODS:
-            raise Refused(405, f"its method is {quote(head.method)}", ("Allow", ", ".join(METHODS)))
+            raise RequestRefused(405, f"its method is {quote(head.method)}", ("Allow", ", ".join(METHODS)))
         return name
 
     def find(self, head: Head) -> str:
@@ -84,12 +84,12 @@ class Gate:
         path = head.target.encode(errors="replace")
         found = [name for name, key in self._keys.items() if compare_digest(path, key.path.encode())]
         if not found:
-            raise Refused(404, "its path is not one of a server")
+            raise RequestRefused(404, "its path is not one of a server")
         given = head.all("authorization")
         scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         wanted = self._keys[found[0]].token.encode()
         if scheme.lower() != "bearer" or not compare_digest(token.strip().encode(errors="replace"), wanted):
-            raise Refused(401, "it has not the token of this launch", ("WWW-Authenticate", "Bearer"))
+            raise RequestRefused(401, "it has not the token of this launch", ("WWW-Authenticate", "Bearer"))
         return found[0]
 
 
@@ -101,9 +101,9 @@ def check_type(head: Head) -> None:
     """
     types = head.all("content-type")
     if len(types) != 1 or types[0].partition(";")[0].strip().lower() != JSON:
-        raise Refused(400, f"its Content-Type is not {JSON}")
+        raise RequestRefused(400, f"its Content-Type is not {JSON}")
     if (coding := head.get("content-encoding") or "identity").lower() != "identity":
-        raise Refused(415, f"its Content-Encoding is {quote(coding)}")
+        raise RequestRefused(415, f"its Content-Encoding is {quote(coding)}")
 
 
 def takes_events(head: Head) -> bool:

@@ -21,8 +21,17 @@ from typing import Any
 import h11
 from msgspec import UNSET
 
-from acp_launch.bridge.http.gate import EVENTS, JSON, Gate, Head, Key, Refused, check_type, takes_events
-from acp_launch.bridge.http.session import HttpSession, Reply, refuse
+from acp_launch.bridge.http.gate import (
+    EVENTS,
+    JSON,
+    Head,
+    RequestGate,
+    RequestRefused,
+    ServerKey,
+    check_type,
+    takes_events,
+)
+from acp_launch.bridge.http.session import HttpReply, HttpSession, refuse
 from acp_launch.bridge.link import Link, LinkEnd, LinkUser
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.mcp.era import DISCOVER, HANDSHAKE, INITIALIZE, STATELESS, UNSUPPORTED, is_stateless
@@ -44,7 +53,7 @@ GONE = "the server has gone"
 RESUME, END = "session/resume", "session/end"
 
 
-class Limits:
+class HttpLimits:
     """How long it waits, in seconds."""
 
     head = 10.0  # for the headers of a request, once its connection is open or its first byte has come
@@ -55,23 +64,23 @@ class Limits:
     left = 120.0  # for a session whose client has closed the stream on which it listened
 
 
-def make_keys(names: Iterable[str]) -> dict[str, Key]:
-    return {name: Key(f"/{os.urandom(16).hex()}", os.urandom(24).hex()) for name in names}
+def make_keys(names: Iterable[str]) -> dict[str, ServerKey]:
+    return {name: ServerKey(f"/{os.urandom(16).hex()}", os.urandom(24).hex()) for name in names}
 
 
-class HttpServer:
+class LoopbackServer:
     """Listens for the agent. Made by `http_server` only."""
 
     def __init__(
         self,
-        keys: dict[str, Key],
+        keys: dict[str, ServerKey],
         seated: Callable[[ShimConnection], None],
         note: Callable[[str], None],
         *,
         port: int,
         max_line: int,
-        gate: Gate,
-        limits: Limits,
+        gate: RequestGate,
+        limits: HttpLimits,
     ) -> None:
         self.port, self.gate, self.max_line, self.limits, self.seated = port, gate, max_line, limits, seated
         self.mishaps = Mishaps(note)
@@ -137,15 +146,15 @@ class HttpServer:
 
 @asynccontextmanager
 async def http_server(
-    keys: dict[str, Key],
+    keys: dict[str, ServerKey],
     seated: Callable[[ShimConnection], None],
     note: Callable[[str], None],
     *,
     max_line: int,
-    gate: Callable[[Mapping[str, Key], int], Gate] = Gate,
-    limits: Limits | None = None,
+    gate: Callable[[Mapping[str, ServerKey], int], RequestGate] = RequestGate,
+    limits: HttpLimits | None = None,
     elevated: Collection[str] = (),
-) -> AsyncIterator[HttpServer]:
+) -> AsyncIterator[LoopbackServer]:
     """Serve the servers that `keys` name; `note` gets what the user should know. `max_line` also limits a body.
 
     `elevated` are the servers of which the agent may resume a conversation (elevation.py).
@@ -156,8 +165,8 @@ async def http_server(
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
-        made = HttpServer(
-            keys, seated, note, port=port, max_line=max_line, gate=gate(keys, port), limits=limits or Limits()
+        made = LoopbackServer(
+            keys, seated, note, port=port, max_line=max_line, gate=gate(keys, port), limits=limits or HttpLimits()
         )
         made.add(keys, elevated)
         loop = asyncio.get_running_loop()
@@ -169,13 +178,15 @@ async def http_server(
             made.close()
 
 
-class Conversation(LinkUser):
+class HttpConversation(LinkUser):
     """A session at work: a conversation with a server, and the requests that wait until the server reads again.
 
     `over` is called with the reason of its end. `since` is the time at which it became idle.
     """
 
-    def __init__(self, id: str, name: str, server: HttpServer, end: "Callable[[Conversation, str], None]") -> None:
+    def __init__(
+        self, id: str, name: str, server: LoopbackServer, end: "Callable[[HttpConversation, str], None]"
+    ) -> None:
         self.talk = HttpSession(id, self.send)
         self.since = asyncio.get_running_loop().time()
         self._end, self._mishaps = end, server.mishaps
@@ -239,9 +250,9 @@ class Conversation(LinkUser):
 class Endpoint:
     """One server's address: its sessions."""
 
-    def __init__(self, name: str, server: HttpServer, *, is_elevated: bool) -> None:
+    def __init__(self, name: str, server: LoopbackServer, *, is_elevated: bool) -> None:
         self._name, self._server, self._is_elevated = name, server, is_elevated
-        self._sessions: dict[str, Conversation] = {}
+        self._sessions: dict[str, HttpConversation] = {}
         self._time = asyncio.get_running_loop().time
 
     def take(self, head: Head, body: bytes, reply: "HttpConnection") -> None:
@@ -278,7 +289,7 @@ class Endpoint:
                 talk.forget_unheard()
             session.when_room(lambda: None if reply.is_gone else talk.post(body, reply))
 
-    def _is_refused(self, body: bytes, reply: Reply) -> bool:
+    def _is_refused(self, body: bytes, reply: HttpReply) -> bool:
         """Refuse to mix an elevated session with one of HTTP's own: each has one way to be resumed."""
         from acp_launch.bridge.elevation import METHODS  # few servers need it
 
@@ -293,7 +304,7 @@ class Endpoint:
                 return True
         return False
 
-    def lose(self, reply: "HttpConnection", session: Conversation) -> None:
+    def lose(self, reply: "HttpConnection", session: HttpConversation) -> None:
         """Note that the client of a request has closed its connection."""
         session.talk.lose(reply)
         session.since = self._time()
@@ -313,7 +324,7 @@ class Endpoint:
         for session in list(self._sessions.values()):
             self._end(session, why)
 
-    def _session(self, head: Head, reply: Reply, *, status: int) -> Conversation | None:
+    def _session(self, head: Head, reply: HttpReply, *, status: int) -> HttpConversation | None:
         """Return the session of a request; None if it was refused. Without a session it gets `status`."""
         id = head.get(SESSION)
         if id is None:
@@ -325,7 +336,7 @@ class Endpoint:
             return self._sessions[id]
         return None
 
-    def _open(self, reply: Reply) -> Conversation | None:
+    def _open(self, reply: HttpReply) -> HttpConversation | None:
         if len(self._sessions) >= SESSIONS:
             idle = [session for session in self._sessions.values() if not session.talk.replies]
             if not idle:
@@ -333,10 +344,10 @@ class Endpoint:
                 return None
             self._end(min(idle, key=lambda session: session.since), "another session needs its place")
         id = os.urandom(16).hex()
-        session = self._sessions[id] = Conversation(id, self._name, self._server, self._end)
+        session = self._sessions[id] = HttpConversation(id, self._name, self._server, self._end)
         return session
 
-    def _end(self, session: Conversation, why: str) -> None:
+    def _end(self, session: HttpConversation, why: str) -> None:
         self._sessions = {id: other for id, other in self._sessions.items() if other is not session}
         session.close(why)
 
@@ -349,7 +360,7 @@ def _is_newer(message: Envelope | None, head: Head) -> bool:
     return message is not None and message.method is not UNSET and is_stateless(message.params)
 
 
-def _refuse_newer(message: Envelope | None, reply: Reply) -> None:
+def _refuse_newer(message: Envelope | None, reply: HttpReply) -> None:
     """Refuse a request of that era, as a server does that has never heard of it: the client begins with a handshake."""
     id = NULL if message is None or message.id is UNSET else message.id
     if message is not None and message.method == DISCOVER:
@@ -365,9 +376,9 @@ class HttpConnection(asyncio.Protocol):
     It is the reply to the request that is being answered, `owner` the session that answers it.
     """
 
-    def __init__(self, server: HttpServer) -> None:
+    def __init__(self, server: LoopbackServer) -> None:
         self.is_full = self.is_open = self.is_gone = False
-        self.owner: Conversation | None = None
+        self.owner: HttpConversation | None = None
         self._server = server
         self._wire = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD)
         self._loop = asyncio.get_running_loop()
@@ -488,7 +499,7 @@ class HttpConnection(asyncio.Protocol):
                 self._take(event)
         except h11.RemoteProtocolError as error:
             self._turn_away(error.error_status_hint or 400, "it is not valid HTTP")
-        except Refused as why:
+        except RequestRefused as why:
             self._turn_away(why.status, str(why), *why.headers)
         except Exception as error:  # the other connections go on
             self._server.mishaps.add("an HTTP request of the agent", error)
@@ -500,7 +511,7 @@ class HttpConnection(asyncio.Protocol):
         elif isinstance(event, h11.Data):
             self._length += len(event.data)
             if self._length > self._server.max_line:
-                raise Refused(413, f"its body has more than {self._server.max_line:,} bytes")
+                raise RequestRefused(413, f"its body has more than {self._server.max_line:,} bytes")
             self._body.append(bytes(event.data))
         elif isinstance(event, h11.EndOfMessage):
             self._hand_over()
@@ -515,7 +526,7 @@ class HttpConnection(asyncio.Protocol):
             check_type(head)
         length = head.get("content-length")
         if length is not None and int(length) > self._server.max_line:
-            raise Refused(413, f"its body has more than {self._server.max_line:,} bytes")
+            raise RequestRefused(413, f"its body has more than {self._server.max_line:,} bytes")
         self._server.trust(self)
         self._head, self._body, self._length = head, [], 0
         self._wait(self._server.limits.body)

@@ -28,7 +28,7 @@ UNHEARD = "the agent does not listen for requests of the server"
 NO_MESSAGE = "the body is not a JSON-RPC message"
 
 
-class Reply(Protocol):
+class HttpReply(Protocol):
     """The answer to one HTTP request. When the client is gone, nothing is sent any more."""
 
     is_open: bool  # the stream of events has begun
@@ -50,7 +50,7 @@ class Reply(Protocol):
         """End the stream of events."""
 
 
-def refuse(reply: Reply, status: int, code: int, why: str, *, id: Raw = NULL, data: object = None) -> None:
+def refuse(reply: HttpReply, status: int, code: int, why: str, *, id: Raw = NULL, data: object = None) -> None:
     """Answer a request with an error."""
     reply.answer(status, jsonrpc.error(id, code, why, data))
 
@@ -63,7 +63,7 @@ def event(message: bytes) -> bytes:
 class Post(Struct, eq=False):
     """The requests in the body of one POST; `reply` is None if the client is gone."""
 
-    reply: Reply | None
+    reply: HttpReply | None
     waiting: set[bytes] = field(default_factory=set)  # requests without an answer
     tokens: set[bytes] = field(default_factory=set)  # their progress tokens
     is_call: bool = False
@@ -77,7 +77,7 @@ class HttpSession:
         self.is_refused = False  # the server has refused the handshake
         self.has_listened = False  # the client has opened a stream with GET
         self._send = send
-        self._listening: list[Reply] = []
+        self._listening: list[HttpReply] = []
         self._posts: list[Post] = []  # those with an open request, the oldest first
         self._owners: dict[bytes, Post] = {}  # by the keys of open requests
         self._questions: dict[bytes, Post | None] = {}  # by the keys of the server's open requests: where each went
@@ -86,7 +86,7 @@ class HttpSession:
         self._opening = b""  # the key of `initialize`, until it is answered
 
     @property
-    def replies(self) -> list[Reply]:
+    def replies(self) -> list[HttpReply]:
         """The HTTP requests that are being answered."""
         return [*(post.reply for post in self._posts if post.reply is not None), *self._listening]
 
@@ -97,7 +97,7 @@ class HttpSession:
 
     # The client.
 
-    def post(self, line: bytes, reply: Reply) -> None:
+    def post(self, line: bytes, reply: HttpReply) -> None:
         """Take the body of a POST."""
         parts = jsonrpc.batch(line)
         lines = [line] if parts is None else parts
@@ -116,7 +116,7 @@ class HttpSession:
         if not asked:
             reply.answer(202)
 
-    def _ask(self, asked: Sequence[Envelope], reply: Reply) -> None:
+    def _ask(self, asked: Sequence[Envelope], reply: HttpReply) -> None:
         post = Post(reply)
         self._posts.append(post)
         for message in asked:
@@ -136,7 +136,7 @@ class HttpSession:
         if not self._opening:
             reply.open(session=self.id)
 
-    def listen(self, reply: Reply) -> None:
+    def listen(self, reply: HttpReply) -> None:
         """Take a GET."""
         if len(self._listening) >= LISTENING:
             self._listening.pop(0).end()
@@ -147,7 +147,7 @@ class HttpSession:
             reply.write(event(line))
         self._kept, self._kept_bytes = [], 0
 
-    def lose(self, reply: Reply) -> None:
+    def lose(self, reply: HttpReply) -> None:
         """Note that the client has closed the connection. Its request goes on."""
         if reply in self._listening:
             self._listening.remove(reply)
@@ -241,7 +241,7 @@ class HttpSession:
             del self._questions[key(message.id)]
             self._send(jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, UNHEARD))
 
-    def _write(self, reply: Reply, text: bytes) -> None:
+    def _write(self, reply: HttpReply, text: bytes) -> None:
         if not reply.is_open:
             reply.open(session=self.id)
         reply.write(text)

@@ -29,11 +29,11 @@ from acp_launch.mcp.http.site import Site
 from acp_launch.mcp.http.stream import (
     AGAIN,
     LEAST,
-    Answer,
     EventStream,
+    HttpAnswer,
+    RequestStream,
     Role,
     ServerEvent,
-    Stream,
     error_in,
     is_fit,
     one_line,
@@ -43,11 +43,11 @@ from acp_launch.mcp.http.wire import (
     EXCERPT,
     JITTER,
     Challenge,
+    ConnectionPorts,
     Era,
     Failure,
+    HttpRequest,
     Limits,
-    Ports,
-    Request,
     ended_by,
     phrase,
     read_challenges,
@@ -73,6 +73,7 @@ HELD = 1024 * 1024  # bytes that wait for the session to open before the writer 
 STREAMS = 512  # requests under way before the writer has to wait
 LINGER = 5.0  # seconds for a server to close a stream on which everything is answered
 
+DEFAULT = Limits()
 Phase = Literal["opening", "open", "parting", "over"]
 
 MODERN = STATELESS[0]
@@ -89,7 +90,7 @@ class _Introduction(Struct):
 _introduction = Decoder(_Introduction)
 
 
-class Session(Struct):
+class RemoteSession(Struct):
     """What the handshake has brought."""
 
     id: str = ""
@@ -97,7 +98,7 @@ class Session(Struct):
     is_introduced: bool = False  # the server knows that the handshake is done
 
 
-class Held(Struct):
+class HeldLines(Struct):
     """Messages that wait until `stream` is answered, or for the address to post to."""
 
     stream: int = 0
@@ -114,13 +115,15 @@ class Held(Struct):
         return line
 
 
-class Connection:
+class RemoteConnection:
     """One connection. `known` is what is believed of the server's era.
 
     `refusal` is what a 401 means if requests carry credentials that were renewed because of it.
     """
 
-    def __init__(self, site: Site, url: str, ports: Ports, *, known: Era = "", limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self, site: Site, url: str, ports: ConnectionPorts, *, known: Era = "", limits: Limits = DEFAULT
+    ) -> None:
         self.phase: Phase = "open"
         self.era: Era = "sse" if site.type == "sse" else known
         self.is_met = False  # it has answered in this connection
@@ -128,11 +131,11 @@ class Connection:
         self.unsent: list[bytes] = []  # once it is over: messages that certainly had no effect, in order
         self._site, self._url, self._ports, self._limits = site, url, ports, limits
         self._endpoint = ""  # HTTP+SSE: where to post
-        self._session, self._modern = Session(), ""
-        self._streams: dict[int, Stream] = {}
-        self._owners: dict[bytes, Stream] = {}  # by the key of each request that waits for an answer
+        self._session, self._modern = RemoteSession(), ""
+        self._streams: dict[int, RequestStream] = {}
+        self._owners: dict[bytes, RequestStream] = {}  # by the key of each request that waits for an answer
         self._numbers = 0
-        self._held = Held()
+        self._held = HeldLines()
         self._sign, self._checked = (
             0,
             0.0,
@@ -228,7 +231,7 @@ class Connection:
 
     def _post(self, line: bytes, message: Envelope) -> None:
         if message.method == INITIALIZE:
-            self._session = Session()
+            self._session = RemoteSession()
         patience = None if message.method is not UNSET and message.id is not UNSET and self.era != "sse" else QUICK
         stream = self._stream("line", line, self._in_session(self._site.posting), message, patience=patience)
         if self.era != "sse" and message.method in (INITIALIZE, INITIALIZED):
@@ -253,22 +256,22 @@ class Connection:
         *,
         verb: str = "POST",
         patience: float | None = QUICK,
-    ) -> Stream:
+    ) -> RequestStream:
         self._numbers += 1
         url = self._endpoint if self.era == "sse" and verb == "POST" else self._url
-        request = Request(self._numbers, verb, url, headers, line, patience)
-        stream = Stream(self._numbers, role, request, self._ports.now())
+        request = HttpRequest(self._numbers, verb, url, headers, line, patience)
+        stream = RequestStream(self._numbers, role, request, self._ports.now())
         if message is not None and message.method is not UNSET:
             stream.method = message.method
             stream.id = None if message.id is UNSET else message.id.copy()
         return stream
 
-    def _get(self, role: Role, last_event: str = "") -> Stream:
+    def _get(self, role: Role, last_event: str = "") -> RequestStream:
         headers = {**self._site.listening, "Last-Event-ID": last_event} if last_event else self._site.listening
         patience = None if role == "listen" else QUICK
         return self._stream(role, b"", self._in_session(headers), verb="GET", patience=patience)
 
-    def _own(self, role: Role, method: str, patience: float = QUICK) -> Stream:
+    def _own(self, role: Role, method: str, patience: float = QUICK) -> RequestStream:
         """Make a request of our own."""
         line = jsonrpc.request(Raw(f'"{OURS}{self._numbers + 1}"'.encode()), method, PARAMS[method])
         headers = self._in_session(self._site.posting)
@@ -285,31 +288,31 @@ class Connection:
         named = {"Mcp-Session-Id": session.id} if session.id else {}
         return {**headers, "MCP-Protocol-Version": session.version, **named}
 
-    def _ask(self, stream: Stream) -> None:
+    def _ask(self, stream: RequestStream) -> None:
         self._streams[stream.number] = stream
         if stream.id is not None:
             self._owners[key(stream.id)] = stream
         self._send(stream)
 
-    def _send(self, stream: Stream) -> None:
+    def _send(self, stream: RequestStream) -> None:
         stream.begun = stream.heard = self._ports.now()
         stream.is_waiting, stream.redirects = False, 0
         self._ports.request(stream.request)
 
-    def _send_again(self, stream: Stream, pause: float) -> None:
+    def _send_again(self, stream: RequestStream, pause: float) -> None:
         """Let a request that had no effect wait, to be sent again."""
         stream.is_waiting = True
         stream.repeated += 1
         self._rest(stream, pause)
 
-    def _rest(self, stream: Stream, pause: float | None = None) -> None:
+    def _rest(self, stream: RequestStream, pause: float | None = None) -> None:
         """Wait, and send a request again, or ask for the rest of an event stream."""
         now = self._ports.now()
         pause = stream.pause(now) if pause is None else pause
-        stream.answer, stream.heard = Answer(), now + pause
+        stream.answer, stream.heard = HttpAnswer(), now + pause
         self._ports.timer(stream.number, pause)
 
-    def _listen_again(self, stream: Stream) -> None:
+    def _listen_again(self, stream: RequestStream) -> None:
         again = self._get("listen", stream.last_event).request
         patience = None if stream.role == "listen" else QUICK
         stream.request = replace(again, stream=stream.number, patience=patience)
@@ -335,7 +338,7 @@ class Connection:
         elif len(self._pongs) == 1:
             self._ask(self._own("probe", PING if self.era == "legacy" or self._site.is_pinned_legacy else DISCOVER))
 
-    def _take_sign(self, stream: Stream, message: Envelope | None) -> None:
+    def _take_sign(self, stream: RequestStream, message: Envelope | None) -> None:
         """Take a sign of life: an answer, or the end of one that held none."""
         self._forget(stream)
         if stream.role == "sign":
@@ -360,7 +363,7 @@ class Connection:
         for id in pongs:
             self._ports.receive(jsonrpc.result(id, {}))
 
-    def _refuse_probe(self, stream: Stream, body: bytes) -> None:
+    def _refuse_probe(self, stream: RequestStream, body: bytes) -> None:
         status, error, is_last = stream.answer.status, error_in(body), stream.method == INITIALIZE
         if status == 403:
             self._deny(stream)
@@ -379,7 +382,7 @@ class Connection:
 
     # HTTP+SSE.
 
-    def _may_be_sse(self, stream: Stream) -> bool:
+    def _may_be_sse(self, stream: RequestStream) -> bool:
         return (
             stream.is_introduction
             and not self.is_met
@@ -388,7 +391,7 @@ class Connection:
             and not self._site.is_pinned_stateless
         )
 
-    def _fall_back(self, stream: Stream) -> None:
+    def _fall_back(self, stream: RequestStream) -> None:
         """Try the older transport with a handshake that streamable HTTP has refused."""
         self._streams.pop(stream.number, None)
         self._take_request(stream)
@@ -425,7 +428,7 @@ class Connection:
         self._pong()
         self._release()
 
-    def _miss_events(self, stream: Stream, how: str) -> None:
+    def _miss_events(self, stream: RequestStream, how: str) -> None:
         """Handle a server that gives no event stream: fatal for HTTP+SSE only."""
         status = stream.answer.status
         if stream.role == "listen":
@@ -453,7 +456,7 @@ class Connection:
         if stream is None:
             return
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        stream.answer, stream.heard = Answer(status, kind), self._ports.now()
+        stream.answer, stream.heard = HttpAnswer(status, kind), self._ports.now()
         if status in (301, 302, 303, 307, 308):
             self._redirect(stream, headers.get("location", ""))
         elif 200 <= status < 300:
@@ -482,7 +485,7 @@ class Connection:
             self._ports.drop(number)
             self.end_answer(number)
 
-    def _take_events(self, stream: Stream, events: EventStream, chunk: bytes) -> None:
+    def _take_events(self, stream: RequestStream, events: EventStream, chunk: bytes) -> None:
         try:
             for event in events.feed(chunk):
                 self._take_event(stream, event)
@@ -491,7 +494,7 @@ class Connection:
         except LineTooLong:
             self._cut(stream)
 
-    def _cut(self, stream: Stream) -> None:
+    def _cut(self, stream: RequestStream) -> None:
         """Give up an answer that is too long."""
         how = f"sent an answer of more than {self._limits.max_line:,} bytes"
         self._fail(stream, how)
@@ -532,7 +535,7 @@ class Connection:
         else:
             self._give_up(stream, failure.how, failure.fix)
 
-    def _give_up(self, stream: Stream, how: str, fix: str = "") -> None:
+    def _give_up(self, stream: RequestStream, how: str, fix: str = "") -> None:
         """Fail the requests of a stream, or the connection if it has never worked."""
         if stream.id is not None and not self.is_met:
             self._finish(Ended(how, reason=fix, jitter=JITTER))
@@ -574,19 +577,19 @@ class Connection:
             elif self._awaits(stream) and now - max(stream.heard, self._checked) >= self._limits.silence:
                 self.verify()
 
-    def _is_slow(self, stream: Stream, now: float) -> bool:
+    def _is_slow(self, stream: RequestStream, now: float) -> bool:
         """Whether an answer of ours has begun that does not end in its time."""
         has_begun = stream.role in ("sign", "probe") and bool(stream.answer.status)
         return has_begun and now - stream.begun >= (stream.request.patience or QUICK)
 
-    def _awaits(self, stream: Stream) -> bool:
+    def _awaits(self, stream: RequestStream) -> bool:
         if stream.role == "endpoint":
             return bool(self._owners)
         return stream.id is not None and not stream.is_cancelled
 
     # What an answer holds.
 
-    def _accept(self, stream: Stream, headers: Mapping[str, str]) -> None:
+    def _accept(self, stream: RequestStream, headers: Mapping[str, str]) -> None:
         session = headers.get("mcp-session-id", "")
         if stream.is_introduction:
             if session and not (session.isascii() and session.isprintable() and " " not in session):
@@ -600,7 +603,7 @@ class Connection:
             if stream.role == "endpoint":
                 self._ports.timer(stream.number, QUICK)
 
-    def _take_event(self, stream: Stream, event: ServerEvent) -> None:
+    def _take_event(self, stream: RequestStream, event: ServerEvent) -> None:
         stream.note_event(event)
         if stream.role == "endpoint" and event.kind == "endpoint":
             self._take_endpoint(event.data)
@@ -608,12 +611,12 @@ class Connection:
             stream.resumed = 0
             self._take_line(stream, one_line(event.data), is_direct=False)
 
-    def _take_line(self, stream: Stream, line: bytes, *, is_direct: bool) -> None:
+    def _take_line(self, stream: RequestStream, line: bytes, *, is_direct: bool) -> None:
         """Take what the server says; `is_direct` as the body of an answer."""
         for part in jsonrpc.batch(line) or (line,):
             self._take_message(stream, part, is_direct=is_direct)
 
-    def _take_message(self, stream: Stream, line: bytes, *, is_direct: bool) -> None:
+    def _take_message(self, stream: RequestStream, line: bytes, *, is_direct: bool) -> None:
         message = jsonrpc.decode(line)
         if message is None:
             line = line.decode(errors="replace").encode()
@@ -627,7 +630,7 @@ class Connection:
         else:
             self._settle(stream, message, message.id, line, is_direct=is_direct)
 
-    def _settle(self, stream: Stream, message: Envelope, id: Raw, line: bytes, *, is_direct: bool) -> None:
+    def _settle(self, stream: RequestStream, message: Envelope, id: Raw, line: bytes, *, is_direct: bool) -> None:
         """Pass an answer on, if a request waits for it."""
         owner = self._owners.get(key(id))
         if owner is None or (is_direct and owner is not stream):
@@ -665,7 +668,7 @@ class Connection:
             self.era = era
             self._ports.remember_era(era)
 
-    def _end_body(self, stream: Stream) -> None:
+    def _end_body(self, stream: RequestStream) -> None:
         body = stream.answer.take_body()
         if stream.role == "delete":
             self._drop(stream)
@@ -678,7 +681,7 @@ class Connection:
         else:
             self._take_body(stream, body)
 
-    def _take_body(self, stream: Stream, body: bytes) -> None:
+    def _take_body(self, stream: RequestStream, body: bytes) -> None:
         if body and (stream.answer.kind == "application/json" or (stream.id is not None and body[:1] in b"{[")):
             self._take_line(stream, one_line(body), is_direct=True)
         if stream.number in self._streams and (stream.id is not None or stream.role == "probe"):
@@ -690,7 +693,7 @@ class Connection:
         if self.phase != "over":
             self._close(stream)
 
-    def _end_events(self, stream: Stream, how: str) -> None:
+    def _end_events(self, stream: RequestStream, how: str) -> None:
         """Handle the end of an event stream, however it came."""
         if stream.role == "endpoint":
             self._finish(Ended(how, jitter=JITTER))
@@ -710,7 +713,7 @@ class Connection:
 
     # Refusals.
 
-    def _take_refusal(self, stream: Stream) -> None:
+    def _take_refusal(self, stream: RequestStream) -> None:
         body, status = stream.answer.take_body(), stream.answer.status
         if stream.role == "delete":
             self._drop(stream)
@@ -727,7 +730,7 @@ class Connection:
         elif not self._asks_again(stream):
             self._refuse_line(stream, body)
 
-    def _refuse_line(self, stream: Stream, body: bytes) -> None:
+    def _refuse_line(self, stream: RequestStream, body: bytes) -> None:
         status, error = stream.answer.status, error_in(body)
         if status == 403 and not self.is_met:
             self._deny(stream)
@@ -747,7 +750,7 @@ class Connection:
             self._refuse_request(stream, f"answered {phrase(status)}{self._site.quote(body)}")
             self._close(stream)
 
-    def _refuse_request(self, stream: Stream, how: str) -> None:
+    def _refuse_request(self, stream: RequestStream, how: str) -> None:
         """Answer a request that was refused without a reason in JSON-RPC, while the connection goes on."""
         status, retry = stream.answer.status, stream.retry
         if stream.id is None:
@@ -763,7 +766,7 @@ class Connection:
         else:
             self._fail(stream, how)
 
-    def _is_of_other_era(self, stream: Stream) -> bool:
+    def _is_of_other_era(self, stream: RequestStream) -> bool:
         """Whether a first request was refused because the server may speak the other era only."""
         if self.era == "sse" or stream.answer.status not in (400, 404, 405, 406, 415):
             return False
@@ -771,7 +774,7 @@ class Connection:
             return not self.is_met or self.era == "legacy"
         return self.era == "modern" and not self._session.version
 
-    def _asks_again(self, stream: Stream) -> bool:
+    def _asks_again(self, stream: RequestStream) -> bool:
         """Let a request wait that a busy server has refused, if it may be asked again soon; return whether it may."""
         status, retry = stream.answer.status, stream.retry
         is_busy = status == 429 or (status == 503 and retry is not None)
@@ -782,13 +785,13 @@ class Connection:
         self._send_again(stream, pause)
         return True
 
-    def _pass_on(self, stream: Stream, error: Raw, body: bytes) -> None:
+    def _pass_on(self, stream: RequestStream, error: Raw, body: bytes) -> None:
         """Answer the request of a stream with the server's own error, under the request's id."""
         self._take_line(stream, one_line(body), is_direct=True)
         if (id := self._take_request(stream)) is not None:  # the error has no id
             self._ports.receive(_with_id(id, error))
 
-    def _turn_away(self, stream: Stream, body: bytes) -> Ended:
+    def _turn_away(self, stream: RequestStream, body: bytes) -> Ended:
         """Describe the end of a connection that has never worked."""
         status = stream.answer.status
         how = f"answered {phrase(status)}{self._site.quote(body)}"
@@ -806,7 +809,7 @@ class Connection:
 
     # Credentials.
 
-    def _deny(self, stream: Stream) -> None:
+    def _deny(self, stream: RequestStream) -> None:
         answer = stream.answer
         how = _too_few(answer.challenge) if answer.challenge.wants_more else f"answered {phrase(answer.status)}"
         if answer.challenge.wants_more:
@@ -818,11 +821,11 @@ class Connection:
         why = ": ".join(filter(None, (what, self._fix(stream) or "check its `headers`")))
         self._finish(Ended(how, reason=why, follows="never", fault="credentials"), also=stream)
 
-    def _is_login_wanted(self, stream: Stream) -> bool:
+    def _is_login_wanted(self, stream: RequestStream) -> bool:
         site = self._site
         return not site.has_own_credentials and bool(site.login) and stream.answer.challenge.is_bearer
 
-    def _fix(self, stream: Stream) -> str:
+    def _fix(self, stream: RequestStream) -> str:
         """Return what may help the user to other credentials: mostly the command that logs in."""
         if stream.fix:
             return stream.fix
@@ -830,7 +833,7 @@ class Connection:
             return self.refusal.fix
         return self._site.login if self._is_login_wanted(stream) else ""
 
-    def _miss_token(self, stream: Stream, failure: Failure) -> None:
+    def _miss_token(self, stream: RequestStream, failure: Failure) -> None:
         """Handle a request that had no effect for want of a token; the next may have one, as the user may log in."""
         if stream.role == "listen":
             self._rest(stream)
@@ -846,7 +849,7 @@ class Connection:
 
     # Redirects.
 
-    def _redirect(self, stream: Stream, location: str) -> None:
+    def _redirect(self, stream: RequestStream, location: str) -> None:
         """Follow a redirect within the origin, with the same method: a call must not become a GET."""
         status, before = stream.answer.status, stream.request
         found, is_near = self._site.join(before.url, location)
@@ -857,7 +860,7 @@ class Connection:
             is_lasting = status in (301, 308) or found.rstrip("/") == self._url.rstrip("/")
             if is_lasting and before.url == self._url:
                 self._url = found
-            stream.answer, stream.request = Answer(), replace(before, url=found)
+            stream.answer, stream.request = HttpAnswer(), replace(before, url=found)
             self._ports.request(stream.request)
             return
         how = "redirects in circles" if is_near else f"redirects to {self._site.name_of(found)}"
@@ -872,14 +875,14 @@ class Connection:
 
     # The session that the server has forgotten, and servers that cannot be reached.
 
-    def _lose_session(self, stream: Stream) -> None:
+    def _lose_session(self, stream: RequestStream) -> None:
         """Note that the server does not know the session any more; other requests learn it, too, or fail."""
         if stream.is_resuming:
             self._fail(stream, "has closed the session")
         self._session.id = ""
         self._part(stream, Ended("has closed the session", follows="again"))
 
-    def _miss_server(self, stream: Stream, failure: Failure) -> None:
+    def _miss_server(self, stream: RequestStream, failure: Failure) -> None:
         """Handle a request that never got to the server; the connection ends only if nothing else of it lives."""
         if stream.is_resuming:
             if stream.resumed < RESUMES and not failure.is_final:
@@ -897,27 +900,27 @@ class Connection:
         else:
             self._part(stream, ended_by(failure))
 
-    def _answers_others(self, stream: Stream) -> bool:
+    def _answers_others(self, stream: RequestStream) -> bool:
         """Whether the server is at work on requests other than those of a stream, as far as we know."""
         others = [owner for owner in self._owners.values() if owner is not stream and not owner.is_cancelled]
         return any(not owner.is_waiting and (owner.answer.status or not owner.is_resuming) for owner in others)
 
     # Answers of our own, and the ends of streams.
 
-    def _take_request(self, stream: Stream) -> Raw | None:
+    def _take_request(self, stream: RequestStream) -> Raw | None:
         """Return the id of a stream's request, which waits for no answer any more; None if it did not."""
         id, stream.id = stream.id, None
         if id is not None:
             self._owners.pop(key(id), None)
         return id
 
-    def _fail(self, stream: Stream, how: str) -> None:
+    def _fail(self, stream: RequestStream, how: str) -> None:
         """Answer the request of a stream, if it is open, with an error."""
         id = self._take_request(stream)
         if id is not None and not stream.is_cancelled:
             self._answer(id, f"{how} during {stream.method}, whose outcome is unknown")
 
-    def _refuse(self, stream: Stream, how: str, code: int = SERVER_LOST) -> None:
+    def _refuse(self, stream: RequestStream, how: str, code: int = SERVER_LOST) -> None:
         """Answer the request of a stream, which had no effect, with an error."""
         if (id := self._take_request(stream)) is not None:
             self._answer(id, how, code)
@@ -926,23 +929,23 @@ class Connection:
         server = self._site.name
         self._ports.receive(jsonrpc.error(id, code, f'MCP server "{server}" {how}', {"server": server}))
 
-    def _refuse_or_fail(self, stream: Stream, how: str) -> None:
+    def _refuse_or_fail(self, stream: RequestStream, how: str) -> None:
         """Do so with a stream that may have had an effect before."""
         self._fail(stream, how) if stream.is_resuming else self._refuse(stream, how)
         self._close(stream)
 
-    def _drop(self, stream: Stream) -> None:
+    def _drop(self, stream: RequestStream) -> None:
         self._take_request(stream)
         self._forget(stream)
         self._unblock(stream)
 
-    def _forget(self, stream: Stream) -> None:
+    def _forget(self, stream: RequestStream) -> None:
         self._streams.pop(stream.number, None)
         self._ports.drop(stream.number)
         if stream.number == self._sign:
             self._sign = 0
 
-    def _close(self, stream: Stream) -> None:
+    def _close(self, stream: RequestStream) -> None:
         """Forget a stream that has ended, and go on after it."""
         self._forget(stream)
         is_of_session = stream.role == "line" and not stream.is_stateless and self.era != "sse"
@@ -954,13 +957,13 @@ class Connection:
         if self.phase == "parting":
             self._part_if_all_know()
 
-    def _unblock(self, stream: Stream) -> None:
+    def _unblock(self, stream: RequestStream) -> None:
         if self._held.stream == stream.number:
             self._release()
 
     # The end of the connection.
 
-    def _part(self, stream: Stream, ended: Ended) -> None:
+    def _part(self, stream: RequestStream, ended: Ended) -> None:
         """Begin to end the connection because of a request that had no effect; others may learn the same."""
         if not stream.was_effective and (stream.id is not None or not stream.answer.status):
             self._refused[stream.number] = stream.request.body
@@ -998,7 +1001,7 @@ class Connection:
         """End the connection from our side."""
         self._finish(ended)
 
-    def _finish(self, ended: Ended, *, also: Stream | None = None) -> None:
+    def _finish(self, ended: Ended, *, also: RequestStream | None = None) -> None:
         """End the connection. The request of `also` had no effect."""
         if self.phase == "over":
             return

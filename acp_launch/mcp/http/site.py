@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from urllib.parse import urljoin
 
 from acp_launch.mcp.era import STATELESS
-from acp_launch.mcp.http.stream import Answer
+from acp_launch.mcp.http.stream import HttpAnswer
 from acp_launch.mcp.http.wire import EXCERPT, origin, phrase, printable, shown_origin
 from acp_launch.mcp.message import CLIENT_INFO
 from acp_launch.secret.redact import redactor
@@ -73,7 +73,7 @@ class Site:
         """Name another server by its address."""
         return self.show(shown_origin(url), least=LONG_SECRET)[:EXCERPT]
 
-    def describe(self, answer: Answer, body: bytes) -> tuple[str, str]:
+    def describe(self, answer: HttpAnswer, body: bytes) -> tuple[str, str]:
         """Return what is strange about a success that holds no answer, and what to do about it."""
         if answer.kind in WEB_PAGES:
             fix = f"{CHECK}; a network that asks for a login answers like this, too"

@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec import UNSET, Raw, Struct, field
 
 from acp_launch.mcp.era import INITIALIZE
-from acp_launch.mcp.http.wire import LONGEST_PAUSE, NONE, Challenge, Request
+from acp_launch.mcp.http.wire import LONGEST_PAUSE, NONE, Challenge, HttpRequest
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import BOM, LineTooLong
 
@@ -121,7 +121,7 @@ class EventStream:
         return event
 
 
-class Answer(Struct):
+class HttpAnswer(Struct):
     """What has come of an HTTP answer so far."""
 
     status: int = 0  # 0: it has not begun
@@ -140,17 +140,17 @@ class Answer(Struct):
         return body
 
 
-class Stream(Struct):
+class RequestStream(Struct):
     """One HTTP request to the server, for at most one message of the agent."""
 
     number: int
     role: Role
-    request: Request
+    request: HttpRequest
     heard: float
     id: Raw | None = None  # of the message, while it waits for an answer
     method: str = ""
     is_stateless: bool = False
-    answer: Answer = field(default_factory=Answer)
+    answer: HttpAnswer = field(default_factory=HttpAnswer)
     begun: float = 0.0  # when it was last sent
     resumed: int = 0  # times in a row that resuming it brought nothing
     hasty: int = 0  # times in a row that it ended soon after it was sent

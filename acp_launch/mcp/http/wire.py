@@ -33,7 +33,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_line: int = 64 * 1024 * 1024
 
 
-class Request(Struct, frozen=True):
+class HttpRequest(Struct, frozen=True):
     """An HTTP request to make. `patience`: seconds until the answer must have begun; None: no limit."""
 
     stream: int
@@ -194,13 +194,13 @@ class Credentials(Protocol):
         """Wait for a renewal that is under way, if it would be lost with this process."""
 
 
-class Ports(Protocol):
+class ConnectionPorts(Protocol):
     """What a connection wants done. They must not call it."""
 
     def receive(self, line: bytes, message: Envelope | None = None) -> None:
         """Pass a message of the server on, with what it says if that was read."""
 
-    def request(self, request: Request) -> None: ...
+    def request(self, request: HttpRequest) -> None: ...
 
     def drop(self, stream: int) -> None:
         """Drop the connection of a stream, and its timer; nothing more of it is told to the connection."""
