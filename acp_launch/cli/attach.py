@@ -333,12 +333,12 @@ async def _attach_terminal(
     from acp_launch.host.front import launch_in_host as launching
     from acp_launch.host.wire import Entrance
     from acp_launch.interactive.session import run_session
-    from acp_launch.interactive.state import HeldSessions, HostedSession
+    from acp_launch.interactive.state import HeldSessions
     from acp_launch.session.permission.policy import Policy, policy
     from acp_launch.session.permission.remembered import AnswerStore, load
 
     terminal = SessionTerminal(request, plan, settings)
-    sessions = HeldSessions(registry, plan, lambda name: nullcontext(), check=check_session_name, kind=HostedSession)
+    sessions = HeldSessions(registry, plan, lambda name: nullcontext(), check=check_session_name, is_hosted=True)
     anew = [name] if request.new else []  # once: after a loss of the agent it is loaded
 
     def entrance(session: str) -> Entrance:

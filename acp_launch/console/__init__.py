@@ -17,7 +17,7 @@ ask.terminal               questions on a bare terminal, its echo, and the agent
 ask.permission, room       a permission question and its answers; the text above a question, fitted to the screen
 ask.forms, links, logins   a form, field by field; an address to open; the choice of a login
 draw.live                  the drawn output of a session: it receives every update, and draws with the others of `draw`
-draw.markdown, layout      messages of the agent as they grow; wrapped text, tables, code
+draw.markdown              messages of the agent as they grow: wrapped text, tables, code
 draw.tools, difflines      tool calls, commands and changes of files; the changed lines between two texts
 draw.look, outside         symbols, indents, space, names of files; foreign text made safe for a terminal
 draw.region                the redrawn rows at the end of a bare terminal, and the frame rate

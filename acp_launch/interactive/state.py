@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager, AsyncExitStack, ExitStack
 from pathlib import Path
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from acp_launch.console.problems import error_lines
 from acp_launch.console.stderr import TYPED, YELLOW, harmless
@@ -35,9 +34,18 @@ from acp_launch.session.store import Record, Registry, SessionKeeper, continued
 class HeldSession:
     """A session that this process holds."""
 
-    def __init__(self, registry: Registry, plan: LaunchPlan, name: str, record: Record | None, held: ExitStack) -> None:
-        """Leaving it closes `held`."""
-        self.name = name
+    def __init__(
+        self,
+        registry: Registry,
+        plan: LaunchPlan,
+        name: str,
+        record: Record | None,
+        held: ExitStack,
+        *,
+        is_hosted: bool = False,
+    ) -> None:
+        """Leaving it closes `held`. A host keeps its sessions on record, and counts their turns, itself."""
+        self.name, self._is_hosted = name, is_hosted
         self.is_used = record is not None  # there is something to come back to
         self._registry, self._plan = registry, plan
         self._keeper = SessionKeeper(registry, plan, record)
@@ -46,9 +54,8 @@ class HeldSession:
 
     def request(self, wishes: Sequence[Setting], *, replay: bool) -> SessionRequest:
         """Return how to open it now: as a new session the first time, resumed afterwards."""
-        return SessionRequest(
-            name=self.name, continued=self._record, replay=replay, wishes=wishes, opened=self._keeper.opened
-        )
+        opened = (lambda ready, agent: None) if self._is_hosted else self._keeper.opened
+        return SessionRequest(name=self.name, continued=self._record, replay=replay, wishes=wishes, opened=opened)
 
     def note_open(self) -> None:
         """Note that it is open and on record: from now on it is resumed."""
@@ -56,7 +63,8 @@ class HeldSession:
 
     def note_turn(self, title: str, prompt: str) -> None:
         """Note the end of a turn, as `SessionKeeper.ended`; `prompt` is the first of this run."""
-        self._keeper.ended(title, prompt)
+        if not self._is_hosted:
+            self._keeper.ended(title, prompt)
 
     def leave(self) -> None:
         """Release it for other processes."""
@@ -73,10 +81,10 @@ class HeldSessions:
         hold: Callable[[str], AbstractContextManager[None]],
         *,
         check: Callable[[str], object] = lambda name: None,
-        kind: type[HeldSession] = HeldSession,
+        is_hosted: bool = False,
     ) -> None:
-        """`hold` locks the session with a name; `check` raises for an invalid name; `kind` is made for each."""
-        self._registry, self._plan, self._kind = registry, plan, kind
+        """`hold` locks the session with a name; `check` raises for an invalid name."""
+        self._registry, self._plan, self._is_hosted = registry, plan, is_hosted
         self._hold, self._check = hold, check
         self._known: tuple[tuple[str, str], ...] = ()
 
@@ -101,11 +109,11 @@ class HeldSessions:
         except BaseException:
             holding.close()
             raise
-        return self._kind(self._registry, self._plan, name, record, holding)
+        return self.first(name, record, holding)
 
     def first(self, name: str, record: Record | None, held: ExitStack) -> HeldSession:
         """Return the session chosen on the command line; `held` holds it already."""
-        return self._kind(self._registry, self._plan, name, record, held)
+        return HeldSession(self._registry, self._plan, name, record, held, is_hosted=self._is_hosted)
 
     def fresh(self) -> HeldSession:
         return self.enter(fresh_name(), is_new=True)
@@ -122,16 +130,6 @@ class HeldSessions:
 
 
 TAB, DIM = "\t", "2"
-
-
-class HostedSession(HeldSession):
-    """A session that a host holds and keeps on record, not this process."""
-
-    def request(self, wishes: Sequence[Setting], *, replay: bool) -> SessionRequest:
-        return replace(super().request(wishes, replay=replay), opened=lambda ready, agent: None)
-
-    def note_turn(self, title: str, prompt: str) -> None:
-        """Do nothing: the host counts its turns."""
 
 
 class CurrentSession(Struct, eq=False):

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from acp_launch.console.draw.layout import THEME
-from acp_launch.console.draw.markdown import Block
+from acp_launch.console.draw.markdown import THEME, Block
 from tests.console.drawn import Emulated
 
 HOSTILE = [
