@@ -80,13 +80,22 @@ class ServerMessages:
 
 def show_list(servers: Mapping[str, McpServer], logins: "Mapping[str, State]", *, as_json: bool) -> None:
     """Print the declared servers, and the logins to those that have, or want, one. References stay references."""
-    now = time.time()
+    if logins:
+        from acp_launch.console.logins import data, describe_state
+    now, listed, rows = time.time(), [], []
+    for name, server in servers.items():
+        said = _server_json(name, server)
+        is_needed, is_bridged = ("yes" if said[key] else "no" for key in ("required", "bridge"))
+        row = [name, server.type, said.get("url") or said["command"], is_needed, is_bridged]
+        if logins:
+            said["login"] = data(logins[name], now) if name in logins else None
+            row.append(describe_state(logins[name], now) if name in logins else "")
+        listed.append(said)
+        rows.append(row)
     if as_json:
-        said = [{**_server_json(name, server), **_login(logins, name, now)} for name, server in servers.items()]
-        stdout.put(_json({"servers": said}))
+        stdout.put(_json({"servers": listed}))
         return
-    head = ("NAME", "TYPE", "COMMAND OR URL", "REQUIRED", "BRIDGED", *(["LOGIN"] if logins else []))
-    rows = [(*_row(_server_json(name, server)), *_login_cell(logins, name, now)) for name, server in servers.items()]
+    head = ["NAME", "TYPE", "COMMAND OR URL", "REQUIRED", "BRIDGED", *(["LOGIN"] if logins else [])]
     stdout.put(_lines(columns([head, *rows] if rows else [])))
 
 
@@ -130,27 +139,6 @@ def _server_json(name: str, server: McpServer) -> dict[str, Any]:
     return {"name": name, "type": server.type, **runs, "required": server.required, "bridge": server.bridge}
 
 
-def _row(said: Mapping[str, Any]) -> tuple[str, ...]:
-    runs = said["url"] if "url" in said else said["command"]
-    return (said["name"], said["type"], runs, _yes(said["required"]), _yes(said["bridge"]))
-
-
-def _login(logins: "Mapping[str, State]", name: str, now: float) -> dict[str, Any]:
-    if not logins:
-        return {}
-    from acp_launch.console.logins import data
-
-    return {"login": data(logins[name], now) if name in logins else None}
-
-
-def _login_cell(logins: "Mapping[str, State]", name: str, now: float) -> tuple[str, ...]:
-    if not logins:
-        return ()
-    from acp_launch.console.logins import describe_state
-
-    return (describe_state(logins[name], now) if name in logins else "",)
-
-
 def _survey_json(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value]) -> dict[str, Any]:
     server, remote = found.server, facts["remote"]
     return {
@@ -164,7 +152,10 @@ def _survey_json(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Valu
         "hidden_tools": facts["hidden"],
         "refused": dict(found.refused),
         "connection": remote.as_json if remote else {"type": "stdio", "era": facts["era"] or None},
-        "timings": {"initialize": round(facts["after"], 4), **_round(found.timings)},
+        "timings": {
+            "initialize": round(facts["after"], 4),
+            **{method: round(taken, 4) for method, taken in found.timings.items()},
+        },
         "answers_ping": found.answers_ping,
         "roots_asked": found.roots_asked,
         "client_info": {
@@ -234,14 +225,6 @@ def _seconds(amount: float) -> str:
     return (
         f"{amount:.2f} s" if amount >= 1 else f"{1000 * amount:.0f} ms" if amount >= 0.01 else f"{1000 * amount:.1f} ms"
     )
-
-
-def _round(timings: Mapping[str, float]) -> dict[str, float]:
-    return {method: round(taken, 4) for method, taken in timings.items()}
-
-
-def _yes(claim: bool) -> str:
-    return "yes" if claim else "no"
 
 
 def _lines(lines: Iterable[str]) -> str:

@@ -16,13 +16,14 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
+from acp_launch.console import stderr
 from acp_launch.console.draw.look import THOUGHT as THOUGHT_SIGN
 from acp_launch.console.draw.look import Deed, Gap, Kind, Marked, Part, Parts, ProjectFiles, UserWords, indent, is_apart
 from acp_launch.console.draw.markdown import Block, MessageView
 from acp_launch.console.draw.outside import Halves, content_text, cut, one_line, prose
 from acp_launch.console.draw.region import Canvas, Pace, Region
 from acp_launch.console.draw.tools import ToolActivity
-from acp_launch.console.stderr import DIM, QUOTE, QUOTED, RED, TYPED, YELLOW, say
+from acp_launch.console.stderr import DIM, QUOTE, QUOTED, RED, TYPED, YELLOW
 from acp_launch.console.stream.text import OUTSIDE, SAME_MESSAGE, Chunk, Notices
 from acp_launch.errors import LaunchError
 from acp_launch.protocol import acp
@@ -69,7 +70,6 @@ class Checklist:
 # Changes of the session besides the answer, as lines: options, title, compactions, notices, plan and usage.
 
 
-__all__ = ["KINDS", "SessionNews"]
 SEVERITIES = {"info": "dim", "warning": "yellow", "error": "red"}
 DESCRIBED = 5  # lines of a notice's description
 PRINTED = 50  # steps of a plan
@@ -216,14 +216,14 @@ class Live(Notices):
         each notice and its style instead of the canvas. `roots` are the directories of the session.
         """
         self._canvas = canvas or Region()
-        self._say = say or (None if canvas else _on_stderr)
+        self._say = say or (None if canvas else lambda text, style: stderr.say(text, style=style))
         self._history = history
         self._halves = Halves()
         self._voices = {
             MESSAGE: MessageView(),
-            THOUGHT: _thought_view(thoughts, clock),
+            THOUGHT: MessageView(_draw_thought) if thoughts else FoldedThought(clock),
             PROMPT: PromptView(),
-            ASIDE: MessageView(_aside),
+            ASIDE: MessageView(lambda text, coloured: Dimmed(Block(text, coloured=coloured))),
         }
         self._speaking = ""  # the kind of the last message chunk
         self._message_id = ""
@@ -278,9 +278,11 @@ class Live(Notices):
             if voice == ASIDE:
                 self._print([Marked(OUTSIDE, "dim")], "aside")
         self._speaking, self._message_id = voice, message_id or self._message_id
-        self._voices[voice].add(
-            self._halves.whole(text) if text else _apart(content_text(_content(update)), update.kind)
-        )
+        if text:
+            text = self._halves.whole(text)
+        elif (text := content_text(acp.mapping(_body(update).get("content")))) and update.kind == PROMPT:
+            text = f"\n{text}"  # on its own line if other content of the prompt precedes it
+        self._voices[voice].add(text)
 
     def _tell_later(self, kind: str, lines: Sequence[RenderableType]) -> None:
         """Print lines. Those that do not end a message wait for its end, so that no sentence is interrupted."""
@@ -412,19 +414,6 @@ class Dimmed:
         yield from Segment.apply_style(console.render(self._what, options), post_style=Style(dim=True))
 
 
-def _aside(text: str, coloured: bool) -> "Dimmed":
-    return Dimmed(Block(text, coloured=coloured))
-
-
-def _apart(text: str, kind: str) -> str:
-    """Put content that is not text on its own line if other content of the prompt precedes it."""
-    return f"\n{text}" if kind == PROMPT and text else text
-
-
-def _thought_view(whole: bool, clock: Callable[[], float]) -> "MessageView | FoldedThought":
-    return whole_thoughts() if whole else FoldedThought(clock)
-
-
 class PromptView:
     """A prompt of the history, which comes in chunks."""
 
@@ -453,16 +442,8 @@ def _line(text: str, style: str) -> RenderableType:
     return Marked(text, STYLES.get(style, ""), is_ours=style not in (QUOTE, QUOTED))
 
 
-def _on_stderr(text: str, style: str) -> None:
-    say(text, style=style)
-
-
 def _body(update: Updated) -> dict[str, Any]:
     return acp.mapping(acp.decoded(update.update))
-
-
-def _content(update: Updated) -> dict[str, Any]:
-    return acp.mapping(_body(update).get("content"))
 
 
 # Thoughts of the agent: the last lines while it thinks, then one line; or shown whole.
@@ -511,6 +492,6 @@ class FoldedThought:
             yield from map(indent, rows)
 
 
-def whole_thoughts() -> MessageView:
-    """Return a message that shows thoughts whole, without Markdown."""
-    return MessageView(lambda text, coloured: indent(Text(prose(text).strip("\n"), THINKING)))
+def _draw_thought(text: str, coloured: bool) -> RenderableType:
+    """Show thoughts whole, without Markdown."""
+    return indent(Text(prose(text).strip("\n"), THINKING))

@@ -47,17 +47,16 @@ def change_lines(change: Change, before: State | None, known: tuple[str, ...] = 
     """
     if known and change.detail == known:
         change = replace(change, detail=())
-    yield from _download(change)
     match change.state:
+        case "starting" if change.reason == FETCHING:
+            yield _line(change, f"is {DOWNLOADING}", DIM)
         case "resting" if change.by_hand:
             yield _line(change, "was restarted by you", DIM)
-        case "ready" if change.by_hand:
-            yield _line(change, f"is ready again{_after(change.after)}", DIM)
         case "resting":
             yield from _connection_lines(change) if change.is_remote else [_line(change, _back_soon(change), YELLOW)]
             yield from _last_words(change, 1)
-        case "ready" if change.restarts:
-            yield _line(change, f"is ready again{_after(change.after)}", YELLOW)
+        case "ready" if change.by_hand or change.restarts:
+            yield _line(change, f"is ready again{_after(change.after)}", DIM if change.by_hand else YELLOW)
         case "failed":
             remark = "" if change.required else " (not required)"
             yield _line(change, f"failed: {_why(change)}{remark}", RED if change.required else YELLOW)
@@ -99,11 +98,6 @@ def _line(change: Change, text: str, style: str) -> Line:
     return f"acp-launch: mcp server {harmless(f'{change.server} {text}', keep='')}", style
 
 
-def _download(change: Change) -> Iterator[Line]:
-    if change.state == "starting" and change.reason == FETCHING:
-        yield _line(change, f"is {DOWNLOADING}", DIM)
-
-
 def _last_words(change: Change, most: int) -> Iterator[Line]:
     for line in change.detail[-most:]:
         yield f"    {harmless(line, keep='')}", QUOTED
@@ -142,7 +136,8 @@ def _is_untouched(server: Standing) -> bool:
 
 def _state_text(server: Standing) -> str:
     if server.state == "ready":
-        return f"ready{_took(server.after)}{_tools(server.tools)}{_restarts(server.restarts)}"
+        took = "" if server.after is None else f" in {_brief(server.after)}"
+        return f"ready{took}{_tools(server.tools)}{_restarts(server.restarts)}"
     if server.state == "asleep":
         return f"asleep until it is used{_tools(server.tools)}{_restarts(server.restarts)}"
     if _is_untouched(server):
@@ -155,10 +150,6 @@ def _state_text(server: Standing) -> str:
     if server.state == "resting" and server.retry is not None and server.retry >= SOON:
         state = f"restarting in {_brief(server.retry)}"
     return f"{state}{required}{reason}"
-
-
-def _took(after: float | None) -> str:
-    return "" if after is None else f" in {_brief(after)}"
 
 
 def _after(after: float | None) -> str:
