@@ -251,7 +251,7 @@ async def _prompt_host(
 ) -> "TurnEnd | None":
     """Return how the turn ended; None if it goes on in the host."""
     from acp_launch.host.door import connect
-    from acp_launch.host.front import Entry, handed_over
+    from acp_launch.host.front import HostEntry, handed_over
     from acp_launch.host.front import launch_in_host as launching
     from acp_launch.host.wire import Entrance
     from acp_launch.launch.run import open_and_prompt, run_once
@@ -268,7 +268,7 @@ async def _prompt_host(
         alone=True,
     )
     ask = request.asker(person, plan) if person else None
-    entry = Entry(connect=partial(connect, note), entrance=lambda name: entrance, ask=ask, stays=False)
+    entry = HostEntry(connect=partial(connect, note), entrance=lambda name: entrance, ask=ask, stays=False)
     context = _front_context(request, plan, settings, person)
     async with launching(context, entry, screen.observer, budget=Budget(request.timeout)) as launch:
         if request.detach:
@@ -329,7 +329,7 @@ async def _attach_terminal(
     from acp_launch.cli.interactive_run import SessionTerminal
     from acp_launch.cli.verb import check_session_name
     from acp_launch.host.door import connect
-    from acp_launch.host.front import Entry
+    from acp_launch.host.front import HostEntry
     from acp_launch.host.front import launch_in_host as launching
     from acp_launch.host.wire import Entrance
     from acp_launch.interactive.session import run_session
@@ -352,7 +352,7 @@ async def _attach_terminal(
 
     context = _front_context(request, plan, settings, terminal.person, terminal.in_front)
     ask = request.asker(terminal.person, plan)
-    entry = Entry(connect=partial(connect, note), entrance=entrance, ask=ask, stays=True)
+    entry = HostEntry(connect=partial(connect, note), entrance=entrance, ask=ask, stays=True)
     return await run_session(
         lambda seen_by, interrupt: launching(context, entry, seen_by, on_interrupt=interrupt),
         terminal.setup(sessions, sessions.first(name, record, ExitStack()), rules),

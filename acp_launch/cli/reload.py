@@ -19,7 +19,7 @@ from msgspec.structs import asdict, replace
 from acp_launch import __version__
 from acp_launch.cli.start import Launched, with_workdirs
 from acp_launch.errors import NotTrusted, ProblemsError, StateError
-from acp_launch.host.place import FrontPlan, HostNote, Place
+from acp_launch.host.place import FrontPlan, HostNote, HostPlace
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan
 from acp_launch.problem import ours
 from acp_launch.secret.value import Secret, Store, StoreFault
@@ -111,7 +111,7 @@ class Reloading:
         cwd: Path | None,
         started: Launched,
         loaded: "Loaded",
-        place: Place,
+        place: HostPlace,
         later: ExitStack,
         here: str,
     ) -> None:

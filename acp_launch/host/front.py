@@ -257,7 +257,7 @@ async def watch_turn(attached: Attached, client: Client, session_id: str, entran
     return await Turn(connection, client, session_id, silence=inf).run(None)
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class HostEntry(Struct, frozen=True, kw_only=True):
     """How a front enters its host: how it connects, how it enters a session of a name, and how it asks its user.
 
     A front that `stays` for more than one turn shows the servers, and what happens between turns.
@@ -274,7 +274,7 @@ class HostedLaunch(Launch):
 
     servers: HostedServers
 
-    def __init__(self, context: LaunchContext, observer: Observer, interrupts: Interrupts, entry: Entry) -> None:
+    def __init__(self, context: LaunchContext, observer: Observer, interrupts: Interrupts, entry: HostEntry) -> None:
         servers = HostedServers(context.plan, observer, interrupts.budget, logs=None)
         super().__init__(context, observer, interrupts, servers)
         self.host = self
@@ -333,7 +333,7 @@ class HostedLaunch(Launch):
 @asynccontextmanager
 async def launch_in_host(
     context: LaunchContext,
-    entry: Entry,
+    entry: HostEntry,
     observer: Observer,
     *,
     on_interrupt: Callable[[], None] | None = None,

@@ -35,7 +35,7 @@ class UnknownMethod(Exception):  # noqa: N818 - not an error of ours
     """Raised by `House.serve`."""
 
 
-class Stream(Protocol):
+class EventStream(Protocol):
     """What a front follows."""
 
     window: Window
@@ -75,7 +75,7 @@ class House(Protocol):
 class _Place:
     """Where a front is in the stream of a session: `at` is the last event that was written."""
 
-    def __init__(self, stream: Stream, at: int) -> None:
+    def __init__(self, stream: EventStream, at: int) -> None:
         self.stream, self.at = stream, at
         self.is_held = False  # nothing of the stream is written, only answers
 
@@ -128,27 +128,27 @@ class FrontLine:
     def news(self) -> None:
         self._news.set()
 
-    def follow(self, stream: Stream, at: int) -> None:
+    def follow(self, stream: EventStream, at: int) -> None:
         """Write the events of a session from now on, those after the one with the id `at`."""
         self._places[id(stream)] = _Place(stream, at)
 
-    def unfollow(self, stream: Stream) -> None:
+    def unfollow(self, stream: EventStream) -> None:
         self._places.pop(id(stream), None)
         self.news()
 
-    def hold(self, stream: Stream) -> None:
+    def hold(self, stream: EventStream) -> None:
         """Write no event of the session until `go_on`."""
         self._places[id(stream)].is_held = True
 
-    def is_held(self, stream: Stream) -> bool:
+    def is_held(self, stream: EventStream) -> bool:
         return (place := self._places.get(id(stream))) is not None and place.is_held
 
-    def go_on(self, stream: Stream) -> None:
+    def go_on(self, stream: EventStream) -> None:
         if (place := self._places.get(id(stream))) is not None:
             place.is_held = False
         self.news()
 
-    def is_first(self, stream: Stream) -> bool:
+    def is_first(self, stream: EventStream) -> bool:
         """Tell whether of all that it follows this session is the one that tells what concerns the whole host."""
         return next(iter(self._places), id(stream)) == id(stream)
 

@@ -73,7 +73,7 @@ def digest(text: str) -> str:
     return f"{len(content):x}-{crc32(content):08x}"
 
 
-class Place:
+class HostPlace:
     """A place that this process holds."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
@@ -89,7 +89,7 @@ class Place:
 
 
 @contextmanager
-def hold_place(state: Path, project: str, profile: str) -> Iterator[Place | None]:
+def hold_place(state: Path, project: str, profile: str) -> Iterator[HostPlace | None]:
     """Hold the place while the block runs; None if another host holds it. Its note is written with `Place.write`.
 
     Raises:
@@ -107,7 +107,7 @@ def hold_place(state: Path, project: str, profile: str) -> Iterator[Place | None
         os.close(descriptor)
         yield None
         return
-    place = Place(descriptor, path)
+    place = HostPlace(descriptor, path)
     try:
         yield place
     finally:

@@ -86,10 +86,10 @@ class SessionRequest(Struct, frozen=True, kw_only=True):
     observer: Observer | None = None
     listen: Callable[[Client], None] | None = None
     services: Services = field(default_factory=dict)
-    asked: "Asked | None" = None  # set if an editor opens it
+    asked: "EditorOpening | None" = None  # set if an editor opens it
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class EditorOpening(Struct, frozen=True, kw_only=True):
     """An editor's request for a session: how, with which id and params; and what hears of a question for the editor."""
 
     how: How

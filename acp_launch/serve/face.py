@@ -40,7 +40,7 @@ from acp_launch.protocol.conversation import (
 from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, NULL, PARSE_ERROR, Answered
 from acp_launch.secret.redact import redactor
 from acp_launch.serve import handshake
-from acp_launch.serve.lines import CANCEL, Lines, Request, fault
+from acp_launch.serve.lines import CANCEL, EditorLines, EditorRequest, fault
 from acp_launch.serve.session import EditorSession, SessionPlan
 from acp_launch.session.connection import Connection
 from acp_launch.session.login import LIMIT as LOGIN
@@ -118,7 +118,7 @@ class _Asked(Struct, frozen=True):
     answered: Callable[[bytes], None]
 
 
-class EditorFace(Lines):
+class EditorFace(EditorLines):
     """One editor, and the agent of the profile."""
 
     def __init__(
@@ -141,7 +141,7 @@ class EditorFace(Lines):
         self._stands_alone = observer.passes
         self._launch, self.plan_session, self._forget = launch, plan_session, forget
         self._withheld = handshake.withheld(launch.plan)  # methods that the profile keeps from the agent
-        self._greeting: Request | None = None  # the first `initialize`
+        self._greeting: EditorRequest | None = None  # the first `initialize`
         self._agent: Negotiated | None = None
         self._connection: Connection | None = None
         self._ended = asyncio.Event()  # the agent of the connection
@@ -150,8 +150,8 @@ class EditorFace(Lines):
         self._was_ready = False  # the latest agent was ready
         self._wanted = asyncio.Event()  # a request waits for an agent
         self._hangs: LaunchError | None = None  # why the agent is to be stopped
-        self._parked: list[Request] = []  # until there is an agent
-        self._passed: dict[int, Request] = {}  # by their numbers at the agent
+        self._parked: list[EditorRequest] = []  # until there is an agent
+        self._passed: dict[int, EditorRequest] = {}  # by their numbers at the agent
         self._asked: dict[bytes, _Asked] = {}  # by our number
         self._next = 0
         self._tasks: asyncio.TaskGroup | None = None
@@ -164,7 +164,7 @@ class EditorFace(Lines):
             "authenticate": LOGIN,
             "session/prompt": timeouts.silence,
         }
-        self._hooks: dict[str, Callable[[Request], None]] = {
+        self._hooks: dict[str, Callable[[EditorRequest], None]] = {
             **dict.fromkeys(OPENING, self._open_session),
             **dict.fromkeys(CLOSING, self._close_session),
             **dict.fromkeys(SETTING, partial(self._in_session, EditorSession.set)),
@@ -310,7 +310,7 @@ class EditorFace(Lines):
     def expire(self, error: LaunchError) -> None:
         self._hangs = error
 
-    def pass_on(self, request: Request, answered: Callable[[Answered], None] | None = None) -> None:
+    def pass_on(self, request: EditorRequest, answered: Callable[[Answered], None] | None = None) -> None:
         connection = self._connection
         assert connection is not None, "requests wait for an agent"
         take = answered or (lambda answer: self.finish(request, answer.line))
@@ -343,7 +343,7 @@ class EditorFace(Lines):
 
     # What the editor says.
 
-    def called(self, request: Request) -> None:
+    def called(self, request: EditorRequest) -> None:
         if request.method == "initialize" and self._agent is None:
             self._greet(request)
         elif not self._is_ready:
@@ -352,7 +352,7 @@ class EditorFace(Lines):
         else:
             self._go_on(request)
 
-    def _greet(self, request: Request) -> None:
+    def _greet(self, request: EditorRequest) -> None:
         """Take the editor's `initialize`, with which the agent is met, now and after each start."""
         if self._greeting is not None:
             self.settle(self._greeting)
@@ -365,7 +365,7 @@ class EditorFace(Lines):
         self._launch.context = replace(self._launch.context, greeting=greeting)
         self._wanted.set()
 
-    def _go_on(self, request: Request) -> None:
+    def _go_on(self, request: EditorRequest) -> None:
         if request.is_settled:
             return
         try:
@@ -380,14 +380,14 @@ class EditorFace(Lines):
             session.cancel()
         self._connection.send(jsonrpc.as_line(line))
 
-    def withdraw(self, request: Request, line: bytes) -> None:
+    def withdraw(self, request: EditorRequest, line: bytes) -> None:
         number, place = self._number_of(request), splice.at(line, ("params", "requestId"))
         if number is None or place is None or self._connection is None:
             super().withdraw(request, line)
         else:
             self._connection.send(jsonrpc.as_line(line[: place[0]] + b"%d" % number + line[place[1] :]))
 
-    def _number_of(self, request: Request) -> int | None:
+    def _number_of(self, request: EditorRequest) -> int | None:
         """Return the number under which the agent has a request."""
         opening = next((each for each in self._lives.values() if each.request is request), None)
         if opening is None or opening.client is None or opening.client.number < 0:
@@ -406,7 +406,7 @@ class EditorFace(Lines):
 
     # Sessions.
 
-    def _open_session(self, request: Request) -> None:
+    def _open_session(self, request: EditorRequest) -> None:
         """Open a session; its life is a task."""
         if not Path(acp.text(request.params.get("cwd"))).is_absolute():
             self.pass_on(request)  # the agent will say what is wrong
@@ -418,7 +418,7 @@ class EditorFace(Lines):
         task.add_done_callback(self._lives.pop)
         request.withdrawn = task.cancel
 
-    async def _live(self, session: EditorSession, request: Request) -> None:
+    async def _live(self, session: EditorSession, request: EditorRequest) -> None:
         assert self._agent is not None, "it has answered"
         try:
             if session.id:
@@ -446,7 +446,7 @@ class EditorFace(Lines):
             before.left.set()
             await before.gone.wait()
 
-    def _close_session(self, request: Request) -> None:
+    def _close_session(self, request: EditorRequest) -> None:
         """Let a session's servers go once the agent has closed it."""
         id = acp.text(request.params.get("sessionId"))
         session = self._by_id.get(id)
@@ -461,7 +461,7 @@ class EditorFace(Lines):
 
         self.pass_on(request, closed)
 
-    def _in_session(self, hook: Callable[[EditorSession, Request], None], request: Request) -> None:
+    def _in_session(self, hook: Callable[[EditorSession, EditorRequest], None], request: EditorRequest) -> None:
         """Have the session take a request; of an unknown one it passes."""
         session = self._session(request.line)
         if session is not None and session.lost:

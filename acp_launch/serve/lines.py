@@ -37,7 +37,7 @@ def fault(error: LaunchError) -> tuple[int, str, object]:
     return INTERNAL_ERROR, redactor.text("\n".join(lines)), {"exitCode": error.exit_code}
 
 
-class Request:
+class EditorRequest:
     """A request of the editor, until it is answered."""
 
     def __init__(self, id: bytes, method: str, line: bytes) -> None:
@@ -55,7 +55,7 @@ class Request:
         return {} if message is None else acp.mapping(acp.decoded(message.params))
 
 
-class Lines(ABC):
+class EditorLines(ABC):
     """The editor's requests that are not answered yet, and what is written to it."""
 
     def __init__(self, source: Lent, sink: Lent | int, *, max_line: int, note: Callable[[str], None]) -> None:
@@ -66,7 +66,7 @@ class Lines(ABC):
         self._outflow = Outflow(sink, self._room.set, self.over.set)
         self._inflow = Inflow(source, self._take, self.over.set)
         self._unwritten: list[bytes] = []
-        self._open: dict[bytes, Request] = {}  # by id; of two with one id, the later one can be withdrawn
+        self._open: dict[bytes, EditorRequest] = {}  # by id; of two with one id, the later one can be withdrawn
         self.mishaps = Mishaps(note)
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class Lines(ABC):
     # What it says.
 
     @abstractmethod
-    def called(self, request: Request) -> None:
+    def called(self, request: EditorRequest) -> None:
         """Take a request."""
 
     @abstractmethod
@@ -99,7 +99,7 @@ class Lines(ABC):
     def answered(self, id: bytes, line: bytes) -> None:
         """Take an answer."""
 
-    def withdraw(self, request: Request, line: bytes) -> None:
+    def withdraw(self, request: EditorRequest, line: bytes) -> None:
         """Withdraw a request that the agent does not have yet."""
         request.withdrawn()
         self.refuse(request, jsonrpc.CANCELLED, "Request cancelled")
@@ -119,7 +119,7 @@ class Lines(ABC):
         elif message.method is UNSET:
             self._take_answer(message, line)
         elif message.id is not UNSET:
-            request = Request(bytes(message.id), str(message.method), line)
+            request = EditorRequest(bytes(message.id), str(message.method), line)
             self._open[jsonrpc.key(message.id)] = request
             self.called(request)
         elif message.method == CANCEL:
@@ -148,16 +148,16 @@ class Lines(ABC):
 
     # What is written to it.
 
-    def finish(self, request: Request, line: bytes) -> None:
+    def finish(self, request: EditorRequest, line: bytes) -> None:
         """Answer a request with a line of the agent."""
         if self.settle(request):
             self.write(splice.with_id(line, Raw(request.id)))
 
-    def refuse(self, request: Request, code: int, message: str, data: object = None) -> None:
+    def refuse(self, request: EditorRequest, code: int, message: str, data: object = None) -> None:
         if self.settle(request):
             self.write(jsonrpc.error(Raw(request.id), code, message, data))
 
-    def settle(self, request: Request) -> bool:
+    def settle(self, request: EditorRequest) -> bool:
         """Return whether the request was still open."""
         if request.is_settled:
             return False
@@ -182,14 +182,14 @@ class Lines(ABC):
             self._outflow.send(b"\n".join(lines) + b"\n")
 
 
-class _Refusing(Lines):
+class _Refusing(EditorLines):
     """Answers each request with one error."""
 
     def __init__(self, error: LaunchError, source: Lent, sink: Lent | int, *, max_line: int) -> None:
         super().__init__(source, sink, max_line=max_line, note=lambda text: None)
         self._fault = fault(error)
 
-    def called(self, request: Request) -> None:
+    def called(self, request: EditorRequest) -> None:
         self.refuse(request, *self._fault)
 
     def notified(self, method: str, line: bytes) -> None:

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from acp_launch.errors import AgentError, AgentRefused, AuthRequired, LaunchError, SessionError
 from acp_launch.launch.context import LaunchContext, leave_login
 from acp_launch.launch.loop import Interrupts
-from acp_launch.launch.run import Asked, Launch, OpenSession, SessionRequest
+from acp_launch.launch.run import EditorOpening, Launch, OpenSession, SessionRequest
 from acp_launch.launch.servers import LaunchServers, launch_servers
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.child import first_of
@@ -33,7 +33,7 @@ from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, NULL, Answered
 from acp_launch.protocol.written import written
 from acp_launch.secret.value import Secret
 from acp_launch.serve.entries import plan_servers
-from acp_launch.serve.lines import Request
+from acp_launch.serve.lines import EditorRequest
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.hold import fresh_name
@@ -83,13 +83,13 @@ class Editor(Protocol):
         has ended and `is_wanted`.
         """
 
-    def pass_on(self, request: Request, answered: Callable[[Answered], None] | None = None) -> None:
+    def pass_on(self, request: EditorRequest, answered: Callable[[Answered], None] | None = None) -> None:
         """Pass a request on to the agent; `answered` takes the answer, and finishes the request."""
 
-    def finish(self, request: Request, line: bytes) -> None:
+    def finish(self, request: EditorRequest, line: bytes) -> None:
         """Answer a request with a line of the agent."""
 
-    def refuse(self, request: Request, code: int, message: str, data: object = None) -> None: ...
+    def refuse(self, request: EditorRequest, code: int, message: str, data: object = None) -> None: ...
 
     def ask(self, id: Raw | None, method: str, line: bytes, answered: Callable[[bytes], None]) -> None:
         """Pass a request of the agent on to the editor, or one of ours if `id` is None."""
@@ -107,7 +107,7 @@ class Editor(Protocol):
 class EditorSession:
     """A session of an editor."""
 
-    def __init__(self, editor: Editor, request: Request) -> None:
+    def __init__(self, editor: Editor, request: EditorRequest) -> None:
         method = request.method
         self.how: How = "new"
         if method != "session/new":
@@ -128,12 +128,12 @@ class EditorSession:
         self._settings: dict[tuple[str, str], tuple[str, Mapping[str, object]]] = {}  # by method and option
         self._answer = b""  # of the agent, to the request
         self._terminals: set[str] = set()  # that the agent has at the editor
-        self._turn: Request | None = None
+        self._turn: EditorRequest | None = None
         self._waiting: dict[int, asyncio.Future[Answer]] = {}  # by the identity of a call
 
     # Its life.
 
-    async def live(self, request: Request, agent: Negotiated) -> None:
+    async def live(self, request: EditorRequest, agent: Negotiated) -> None:
         """Open the session, and keep it open until it is left.
 
         Raises:
@@ -184,13 +184,13 @@ class EditorSession:
             gate=self._gate,
             observer=self._editor.observer,
             listen=self._attend,
-            asked=Asked(how=self.how, session_id=self.id, params=self._params, asking=self._pass_question),
+            asked=EditorOpening(how=self.how, session_id=self.id, params=self._params, asking=self._pass_question),
         )
 
     def _attend(self, client: Client) -> None:
         self.client = client
 
-    async def _stay(self, launch: Launch, request: Request, wanted: SessionRequest) -> None:
+    async def _stay(self, launch: Launch, request: EditorRequest, wanted: SessionRequest) -> None:
         """Have one agent after the other open the session."""
         while not self.left.is_set():
             if (found := await self._await_agent()) is None:
@@ -301,7 +301,7 @@ class EditorSession:
         if not self.is_open:
             self.id, self._answer, self.held = opened.session_id, opened.line, []
 
-    def _answer_editor(self, request: Request, opened: OpenSession) -> None:
+    def _answer_editor(self, request: EditorRequest, opened: OpenSession) -> None:
         """Give the editor the agent's answer, as it would be now that the options are set."""
         line = self._answer
         for each in opened.made:
@@ -396,7 +396,7 @@ class EditorSession:
 
     # Requests of the editor.
 
-    def set(self, request: Request) -> None:
+    def set(self, request: EditorRequest) -> None:
         """Pass a setting on, and remember it for an agent that is started again."""
         method, params = request.method, request.params
 
@@ -412,7 +412,7 @@ class EditorSession:
         self._settings.pop(key, None)
         self._settings[key] = method, params
 
-    def prompt(self, request: Request) -> None:
+    def prompt(self, request: EditorRequest) -> None:
         """Pass a prompt on; its end is kept, and with it the session, as editors open many that they never use."""
         client = self.client
         assert client is not None and self._connection is not None, "it is open"

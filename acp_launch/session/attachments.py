@@ -37,7 +37,7 @@ Kind = Literal["text", "image", "audio", "other"]
 HEAD = 512  # bytes that are enough to decide
 
 
-class Content(Struct, frozen=True):
+class FileContent(Struct, frozen=True):
     kind: Kind
     mime: str
 
@@ -69,15 +69,15 @@ _SOUNDS: dict[str, Callable[[bytes], bool]] = {
 }
 
 
-def sniff(head: bytes, name: str) -> Content:
+def sniff(head: bytes, name: str) -> FileContent:
     """Return the kind of a file that begins with `head`. Its name only tells the kind of text or of another file."""
     if is_text(head):
-        return Content("text", _text_type(name))
+        return FileContent("text", _text_type(name))
     for kind, table in (("image", _IMAGES), ("audio", _SOUNDS)):
         for mime, begins in table.items():
             if begins(head):
-                return Content("image" if kind == "image" else "audio", mime)
-    return Content("other", _by_name().guess_type(name)[0] or "application/octet-stream")
+                return FileContent("image" if kind == "image" else "audio", mime)
+    return FileContent("other", _by_name().guess_type(name)[0] or "application/octet-stream")
 
 
 def is_text(head: bytes) -> bool:
@@ -182,7 +182,7 @@ class _Found(Struct, frozen=True):
 
     path: Path
     name: str
-    content: Content
+    content: FileContent
     data: bytes
     size: int
     is_whole: bool
@@ -298,7 +298,7 @@ def _read(path: Path, name: str, limit: int) -> _Found:
     return _Found(path, name, content, data, max(status.st_size, len(data)), len(data) <= most)
 
 
-def _most(content: Content, limit: int) -> int:
+def _most(content: FileContent, limit: int) -> int:
     """Return how many bytes of it may be sent."""
     if content.kind == "other":
         return 0

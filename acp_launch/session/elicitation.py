@@ -35,7 +35,7 @@ Value = str | int | float | bool | list[str]
 FORMATS = ("email", "uri", "date", "date-time")
 
 
-class Option(Struct, frozen=True):
+class FieldOption(Struct, frozen=True):
     """A choice: `value` is sent, `title` is shown."""
 
     value: str
@@ -54,7 +54,7 @@ class Field(Struct, frozen=True, kw_only=True):
     description: str = ""
     is_required: bool = False
     default: Value | None = None
-    options: tuple[Option, ...] = ()
+    options: tuple[FieldOption, ...] = ()
     least: float | None = None
     most: float | None = None
     pattern: str = ""
@@ -461,7 +461,7 @@ class _Object(Struct, frozen=True):
             raise invalid(f"{self.place}: {name} is malformed")
         return found
 
-    def options(self, name: str) -> list[Option] | None:
+    def options(self, name: str) -> list[FieldOption] | None:
         found = self.listed(name, OPTIONS)
         return found and [_option(_Object(acp.mapping(item), f"{self.place}: {name}")) for item in found]
 
@@ -554,19 +554,19 @@ def _plain(schema: _Object, field: Field) -> Field:
     return replace(field, least=schema.number("minimum"), most=schema.number("maximum"))
 
 
-def _with_options(field: Field, options: list[Option]) -> Field | None:
+def _with_options(field: Field, options: list[FieldOption]) -> Field | None:
     """Return the field with these options, each value once."""
     unique = {option.value: option for option in reversed(options)}
     offered = tuple(option for option in options if unique[option.value] is option)
     return replace(field, options=offered) if offered else None
 
 
-def _option(schema: _Object) -> Option:
-    return Option(schema.written("const", NAME), schema.written("title", NAME))
+def _option(schema: _Object) -> FieldOption:
+    return FieldOption(schema.written("const", NAME), schema.written("title", NAME))
 
 
-def _without_titles(values: list[str]) -> list[Option]:
-    return [Option(value, value) for value in values]
+def _without_titles(values: list[str]) -> list[FieldOption]:
+    return [FieldOption(value, value) for value in values]
 
 
 def _with_default(field: Field, said: object) -> Field:

@@ -141,7 +141,7 @@ def _read_note(descriptor: int) -> str:
     return f"process {pid} ({command}), since {_clock(since)}"
 
 
-class Held(msgspec.Struct, frozen=True):
+class SessionHolder(msgspec.Struct, frozen=True):
     """A session in use: the process that holds it, since when (Unix seconds), and its key."""
 
     pid: int
@@ -149,7 +149,7 @@ class Held(msgspec.Struct, frozen=True):
     key: Key
 
 
-def list_held(state_dir: Path) -> list[Held]:
+def list_held(state_dir: Path) -> list[SessionHolder]:
     """Return the sessions in use, by the notes of their holders.
 
     A note may be left of a killed holder: the caller compares it with the processes that live.
@@ -161,13 +161,13 @@ def list_held(state_dir: Path) -> list[Held]:
         return []
 
 
-def _held(path: Path) -> Held | None:
+def _held(path: Path) -> SessionHolder | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0))
     except OSError:  # it was released just now
         return None
     try:
-        return msgspec.json.decode(os.read(descriptor, NOTE_LIMIT), type=Held)
+        return msgspec.json.decode(os.read(descriptor, NOTE_LIMIT), type=SessionHolder)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):  # being written, or of an earlier version
         return None
     finally:

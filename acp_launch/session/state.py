@@ -42,7 +42,7 @@ KINDS_OF_USAGE = 20  # that are read
 T = TypeVar("T")
 
 
-class Command(Struct, frozen=True):
+class SlashCommand(Struct, frozen=True):
     """A command `/name`; `hint` says what may follow it."""
 
     name: str
@@ -50,7 +50,7 @@ class Command(Struct, frozen=True):
     hint: str = ""
 
 
-class Step(Struct, frozen=True):
+class PlanStep(Struct, frozen=True):
     """An entry of the plan. Priority and status are the agent's words, also unknown ones."""
 
     content: str
@@ -97,20 +97,20 @@ class Notice(Struct, frozen=True):
     description: str = ""
 
 
-def command(item: dict[str, Any]) -> Command | None:
+def command(item: dict[str, Any]) -> SlashCommand | None:
     """Read a command; None if its name cannot be typed. Spaces are allowed, claude's `name (MCP)` has one."""
     name = identity(item.get("name"))
     if not name or not name.isprintable():
         return None
     hint = acp.mapping(item.get("input")).get("hint")
-    return Command(name, one_line(item.get("description"), DESCRIPTION), one_line(hint))
+    return SlashCommand(name, one_line(item.get("description"), DESCRIPTION), one_line(hint))
 
 
-def step(item: dict[str, Any]) -> Step | None:
+def step(item: dict[str, Any]) -> PlanStep | None:
     content = one_line(item.get("content"), TEXT)
     if not content:
         return None
-    return Step(content, one_line(item.get("priority")) or "medium", one_line(item.get("status")) or "pending")
+    return PlanStep(content, one_line(item.get("priority")) or "medium", one_line(item.get("status")) or "pending")
 
 
 def tokens(value: object) -> int | None:
@@ -165,9 +165,9 @@ COMPACTIONS = 100  # the last ones
 
 class SessionState:
     def __init__(self) -> None:
-        self.commands: tuple[Command, ...] = ()
+        self.commands: tuple[SlashCommand, ...] = ()
         self.options: Options = ()
-        self.plan: tuple[Step, ...] = ()
+        self.plan: tuple[PlanStep, ...] = ()
         self.usage = Usage()
         self.title = ""  # empty if the agent gives none, or withdrew it
         self.updated_at = ""

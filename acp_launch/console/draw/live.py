@@ -32,7 +32,7 @@ from acp_launch.session.observer import FileServed, Permission, SessionReady, Te
 from acp_launch.session.options import Options
 from acp_launch.session.state import KINDS as CALLS
 from acp_launch.session.state import OPTION_KINDS as KINDS
-from acp_launch.session.state import Compaction, Cost, SessionState, Step
+from acp_launch.session.state import Compaction, Cost, PlanStep, SessionState
 from acp_launch.waits import seconds
 
 # The agent's plan as a checklist that always shows the current step.
@@ -47,7 +47,7 @@ LONG = 300  # characters of one
 class Checklist:
     """A plan of which at most `drawn` steps are shown."""
 
-    def __init__(self, steps: Sequence[Step], *, drawn: int = DRAWN) -> None:
+    def __init__(self, steps: Sequence[PlanStep], *, drawn: int = DRAWN) -> None:
         self._steps, self._drawn = steps, drawn
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -83,7 +83,7 @@ class SessionNews:
         """With `titles`, a new title of the session is reported: for interactive sessions."""
         self._titles = titles
         self._state = SessionState()
-        self._plan: tuple[Step, ...] = ()  # as printed last
+        self._plan: tuple[PlanStep, ...] = ()  # as printed last
         self.prompt = ""  # the last one
 
     def opened(self, result: object) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from acp_launch.console.ask import forms
 from acp_launch.console.ask.forms import Forms
 from acp_launch.console.draw import outside
-from acp_launch.session.elicitation import Field, Filled, Form, Option
+from acp_launch.session.elicitation import Field, FieldOption, Filled, Form
 from tests.console.person import Scripted
 from tests.patience import PATIENCE
 from tests.secret.canaries import knowing
@@ -36,7 +36,7 @@ REGION = Field(
     title="Region",
     description="Where it runs.",
     is_required=True,
-    options=(Option("eu", "Europe"), Option("us", "us")),
+    options=(FieldOption("eu", "Europe"), FieldOption("us", "us")),
     default="eu",
 )
 COUNT = Field(name="count", kind="integer", least=1, most=9, is_required=True)
@@ -110,11 +110,13 @@ def test_editing_asks_again_with_what_was_answered() -> None:
         (Field(name="x", kind="text", default="-"), "-", "-"),
         (Field(name="x", kind="text", default="two\nlines"), "two lines", "two\nlines"),
         (
-            Field(name="x", kind="choices", options=(Option("a", "A, b"), Option("b", "B")), default=["a", "b"]),
+            Field(
+                name="x", kind="choices", options=(FieldOption("a", "A, b"), FieldOption("b", "B")), default=["a", "b"]
+            ),
             "A, b, B",
             ["a", "b"],
         ),
-        (Field(name="x", kind="choices", options=(Option("a", "A"),), default=[], is_required=True), "-", []),
+        (Field(name="x", kind="choices", options=(FieldOption("a", "A"),), default=[], is_required=True), "-", []),
     ],
 )
 def test_a_default_is_shown_and_taken_as_it_is(field: Field, shown: str, sent: object) -> None:
@@ -144,7 +146,7 @@ def test_a_default_that_fails_its_pattern_is_not_taken() -> None:
         (Field(name="x", kind="boolean", default=True), "Yes or no. Optional: - leaves it out."),
         (Field(name="x", kind="number", is_required=True, most=0.5), "A number, at most 0.5."),
         (
-            Field(name="x", kind="choices", options=(Option("a", "A"),), is_required=True, least=1, most=2),
+            Field(name="x", kind="choices", options=(FieldOption("a", "A"),), is_required=True, least=1, most=2),
             "Any of these, by number or name, with commas between, 1 to 2 of them.",
         ),
     ],
@@ -205,7 +207,7 @@ def test_no_word_of_an_agent_drives_the_terminal() -> None:
         kind="choice",
         title=HOSTILE,
         description=f"a\n{HOSTILE}",
-        options=(Option(HOSTILE, HOSTILE),),
+        options=(FieldOption(HOSTILE, HOSTILE),),
         pattern=f"{HOSTILE}$",
         default=HOSTILE,
     )
@@ -226,7 +228,7 @@ def test_words_of_an_agent_are_marked_so_that_they_pass_for_none_of_ours() -> No
 
 def test_what_is_too_long_is_cut_and_said_to_be() -> None:
     person = Scripted("s" * 5000, None, None)
-    many = Field(name="many", kind="choice", options=tuple(Option(f"o{n}", f"o{n}") for n in range(150)))
+    many = Field(name="many", kind="choice", options=tuple(FieldOption(f"o{n}", f"o{n}") for n in range(150)))
     filled(person, Form(message="m" * 5000, fields=(NICK, many)))
     assert person.told[1] == f"  | {'m' * 4000}… [1,000 more characters]"
     assert "    100. o99" in person.told

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from acp_launch.session.elicitation import LONGEST, Field, Form, Link, Option, Value, check, read, typed, whole
+from acp_launch.session.elicitation import LONGEST, Field, FieldOption, Form, Link, Value, check, read, typed, whole
 from acp_launch.session.observer import Refusal
 from tests.oracle import check_agent_message, check_client_message
 
@@ -60,8 +60,8 @@ def test_a_form_says_what_it_wants() -> None:
         fields=(
             Field(name="name", kind="text", title="Name", description="Yours", is_required=True, least=2, most=9),
             Field(name="mail", kind="text", format="email", pattern="@", default="me@example.com"),
-            Field(name="region", kind="choice", options=(Option("eu", "Europe"),), default="eu"),
-            Field(name="size", kind="choice", options=(Option("s", "s"), Option("m", "m"))),
+            Field(name="region", kind="choice", options=(FieldOption("eu", "Europe"),), default="eu"),
+            Field(name="size", kind="choice", options=(FieldOption("s", "s"), FieldOption("m", "m"))),
             Field(name="count", kind="integer", least=1, most=5, default=3),
             Field(name="ratio", kind="number", least=0.5, default=0.75),
             Field(name="fast", kind="boolean", default=False),
@@ -69,11 +69,11 @@ def test_a_form_says_what_it_wants() -> None:
                 name="tags",
                 kind="choices",
                 is_required=True,
-                options=(Option("a", "a"), Option("b", "b")),
+                options=(FieldOption("a", "a"), FieldOption("b", "b")),
                 least=1,
                 most=2,
             ),
-            Field(name="days", kind="choices", options=(Option("1", "Monday"),), default=["1"]),
+            Field(name="days", kind="choices", options=(FieldOption("1", "Monday"),), default=["1"]),
         ),
     )
 
@@ -314,7 +314,10 @@ def test_a_name_in_its_own_letters_goes_before_one_that_only_sounds_alike() -> N
 
 
 def test_what_is_offered_twice_is_offered_once() -> None:
-    assert field_of({"type": "string", "enum": ["a", "b", "a"]}).options == (Option("a", "a"), Option("b", "b"))
+    assert field_of({"type": "string", "enum": ["a", "b", "a"]}).options == (
+        FieldOption("a", "a"),
+        FieldOption("b", "b"),
+    )
 
 
 def test_all_the_answers_are_judged_together() -> None:

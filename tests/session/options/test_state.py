@@ -14,12 +14,12 @@ from acp_launch.session.state import (
     NOTICES,
     STEPS,
     SUMMARY,
-    Command,
     Compaction,
     Cost,
     Notice,
+    PlanStep,
     SessionState,
-    Step,
+    SlashCommand,
     Usage,
 )
 from acp_launch.session.state import OPTION_KINDS as KINDS
@@ -49,7 +49,7 @@ def test_commands_are_replaced_whole_and_bad_ones_dropped_alone() -> None:
         7,
     ]
     state = told("available_commands_update", availableCommands=listed)
-    assert state.commands == (Command("plan", "Make a plan", "what"), Command("go (MCP)"))
+    assert state.commands == (SlashCommand("plan", "Make a plan", "what"), SlashCommand("go (MCP)"))
     assert told("available_commands_update", state, availableCommands="none").commands == state.commands
     assert told("available_commands_update", state, availableCommands=[]).commands == ()
 
@@ -58,9 +58,9 @@ def test_a_plan_replaces_the_one_before_it_completely() -> None:
     """C-55."""
     first = [{"content": "a", "priority": "high", "status": "completed"}, {"content": "b"}, {"priority": "low"}, None]
     state = told("plan", entries=first)
-    assert state.plan == (Step("a", "high", "completed"), Step("b", "medium", "pending"))
+    assert state.plan == (PlanStep("a", "high", "completed"), PlanStep("b", "medium", "pending"))
     assert told("plan", state, entries={"content": "no list"}).plan == state.plan
-    assert told("plan", state, entries=[{"content": "c", "status": "odd"}]).plan == (Step("c", "medium", "odd"),)
+    assert told("plan", state, entries=[{"content": "c", "status": "odd"}]).plan == (PlanStep("c", "medium", "odd"),)
     assert told("plan", state, entries=[]).plan == ()
 
 
