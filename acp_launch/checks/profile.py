@@ -214,15 +214,19 @@ def store(settings: Settings, opened: Callable[[Settings], Store], waiting: Wait
     kind = settings.secrets.store
     if kind == "command":
         return _command(settings.secrets.command)
-    label = str(kind)
+    label, limit = str(kind), settings.secrets.timeout
     try:
         made = _keyring(settings) if kind == "keyring" else opened(settings)
         label = made.label
-        text = (
-            _try_keyring(made, settings.secrets.timeout, waiting)
-            if kind == "keyring"
-            else _count_secrets(made, settings, waiting)
-        )
+        if kind == "keyring":
+            made.prepare()
+            outcome = within(made, lambda: made.read([ABSENT]), limit=limit, waiting=waiting)[ABSENT]
+            if outcome.state not in USABLE:
+                raise StoreFault(outcome.state, outcome.reason, fix=outcome.fix)
+            text = "it answers without a dialog"
+        else:
+            names = within(made, made.names, limit=limit, waiting=waiting)
+            text = "it asks for its passphrase when needed" if names is None else count(len(names), "secret")
     except StoreFault as fault:
         check = warning("secrets", "", f"{label}: {fault.reason}", fault.fix or CHOOSE, store=kind, state=fault.state)
         return StoreCheck(check, fault)
@@ -242,21 +246,6 @@ def secrets(names: Sequence[str], settings: Settings, asked: StoreCheck, waiting
 
 def _keyring(settings: Settings) -> Store:
     return open_keyring(settings.secrets.keyring, os.environ, interactive=False)
-
-
-def _try_keyring(made: Store, limit: float, waiting: Waiting) -> str:
-    made.prepare()
-    outcome = within(made, lambda: made.read([ABSENT]), limit=limit, waiting=waiting)[ABSENT]
-    if outcome.state not in USABLE:
-        raise StoreFault(outcome.state, outcome.reason, fix=outcome.fix)
-    return "it answers without a dialog"
-
-
-def _count_secrets(made: Store, settings: Settings, waiting: Waiting) -> str:
-    names = within(made, made.names, limit=settings.secrets.timeout, waiting=waiting)
-    if names is None:
-        return "it asks for its passphrase when needed"
-    return count(len(names), "secret")
 
 
 def _command(command: Sequence[str]) -> StoreCheck:

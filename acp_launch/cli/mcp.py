@@ -5,6 +5,7 @@ ones: `login`, `logout` and `status`. They start no agent.
 A verb starts a server as a run would, and ends it afterwards.
 """
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -108,7 +109,7 @@ def tools(
     policy = _policy(wanted)
 
     async def story(started: "StartedServer") -> None:
-        found = await _tools(wanted, started)
+        found = await _tools(started)
         seen = [tool for tool in found if policy.allows(tool.name)]
         await servers.show_tools(wanted.server.name, seen, len(found) - len(seen), as_json=as_json)
 
@@ -211,10 +212,10 @@ def _facts(wanted: "Probe", started: "StartedServer", found: "Survey") -> dict[s
     }
 
 
-async def _tools(wanted: "Probe", started: "StartedServer") -> "list[Tool]":
+async def _tools(started: "StartedServer") -> "list[Tool]":
     from acp_launch.mcp.client import tools
 
-    return await tools(started.connection, started.server, limit=wanted.server.timeouts.start)
+    return await tools(started.connection, started.server, limit=started.limit)
 
 
 async def _call(wanted: "Probe", started: "StartedServer", tool: str, given: "Given", limit: "Limit") -> "ToolResult":
@@ -222,18 +223,12 @@ async def _call(wanted: "Probe", started: "StartedServer", tool: str, given: "Gi
     from acp_launch.mcp.arguments import fit_arguments
     from acp_launch.mcp.client import call_tool
 
-    known = {each.name: each for each in await _tools(wanted, started)}
+    known = {each.name: each for each in await _tools(started)}
     if tool not in known:
-        raise _unknown(wanted, tool, list(filter(_policy(wanted).allows, known)))
+        name, hint = wanted.server.name, did_you_mean(tool, list(filter(_policy(wanted).allows, known)))
+        what = f'the MCP server "{name}" has no tool "{tool}"{hint}'
+        raise UsageError(what, fix=ours("mcp", "tools", wanted.plan.called, name))
     return await call_tool(started.connection, tool, fit_arguments(given, known[tool]), limit)
-
-
-def _unknown(wanted: "Probe", tool: str, known: list[str]) -> UsageError:
-    hint = did_you_mean(tool, known)
-    name = wanted.server.name
-    return UsageError(
-        f'the MCP server "{name}" has no tool "{tool}"{hint}', fix=ours("mcp", "tools", wanted.plan.called, name)
-    )
 
 
 def _limit(wanted: "Probe", timeout: float | None) -> "Limit":
@@ -291,27 +286,16 @@ def _read_arguments(words: "Sequence[str]", file: Path | None) -> "Given":
 
 
 def _read_text(file: Path, source: str) -> str:
-    try:
-        raw = _content(file)
-    except OSError as error:
-        raise UsageError(
-            f"cannot read the arguments from {file}: {error.strerror}", fix="name a file of JSON"
-        ) from None
-    if len(raw) > MOST:
-        raise UsageError(f"the arguments in {source} are more than 64 MiB", fix="name a file of JSON")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"the arguments in {source} are not UTF-8 (byte {error.start})", fix="convert them: iconv -t UTF-8"
-        ) from None
-
-
-def _content(file: Path) -> bytes:
     """Read at most one byte more than allowed, because a device may have no end."""
-    if file == STDIN:
-        import sys
-
-        return sys.stdin.buffer.read(MOST + 1)
-    with file.open("rb") as opened:
-        return opened.read(MOST + 1)
+    try:
+        with sys.stdin.buffer if file == STDIN else file.open("rb") as opened:
+            raw = opened.read(MOST + 1)
+        if len(raw) > MOST:
+            raise UsageError(f"the arguments in {source} are more than 64 MiB", fix="name a file of JSON")
+        return raw.decode("utf-8-sig")
+    except OSError as error:
+        what = f"cannot read the arguments from {file}: {error.strerror}"
+        raise UsageError(what, fix="name a file of JSON") from None
+    except UnicodeDecodeError as error:
+        what = f"the arguments in {source} are not UTF-8 (byte {error.start})"
+        raise UsageError(what, fix="convert them: iconv -t UTF-8") from None

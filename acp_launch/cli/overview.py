@@ -31,7 +31,6 @@ TRUST = {
     "doubtful": "cannot be trusted",
 }
 UNTRUSTED = (TRUST["new"], TRUST["changed"], TRUST["doubtful"])
-START = "start a session"
 LABELLED = 2  # texts of a row that is not in columns
 Row = tuple[str, ...]
 
@@ -164,31 +163,23 @@ def _sessions(found: Overview) -> list[Row]:
 
 def _next(found: Overview) -> Iterator[Row]:
     """Yield the next commands, the most useful first, each with its purpose."""
-    commands = [*_to_begin(found), *_to_mend(found), *_to_run(found)][:NEXT]
     everything = ("acp-launch --help", "all commands; acp-launch help is the manual")
-    for number, (command, purpose) in enumerate([*commands, everything]):
+    for number, (command, purpose) in enumerate([*[*_commands(found)][:NEXT], everything]):
         yield ("" if number else "next", command, purpose)
 
 
-def _to_begin(found: Overview) -> Iterator[tuple[str, str]]:
+def _commands(found: Overview) -> Iterator[tuple[str, str]]:
     if not found.profiles:
         yield ours("run", "demo"), "try it: an agent that needs no account"
         yield ours("init"), "create a profile for this project"
         yield ours("import"), "take agents and MCP servers from other tools"
-
-
-def _to_mend(found: Overview) -> Iterator[tuple[str, str]]:
-    broken = next((each.found for each in found.profiles if each.loaded is None), None)
-    if broken:
-        yield ours("validate", broken.name), "show its problems"
-    if found.missing:
-        yield ours("secret", "set", found.missing[0][0]), "store the secret"
-
-
-def _to_run(found: Overview) -> Iterator[tuple[str, str]]:
+    for each in [each for each in found.profiles if each.loaded is None][:1]:
+        yield ours("validate", each.found.name), "show its problems"
+    for name, _ in found.missing[:1]:
+        yield ours("secret", "set", name), "store the secret"
     usable = sorted((each for each in found.profiles if each.loaded), key=lambda each: each.state in UNTRUSTED)
     for each in usable[:1]:
-        purpose = "start a session; shows first what it would run, and asks" if each.state in UNTRUSTED else START
-        yield ours("run", each.found.name), purpose
+        asks = "start a session; shows first what it would run, and asks"
+        yield ours("run", each.found.name), asks if each.state in UNTRUSTED else "start a session"
     if found.sessions:
         yield ours("session"), "resume a session"
