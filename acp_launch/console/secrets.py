@@ -36,31 +36,28 @@ class Checked(Struct, frozen=True):
 def show_list(rows: Sequence[Listed], remark: str, *, as_json: bool) -> None:
     """Print the stored secrets. `remark` says why the list may be wrong; empty if it comes from the store itself."""
     if as_json:
-        _print_json({"secrets": [asdict(row) for row in rows], "remark": remark})
+        stdout.put_json(json.dumps({"secrets": [asdict(row) for row in rows], "remark": remark}))
     elif rows:
         now = time.time()
-        shown = [(row.name, row.store, ago(row.set, now=now) if row.set else "", _join(row.profiles)) for row in rows]
-        _print_table([("NAME", "STORE", "SET", "USED BY"), *shown])
+        ages = [ago(row.set, now=now) if row.set else "" for row in rows]
+        table = [("NAME", "STORE", "SET", "USED BY")]
+        table += [(row.name, row.store, age, ", ".join(row.profiles)) for row, age in zip(rows, ages, strict=True)]
+        stdout.line("\n".join(columns(table)))
 
 
 def show_check(rows: Sequence[Checked], needs: Sequence[Need], *, as_json: bool) -> None:
     """Print all on stdout; a problem on stderr for each reference whose secret cannot be read."""
     problems = unmet(needs, {row.name: row.outcome for row in rows})
     if as_json:
-        found = [
-            {
-                "name": row.name,
-                "state": row.outcome.state,
-                "source": row.outcome.source,
-                "reason": row.outcome.reason,
-                "profiles": row.profiles,
-            }
-            for row in rows
-        ]
-        _print_json({"secrets": found, "problems": [problem.as_json() for problem in problems]})
+        found = []
+        for row in rows:
+            outcome = {key: getattr(row.outcome, key) for key in ("state", "source", "reason")}
+            found.append({"name": row.name, **outcome, "profiles": row.profiles})
+        stdout.put_json(json.dumps({"secrets": found, "problems": [problem.as_json() for problem in problems]}))
         return
-    shown = [(row.name, row.outcome.state, row.outcome.source, _join(row.profiles)) for row in rows]
-    _print_table([("NAME", "STATE", "WHERE", "USED BY"), *shown])
+    table = [("NAME", "STATE", "WHERE", "USED BY")]
+    table += [(row.name, row.outcome.state, row.outcome.source, ", ".join(row.profiles)) for row in rows]
+    stdout.line("\n".join(columns(table)))
     absent = sum(row.outcome.state != "found" for row in rows)
     problem_lines.show(problems, as_json=False, outcome=f"{absent} of {len(rows)} secrets are not available")
 
@@ -79,19 +76,6 @@ def choices(name: str, config: Path) -> tuple[str, ...]:
         '    secrets: {store: command, command: [pass, show, "acp-launch/{name}"]}        a program that prints it',
         f"or set it in the environment, for instance in CI: export {variable(name)}=...",
     )
-
-
-def _join(names: Sequence[str]) -> str:
-    return ", ".join(names)
-
-
-def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    for line in columns(rows):
-        stdout.line(line)
-
-
-def _print_json(answer: Mapping[str, object]) -> None:
-    stdout.put_json(json.dumps(answer))
 
 
 # The states of a plan's or a profile's secrets, on request.
