@@ -198,11 +198,3 @@ def test_a_wait_that_there_is_not_is_said_with_those_there_are(text: str, wait: 
         f'--timeout: unknown wait "{wait}"',
         "give a DURATION for the whole run, or initialize=DURATION, session=DURATION, silence=DURATION",
     )
-
-
-@pytest.mark.parametrize("text", ["soon", "0", "1e3"])
-def test_a_bad_time_out_is_left_to_typer_which_says_the_same(text: str) -> None:
-    assert plain(Run, ["demo", "hi", "--timeout", text]) is None
-    with pytest.raises(UsageError) as refused:
-        app(args=["run", "demo", "hi", "--timeout", text], prog_name="acp-launch")
-    assert refused.value.message == f'--timeout: expected a duration, found "{text}"'

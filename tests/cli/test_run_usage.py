@@ -78,17 +78,6 @@ def test_options_with_impossible_values_are_refused_by_name(launch: Launcher) ->
     )
 
 
-def test_an_unknown_profile_is_told_with_where_it_was_looked_for(launch: Launcher) -> None:
-    launch.profile("polite", name="review")
-    done = launch.within("run", "reviev", "hi")
-    assert done.code == 2
-    head, *looked, fix = done.err.splitlines()
-    assert head == 'acp-launch: no profile named "reviev"; did you mean "review"?'
-    assert looked[0] == f"    looked in {launch.project}/.acp-launch"
-    assert f"    looked in {launch.env['ACP_LAUNCH_CONFIG_DIR']}/profiles" in looked
-    assert re.fullmatch(r"    fix: use one of .*review; or give a file by its path: \./reviev\.yaml", fix)
-
-
 def test_a_wrong_profile_is_told_with_its_line_and_starts_nothing(launch: Launcher) -> None:
     launch.profile("polite", agent={"argz": []})
     done = launch.within("run", "p", "hi")
@@ -134,14 +123,6 @@ def test_missing_secrets_are_told_together_with_everything_else_in_the_order_of_
         "4 problems; nothing was started",
     ]
     assert lines[3] == "    fix: acp-launch secret set vault"
-
-
-def test_a_secret_where_none_may_be_is_not_asked_for_as_well(launch: Launcher) -> None:
-    launch.profile("polite", agent={"command": "${secret:program}"})
-    done = launch.within("run", "p", "hi")
-    assert done.code == 2
-    assert "agent.command: a command cannot come from a secret\n" in done.err
-    assert "is not set" not in done.err
 
 
 def test_words_and_a_file_make_one_prompt(launch: Launcher) -> None:
