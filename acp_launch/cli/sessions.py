@@ -96,8 +96,7 @@ def show(name: Name, profile: Profile = None, as_json: Json = False) -> None:
 
     from acp_launch.console import sessions, stdout
 
-    with _registry() as registry:
-        record = _the(registry, name, profile)
+    record = _find(name, profile)
     if as_json:
         stdout.put_json(sessions.details_json(record))
     else:
@@ -119,8 +118,7 @@ def wait(
     from acp_launch.cli.verb import read_duration
 
     limit = read_duration(timeout) if timeout else None
-    with _registry() as registry:
-        record = _the(registry, name, profile)
+    record = _find(name, profile)
     raise typer.Exit(_wait_for_turn(record, _settings(), output=output, timeout=limit))
 
 
@@ -191,8 +189,7 @@ def rename(name: Name, new: Annotated[str, typer.Argument(metavar="NEW")], profi
 @app.command()
 def close(name: Name, profile: Profile = None, trust: Trust = False, trace: TraceFile = None) -> None:
     """Tell the agent to free a session's resources; the session stays."""
-    with _registry() as registry:
-        record = _the(registry, name, profile)
+    record = _find(name, profile)
     with _hold(record, "session close"):
         if not _end("close", record, trust=trust, trace=trace):
             tell(f"{_agent(record)} cannot close sessions; nothing was changed")
@@ -401,6 +398,11 @@ def _plan_of(record: "Record", *, trust: bool) -> "Planned":
             fix=f"fix the profile, or delete the session here: {ours('session', 'rm', record.name, '--local')}",
             detail=str(error).splitlines(),
         ) from error
+
+
+def _find(name: str, profile: str | None) -> "Record":
+    with _registry() as registry:
+        return _the(registry, name, profile)
 
 
 def _the(registry: "Registry", name: str, profile: str | None) -> "Record":

@@ -64,10 +64,12 @@ class Up(NamedTuple):
 
     def carry_out(self) -> int:
         """Return the exit code; in the host, at its end."""
+        from acp_launch.settings.load import load
+
         request = UpRequest(self.profile, keep=self.keep, trust=self.trust, trace=self.trace, locked=self.locked)
         if self.replace:
-            settings, note = _present(self.profile)
-            if note is not None:
+            settings = load()
+            if note := _present(settings, self.profile):
                 end(note, settings)
         if self.foreground:
             return run_host(request)
@@ -144,8 +146,9 @@ def _tell_host(profile: str, pid: int, took: float) -> None:
     """Say what has come up."""
     from acp_launch.console.stream.text import stands
     from acp_launch.host.door import read_status
+    from acp_launch.settings.load import load
 
-    _, note = _present(profile)
+    note = _present(load(), profile)
     if note is None or note.pid != pid:
         raise StateError(f"{profile} was up after {took:.1f} s, and has ended since", fix=ours("logs", profile))
     status = read_status(note)
@@ -181,7 +184,7 @@ def _find_host(settings: "Settings", profile: str | None, otherwise: str = "") -
     from acp_launch.host.place import hosts
 
     if profile is not None:
-        _, found = _present(profile)
+        found = _present(settings, profile)
         if found is None:
             raise SessionError(f"{profile} is not up", fix=ours("ps"))
         return found
@@ -194,16 +197,14 @@ def _find_host(settings: "Settings", profile: str | None, otherwise: str = "") -
     return notes[0]
 
 
-def _present(profile: str) -> "tuple[Settings, HostNote | None]":
+def _present(settings: "Settings", profile: str) -> "HostNote | None":
     """Return the host of a profile as it is called here."""
     from acp_launch.host.place import find
     from acp_launch.profile.discover import find as find_profile
     from acp_launch.profile.discover import here
-    from acp_launch.settings.load import load
 
-    settings = load()
     found = find_profile(profile, start=here(), settings=settings)
-    return settings, find(settings.state, str(found.project), found.name)
+    return find(settings.state, str(found.project), found.name)
 
 
 # The process of a host.
