@@ -7,6 +7,7 @@ we are the parent of their children and of everything started from then on. Free
 them while the event loop runs.
 """
 
+import _socket
 import os
 import signal
 import threading
@@ -18,13 +19,12 @@ from pathlib import Path
 from acp_launch import leave
 from acp_launch.process import prepare, spawn
 from acp_launch.process.cgroup import Cgroup, of_launch
-from acp_launch.process.guardian import ENDING, Launcher, become
+from acp_launch.process.guardian import ENDING, GuardLine, Launcher, become
 from acp_launch.process.pidfd import NO_PIDFD, block_until_gone, open_pid
 from acp_launch.process.records import LaunchRecord, launcher
 from acp_launch.process.spawn import Spawned
 from acp_launch.process.table import Process
 from acp_launch.process.tree import descendants, end_all_now, send
-from acp_launch.process.wire import GuardLine, pair
 from acp_launch.waits import stretch
 
 KILL = stretch(2.5)  # seconds for the guards to kill everything; it takes milliseconds
@@ -314,7 +314,7 @@ def _fork(mask: Iterable[int]) -> Guards:
     )
     with suppress(ImportError):
         import ctypes  # noqa: F401 - all three of us need it: loaded once
-    lines = [pair(), pair()]
+    lines = [_socket.socketpair(), _socket.socketpair()]  # not inheritable
     ours, theirs = [GuardLine(line[0]) for line in lines], [GuardLine(line[1]) for line in lines]
     try:
         if not (pid := os.fork()):

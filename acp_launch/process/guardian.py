@@ -14,7 +14,7 @@ A guard is forked from the launcher before there are threads, an event loop or s
 its end of the line, holds the environment of a child only while starting it, and cannot be inspected (Linux). Without a
 subreaper (macOS) orphans go to launchd, and only what `LaunchProcesses` finds is ended.
 
-The messages on the line (wire.py), from the launcher:
+The messages on the line (`GuardLine`), from the launcher:
 
     ("start", argv, env, cwd, leads)   start this with the three descriptors that came along; `leads` a session, or a
                                        group in the launcher's session
@@ -32,12 +32,16 @@ and from the guard:
     ("broken", why)                    a bug of ours: the guard is about to end
 """
 
+import _socket
 import gc
+import marshal
 import os
 import select
 import signal
+import sys
 import time
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -50,8 +54,119 @@ from acp_launch.process.pidfd import NO_PIDFD, block_until_gone
 from acp_launch.process.spawn import hide, rename
 from acp_launch.process.table import Process
 from acp_launch.process.tree import rounds, send
-from acp_launch.process.wire import GuardLine
 from acp_launch.waits import stretch
+
+_LENGTH = 4  # bytes
+_CHUNK = 64 * 1024  # bytes
+_MOST_DESCRIPTORS = 3  # with one value
+_DESCRIPTOR = 4  # bytes: a C int
+_CLOSE_ON_EXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
+
+
+class GuardLine:
+    """One end of a line between the launcher and a guard. `say` never blocks: the rest is held for `flush`.
+
+    Each value is marshalled, after its length: both ends are the same interpreter, one forked from the other. Unlike a
+    pipe, a socket cannot be opened through /proc, so no other process holds it open by accident.
+    """
+
+    def __init__(self, end: _socket.socket) -> None:
+        end.setblocking(False)
+        self._end = end
+        self._owed: deque[tuple[bytes, Sequence[int]]] = deque()
+        self._read = b""
+        self.descriptors: deque[int] = deque()  # the received descriptors, in their order
+        self.is_over = False  # the other end is closed
+
+    def fileno(self) -> int:
+        return self._end.fileno()
+
+    @property
+    def owes(self) -> bool:
+        return bool(self._owed)
+
+    def say(self, value: Any, descriptors: Sequence[int] = ()) -> None:
+        """Send `value`; `descriptors`, at most three, must stay open until nothing is owed."""
+        body = marshal.dumps(value)
+        self._owed.append((len(body).to_bytes(_LENGTH, sys.byteorder) + body, descriptors))
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what is owed, as far as the socket takes it."""
+        try:
+            while self._owed:
+                payload, descriptors = self._owed[0]
+                sent = self._end.sendmsg([payload], _ancillary(descriptors))
+                if sent < len(payload):
+                    self._owed[0] = (payload[sent:], ())
+                else:
+                    self._owed.popleft()
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:  # the other end is gone
+            self._owed.clear()
+            self.is_over = True
+
+    def heard(self) -> list[Any]:
+        """Return the values that have arrived; sets `is_over` at the end."""
+        while self._receive():
+            pass
+        values = []
+        while (length := self._next_length()) is not None:
+            values.append(marshal.loads(self._read[_LENGTH : _LENGTH + length]))
+            self._read = self._read[_LENGTH + length :]
+        return values
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until something arrives, or owed data can be sent; False if neither happened in time."""
+        poll = select.poll()
+        poll.register(self._end.fileno(), select.POLLIN | (select.POLLOUT if self._owed else 0))
+        return bool(poll.poll(max(0.0, seconds) * 1000))
+
+    def close(self) -> None:
+        self.is_over = True
+        self._end.close()
+        while self.descriptors:
+            os.close(self.descriptors.popleft())
+
+    def _next_length(self) -> int | None:
+        if len(self._read) < _LENGTH:
+            return None
+        length = int.from_bytes(self._read[:_LENGTH], sys.byteorder)
+        return length if len(self._read) >= _LENGTH + length else None
+
+    def _receive(self) -> bool:
+        """Receive once. Returns whether there may be more."""
+        if self.is_over:
+            return False
+        try:
+            chunk, ancillary, _, _ = self._end.recvmsg(
+                _CHUNK, _socket.CMSG_SPACE(_MOST_DESCRIPTORS * _DESCRIPTOR), _CLOSE_ON_EXEC
+            )
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            chunk, ancillary = b"", []
+        for level, kind, data in ancillary:
+            if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
+                self._take(data)
+        self._read += chunk
+        self.is_over = not chunk
+        return bool(chunk)
+
+    def _take(self, data: bytes) -> None:
+        for start in range(0, len(data) - _DESCRIPTOR + 1, _DESCRIPTOR):
+            descriptor = int.from_bytes(data[start : start + _DESCRIPTOR], sys.byteorder)
+            os.set_inheritable(descriptor, False)  # where the kernel has no MSG_CMSG_CLOEXEC
+            self.descriptors.append(descriptor)
+
+
+def _ancillary(descriptors: Sequence[int]) -> list[tuple[int, int, bytes]]:
+    if not descriptors:
+        return []
+    data = b"".join(each.to_bytes(_DESCRIPTOR, sys.byteorder) for each in descriptors)
+    return [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, data)]
+
 
 # The processes left of a launch whose launcher is dead, and their end: for the guards, and for `reap` when they are
 # dead too.
