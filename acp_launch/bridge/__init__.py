@@ -12,14 +12,11 @@ for the processes, or `exchange` for the protocol.
 - `relay`: one conversation at work: the agent's link and the exchange.
 - `process`: the server's processes in a conversation, one after another, with their link.
 - `link`: one side of a conversation at work: lines in and out.
-- `sharedlink`: the connections of the agent to a shared server, as one link.
+- `multiplexer`: the agent's connections to a shared server, in one conversation with it.
 - `exchange`: the protocol of one conversation. Sans-IO, like the modules below.
 - `conversation`: the state of an exchange, its ports, and its restoration after a restart.
-- `elevation`: sessions that outlive the agent's connection.
-- `upstream`: the same towards a server that has such sessions.
+- `elevation`: sessions that outlive the agent's connection, or ours to a server that has such sessions.
 - `ledger`: open requests, ids and queued messages, and the health of a silent server.
-- `messages`: the messages that the bridge makes or changes.
 - `presentation`: the answers of a lazy server while it is asleep.
-- `multiplexer`: several sessions in one conversation with a shared server.
 - `toolpolicy`: the tools that the agent may see and call.
 """

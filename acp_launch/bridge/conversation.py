@@ -2,7 +2,8 @@
 The state of a conversation that both sides of an exchange share, its ports, and the observer of servers. Sans-IO.
 
 `ConversationState` is the shared state. `Memory` and `Listing` hold what a new process of the server must be told, and
-`Restorer` tells it after a restart. `ServerObserver` and `Ports` are the interfaces to the outside.
+`Restorer` tells it after a restart. `Lost` answers in place of a server that is gone. `ServerObserver` and `Ports` are
+the interfaces to the outside.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,9 +14,9 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from acp_launch.bridge.ledger import Health, Ledger, Numbers, OpenRequest, Questions, Queue, Waiting
-from acp_launch.bridge.messages import PRESENTING, Lost, offers_tools
 from acp_launch.mcp.era import (
     CALL,
+    DISCOVER,
     INITIALIZE,
     PING,
     SET_LEVEL,
@@ -25,6 +26,7 @@ from acp_launch.mcp.era import (
     UPDATED,
     Knowledge,
 )
+from acp_launch.mcp.message import capabilities
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope, Mishaps
@@ -32,6 +34,72 @@ from acp_launch.protocol.jsonrpc import Envelope, Mishaps
 if TYPE_CHECKING:
     from acp_launch.bridge.presentation import Presentations
     from acp_launch.bridge.toolpolicy import ToolPolicy
+
+# What the bridge itself says. Its error codes are in the range that JSON-RPC leaves to implementations and MCP
+# 2026-07-28 leaves free (-32000 to -32019).
+
+TIMED_OUT = -32011
+AGAIN, NOT_STARTED = "it is being started again", "could not be started"
+BROKEN = "this message was not passed on, by a bug in acp-launch"
+WORDS = 5  # stderr lines in a message, because most agents show only the message
+
+
+class Lost(Struct, frozen=True, kw_only=True):
+    """The reason why a server cannot answer now; `comes_back` says what happens next, empty if nothing does."""
+
+    server: str
+    why: str
+    comes_back: str = ""
+    stderr: Sequence[str] = ()
+
+    def line(self, id: Raw, method: str, *, was_sent: bool) -> bytes:
+        """Build the answer to request `id`; `was_sent` tells whether the server may have begun with it."""
+        during = f" during {method}, whose outcome is unknown" if was_sent else ""
+        message = f'MCP server "{self.server}" {self.why}{during}'
+        if self.comes_back:
+            message += f"; {self.comes_back}"
+        elif self.stderr:
+            message += "; its last stderr lines: " + " / ".join(self.stderr[-WORDS:])
+        return jsonrpc.error(id, jsonrpc.SERVER_LOST, message, {"server": self.server, "stderr": list(self.stderr)})
+
+
+def lost(change: Change, name: str) -> Lost:
+    """Describe a lost server to the agent, without the path of a program that could not be started."""
+    if change.state == "resting":
+        return Lost(server=name, why=change.exit or NOT_STARTED, comes_back=AGAIN, stderr=change.detail)
+    if change.state == "asleep":
+        return Lost(server=name, why="was not running", comes_back="it is being started")
+    why = "; ".join(filter(None, (change.exit, change.reason))) if change.exit else NOT_STARTED
+    return Lost(server=name, why=f"failed: {why}", stderr=change.detail)
+
+
+One = Callable[[bytes], bytes | None]  # takes a message, and returns the bytes to pass on
+Broke = Callable[[bytes, Exception], None]
+
+
+def each(line: bytes, one: One, broke: Broke) -> bytes | None:
+    """Pass every message of a line through `one`; a batch stays unchanged if all of it passes.
+
+    If `one` raises, `broke` gets the error, and the message does not pass.
+    """
+    parts = jsonrpc.batch(line)
+    if not parts:
+        return _contained(line, one, broke)
+    passed = [rest for part in parts if (rest := _contained(part, one, broke)) is not None]
+    if passed == parts:
+        return line
+    return b"[" + b",".join(passed) + b"]" if passed else None
+
+
+def _contained(part: bytes, one: One, broke: Broke) -> bytes | None:
+    try:
+        return one(part)
+    except Exception as error:
+        broke(part, error)
+        return None
+
+
+PRESENTING = frozenset({INITIALIZE, DISCOVER})  # their answers say what a server offers
 
 # Digests of a server's lists as the agent has seen them. They tell whether a new process has the same lists, and how
 # many tools there are.
@@ -226,18 +294,6 @@ class Ports(Protocol):
         """Return the seconds of a monotonic clock."""
 
 
-class Resumption(Protocol):
-    """The session of a conversation with a server that has such sessions (upstream.py)."""
-
-    def tick(self) -> None: ...
-
-    def resumes(self) -> bool: ...
-
-    def note(self, params: Raw) -> None: ...
-
-    def lost(self) -> None: ...
-
-
 class Introduction(Struct):
     """How the agent has begun: with a handshake, or with a first request that needs none.
 
@@ -271,19 +327,19 @@ class ConversationState:
         policy: "ToolPolicy | None",
         directories: Sequence[PurePath],
         *,
-        call: float | None,
-        health: Health,
-        gives_roots: bool,
+        call: float | None = None,
+        health: Health | None = None,
+        gives_roots: bool = False,
         process: str = "",
         presentations: "Presentations | None" = None,
-        knowledge: Knowledge,
+        knowledge: Knowledge | None = None,
     ) -> None:
         self.presentations = presentations
-        self.knowledge = knowledge
+        self.knowledge = knowledge or Knowledge()  # may be shared with other conversations
         self.server, self.process, self.policy, self.directories = server, process or server, policy, directories
         self.ports, self.observer = ports, observer
-        self.call, self.health, self.gives_roots = call, health, gives_roots
-        self.is_careful = policy is not None or call is not None  # each message must be looked at in full
+        self.call, self.health, self.gives_roots = call, health or Health(), gives_roots
+        self.is_careful = policy is not None or call is not None  # no line takes the quick way of `passes`
         self.phase: Phase = "absent"
         self.memory = Memory()
         self.ledger, self.questions, self.queue = Ledger(), Questions(), Queue()
@@ -293,7 +349,6 @@ class ConversationState:
         self.is_ready = False
         self.offers_tools = True  # unless its handshake said otherwise
         self.knows_tools = False  # the agent has read the list, or called one
-        self.upstream: Resumption | None = None  # if the server is asked for sessions
 
     @property
     def is_introducing(self) -> bool:
@@ -351,7 +406,8 @@ class ConversationState:
         if self.presentations is not None:
             self.learn(asked.method, message.result, _page(asked.params))
         if asked.method in PRESENTING:
-            self.offers_tools = offers_tools(message.result)
+            offered = capabilities(message.result)
+            self.offers_tools = offered is None or "tools" in offered
         if self.phase != "asleep" and (asked.method == INITIALIZE or not self.memory.initialize):
             self.become_ready()  # since 2026-07-28 there is no handshake
         if asked.method == TOOLS and self.policy:

@@ -23,10 +23,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Raw
 
-from acp_launch.bridge import messages
-from acp_launch.bridge.conversation import REMEMBERED, ConversationState, Phase, Ports, Restorer, ServerObserver
-from acp_launch.bridge.ledger import NULL, QUESTIONS, Health, Numbers, OpenRequest, Waiting
-from acp_launch.bridge.messages import TIMED_OUT, Lost, each, with_roots
+from acp_launch.bridge.conversation import (
+    BROKEN,
+    REMEMBERED,
+    TIMED_OUT,
+    ConversationState,
+    Lost,
+    Restorer,
+    each,
+)
+from acp_launch.bridge.ledger import NULL, QUESTIONS, Numbers, OpenRequest, Waiting
 from acp_launch.mcp.era import (
     CANCELLED,
     DISCOVER,
@@ -38,20 +44,17 @@ from acp_launch.mcp.era import (
     ROOTS,
     ROOTS_CHANGED,
     TOOLS,
-    Knowledge,
     is_stateless,
     no_discovery,
 )
-from acp_launch.mcp.message import cancelled_id, reported_token, roots_result, wanted_token
+from acp_launch.mcp.message import cancelled_id, capabilities, reported_token, roots_result, wanted_token
 from acp_launch.protocol import jsonrpc
-from acp_launch.protocol.jsonrpc import Envelope, Mishaps, key
+from acp_launch.protocol.jsonrpc import Envelope, key
 from acp_launch.secret.redact import excerpt
 from acp_launch.waits import next_word
 
 if TYPE_CHECKING:
-    from acp_launch.bridge.presentation import Presentations
-    from acp_launch.bridge.toolpolicy import ToolPolicy
-    from acp_launch.bridge.upstream import Sessions, Upstream
+    from acp_launch.bridge.elevation import Sessions, Upstream
 
 SILENCE = 1.5  # seconds after which we refuse a `server/discover`, because some servers ignore unknown requests
 SPLIT = "a message with a carriage return in it may be read as two, and this server's tools are restricted"
@@ -59,12 +62,33 @@ SPLIT = "a message with a carriage return in it may be read as two, and this ser
 
 LOOKED_AT = REMEMBERED | {INITIALIZE, PING}  # requests of which more than the id matters, whichever side answers them
 NOTHING = Raw(b"")
+# A server of both eras of MCP chooses by its first request ("stdio, choosing the era"). If that was our ping, it
+# refuses the requests of an agent that does no handshake.
+WRONGED = "took our ping for the protocol of its client, which is a newer one"  # completes "the server …"
+OUR_ROOTS = b'{"listChanged":true}'
 
 
 def _rename(line: bytes, id: Raw) -> bytes:
     from acp_launch.protocol.splice import with_id  # rarely needed, and takes time to import
 
     return with_id(line, id)
+
+
+def _with_roots(line: bytes) -> bytes:
+    """Declare `roots` in an `initialize`; return it unchanged if it has no readable capabilities."""
+    from acp_launch.protocol.splice import Malformed, members
+
+    try:
+        (params,) = (member for member in members(line) if member.key == "params")
+        (able,) = (member for member in members(line, params.start) if member.key == "capabilities")
+        declared = members(line, able.start)
+    except (Malformed, ValueError):
+        return line
+    for member in declared:
+        if member.key == "roots":
+            return line[: member.start] + OUR_ROOTS + line[member.end :]
+    end = able.end - 1  # the closing bracket
+    return line[:end] + (b"," if declared else b"") + b'"roots":' + OUR_ROOTS + line[end:]
 
 
 REPLAYED = (CANCELLED, PROGRESS, INITIALIZED)  # about requests that have ended, or replayed anyway; never queued
@@ -106,9 +130,9 @@ class AgentSide:
             return
         if message.method is UNSET:
             if self._settled is not None:
-                state.ports.to_server(jsonrpc.error(self._settled, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
+                state.ports.to_server(jsonrpc.error(self._settled, jsonrpc.INTERNAL_ERROR, BROKEN))
             return
-        state.ports.to_agent(jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
+        state.ports.to_agent(jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, BROKEN))
         state.queue.withdraw(message.id)
         state.ledger.settle(message.id)
 
@@ -217,10 +241,10 @@ class AgentSide:
         """
         state = self._state
         if state.gives_roots:
-            line = with_roots(line)
+            line = _with_roots(line)
         state.memory.initialize, state.memory.initialized, state.introduction.handshake = line, b"", key(asked.id)
         state.introduction.is_stateless, state.introduction.opening, state.knows_tools = False, None, False
-        state.introduction.has_roots = not state.gives_roots and messages.are_declared(message.params)
+        state.introduction.has_roots = not state.gives_roots and "roots" in (capabilities(message.params) or ())
         state.introduce(message.params)
         if state.recalls(asked):
             return None
@@ -239,6 +263,7 @@ class ServerSide:
 
     def __init__(self, state: ConversationState, restorer: Restorer) -> None:
         self._state, self._restorer = state, restorer
+        self.upstream: Upstream | None = None  # if the server is asked for sessions
         self._numbers = Numbers()
         self._junk_bytes = 0  # since its last message
         self._has_noise = False
@@ -280,10 +305,10 @@ class ServerSide:
         if message is None or message.id is UNSET:
             return
         if message.method is not UNSET:
-            state.ports.to_server(jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
+            state.ports.to_server(jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, BROKEN))
             state.questions.withdraw(message.id)
         elif asked := self._settled or state.ledger.settle(message.id):
-            state.ports.to_agent(jsonrpc.error(asked.id, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
+            state.ports.to_agent(jsonrpc.error(asked.id, jsonrpc.INTERNAL_ERROR, BROKEN))
 
     def _message(self, line: bytes) -> bytes | None:
         self._settled = None
@@ -354,7 +379,7 @@ class ServerSide:
         again = Waiting(opening.line, asked, state.ports.now())
         if jsonrpc.fault(message.error).code != jsonrpc.INVALID_REQUEST or not state.queue.put(again):
             return False
-        state.ports.wedged(messages.WRONGED)
+        state.ports.wedged(WRONGED)
         return True
 
     def _introduced(self) -> None:
@@ -384,7 +409,7 @@ class ServerSide:
             state.learn(INITIALIZE, message.result)
             if state.memory.initialized:
                 state.ports.to_server(state.memory.initialized)
-            if state.upstream is None or not state.upstream.resumes():
+            if self.upstream is None or not self.upstream.resumes():
                 self._restorer.begin()
             state.open()
             state.become_ready()
@@ -402,8 +427,8 @@ class ServerSide:
         if message.method == CANCELLED:
             return self._withdraws(message.params, line)
         self._state.unlearn(str(message.method))
-        if self._state.upstream is not None:
-            self._state.upstream.note(message.params)
+        if self.upstream is not None:
+            self.upstream.note(message.params)
         return line
 
     def _progressed(self, params: Raw) -> None:
@@ -448,109 +473,54 @@ class ServerSide:
 
 
 class Exchange:
-    """One conversation. `start` limits a request's wait for a process, `call` that for its answer (None: no limit)."""
+    """One conversation. `start` limits a request's wait for a process, in seconds."""
 
-    def __init__(
-        self,
-        server: str,
-        ports: Ports,
-        observer: ServerObserver,
-        policy: "ToolPolicy | None",
-        directories: Sequence[PurePath],
-        *,
-        start: float,
-        call: float | None = None,
-        health: Health | None = None,
-        gives_roots: bool = False,
-        process: str = "",
-        presentations: "Presentations | None" = None,
-        knowledge: Knowledge | None = None,
-    ) -> None:
-        self._state = ConversationState(
-            server,
-            ports,
-            observer,
-            policy,
-            directories,
-            call=call,
-            health=health or Health(),
-            gives_roots=gives_roots,
-            process=process,
-            presentations=presentations,
-            knowledge=knowledge or Knowledge(),
-        )
-        self._start = start
-        self._restorer = Restorer(self._state)
-        self.from_agent = AgentSide(self._state)
-        self.from_server = ServerSide(self._state, self._restorer)
-
-    @property
-    def mishaps(self) -> Mishaps:
-        """The record of our own failures to handle a message."""
-        return self._state.mishaps
-
-    @property
-    def is_careful(self) -> bool:
-        """Whether no line takes the quick way of `passes`: it is looked at in full, and sent alone."""
-        return self._state.is_careful
-
-    @is_careful.setter
-    def is_careful(self, is_so: bool) -> None:
-        self._state.is_careful = is_so
-
-    @property
-    def knowledge(self) -> Knowledge:
-        """What is known of the server's era; it may be shared with other conversations."""
-        return self._state.knowledge
-
-    @knowledge.setter
-    def knowledge(self, known: Knowledge) -> None:
-        self._state.knowledge = known
+    def __init__(self, state: ConversationState, *, start: float) -> None:
+        self.state, self._start = state, start
+        self.restorer = Restorer(state)
+        self.from_agent = AgentSide(state)
+        self.from_server = ServerSide(state, self.restorer)
 
     @property
     def is_discovering(self) -> bool:
         """Whether the server has been asked `server/discover`, and has not answered."""
-        return any(asked.method == DISCOVER for asked in self._state.ledger.wanted())
-
-    @property
-    def phase(self) -> Phase:
-        return self._state.phase
+        return any(asked.method == DISCOVER for asked in self.state.ledger.wanted())
 
     @property
     def tools(self) -> int | None:
         """The number of tools that the agent has seen, 0 if the server has none to show; None if it has not asked."""
-        listing = self._state.memory.lists.get(TOOLS)
+        listing = self.state.memory.lists.get(TOOLS)
         if listing is None:
-            return None if self._state.offers_tools else 0
+            return None if self.state.offers_tools else 0
         return listing.count
 
     @property
     def is_unread(self) -> bool:
         """Whether the server is ready and has tools that the agent does not know."""
-        return self._state.is_ready and self._state.offers_tools and not self._state.knows_tools
+        return self.state.is_ready and self.state.offers_tools and not self.state.knows_tools
 
     @property
     def is_introduced(self) -> bool:
         """Whether the agent has begun its handshake, and so waits for the server's start."""
-        return bool(self._state.memory.initialize)
+        return bool(self.state.memory.initialize)
 
     @property
     def is_waiting(self) -> bool:
         """Whether a request is open at the server, or queued for it."""
-        return bool(self._state.ledger.wanted() or self._state.queue)
+        return bool(self.state.ledger.wanted() or self.state.queue)
 
     @property
     def is_in_use(self) -> bool:
         """Whether the agent would miss the process: it waits for something, or has subscribed to it."""
-        return self.is_waiting or bool(self._state.questions.open) or self._state.memory.is_subscribed
+        return self.is_waiting or bool(self.state.questions.open) or self.state.memory.is_subscribed
 
     def fall_asleep(self) -> None:
         """Answer in place of the server, as far as its last process allows; the caller starts one for the rest."""
-        self._state.phase = "asleep"
+        self.state.phase = "asleep"
 
     def attached(self, *, probe: bool = False) -> None:
         """Begin to use a new process; `probe` pings it, unless the agent does no handshake."""
-        state = self._state
+        state = self.state
         state.is_ready = False
         state.health.begin(state.ports.now())
         if state.memory.initialize:
@@ -559,17 +529,17 @@ class Exchange:
             return
         state.introduction.was_pinged = probe and not state.introduction.is_stateless
         if state.introduction.was_pinged:
-            self._restorer.ping()
+            self.restorer.ping()
         state.open()
 
     def detached(self) -> None:
         """Stop writing to a process that is ending; its requests stay open, and new ones wait."""
-        if self._state.phase == "final":
+        if self.state.phase == "final":
             return
-        self._state.phase = "absent"
-        for asked in self._state.ledger.wanted():
+        self.state.phase = "absent"
+        for asked in self.state.ledger.wanted():
             if asked.method == INITIALIZE:
-                asked.silent_since = self._state.ports.now()  # it waits for a process now, not for an answer
+                asked.silent_since = self.state.ports.now()  # it waits for a process now, not for an answer
 
     def lost(self, lost: Lost, *, for_good: bool, unsent: Sequence[bytes] = ()) -> None:
         """Handle the end of the process, after all its output was given to `from_server`.
@@ -577,11 +547,11 @@ class Exchange:
         The requests among the `unsent` lines had no effect: they wait for the next process, as long as a request that
         was never written to one may wait.
         """
-        state = self._state
+        state = self.state
         state.lost, state.phase = lost, "final" if for_good else "absent"
-        self._restorer.forget()
-        if state.upstream is not None:
-            state.upstream.lost()
+        self.restorer.forget()
+        if self.from_server.upstream is not None:
+            self.from_server.upstream.lost()
         waiting = self._unsent(unsent)
         again = {key(each.asked.id) for each in waiting if each.asked is not None}
         for asked in state.ledger.close():
@@ -598,34 +568,30 @@ class Exchange:
 
     def roots_changed(self, directories: Sequence[PurePath]) -> None:
         """Tell the server of new roots, unless the agent declares its own."""
-        state = self._state
+        state = self.state
         state.directories = directories
         if state.phase == "open" and state.memory.initialized and not state.introduction.has_roots:
             state.ports.to_server(jsonrpc.notification(ROOTS_CHANGED))
 
-    def seek(self, sessions: "Sessions") -> "Upstream":
+    def seek(self, sessions: "Sessions") -> None:
         """Ask the server for a session that a new connection to it can resume."""
-        from acp_launch.bridge.upstream import Upstream  # rarely needed
+        from acp_launch.bridge.elevation import Upstream  # rarely needed
 
-        self._state.upstream = upstream = Upstream(self._state, self._restorer, sessions)
-        return upstream
+        self.from_server.upstream = Upstream(self.state, self.restorer, sessions)
 
-    def take_over(self, other: "Exchange") -> None:
-        """Serve the agent of another conversation from now on."""
-        self._state.take_over(other._state)
-
-    def unsubscribe(self) -> None:
-        """End the agent's subscriptions."""
-        self._restorer.unsubscribe()
+    def end_session(self) -> None:
+        """End that session, because the agent has left, or the user wants a new one."""
+        if self.from_server.upstream is not None:
+            self.from_server.upstream.end()
 
     def heard(self) -> None:
         """Note a sign of life that was not for the agent."""
-        self._state.health.heard(self._state.ports.now())
-        self._state.ports.alive()
+        self.state.health.heard(self.state.ports.now())
+        self.state.ports.alive()
 
     def excuse(self) -> None:
         """Do not count the server's silence up to now, because it was not read, or waited for the agent."""
-        state, now = self._state, self._state.ports.now()
+        state, now = self.state, self.state.ports.now()
         state.health.heard(now)
         for asked in state.ledger.open.values():
             asked.silent_since = now
@@ -635,15 +601,15 @@ class Exchange:
 
         `is_stopped` tells that its process is stopped (SIGSTOP), `is_fetching` that it is being downloaded.
         """
-        state, now = self._state, self._state.ports.now()
+        state, now = self.state, self.state.ports.now()
         self._expire_discovery(now)
         for asked in () if is_fetching else state.queue.expired(now - self._start):
             self._late(asked)
         if state.phase != "open":
             self._expire_handshake(now)
             return
-        if state.upstream is not None:
-            state.upstream.tick()
+        if self.from_server.upstream is not None:
+            self.from_server.upstream.tick()
         if state.questions.open:
             self.excuse()  # the server waits for the agent or the user
         if self._time_out(now) and is_stopped:
@@ -651,13 +617,13 @@ class Exchange:
             return
         verdict = state.health.tick(now, busy=bool(state.ledger.wanted()))
         if verdict == "ping":
-            self._restorer.ping()
+            self.restorer.ping()
         elif verdict == "wedged":
             state.ports.wedged("does not answer any more, not even a ping")
 
     def _expire_discovery(self, now: float) -> None:
         """Refuse a `server/discover` that a server ignores, as some do with what they do not know, or is not there."""
-        state = self._state
+        state = self.state
         ignored = [asked for asked in state.ledger.wanted() if asked.method == DISCOVER]
         late = [asked for asked in ignored if now - asked.silent_since >= SILENCE]
         if late:
@@ -668,18 +634,18 @@ class Exchange:
             state.ports.to_agent(no_discovery(asked.id, state.server))
 
     def _expire_handshake(self, now: float) -> None:
-        for asked in self._state.ledger.wanted():
-            if self._state.phase == "absent" and asked.method == INITIALIZE and now - asked.silent_since >= self._start:
-                self._state.ledger.settle(asked.id)
+        for asked in self.state.ledger.wanted():
+            if self.state.phase == "absent" and asked.method == INITIALIZE and now - asked.silent_since >= self._start:
+                self.state.ledger.settle(asked.id)
                 self._late(asked)
 
     def _late(self, asked: OpenRequest) -> None:
-        said = f'MCP server "{self._state.server}" {self._state.lost.why}, and was not back within {self._start:g} s'
-        self._state.ports.to_agent(jsonrpc.error(asked.id, TIMED_OUT, said))
+        said = f'MCP server "{self.state.server}" {self.state.lost.why}, and was not back within {self._start:g} s'
+        self.state.ports.to_agent(jsonrpc.error(asked.id, TIMED_OUT, said))
 
     def _unsent(self, lines: Sequence[bytes]) -> list[Waiting]:
         """List the open requests among these lines, and the notifications that a new process needs."""
-        state, now = self._state, self._state.ports.now()
+        state, now = self.state, self.state.ports.now()
         found: list[Waiting] = []
         for part in (part for line in lines for part in jsonrpc.batch(line) or [line]):
             message = jsonrpc.decode(part)
@@ -699,51 +665,47 @@ class Exchange:
 
     def _died_with_it(self, asked: OpenRequest, *, for_good: bool) -> None:
         if asked.method == PING:
-            self._state.pong(asked)
+            self.state.pong(asked)
         elif asked.method == DISCOVER:
-            self._state.ports.to_agent(no_discovery(asked.id, self._state.server))
+            self.state.ports.to_agent(no_discovery(asked.id, self.state.server))
         elif asked.method == INITIALIZE and not for_good:
-            asked.silent_since = self._state.ports.now()
-            self._state.ledger.ask(asked)  # the next process answers it: nothing was done yet
+            asked.silent_since = self.state.ports.now()
+            self.state.ledger.ask(asked)  # the next process answers it: nothing was done yet
         else:
-            self._forget_handshake(asked)
-            self._state.refuse(asked, was_sent=asked.method != INITIALIZE)
-
-    def _forget_handshake(self, asked: OpenRequest) -> None:
-        """Do not replay a refused handshake to a later process; the agent may try again."""
-        if asked.method == INITIALIZE:
-            self._state.memory.initialize = b""
+            if asked.method == INITIALIZE:
+                self.state.memory.initialize = b""  # not replayed; the agent may try again
+            self.state.refuse(asked, was_sent=asked.method != INITIALIZE)
 
     def _refuse_waiting(self) -> None:
-        for waiting in self._state.queue.take_all():
+        for waiting in self.state.queue.take_all():
             if waiting.asked is not None:
-                self._state.refuse(waiting.asked)
+                self.state.refuse(waiting.asked)
 
     def _time_out(self, now: float) -> bool:
         """Expire requests after `timeouts.call` of silence without progress; return whether one has expired."""
-        limit = self._state.call
+        limit = self.state.call
         if limit is None:
             return False
         endless = (INITIALIZE, LISTEN)  # it has its own limit; a subscription has none
-        waiting = [asked for asked in self._state.ledger.wanted() if asked.method not in endless]
+        waiting = [asked for asked in self.state.ledger.wanted() if asked.method not in endless]
         late = [asked for asked in waiting if now - asked.silent_since >= limit]
         for asked in waiting:
             self._mention(asked, now - asked.silent_since, limit)
         for asked in late:
             self._give_up(asked, limit)
-        if late and self._state.health.suspect(now, limit):
-            self._restorer.ping()
+        if late and self.state.health.suspect(now, limit):
+            self.restorer.ping()
         return bool(late)
 
     def _mention(self, asked: OpenRequest, silence: float, limit: float) -> None:
         """Report a wait for an answer by the rule for every wait."""
         if asked.word <= silence < limit:
-            what = f"answer to {asked.method} from the MCP server {self._state.process}"
-            self._state.observer.waiting(what, asked.word, limit)
+            what = f"answer to {asked.method} from the MCP server {self.state.process}"
+            self.state.observer.waiting(what, asked.word, limit)
             asked.word = next_word(asked.word)
 
     def _give_up(self, asked: OpenRequest, limit: float) -> None:
-        state = self._state
+        state = self.state
         state.ledger.settle(asked.id)
         how = f"did not answer {asked.method} within {limit:g} s (timeouts.call)"
         state.observer.note(f"mcp server {state.server} {how}")

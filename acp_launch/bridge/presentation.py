@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct, UnsetType
+from msgspec import Raw
 
 from acp_launch.document.cache import JsonCache
+from acp_launch.mcp.message import capabilities
 from acp_launch.plan.model import INHERITED, ServerPlan, StdioPlan, Value
-from acp_launch.protocol import jsonrpc
 from acp_launch.secret.redact import redactor
 
 CODE = ("bridge/*.py", "mcp/adapter.py", "mcp/era.py")  # what a presentation depends on besides the server
@@ -27,17 +27,6 @@ MOST = 4 * 1024 * 1024  # bytes of a server's answers; one with more is started 
 INITIALIZE = "initialize"
 
 _Pages = dict[str, str]  # by cursor, empty for the first page
-
-
-class _Able(Struct):
-    logging: Raw | UnsetType = msgspec.UNSET
-
-
-class _Handshake(Struct):
-    capabilities: _Able
-
-
-_handshake = msgspec.json.Decoder(_Handshake)
 
 
 def client(params: Raw) -> str:
@@ -72,8 +61,7 @@ class Presentations:
     def takes_level(self, client: str) -> bool:
         """Tell whether the server has shown this client that it takes a logging level."""
         result = self.find(client, INITIALIZE)
-        shown = None if result is None else jsonrpc.read(_handshake, result)
-        return shown is not None and shown.capabilities.logging is not msgspec.UNSET
+        return result is not None and "logging" in (capabilities(result) or ())
 
     def learn(self, client: str, method: str, result: Raw, cursor: str = "") -> None:
         """Note a result, or a page of it. The first page replaces all, and another handshake everything."""

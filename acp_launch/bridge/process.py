@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from acp_launch.bridge.conversation import ServerObserver
+from acp_launch.bridge.conversation import ServerObserver, lost
 from acp_launch.bridge.exchange import Exchange
 from acp_launch.bridge.link import Link, LinkEnd, LinkUser, QuickWay
-from acp_launch.bridge.messages import lost
 from acp_launch.mcp.era import Knowledge, pinned_era, suggests_stateless
 from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan
 from acp_launch.process import prepare
@@ -29,7 +28,6 @@ from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
     from acp_launch.bridge.presentation import Presentations
-    from acp_launch.bridge.upstream import Upstream
     from acp_launch.mcp.adapter import EraAdapter
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.trace import MessageTrace
@@ -67,9 +65,6 @@ class Conversation(Protocol):
 
     @property
     def exchange(self) -> Exchange: ...
-
-    @property
-    def upstream(self) -> "Upstream | None": ...
 
     def to_agent(self, line: bytes, messages: Sequence[Envelope] = ()) -> None: ...
 
@@ -138,7 +133,7 @@ class ServerProcess(LinkUser):
 
     def renew_as(self, plan: ServerPlan, program: Program) -> None:
         """Go on with another process, of a plan that differs only in what `CARRIED` names."""
-        self.plan, self._probe, self._relay.exchange.knowledge = plan, True, known_era(plan)
+        self.plan, self._probe, self._relay.exchange.state.knowledge = plan, True, known_era(plan)
         self.supervisor.renew_as(program, restart=plan.restart, required=plan.required)
 
     async def retire(self, why: str, hurry: asyncio.Event) -> None:
@@ -161,7 +156,7 @@ class ServerProcess(LinkUser):
     def wake(self) -> None:
         """Have a process started, or a connection made, because a request waits for it."""
         exchange = self._relay.exchange
-        is_lazy = isinstance(self.plan, RemotePlan) or exchange.phase == "asleep"
+        is_lazy = isinstance(self.plan, RemotePlan) or exchange.state.phase == "asleep"
         if is_lazy and self.link is None and exchange.is_waiting:
             self.supervisor.need()
 
@@ -186,7 +181,7 @@ class ServerProcess(LinkUser):
     def started(self, child: Running) -> None:
         self.link = self._connect(child)
         self._latest, self.times.begun, self.times.messages = child, self._loop.time(), 0
-        if self._relay.exchange.knowledge.server == "stateless":
+        if self._relay.exchange.state.knowledge.server == "stateless":
             self._adapt()
         self._relay.exchange.attached(probe=self._probe)
 
@@ -222,8 +217,8 @@ class ServerProcess(LinkUser):
             self._remove_adapter()
         if isinstance(self.plan, RemotePlan):
             change = replace(change, reason="", detail=())  # they name its address, which is not for the agent
-        if change.by_hand and relay.upstream is not None:
-            relay.upstream.end()
+        if change.by_hand:
+            relay.exchange.end_session()
         told = lost(change, self.plan.name)
         told = replace(told, why=self.retired or told.why, stderr=() if self.retired else told.stderr)
         relay.exchange.lost(told, for_good=for_good, unsent=unsent)
@@ -238,9 +233,13 @@ class ServerProcess(LinkUser):
         Another one is started then, because its restart policy is not for that.
         """
         exchange = self._relay.exchange
-        if exchange.knowledge.server is not None or not isinstance(self.plan, StdioPlan) or not exchange.is_discovering:
+        if (
+            exchange.state.knowledge.server is not None
+            or not isinstance(self.plan, StdioPlan)
+            or not exchange.is_discovering
+        ):
             return False
-        exchange.knowledge.learn("handshake")
+        exchange.state.knowledge.learn("handshake")
         self._loop.call_soon(self.supervisor.renew)
         return True
 
@@ -319,7 +318,7 @@ class ServerProcess(LinkUser):
         self._relay.burst(is_on)
 
     def fail(self, error: Exception) -> None:
-        self._relay.exchange.mishaps.add(f"the MCP server {self.name}", error)
+        self._relay.exchange.state.mishaps.add(f"the MCP server {self.name}", error)
 
     # The adapter, and its ports.
 
@@ -344,8 +343,8 @@ class ServerProcess(LinkUser):
         from acp_launch.mcp.adapter import EraAdapter  # few servers need it
 
         exchange = self._relay.exchange
-        self.adapter = EraAdapter(self.plan.name, self, exchange.knowledge)
-        self._was_careful, exchange.is_careful = exchange.is_careful, True  # no line may pass by it
+        self.adapter = EraAdapter(self.plan.name, self, exchange.state.knowledge)
+        self._was_careful, exchange.state.is_careful = exchange.state.is_careful, True  # no line may pass by it
         return self.adapter
 
     def _look_after_adapter(self) -> None:
@@ -355,7 +354,7 @@ class ServerProcess(LinkUser):
 
     def _remove_adapter(self) -> None:
         self.adapter = None
-        self._relay.exchange.is_careful = self._was_careful
+        self._relay.exchange.state.is_careful = self._was_careful
 
     def to_agent(self, line: bytes) -> None:
         self._relay.exchange.from_server(line)
@@ -367,4 +366,4 @@ class ServerProcess(LinkUser):
         self._relay.exchange.heard()
 
     def broke(self, whose: str, error: Exception) -> None:
-        self._relay.exchange.mishaps.add(whose, error)
+        self._relay.exchange.state.mishaps.add(whose, error)

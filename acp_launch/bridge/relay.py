@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from acp_launch.bridge.conversation import ServerObserver
+from acp_launch.bridge.conversation import ConversationState, Lost, ServerObserver
 from acp_launch.bridge.exchange import Exchange
 from acp_launch.bridge.link import Link, LinkEnd, LinkUser, QuickWay
-from acp_launch.bridge.messages import Lost
 from acp_launch.bridge.process import ServerProcess, known_era
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.plan.model import ServerPlan
@@ -26,11 +25,10 @@ from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
-    from acp_launch.bridge.elevation import Elevation, Elevations
+    from acp_launch.bridge.elevation import Elevation, Elevations, Sessions
+    from acp_launch.bridge.multiplexer import SharedLink
     from acp_launch.bridge.presentation import Presentations
-    from acp_launch.bridge.sharedlink import SharedLink
     from acp_launch.bridge.toolpolicy import ToolPolicy
-    from acp_launch.bridge.upstream import Sessions, Upstream
     from acp_launch.trace import MessageTrace
 
 
@@ -84,7 +82,6 @@ class Relay(LinkUser):
         self.is_claimed = False  # a shared server never is
         self.is_last = False  # the agent opens no further session
         self.elevation: Elevation | None = None  # if an agent may resume its session on another connection
-        self.upstream: Upstream | None = None  # the session with a server that has such
         self._observer, self._max_line, self._trace = observer, max_line, trace
         self._away: asyncio.TimerHandle | None = None
         self._parting: asyncio.TimerHandle | None = None
@@ -98,23 +95,22 @@ class Relay(LinkUser):
         self.process = ServerProcess(
             plan, program, self, observer, max_line=max_line, presentations=presentations, trace=trace
         )
-        self.exchange = Exchange(
+        state = ConversationState(
             plan.name,
             self,
             observer,
             policy(plan),
             directories,
-            start=plan.timeouts.start,
             call=plan.timeouts.call,
             gives_roots=plan.roots == "session",
             process=self.name,
             presentations=presentations,
             knowledge=known_era(plan),
         )
+        state.is_careful |= trace is not None
+        self.exchange = Exchange(state, start=plan.timeouts.start)
         if presentations is not None and presentations.is_known:
             self.exchange.fall_asleep()
-        if trace is not None:
-            self.exchange.is_careful = True
 
     @property
     def name(self) -> str:
@@ -135,7 +131,7 @@ class Relay(LinkUser):
 
     def _share(self, shim: ShimConnection) -> None:
         """Begin another session of a shared server."""
-        from acp_launch.bridge.sharedlink import SharedLink  # most servers are not shared
+        from acp_launch.bridge.multiplexer import SharedLink  # most servers are not shared
 
         if self._shared is None:
             hooks = self, self._way(), self._emptied, self._observer.note
@@ -172,9 +168,9 @@ class Relay(LinkUser):
         """Let the agent open elevated sessions, and ask the server for one."""
         from acp_launch.bridge.elevation import Elevation  # rarely needed, and takes time to import
 
-        self.elevation = Elevation(self.plan.name, self, sessions, self.exchange.mishaps)
-        self.exchange.is_careful = True
-        self.upstream = self.exchange.seek(of_server)
+        self.elevation = Elevation(self.plan.name, self, sessions, self.exchange.state.mishaps)
+        self.exchange.state.is_careful = True
+        self.exchange.seek(of_server)
 
     def tick(self) -> None:
         """Check time-outs, and for agents that left while they were not read; called now and then."""
@@ -194,7 +190,7 @@ class Relay(LinkUser):
         self.exchange.from_agent(line)
 
     def unsubscribe(self) -> None:
-        self.exchange.unsubscribe()
+        self.exchange.restorer.unsubscribe()
 
     def move(self, elevation: "Elevation") -> None:
         other, agent = elevation.conversation, self._agent
@@ -204,7 +200,7 @@ class Relay(LinkUser):
         shim = self._disconnect()
         assert shim is not None
         other.close()
-        other.exchange.take_over(self.exchange)
+        other.exchange.state.take_over(self.exchange.state)
         agent.serve(other, other._way())
         other._connect(agent, shim)
         self.close()
@@ -315,7 +311,7 @@ class Relay(LinkUser):
             self._see_off()
 
     def fail(self, error: Exception) -> None:
-        self.exchange.mishaps.add("the agent", error)
+        self.exchange.state.mishaps.add("the agent", error)
 
     # For the server's process.
 

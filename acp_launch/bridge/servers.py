@@ -5,7 +5,7 @@ One process serves one conversation (docs/mcp.md), so each connection of the age
 one process is started ahead of the agent's first connection. A second connection at the same time gets a new process.
 After a connection has ended, a process is started ahead again for the next one. A lazy server whose answers to a
 handshake are known is not started ahead, but is asleep until it is needed (presentation.py). A shared server has one
-process for all connections of the agent, also after they have ended (sharedlink.py).
+process for all connections of the agent, also after they have ended (multiplexer.py).
 
 The plans may change while they run (`reload`): then a server restarts behind the connections that the agent has to it.
 """
@@ -36,10 +36,9 @@ from acp_launch.waits import to_beat
 if TYPE_CHECKING:
     from collections.abc import KeysView
 
-    from acp_launch.bridge.elevation import Elevations
+    from acp_launch.bridge.elevation import Elevations, Sessions
     from acp_launch.bridge.http.server import LoopbackServer
     from acp_launch.bridge.presentation import Presentations
-    from acp_launch.bridge.upstream import Sessions
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.mcp.remote import RemoteProgram
     from acp_launch.trace import Trace
@@ -189,7 +188,7 @@ class Servers:
         elif plan is not None and is_carried(relay.plan, plan):
             relay.process.credentials = self._needs.credentials.get(plan.name)
             relay.process.renew_as(plan, self._program(plan, relay.name))
-            self._knowledge[plan.name] = relay.exchange.knowledge
+            self._knowledge[plan.name] = relay.exchange.state.knowledge
         else:
             why = "is no longer in the profile" if plan is None else "has changed; a new session can use it"
             await relay.process.retire(why, self._needs.hurry)
@@ -234,7 +233,7 @@ class Servers:
         trace = None if needs.trace is None else needs.trace.conversation(name)
         relay = Relay(*inputs, max_line=needs.max_line, presentations=known, trace=trace)
         relay.process.credentials = needs.credentials.get(plan.name)
-        relay.exchange.knowledge = self._knowledge.setdefault(plan.name, relay.exchange.knowledge)
+        relay.exchange.state.knowledge = self._knowledge.setdefault(plan.name, relay.exchange.state.knowledge)
         if plan.session_elevation != "off":
             self._elevate(relay, plan.session_elevation)
         self._relays.append(relay)
@@ -245,8 +244,7 @@ class Servers:
     def _elevate(self, relay: Relay, mode: Literal["probe", "on"]) -> None:
         from secrets import token_hex  # few servers need these
 
-        from acp_launch.bridge.elevation import Elevations
-        from acp_launch.bridge.upstream import Sessions
+        from acp_launch.bridge.elevation import Elevations, Sessions
 
         if self._elevations is None:
             self._elevations = Elevations(lambda: f"s_{token_hex(16)}")
@@ -270,8 +268,7 @@ class Servers:
             async with asyncio.TaskGroup() as both:
                 both.create_task(relay.process.supervisor.run())
                 await relay.left.wait()
-                if relay.upstream is not None:
-                    relay.upstream.end()
+                relay.exchange.end_session()
                 await relay.process.supervisor.stop(self._needs.hurry)
         finally:
             relay.close()

@@ -215,3 +215,19 @@ def answer_to(line: bytes, id: Raw, number: int) -> bytes:
     if begins and begins["id"] == b"%d" % number:  # most do, and a long result need not be looked through
         return line[: begins.start("id")] + bytes(id) + line[begins.end("id") :]
     return with_id(line, id)
+
+
+class _Capable(Struct):
+    capabilities: dict[str, Raw]
+
+
+_capable = msgspec.json.Decoder(_Capable)
+
+
+def capabilities(said: Raw) -> dict[str, Raw] | None:
+    """Return the capabilities in the parameters or the result of `initialize`, or of `server/discover`.
+
+    None if they cannot be read.
+    """
+    found = jsonrpc.read(_capable, said)
+    return None if found is None else found.capabilities

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
+from acp_launch.bridge.conversation import ConversationState, Lost
 from acp_launch.bridge.exchange import AgentSide, Exchange, ServerSide
 from acp_launch.bridge.ledger import Health
-from acp_launch.bridge.messages import Lost
 from acp_launch.bridge.presentation import Presentations
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.profile.model import Tools
@@ -46,19 +46,18 @@ class Talker(Silent):
 
     def __post_init__(self) -> None:
         policy = ToolPolicy("github", self.tools)
-        health = Health(idle=30, least=5)
-        self.exchange = Exchange(
+        state = ConversationState(
             "github",
             self,
             self,
             None if policy.is_open else policy,
             self.directories,
-            start=self.start,
             gives_roots=self.gives_roots,
             call=self.call,
-            health=health,
+            health=Health(idle=30, least=5),
             presentations=self.presentations,
         )
+        self.exchange = Exchange(state, start=self.start)
         if self.presentations is not None and self.presentations.is_known:
             self.exchange.fall_asleep()
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_launch.bridge.conversation import Lost
 from acp_launch.bridge.elevation import FORGOTTEN, HELD, MOST, Elevation, Elevations
-from acp_launch.bridge.messages import Lost
 from tests.bridge.talker import DEAD, HELLO, INITIALIZE, INITIALIZED, Json, Talker, answer, ask, call, line, tell
 
 CHANGED, TOOLS_CHANGED = "notifications/resources/updated", "notifications/tools/list_changed"
@@ -50,7 +50,7 @@ class Opened(Talker):
     def __init__(self, launch: Launch, server: str) -> None:
         super().__init__()
         self.is_connected, self.is_over = True, False
-        self.elevation = Elevation(server, self, launch.sessions, self.exchange.mishaps)
+        self.elevation = Elevation(server, self, launch.sessions, self.exchange.state.mishaps)
 
     def agent(self, *messages: Json | bytes) -> None:
         for message in messages:
@@ -67,7 +67,7 @@ class Opened(Talker):
         self.exchange.from_agent(line)
 
     def unsubscribe(self) -> None:
-        self.exchange.unsubscribe()
+        self.exchange.restorer.unsubscribe()
 
     def move(self, elevation: Elevation) -> None:
         other = elevation.conversation
@@ -75,7 +75,7 @@ class Opened(Talker):
         self.exchange.lost(Lost(server="github", why="was left for another session"), for_good=True)
         self.is_connected = False
         other.disconnect()
-        other.exchange.take_over(self.exchange)
+        other.exchange.state.take_over(self.exchange.state)
         other.agent_heard, self.agent_heard, other.is_connected = self.agent_heard, [], True
         self.disconnect()
 

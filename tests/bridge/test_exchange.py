@@ -517,7 +517,7 @@ def test_what_was_gone_for_good_and_is_started_anew_gets_the_handshake_and_what_
     talker.agent(call(1))
     assert [each["id"] for each in talker.agent_hears()] == [1]
     talker.exchange.lost(ANEW, for_good=False)
-    assert talker.exchange.phase == "absent"
+    assert talker.exchange.state.phase == "absent"
     talker.agent(call(2))
     assert talker.agent_heard == []
     talker.back()
@@ -819,7 +819,7 @@ def test_a_second_handshake_while_the_first_is_replayed_takes_its_place() -> Non
     assert talker.agent_heard == []
     talker.server(answer(77, HELLO))
     assert talker.agent_hears() == [answer(77, HELLO)]
-    assert talker.exchange.phase == "open"
+    assert talker.exchange.state.phase == "open"
 
 
 def test_a_carriage_return_hides_no_second_message_from_the_policy() -> None:

@@ -114,7 +114,7 @@ def test_no_line_breaks_us_nor_costs_the_next(lines: list[tuple[str, bytes]], is
 def play(talker: Talker, steps: list[tuple[str, Any]]) -> None:
     """Drive it as a relay does: a process is attached only while there is none, and lost only while there is one."""
     for step, said in steps:
-        phase = talker.exchange.phase
+        phase = talker.exchange.state.phase
         if step == "agent":
             talker.agent(said.replace(b"\n", b" "))
         elif step == "server" and phase in ("open", "replaying"):
@@ -129,7 +129,7 @@ def play(talker: Talker, steps: list[tuple[str, Any]]) -> None:
 
 
 def lose(talker: Talker, how: str) -> None:
-    phase = talker.exchange.phase
+    phase = talker.exchange.state.phase
     if how == "lose" and phase in ("open", "replaying"):
         talker.exchange.lost(KILLED, for_good=False)
     elif how == "end" and phase != "final":
@@ -158,7 +158,7 @@ class Calls:
             self.talker.agent(ask(self.asked[-1], "tools/call"))
         elif act == "tick":
             self.talker.exchange.tick()
-        elif self.talker.exchange.phase == "open":
+        elif self.talker.exchange.state.phase == "open":
             self._while_open(act)
         else:
             self._while_away(act)
@@ -177,7 +177,7 @@ class Calls:
             self._lose(act)
 
     def _while_away(self, act: str) -> None:
-        if act == "attach" and self.talker.exchange.phase == "absent" and not self._is_doomed:
+        if act == "attach" and self.talker.exchange.state.phase == "absent" and not self._is_doomed:
             self.talker.back()
         elif act == "renew" or (act in ("lose", "end") and self._is_doomed):
             self._lose(act)

@@ -12,7 +12,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from acp_launch.bridge import presentation
-from acp_launch.bridge.messages import lost
+from acp_launch.bridge.conversation import lost
 from acp_launch.bridge.presentation import Presentations, client
 from acp_launch.plan.model import INHERITED, Origin, StdioPlan, Value
 from acp_launch.process.lifecycle import Change

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from acp_launch.bridge import sharedlink
+from acp_launch.bridge import multiplexer
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.bridge.servers import ServerNeeds, Servers, running
 from tests.bridge.talker import INITIALIZE, INITIALIZED, ask, line
@@ -71,7 +71,7 @@ class Noted(Told):
 @looped
 async def test_a_session_that_does_not_read_makes_no_other_wait_and_is_closed() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sharedlink, "HELD", 1 << 20)
+        patch.setattr(multiplexer, "HELD", 1 << 20)
         told = Noted()
         async with asyncio.timeout(PATIENCE), running([SHARED], needs(), told) as inner:
             deaf, other = await Client(inner.servers).open(), await Client(inner.servers).open()

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import pytest
 
-from acp_launch.bridge.upstream import PATIENCE, Sessions
+from acp_launch.bridge.elevation import PATIENCE, Sessions
 from tests.bridge.talker import DEAD, HELLO, INITIALIZE, INITIALIZED, KILLED, Json, Talker, answer, ask, call, tell
 from tests.bridge.test_elevation import CHANGED, Launch, event, noted
 
@@ -15,7 +15,7 @@ TOOLS = [{"name": "a"}]
 def opened(mode: Literal["probe", "on"] = "probe", sessions: Sessions | None = None) -> Talker:
     """The agent has done its handshake; the server was asked for a session."""
     talk = Talker()
-    talk.upstream = talk.exchange.seek(sessions or Sessions(mode))  # type: ignore[attr-defined]
+    talk.exchange.seek(sessions or Sessions(mode))
     talk.introduced()
     talk.exchange.tick()
     return talk
@@ -200,9 +200,9 @@ def test_a_connection_that_is_lost_while_it_resumes_is_resumed_again() -> None:
 
 def test_the_session_ends_with_the_agents_connection() -> None:
     talk = begun()
-    talk.upstream.end()  # type: ignore[attr-defined]
+    talk.exchange.end_session()
     assert asked(talk, "session/end")["params"] == {"sessionId": "s_theirs"}
-    talk.upstream.end()  # type: ignore[attr-defined]
+    talk.exchange.end_session()
     talk.exchange.lost(DEAD, for_good=True)
     assert talk.server_hears() == []
 

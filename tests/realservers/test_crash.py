@@ -11,7 +11,7 @@ from tests.realservers.recorder import Json, Recorder
 from tests.realservers.sdk_server import URI
 from tests.realservers.seated import Seated, seated
 
-LOST = -32010  # bridge/messages.py
+LOST = -32010  # bridge/conversation.py
 STATIC = "demo://resource/static/document/features.md"
 LONG: Json = {"name": "trigger-long-running-operation", "arguments": {"duration": 60, "steps": 600}}
 LISTS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")

@@ -12,7 +12,7 @@ from tests.realservers.recorder import Json, Recorder
 from tests.realservers.seated import assert_same, directly, seated
 
 pytestmark = needs_npm
-TIMED_OUT = -32011  # bridge/messages.py
+TIMED_OUT = -32011  # bridge/conversation.py
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 
 
