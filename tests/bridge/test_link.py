@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from acp_launch.bridge.link import Link, LinkEnd, LinkUser, QuickWay
 from acp_launch.protocol.jsonrpc import Envelope
+from tests.looped import looped
 from tests.patience import PATIENCE
 
 
@@ -34,7 +35,8 @@ class User(LinkUser):
         self.broke.append(error)
 
 
-def test_a_line_that_breaks_its_receiver_costs_no_other_line() -> None:
+@looped
+async def test_a_line_that_breaks_its_receiver_costs_no_other_line() -> None:
     """All in one chunk, as a fast writer's lines come."""
     user = User()
     joined: list[tuple[bytes, list[object]]] = []
@@ -45,21 +47,18 @@ def test_a_line_that_breaks_its_receiver_costs_no_other_line() -> None:
     def forward(lines: bytes, messages: Sequence[Envelope]) -> None:
         joined.append((lines, [message.method for message in messages]))
 
-    async def story() -> None:
-        source, theirs = os.pipe()
-        sink, ours = os.pipe()
-        os.set_blocking(source, False)
-        os.write(theirs, b"none\none\ntwo\nthree\nfo")
-        os.write(theirs, b"ur\n")
-        os.close(theirs)
-        link = Link(source, ours, user, QuickWay(passes, forward), max_line=100)
-        async with asyncio.timeout(PATIENCE):
-            await user.ended.wait()
-        link.close()
-        for descriptor in (source, sink, ours):
-            os.close(descriptor)
-
-    asyncio.run(story())
+    source, theirs = os.pipe()
+    sink, ours = os.pipe()
+    os.set_blocking(source, False)
+    os.write(theirs, b"none\none\ntwo\nthree\nfo")
+    os.write(theirs, b"ur\n")
+    os.close(theirs)
+    link = Link(source, ours, user, QuickWay(passes, forward), max_line=100)
+    async with asyncio.timeout(PATIENCE):
+        await user.ended.wait()
+    link.close()
+    for descriptor in (source, sink, ours):
+        os.close(descriptor)
     assert user.heard == [b"none", b"four"]
     assert joined == [(b"two\nthree", ["two", "three"])], "what may pass as it came, goes on at once"
     assert [type(error) for error in user.broke] == [LookupError]

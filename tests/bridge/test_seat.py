@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from acp_launch.bridge.seat import LONGEST_GREETING as LONGEST
 from acp_launch.bridge.seat import MOST, GreetingRefused, Seat, ShimConnection, check_greeting, peer_uid, seat
 from acp_launch.errors import LaunchError
 from acp_launch.process.flow import Lent
+from tests.looped import bounded
 from tests.patience import PATIENCE
 
 BRIEF = 0.05  # seconds, where the deadline is what is tested
@@ -110,19 +111,6 @@ async def hall(**knobs: Any) -> AsyncIterator[Hall]:
         made.close()
 
 
-def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """What a callback raises fails the test too: the loop would only log it."""
-    raised: list[dict[str, Any]] = []
-
-    async def bounded() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
-        async with asyncio.timeout(PATIENCE):
-            await story()
-
-    asyncio.run(bounded())
-    assert raised == []
-
-
 async def ended(client: socket.socket) -> bool:
     """Whether nothing but the end comes; the end of a connection with something unread is a reset."""
     client.setblocking(False)
@@ -135,124 +123,112 @@ async def ended(client: socket.socket) -> bool:
 # Being let in
 
 
-def test_who_brings_the_token_and_a_servers_name_is_let_in() -> None:
-    async def story() -> None:
-        async with hall() as here:
-            client = here.enter("files")
+@bounded
+async def test_who_brings_the_token_and_a_servers_name_is_let_in() -> None:
+    async with hall() as here:
+        client = here.enter("files")
+        shim = await here.shim()
+        assert (shim.name, shim.uid, shim.lent) == ("files", os.geteuid(), None)
+        assert shim.source == shim.sink == shim.line.fileno()
+        client.send(b"more")
+        loop = asyncio.get_running_loop()
+        assert await loop.sock_recv(shim.line, 100) == b"more"
+        with pytest.raises(BlockingIOError):
+            shim.line.recv(1)
+        shim.close()
+        assert await ended(client)
+
+
+@bounded
+async def test_a_greeting_that_comes_byte_by_byte_is_a_greeting() -> None:
+    async with hall() as here:
+        client = here.connect()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        client.setblocking(False)
+        for byte in here.greeting():
+            await asyncio.get_running_loop().sock_sendall(client, bytes([byte]))
+            await asyncio.sleep(0)  # the loop's turn in between, not a wait
+        here.goes_on(client)
+        assert (await here.shim()).name == "github"
+
+
+@bounded
+async def test_the_same_server_can_be_asked_for_again_and_again() -> None:
+    async with hall() as here:
+        for _ in range(3):
+            here.enter()
+        assert [(await here.shim()).name for _ in range(3)] == ["github"] * 3
+
+
+@bounded
+async def test_guests_stay_when_the_door_closes() -> None:
+    made = Hall()
+    async with seat(NAMES, made.shims.put_nowait, made.refusals.put_nowait) as made.at:
+        client = made.enter()
+        shim = await made.shim()
+    client.send(b"still here")
+    assert shim.line.recv(100) == b"still here"
+    made.close()
+
+
+@bounded
+async def test_a_shim_is_accepted_and_a_foreign_connection_does_not_disturb_it() -> None:
+    async with hall() as here:
+        argv = [sys.executable, "-I", "-S", str(Path(shim_program.__file__)), str(here.at.path)]
+
+        def start(name: str, token: str) -> "subprocess.Popen[bytes]":
+            return subprocess.Popen(
+                [*argv, name],
+                env={"ACP_LAUNCH_SEAT": token},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+
+        with start("github", here.at.token) as let_in, start("github", "guessed") as kept_out:
             shim = await here.shim()
-            assert (shim.name, shim.uid, shim.lent) == ("files", os.geteuid(), None)
-            assert shim.source == shim.sink == shim.line.fileno()
-            client.send(b"more")
-            loop = asyncio.get_running_loop()
-            assert await loop.sock_recv(shim.line, 100) == b"more"
-            with pytest.raises(BlockingIOError):
-                shim.line.recv(1)
+            assert await here.refusals.get() == "its token is not the one of this launch"
+            assert await asyncio.to_thread(kept_out.wait, PATIENCE) == 1
+            assert shim.lent is not None
+            shim.lent[1].write(b"welcome")
             shim.close()
-            assert await ended(client)
-
-    run(story)
-
-
-def test_a_greeting_that_comes_byte_by_byte_is_a_greeting() -> None:
-    async def story() -> None:
-        async with hall() as here:
-            client = here.connect()
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
-            client.setblocking(False)
-            for byte in here.greeting():
-                await asyncio.get_running_loop().sock_sendall(client, bytes([byte]))
-                await asyncio.sleep(0)  # the loop's turn in between, not a wait
-            here.goes_on(client)
-            assert (await here.shim()).name == "github"
-
-    run(story)
+            heard = await asyncio.to_thread(let_in.communicate, timeout=PATIENCE)
+            assert (let_in.returncode, heard) == (0, (b"welcome", b""))
 
 
-def test_the_same_server_can_be_asked_for_again_and_again() -> None:
-    async def story() -> None:
-        async with hall() as here:
-            for _ in range(3):
-                here.enter()
-            assert [(await here.shim()).name for _ in range(3)] == ["github"] * 3
-
-    run(story)
-
-
-def test_guests_stay_when_the_door_closes() -> None:
-    async def story() -> None:
-        made = Hall()
-        async with seat(NAMES, made.shims.put_nowait, made.refusals.put_nowait) as made.at:
-            client = made.enter()
-            shim = await made.shim()
-        client.send(b"still here")
-        assert shim.line.recv(100) == b"still here"
-        made.close()
-
-    run(story)
-
-
-def test_a_shim_is_accepted_and_a_foreign_connection_does_not_disturb_it() -> None:
-    async def story() -> None:
-        async with hall() as here:
-            argv = [sys.executable, "-I", "-S", str(Path(shim_program.__file__)), str(here.at.path)]
-
-            def start(name: str, token: str) -> "subprocess.Popen[bytes]":
-                return subprocess.Popen(
-                    [*argv, name],
-                    env={"ACP_LAUNCH_SEAT": token},
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                )
-
-            with start("github", here.at.token) as let_in, start("github", "guessed") as kept_out:
-                shim = await here.shim()
-                assert await here.refusals.get() == "its token is not the one of this launch"
-                assert await asyncio.to_thread(kept_out.wait, PATIENCE) == 1
-                assert shim.lent is not None
-                shim.lent[1].write(b"welcome")
-                shim.close()
-                heard = await asyncio.to_thread(let_in.communicate, timeout=PATIENCE)
-                assert (let_in.returncode, heard) == (0, (b"welcome", b""))
-
-    run(story)
-
-
-def test_what_it_lends_is_read_and_written_without_changing_what_others_see() -> None:
+@bounded
+async def test_what_it_lends_is_read_and_written_without_changing_what_others_see() -> None:
     """Whether a pipe or a socket blocks belongs to all who share it."""
-
-    async def story() -> None:
-        async with hall() as here:
-            (theirs_in, ours_in), (ours_out, theirs_out) = os.pipe(), os.pipe()
-            ours, theirs = socket.socketpair()
-            here.enter("files", theirs_in, theirs_out)
-            here.enter("github", theirs.fileno(), theirs.fileno())
-            shims = {shim.name: shim for shim in [await here.shim(), await here.shim()]}
-            with ours, theirs:
-                for shim, write, read in (
-                    (shims["files"], partial(os.write, ours_in), partial(os.read, ours_out, 100)),
-                    (shims["github"], ours.send, partial(ours.recv, 100)),
-                ):
-                    assert isinstance(shim.source, Lent) and isinstance(shim.sink, Lent)
-                    with pytest.raises(BlockingIOError):
-                        shim.source.read(100)
-                    write(b"ask\n")
-                    assert shim.source.read(100) == b"ask\n"
-                    shim.sink.write(b"an")
-                    shim.sink.writev([b"swer", b"\n"])
-                    assert read() == b"answer\n"
-                    with pytest.raises(BlockingIOError):
-                        while shim.sink.write(b"x" * 65536):
-                            pass
-                    assert [os.get_blocking(each) for each in (theirs_in, theirs_out, theirs.fileno())] == [True] * 3
-                    shim.close()
-            for descriptor in (theirs_in, theirs_out, ours_in, ours_out):
-                os.close(descriptor)
-
-    run(story)
+    async with hall() as here:
+        (theirs_in, ours_in), (ours_out, theirs_out) = os.pipe(), os.pipe()
+        ours, theirs = socket.socketpair()
+        here.enter("files", theirs_in, theirs_out)
+        here.enter("github", theirs.fileno(), theirs.fileno())
+        shims = {shim.name: shim for shim in [await here.shim(), await here.shim()]}
+        with ours, theirs:
+            for shim, write, read in (
+                (shims["files"], partial(os.write, ours_in), partial(os.read, ours_out, 100)),
+                (shims["github"], ours.send, partial(ours.recv, 100)),
+            ):
+                assert isinstance(shim.source, Lent) and isinstance(shim.sink, Lent)
+                with pytest.raises(BlockingIOError):
+                    shim.source.read(100)
+                write(b"ask\n")
+                assert shim.source.read(100) == b"ask\n"
+                shim.sink.write(b"an")
+                shim.sink.writev([b"swer", b"\n"])
+                assert read() == b"answer\n"
+                with pytest.raises(BlockingIOError):
+                    while shim.sink.write(b"x" * 65536):
+                        pass
+                assert [os.get_blocking(each) for each in (theirs_in, theirs_out, theirs.fileno())] == [True] * 3
+                shim.close()
+        for descriptor in (theirs_in, theirs_out, ours_in, ours_out):
+            os.close(descriptor)
 
 
-def test_without_proc_what_it_lends_blocks_again_when_it_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+@bounded
+async def test_without_proc_what_it_lends_blocks_again_when_it_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on macOS, where a pipe cannot be opened anew."""
     opened = os.open
 
@@ -261,42 +237,35 @@ def test_without_proc_what_it_lends_blocks_again_when_it_is_given_back(monkeypat
             raise FileNotFoundError(path)
         return opened(path, flags, *rest, **knobs)
 
-    async def story() -> None:
-        async with hall() as here:
-            (theirs, ours), (_, other) = pairs = os.pipe(), os.pipe()
-            here.enter("files", theirs, other)
-            shim = await here.shim()
-            assert not os.get_blocking(theirs)
-            assert isinstance(shim.source, Lent)
-            os.write(ours, b"ask\n")
-            assert shim.source.read(100) == b"ask\n"
-            shim.close()
-            assert os.get_blocking(theirs)
-            for descriptor in (*pairs[0], *pairs[1]):
-                os.close(descriptor)
-
     monkeypatch.setattr(os, "open", refused)
-    run(story)
+    async with hall() as here:
+        (theirs, ours), (_, other) = pairs = os.pipe(), os.pipe()
+        here.enter("files", theirs, other)
+        shim = await here.shim()
+        assert not os.get_blocking(theirs)
+        assert isinstance(shim.source, Lent)
+        os.write(ours, b"ask\n")
+        assert shim.source.read(100) == b"ask\n"
+        shim.close()
+        assert os.get_blocking(theirs)
+        for descriptor in (*pairs[0], *pairs[1]):
+            os.close(descriptor)
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_what_is_neither_pipe_nor_socket_or_too_much_is_not_taken(count: int) -> None:
-    async def story() -> None:
-        async with hall() as here:
-            with open(os.devnull, "rb") as file:  # noqa: ASYNC230, PTH123
-                here.enter("files", *[file.fileno()] * count)
-                assert await here.refusals.get() == "it passed neither its pipes nor the mark for copying"
-
-    run(story)
+@bounded
+async def test_what_is_neither_pipe_nor_socket_or_too_much_is_not_taken(count: int) -> None:
+    async with hall() as here:
+        with open(os.devnull, "rb") as file:  # noqa: ASYNC230, PTH123
+            here.enter("files", *[file.fileno()] * count)
+            assert await here.refusals.get() == "it passed neither its pipes nor the mark for copying"
 
 
-def test_who_does_not_wait_for_an_answer_is_refused() -> None:
-    async def story() -> None:
-        async with hall() as here:
-            here.say(here.greeting() + b'{"jsonrpc":')
-            assert await here.refusals.get() == "it did not wait for an answer"
-
-    run(story)
+@bounded
+async def test_who_does_not_wait_for_an_answer_is_refused() -> None:
+    async with hall() as here:
+        here.say(here.greeting() + b'{"jsonrpc":')
+        assert await here.refusals.get() == "it did not wait for an answer"
 
 
 # Being refused
@@ -323,17 +292,15 @@ def test_who_does_not_wait_for_an_answer_is_refused() -> None:
         ("", "its first line is not a shim's greeting"),
     ],
 )
-def test_who_does_not_is_refused_with_a_reason_and_closed_without_a_word(line: str, why: str) -> None:
-    async def story() -> None:
-        async with hall() as here:
-            client = here.say(line.replace("TOKEN", here.at.token).encode() + b"\n")
-            assert await here.refusals.get() == why
-            assert await ended(client)
-            here.enter()
-            assert (await here.shim()).name == "github"
-            assert here.refusals.empty()
-
-    run(story)
+@bounded
+async def test_who_does_not_is_refused_with_a_reason_and_closed_without_a_word(line: str, why: str) -> None:
+    async with hall() as here:
+        client = here.say(line.replace("TOKEN", here.at.token).encode() + b"\n")
+        assert await here.refusals.get() == why
+        assert await ended(client)
+        here.enter()
+        assert (await here.shim()).name == "github"
+        assert here.refusals.empty()
 
 
 def test_bytes_that_are_no_text_are_refused_like_any_other() -> None:
@@ -343,94 +310,80 @@ def test_bytes_that_are_no_text_are_refused_like_any_other() -> None:
         check_greeting(b"acp-launch 2 t0ken \xff", "t0ken", NAMES)
 
 
-def test_who_hangs_up_first_is_noted() -> None:
-    async def story() -> None:
-        async with hall() as here:
-            here.connect().close()
-            assert await here.refusals.get() == "it closed the connection before it sent a greeting"
-            here.say(b"acp-la").close()
-            assert await here.refusals.get() == "it closed the connection before it sent a greeting"
-
-    run(story)
+@bounded
+async def test_who_hangs_up_first_is_noted() -> None:
+    async with hall() as here:
+        here.connect().close()
+        assert await here.refusals.get() == "it closed the connection before it sent a greeting"
+        here.say(b"acp-la").close()
+        assert await here.refusals.get() == "it closed the connection before it sent a greeting"
 
 
-def test_a_silent_connection_is_refused_in_the_end_and_does_not_delay_others() -> None:
-    async def story() -> None:
-        async with hall(patience=BRIEF) as here:
-            silent, stammering = here.connect(), here.say(here.greeting()[:-1])
-            here.enter()
-            assert (await here.shim()).name == "github"
-            why = "it sent no greeting within 0.05 s"
-            assert [await here.refusals.get(), await here.refusals.get()] == [why, why]
-            assert await ended(silent) and await ended(stammering)
-
-    run(story)
+@bounded
+async def test_a_silent_connection_is_refused_in_the_end_and_does_not_delay_others() -> None:
+    async with hall(patience=BRIEF) as here:
+        silent, stammering = here.connect(), here.say(here.greeting()[:-1])
+        here.enter()
+        assert (await here.shim()).name == "github"
+        why = "it sent no greeting within 0.05 s"
+        assert [await here.refusals.get(), await here.refusals.get()] == [why, why]
+        assert await ended(silent) and await ended(stammering)
 
 
-def test_a_line_without_an_end_is_read_up_to_a_limit() -> None:
-    async def story() -> None:
-        async with hall() as here:
-            client = here.say(b"x" * LONGEST)
-            assert await here.refusals.get() == "its first line is longer than 4096 bytes"
-            assert await ended(client)
-
-    run(story)
+@bounded
+async def test_a_line_without_an_end_is_read_up_to_a_limit() -> None:
+    async with hall() as here:
+        client = here.say(b"x" * LONGEST)
+        assert await here.refusals.get() == "its first line is longer than 4096 bytes"
+        assert await ended(client)
 
 
-def test_another_user_is_refused_before_saying_anything() -> None:
-    async def story() -> None:
-        me = os.geteuid()
-        async with hall(uid_of=lambda _: me + 1) as here:
-            client = here.connect()
-            assert await here.refusals.get() == f"it came from user {me + 1}, not from user {me}"
-            assert await ended(client)
-
-    run(story)
+@bounded
+async def test_another_user_is_refused_before_saying_anything() -> None:
+    me = os.geteuid()
+    async with hall(uid_of=lambda _: me + 1) as here:
+        client = here.connect()
+        assert await here.refusals.get() == f"it came from user {me + 1}, not from user {me}"
+        assert await ended(client)
 
 
-def test_where_the_kernel_does_not_say_who_it_is_the_token_decides() -> None:
-    async def story() -> None:
-        async with hall(uid_of=lambda _: None) as here:
-            here.enter()
-            assert (await here.shim()).uid is None
-
-    run(story)
+@bounded
+async def test_where_the_kernel_does_not_say_who_it_is_the_token_decides() -> None:
+    async with hall(uid_of=lambda _: None) as here:
+        here.enter()
+        assert (await here.shim()).uid is None
 
 
 # Many at once
 
 
-def test_two_hundred_shims_at_once_are_all_let_in() -> None:
-    async def story() -> None:
-        async with hall() as here:
-            for _ in range(200):
-                here.enter()
-            for _ in range(200):
-                await here.shim()
-            assert here.refusals.empty()
-
-    run(story)
-
-
-def test_however_many_say_nothing_a_shim_gets_in_at_once_and_64_places_are_taken_at_most() -> None:
-    async def story() -> None:
-        def uid_of(connection: socket.socket) -> int:
-            descriptors.append(connection.fileno())
-            return os.geteuid()
-
-        descriptors: list[int] = []
-        async with hall(patience=10 * PATIENCE, uid_of=uid_of) as here:
-            silent = [here.connect() for _ in range(200)]
+@bounded
+async def test_two_hundred_shims_at_once_are_all_let_in() -> None:
+    async with hall() as here:
+        for _ in range(200):
             here.enter()
-            assert (await here.shim()).name == "github"
-            closed = [client for client in silent if is_closed(client)]
-            assert closed == silent[: 200 + 1 - MOST]  # with the shim
-            assert len(set(descriptors)) <= MOST + 1
-            why = f"too many connections without a greeting ({MOST}); closed the oldest. Further ones are not reported"
-            assert here.refusals.get_nowait() == why
-            assert here.refusals.empty()
+        for _ in range(200):
+            await here.shim()
+        assert here.refusals.empty()
 
-    run(story)
+
+@bounded
+async def test_however_many_say_nothing_a_shim_gets_in_at_once_and_64_places_are_taken_at_most() -> None:
+    def uid_of(connection: socket.socket) -> int:
+        descriptors.append(connection.fileno())
+        return os.geteuid()
+
+    descriptors: list[int] = []
+    async with hall(patience=10 * PATIENCE, uid_of=uid_of) as here:
+        silent = [here.connect() for _ in range(200)]
+        here.enter()
+        assert (await here.shim()).name == "github"
+        closed = [client for client in silent if is_closed(client)]
+        assert closed == silent[: 200 + 1 - MOST]  # with the shim
+        assert len(set(descriptors)) <= MOST + 1
+        why = f"too many connections without a greeting ({MOST}); closed the oldest. Further ones are not reported"
+        assert here.refusals.get_nowait() == why
+        assert here.refusals.empty()
 
 
 def is_closed(client: socket.socket) -> bool:
@@ -441,108 +394,92 @@ def is_closed(client: socket.socket) -> bool:
         return False
 
 
-def test_a_second_crowd_is_noted_again() -> None:
-    async def story() -> None:
-        async with hall(patience=10 * PATIENCE) as here:
-            for _ in range(2):
-                crowd = [here.connect() for _ in range(MOST + 2)]
-                assert "Further ones are not reported" in await here.refusals.get()
-                for client in crowd:
-                    client.close()
-                for _ in range(MOST):
-                    assert await here.refusals.get() == "it closed the connection before it sent a greeting"
-
-    run(story)
+@bounded
+async def test_a_second_crowd_is_noted_again() -> None:
+    async with hall(patience=10 * PATIENCE) as here:
+        for _ in range(2):
+            crowd = [here.connect() for _ in range(MOST + 2)]
+            assert "Further ones are not reported" in await here.refusals.get()
+            for client in crowd:
+                client.close()
+            for _ in range(MOST):
+                assert await here.refusals.get() == "it closed the connection before it sent a greeting"
 
 
-def test_without_a_descriptor_left_they_wait_until_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@bounded
+async def test_without_a_descriptor_left_they_wait_until_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REST", BRIEF)
-
-    async def story() -> None:
-        async with hall() as here:
-            client = here.connect()
-            free = os.dup(client.fileno())
-            os.close(free)
-            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
-            try:
-                assert await here.refusals.get() == "it must wait: Too many open files"
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            client.sendall(here.greeting())
-            here.goes_on(client)
-            assert (await here.shim()).name == "github"
-
-    run(story)
+    async with hall() as here:
+        client = here.connect()
+        free = os.dup(client.fileno())
+        os.close(free)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+        try:
+            assert await here.refusals.get() == "it must wait: Too many open files"
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        client.sendall(here.greeting())
+        here.goes_on(client)
+        assert (await here.shim()).name == "github"
 
 
 # Leaving
 
 
-def test_leaving_closes_the_door_and_who_has_not_greeted_yet() -> None:
-    async def story() -> None:
-        made = Hall()
-        async with seat(NAMES, made.shims.put_nowait, made.refusals.put_nowait) as made.at:
-            waiting = [made.connect() for _ in range(3)]
-            made.enter()
-            await made.shim()  # so the others have been met
-        assert [await ended(client) for client in waiting] == [True] * 3
-        assert made.refusals.empty()
-        made.close()
-
-    run(story)
+@bounded
+async def test_leaving_closes_the_door_and_who_has_not_greeted_yet() -> None:
+    made = Hall()
+    async with seat(NAMES, made.shims.put_nowait, made.refusals.put_nowait) as made.at:
+        waiting = [made.connect() for _ in range(3)]
+        made.enter()
+        await made.shim()  # so the others have been met
+    assert [await ended(client) for client in waiting] == [True] * 3
+    assert made.refusals.empty()
+    made.close()
 
 
-def test_a_launch_that_fails_leaves_nothing(a_place_of_its_own: Path) -> None:
-    async def story() -> None:
-        with pytest.raises(LaunchError, match=r"^no$"):
-            async with hall() as here:
-                assert here.at.path.parent.parent == a_place_of_its_own
-                raise LaunchError("no")
-
-    run(story)
-
-
-def test_a_directory_that_was_removed_is_not_an_error() -> None:
-    async def story() -> None:
+@bounded
+async def test_a_launch_that_fails_leaves_nothing(a_place_of_its_own: Path) -> None:
+    with pytest.raises(LaunchError, match=r"^no$"):
         async with hall() as here:
-            here.at.path.unlink()
-            here.at.path.parent.rmdir()
-
-    run(story)
+            assert here.at.path.parent.parent == a_place_of_its_own
+            raise LaunchError("no")
 
 
-def test_a_shim_that_cannot_be_taken_is_closed() -> None:
+@bounded
+async def test_a_directory_that_was_removed_is_not_an_error() -> None:
+    async with hall() as here:
+        here.at.path.unlink()
+        here.at.path.parent.rmdir()
+
+
+@bounded
+async def test_a_shim_that_cannot_be_taken_is_closed() -> None:
     """Our own bug, and the loop is told of it; the connection is not left open."""
+    told = asyncio.Event()
+    asyncio.get_running_loop().set_exception_handler(lambda *_: told.set())
 
-    async def story() -> None:
-        told = asyncio.Event()
-        asyncio.get_running_loop().set_exception_handler(lambda *_: told.set())
+    def seated(shim: ShimConnection) -> None:
+        raise AssertionError("a bug")
 
-        def seated(shim: ShimConnection) -> None:
-            raise AssertionError("a bug")
-
-        made = Hall()
-        async with seat(NAMES, seated, made.refusals.put_nowait) as made.at:
-            client = made.enter()
-            await told.wait()
-            assert await ended(client)
-        made.close()
-
-    run(story)
+    made = Hall()
+    async with seat(NAMES, seated, made.refusals.put_nowait) as made.at:
+        client = made.enter()
+        await told.wait()
+        assert await ended(client)
+    made.close()
 
 
-def test_tokens_are_long_and_no_two_are_alike_and_none_is_shown() -> None:
-    async def story() -> None:
-        async with hall() as here, hall() as there:
-            assert len(here.at.token) == len(there.at.token) == 48
-            assert here.at.token != there.at.token
-            assert here.at.path != there.at.path
-            assert repr(here.at) == f"Seat({here.at.path})"
-            here.enter()
-            assert repr(await here.shim()) == "ShimConnection(github)"
-
-    run(story)
+@bounded
+async def test_tokens_are_long_and_no_two_are_alike_and_none_is_shown() -> None:
+    async with hall() as here, hall() as there:
+        assert len(here.at.token) == len(there.at.token) == 48
+        assert here.at.token != there.at.token
+        assert here.at.path != there.at.path
+        assert repr(here.at) == f"Seat({here.at.path})"
+        here.enter()
+        assert repr(await here.shim()) == "ShimConnection(github)"
 
 
 # The directory
@@ -563,14 +500,12 @@ def seated() -> AbstractAsyncContextManager[Seat]:
     return seat(NAMES, ShimConnection.close, lambda _: None)
 
 
-def test_whatever_the_umask_only_our_user_can_connect(umask: None) -> None:
-    async def story() -> None:
-        async with hall() as here:
-            assert modes(here.at.path) == (0o700, 0o600)
-            here.enter()
-            await here.shim()
-
-    run(story)
+@bounded
+async def test_whatever_the_umask_only_our_user_can_connect(umask: None) -> None:
+    async with hall() as here:
+        assert modes(here.at.path) == (0o700, 0o600)
+        here.enter()
+        await here.shim()
 
 
 @pytest.fixture
@@ -581,16 +516,14 @@ def runtime(short: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
-def test_the_runtime_directory_is_where_it_goes_if_there_is_one(runtime: Path) -> None:
-    async def story() -> None:
-        async with seated() as at:
-            assert at.path.parent.parent == runtime / "acp-launch"
-            assert at.path.parent.name.startswith(f"{os.getpid()}-")
-            assert stat.S_IMODE((runtime / "acp-launch").stat().st_mode) == 0o700
-            assert modes(at.path) == (0o700, 0o600)
-        assert list((runtime / "acp-launch").iterdir()) == []
-
-    run(story)
+@bounded
+async def test_the_runtime_directory_is_where_it_goes_if_there_is_one(runtime: Path) -> None:
+    async with seated() as at:
+        assert at.path.parent.parent == runtime / "acp-launch"
+        assert at.path.parent.name.startswith(f"{os.getpid()}-")
+        assert stat.S_IMODE((runtime / "acp-launch").stat().st_mode) == 0o700
+        assert modes(at.path) == (0o700, 0o600)
+    assert list((runtime / "acp-launch").iterdir()) == []
 
 
 def loosen(runtime: Path) -> None:
@@ -615,16 +548,13 @@ def remove(runtime: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [loosen, loosen_ours, link_ours, occupy_ours, remove])
-def test_one_that_is_not_private_is_not_used(
+@bounded
+async def test_one_that_is_not_private_is_not_used(
     runtime: Path, a_place_of_its_own: Path, spoil: Callable[[Path], None]
 ) -> None:
     spoil(runtime)
-
-    async def story() -> None:
-        async with seated() as at:
-            assert at.path.parent.parent == a_place_of_its_own
-
-    run(story)
+    async with seated() as at:
+        assert at.path.parent.parent == a_place_of_its_own
 
 
 def test_a_directory_of_another_user_is_not_used(
@@ -644,36 +574,32 @@ def test_a_relative_one_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         assert made.parent == a_place_of_its_own
 
 
-def test_where_temporary_files_have_long_names_it_goes_to_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@bounded
+async def test_where_temporary_files_have_long_names_it_goes_to_tmp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     long = tmp_path / ("x" * 100)
     long.mkdir()
     monkeypatch.setenv("TMPDIR", str(long))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
     long.chmod(0o700)
-
-    async def story() -> None:
-        async with hall() as here:
-            assert here.at.path.parent.parent == Path("/tmp")
-            here.enter()
-            await here.shim()
-
-    run(story)
+    async with hall() as here:
+        assert here.at.path.parent.parent == Path("/tmp")
+        here.enter()
+        await here.shim()
 
 
 @pytest.mark.parametrize("excess", [0, 1])
-def test_a_name_is_too_long_exactly_when_the_kernel_says_so(
+@bounded
+async def test_a_name_is_too_long_exactly_when_the_kernel_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, excess: int
 ) -> None:
     rest = len(os.fsencode(f"/acp-launch-{os.getpid()}-12345678/{module.SOCKET}"))
     long = Path(str(tmp_path / "x").ljust(module.LONGEST - rest + excess, "x"))
-    long.mkdir()
+    long.mkdir()  # noqa: ASYNC240 - nothing else runs in the loop
     monkeypatch.setenv("TMPDIR", str(long))
-
-    async def story() -> None:
-        async with seated() as at:
-            assert at.path.parent.parent == (Path("/tmp") if excess else long)
-
-    run(story)
+    async with seated() as at:
+        assert at.path.parent.parent == (Path("/tmp") if excess else long)
 
 
 def test_a_place_that_cannot_be_written_to_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from acp_launch.bridge.servers import ServerNeeds, Servers, running
 from acp_launch.plan.model import Origin, StdioPlan, Value
 from acp_launch.process.lifecycle import Change
 from tests.bridge.observing import Silent
+from tests.looped import looped
 from tests.patience import PATIENCE
 
 SERVER = Path(__file__).parents[1] / "servers" / "polite.py"
@@ -69,53 +70,47 @@ def told_of(told: Sequence[Change], server: str) -> list[str]:
     return [change.state for change in told if change.server == server]
 
 
-def test_only_the_server_that_is_named_is_restarted() -> None:
-    async def use() -> None:
-        one, other = plan("one"), plan("other")
-        async with served(one, other) as (servers, told):
-            servers.restart("one")
-            assert await servers.up(one)
-            assert await servers.up(other)
-            assert told_of(told, "one") == ["starting", "resting", "starting"]
-            assert told_of(told, "other") == ["starting"]
-            first, wish, second = (change for change in told if change.server == "one")
-            assert wish == Change(
-                server="one",
-                state="resting",
-                budget=5,
-                after=wish.after,
-                exit="was restarted by the user",
-                retry=0,
-                by_hand=True,
-            )
-            assert first.pid != second.pid
-            assert [(each.state, each.restarts) for each in servers.standings()] == [("starting", 0)] * 2
-        assert told_of(told, "one")[3:] == ["stopping", "stopped"]
-
-    asyncio.run(use())
+@looped
+async def test_only_the_server_that_is_named_is_restarted() -> None:
+    one, other = plan("one"), plan("other")
+    async with served(one, other) as (servers, told):
+        servers.restart("one")
+        assert await servers.up(one)
+        assert await servers.up(other)
+        assert told_of(told, "one") == ["starting", "resting", "starting"]
+        assert told_of(told, "other") == ["starting"]
+        first, wish, second = (change for change in told if change.server == "one")
+        assert wish == Change(
+            server="one",
+            state="resting",
+            budget=5,
+            after=wish.after,
+            exit="was restarted by the user",
+            retry=0,
+            by_hand=True,
+        )
+        assert first.pid != second.pid
+        assert [(each.state, each.restarts) for each in servers.standings()] == [("starting", 0)] * 2
+    assert told_of(told, "one")[3:] == ["stopping", "stopped"]
 
 
-def test_once_they_are_being_stopped_none_is_restarted() -> None:
-    async def use() -> None:
-        only = plan("only")
-        async with served(only) as (servers, told):
-            servers.stopping()
-            servers.restart("only")
-            assert await servers.up(only), "its process is not about to be ended"
-            assert told_of(told, "only") == ["starting"]
-        assert told_of(told, "only") == ["starting", "stopping", "stopped"]
-
-    asyncio.run(use())
+@looped
+async def test_once_they_are_being_stopped_none_is_restarted() -> None:
+    only = plan("only")
+    async with served(only) as (servers, told):
+        servers.stopping()
+        servers.restart("only")
+        assert await servers.up(only), "its process is not about to be ended"
+        assert told_of(told, "only") == ["starting"]
+    assert told_of(told, "only") == ["starting", "stopping", "stopped"]
 
 
-def test_an_unknown_server_cannot_be_restarted() -> None:
-    async def use() -> None:
-        async with served(plan("only")) as (servers, told):
-            with pytest.raises(KeyError, match=r"^'onyl'$"):
-                servers.restart("onyl")
-            assert told_of(told, "only") == ["starting"]
-
-    asyncio.run(use())
+@looped
+async def test_an_unknown_server_cannot_be_restarted() -> None:
+    async with served(plan("only")) as (servers, told):
+        with pytest.raises(KeyError, match=r"^'onyl'$"):
+            servers.restart("onyl")
+        assert told_of(told, "only") == ["starting"]
 
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "agent", "version": "1"}}
@@ -131,27 +126,24 @@ def visit(servers: Servers, name: str) -> socket.socket:
     return its
 
 
-def test_when_the_agent_is_gone_the_process_that_waits_for_the_next_one_is_what_there_is() -> None:
+@looped
+async def test_when_the_agent_is_gone_the_process_that_waits_for_the_next_one_is_what_there_is() -> None:
     """It was "stopped" for ever, and a status line counted it as down."""
-
-    async def use() -> None:
-        only = plan("only")
-        async with served(only) as (servers, told):
-            agent = visit(servers, "only")
-            await told.until("starting", "ready")
-            first = told[-1]
-            assert [(each.state, each.after) for each in servers.standings()] == [("ready", first.after)]
-            agent.close()
-            await told.until("ready", "stopping", "stopped", "starting")
-            assert told[-1].pid != first.pid
-            (now,) = servers.standings()
-            assert (now.state, now.after, now.tools, now.opened) == ("starting", None, None, True)
-            again = visit(servers, "only")
-            await told.until("starting", "ready")
-            assert servers.standings()[0].state == "ready"
-            again.close()
-
-    asyncio.run(use())
+    only = plan("only")
+    async with served(only) as (servers, told):
+        agent = visit(servers, "only")
+        await told.until("starting", "ready")
+        first = told[-1]
+        assert [(each.state, each.after) for each in servers.standings()] == [("ready", first.after)]
+        agent.close()
+        await told.until("ready", "stopping", "stopped", "starting")
+        assert told[-1].pid != first.pid
+        (now,) = servers.standings()
+        assert (now.state, now.after, now.tools, now.opened) == ("starting", None, None, True)
+        again = visit(servers, "only")
+        await told.until("starting", "ready")
+        assert servers.standings()[0].state == "ready"
+        again.close()
 
 
 @pytest.mark.parametrize(
@@ -171,44 +163,40 @@ def test_the_time_of_a_start_leaves_out_what_the_server_waited_for_its_agent(
     assert times.own(now) == own
 
 
-def test_a_server_that_waited_for_its_agent_is_not_said_to_have_been_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_a_server_that_waited_for_its_agent_is_not_said_to_have_been_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The agent comes ten seconds after it was up: a person took so long to say that it is to be started again."""
-
-    async def use() -> None:
-        loop, later = asyncio.get_running_loop(), 0.0
-        time = loop.time
-        monkeypatch.setattr(loop, "time", lambda: time() + later)
-        only = plan("only")
-        async with served(only) as (servers, told):
-            later = 10.0
-            agent = visit(servers, "only")
-            await told.until("starting", "ready")
-            assert told[-1].after is not None
-            assert told[-1].after < later
-            agent.close()
-
-    asyncio.run(use())
+    loop, later = asyncio.get_running_loop(), 0.0
+    time = loop.time
+    monkeypatch.setattr(loop, "time", lambda: time() + later)
+    only = plan("only")
+    async with served(only) as (servers, told):
+        later = 10.0
+        agent = visit(servers, "only")
+        await told.until("starting", "ready")
+        assert told[-1].after is not None
+        assert told[-1].after < later
+        agent.close()
 
 
-def test_other_plans_may_be_taken_while_the_servers_run() -> None:
+@looped
+async def test_other_plans_may_be_taken_while_the_servers_run() -> None:
     """What the agent has not opened yet is started anew, or gone; a connection to what is gone is closed."""
-
-    async def use() -> None:
-        same, changed, gone, added = plan("same"), plan("changed"), plan("gone"), plan("added")
-        async with served(same, changed, gone) as (servers, told):
-            now = replace(changed, env={"WORD": Value(("now",), Origin("test"))})
-            await servers.reload([same, now, added], {}, {})
-            for each in (same, now, added):
-                assert await servers.up(each)
-            assert told_of(told, "same") == ["starting"]
-            assert told_of(told, "changed") == ["starting", "stopping", "stopped", "starting"]
-            assert told_of(told, "gone") == ["starting", "stopping", "stopped"]
-            assert told_of(told, "added") == ["starting"]
-            assert [each.server for each in servers.standings()] == ["same", "changed", "added"]
-            assert set(servers.names) == {"same", "changed", "added"}
-            ours, its = socket.socketpair()
-            with ours, its:
-                servers.seated(ShimConnection("gone", None, ours))
-                assert its.recv(1) == b""
-
-    asyncio.run(use())
+    same, changed, gone, added = plan("same"), plan("changed"), plan("gone"), plan("added")
+    async with served(same, changed, gone) as (servers, told):
+        now = replace(changed, env={"WORD": Value(("now",), Origin("test"))})
+        await servers.reload([same, now, added], {}, {})
+        for each in (same, now, added):
+            assert await servers.up(each)
+        assert told_of(told, "same") == ["starting"]
+        assert told_of(told, "changed") == ["starting", "stopping", "stopped", "starting"]
+        assert told_of(told, "gone") == ["starting", "stopping", "stopped"]
+        assert told_of(told, "added") == ["starting"]
+        assert [each.server for each in servers.standings()] == ["same", "changed", "added"]
+        assert set(servers.names) == {"same", "changed", "added"}
+        ours, its = socket.socketpair()
+        with ours, its:
+            servers.seated(ShimConnection("gone", None, ours))
+            assert its.recv(1) == b""

@@ -3,15 +3,18 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 from acp_launch.process.child import Child
 from acp_launch.process.lifecycle import Change
 from acp_launch.process.program import LocalProgram, Program, Running
 from acp_launch.process.supervisor import Clock, LoopClock, Supervisor, Timer
 from acp_launch.profile.model import Restart
+from tests.looped import P, looped
 from tests.patience import PATIENCE
 
 from .liveness import Liveness
@@ -150,15 +153,17 @@ class Watched:
         await asyncio.wait({task})
 
 
-def supervise(use: Callable[[], Awaitable[None]]) -> None:
-    """Run it, within bounds."""
+def supervised(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run a test in an event loop of its own, within bounds, in which it leaves no task."""
 
-    async def bounded() -> None:
+    @looped
+    @wraps(test)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> None:
         async with asyncio.timeout(PATIENCE):
-            await use()
+            await test(*args, **kwargs)
         assert asyncio.all_tasks() == {asyncio.current_task()}, "a task was left behind"
 
-    asyncio.run(bounded())
+    return run
 
 
 def sh(script: str) -> list[str]:

@@ -18,6 +18,7 @@ from acp_launch.process.capture import MOST, Captured, capture, captured
 from acp_launch.process.pidfd import NO_PIDFD
 from acp_launch.process.tree import Exit
 from acp_launch.secret.value import MAX_VALUE
+from tests.looped import looped
 from tests.patience import PATIENCE
 
 from .liveness import Liveness, program
@@ -239,13 +240,11 @@ def test_in_an_event_loop_nothing_survives_either(temper: str, alive: Liveness) 
     alive.assert_all_dead()
 
 
-def test_who_stops_waiting_in_an_event_loop_ends_the_program(alive: Liveness) -> None:
-    async def give_up() -> None:
-        task = asyncio.create_task(captured(program("deaf", "stubborn"), 1000.0, env=alive.env, cwd=Path("/")))
-        await asyncio.to_thread(alive.hear, "stubborn")
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(give_up())
+@looped
+async def test_who_stops_waiting_in_an_event_loop_ends_the_program(alive: Liveness) -> None:
+    task = asyncio.create_task(captured(program("deaf", "stubborn"), 1000.0, env=alive.env, cwd=Path("/")))
+    await asyncio.to_thread(alive.hear, "stubborn")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     alive.assert_all_dead()

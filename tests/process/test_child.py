@@ -16,6 +16,7 @@ from acp_launch.process.child import Child, attach
 from acp_launch.process.spawn import spawn
 from acp_launch.process.tree import Exit
 from acp_launch.secret.redact import StreamRedactor
+from tests.looped import looped
 from tests.patience import PATIENCE
 from tests.secret.canaries import knowing
 
@@ -286,17 +287,15 @@ def test_an_exception_in_the_context_comes_out_and_leaves_nothing(alive: Livenes
     alive.assert_all_dead()
 
 
-def test_a_child_that_died_before_it_was_attached_is_noticed() -> None:
-    async def run() -> None:
-        spawned = spawn(["/bin/sh", "-c", "echo out; echo err >&2; exit 5"], env={}, cwd=Path("/"))
-        os.waitid(os.P_PID, spawned.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - nothing else runs
-        spawned.poll()
-        async with asyncio.timeout(PATIENCE), attach(spawned) as child:
-            assert await child.wait() == Exit(5, None)
-            assert await rest_of(child) == b"out\n"
-            assert child.stderr_tail() == ["err"]
-
-    asyncio.run(run())
+@looped
+async def test_a_child_that_died_before_it_was_attached_is_noticed() -> None:
+    spawned = spawn(["/bin/sh", "-c", "echo out; echo err >&2; exit 5"], env={}, cwd=Path("/"))
+    os.waitid(os.P_PID, spawned.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - nothing else runs
+    spawned.poll()
+    async with asyncio.timeout(PATIENCE), attach(spawned) as child:
+        assert await child.wait() == Exit(5, None)
+        assert await rest_of(child) == b"out\n"
+        assert child.stderr_tail() == ["err"]
 
 
 def test_without_pidfds_a_thread_notices_the_exit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,14 +5,13 @@ import os
 import random
 import socket
 import tracemalloc
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
 from acp_launch.process.flow import CHUNK, HIGH, LOW, Inflow, Outflow
-from tests.patience import PATIENCE
+from tests.looped import bounded
 
 FULL = 4 * HIGH  # bytes; more than any pipe or socket takes by itself
 
@@ -59,19 +58,6 @@ def never_called() -> None:
     pytest.fail("this was not to be called")
 
 
-def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """What a callback raises fails the test too: the loop would only log it."""
-    raised: list[dict[str, Any]] = []
-
-    async def bounded() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
-        async with asyncio.timeout(PATIENCE):
-            await story()
-
-    asyncio.run(bounded())
-    assert raised == []
-
-
 async def a_turn_of_the_loop() -> None:
     """Everything that was ready has had its turn, twice: a byte came through the selector in the same rounds."""
     await _a_byte_through_the_loop()
@@ -100,510 +86,452 @@ def fill(descriptor: int) -> int:
 # Inflow
 
 
-def test_what_comes_is_taken_and_the_end_is_told_once(kind: str) -> None:
-    async def story() -> None:
-        with ends(kind) as pair:
-            taken: list[bytes] = []
-            over = asyncio.Event()
+@bounded
+async def test_what_comes_is_taken_and_the_end_is_told_once(kind: str) -> None:
+    with ends(kind) as pair:
+        taken: list[bytes] = []
+        over = asyncio.Event()
 
-            def ended() -> None:
-                assert not over.is_set()
-                over.set()
+        def ended() -> None:
+            assert not over.is_set()
+            over.set()
 
-            Inflow(pair.reader, taken.append, ended)
-            os.write(pair.writer, b"one\n")
-            await a_turn_of_the_loop()
-            assert taken == [b"one\n"]
-            os.write(pair.writer, b"two\n")
-            pair.close("writer")
-            await over.wait()
-            await a_turn_of_the_loop()
-            assert taken == [b"one\n", b"two\n"]
-
-    run(story)
+        Inflow(pair.reader, taken.append, ended)
+        os.write(pair.writer, b"one\n")
+        await a_turn_of_the_loop()
+        assert taken == [b"one\n"]
+        os.write(pair.writer, b"two\n")
+        pair.close("writer")
+        await over.wait()
+        await a_turn_of_the_loop()
+        assert taken == [b"one\n", b"two\n"]
 
 
-def test_a_peer_that_dies_with_something_unread_is_an_end() -> None:
+@bounded
+async def test_a_peer_that_dies_with_something_unread_is_an_end() -> None:
     """ECONNRESET."""
-
-    async def story() -> None:
-        with ends("socket") as pair:
-            os.write(pair.reader, b"never read")
-            pair.close("writer")
-            over = asyncio.Event()
-            Inflow(pair.reader, lambda _: never_called(), over.set)
-            await over.wait()
-
-    run(story)
+    with ends("socket") as pair:
+        os.write(pair.reader, b"never read")
+        pair.close("writer")
+        over = asyncio.Event()
+        Inflow(pair.reader, lambda _: never_called(), over.set)
+        await over.wait()
 
 
-def test_while_paused_nothing_is_read_and_the_writer_has_to_wait(kind: str) -> None:
-    async def story() -> None:
-        with ends(kind) as pair:
-            taken = bytearray()
-            over = asyncio.Event()
-            inflow = Inflow(pair.reader, taken.extend, over.set)
+@bounded
+async def test_while_paused_nothing_is_read_and_the_writer_has_to_wait(kind: str) -> None:
+    with ends(kind) as pair:
+        taken = bytearray()
+        over = asyncio.Event()
+        inflow = Inflow(pair.reader, taken.extend, over.set)
+        inflow.pause()
+        inflow.pause()
+        written = fill(pair.writer)
+        await a_turn_of_the_loop()
+        assert taken == b""
+        with pytest.raises(BlockingIOError):
+            os.write(pair.writer, b"x")
+        inflow.resume()
+        inflow.resume()
+        pair.close("writer")
+        await over.wait()
+        assert len(taken) == written
+
+
+@bounded
+async def test_who_takes_a_chunk_may_pause_and_gets_no_further_one(kind: str) -> None:
+    with ends(kind) as pair:
+        fill(pair.writer)
+        taken: list[int] = []
+
+        def took(chunk: bytes) -> None:
+            taken.append(len(chunk))
             inflow.pause()
-            inflow.pause()
-            written = fill(pair.writer)
-            await a_turn_of_the_loop()
-            assert taken == b""
-            with pytest.raises(BlockingIOError):
-                os.write(pair.writer, b"x")
-            inflow.resume()
-            inflow.resume()
-            pair.close("writer")
-            await over.wait()
-            assert len(taken) == written
 
-    run(story)
+        inflow = Inflow(pair.reader, took, never_called)
+        await a_turn_of_the_loop()
+        fill(pair.writer)
+        await a_turn_of_the_loop()
+        assert len(taken) == 1
+        inflow.resume()
+        await a_turn_of_the_loop()
+        assert len(taken) == 2
+        inflow.close()
 
 
-def test_who_takes_a_chunk_may_pause_and_gets_no_further_one(kind: str) -> None:
-    async def story() -> None:
-        with ends(kind) as pair:
-            fill(pair.writer)
-            taken: list[int] = []
+@bounded
+async def test_who_takes_a_chunk_may_close_flow_and_descriptor(kind: str) -> None:
+    with ends(kind) as pair:
+        taken: list[bytes] = []
 
-            def took(chunk: bytes) -> None:
-                taken.append(len(chunk))
-                inflow.pause()
-
-            inflow = Inflow(pair.reader, took, never_called)
-            await a_turn_of_the_loop()
-            fill(pair.writer)
-            await a_turn_of_the_loop()
-            assert len(taken) == 1
-            inflow.resume()
-            await a_turn_of_the_loop()
-            assert len(taken) == 2
+        def took(chunk: bytes) -> None:
+            taken.append(chunk)
             inflow.close()
+            pair.close("reader")
 
-    run(story)
+        fill(pair.writer)
+        inflow = Inflow(pair.reader, took, never_called)
+        await a_turn_of_the_loop()
+        assert len(taken) == 1
+        inflow.resume()
+        inflow.drain()
+        inflow.close()
+        await a_turn_of_the_loop()
+        assert len(taken) == 1
 
 
-def test_who_takes_a_chunk_may_close_flow_and_descriptor(kind: str) -> None:
-    async def story() -> None:
-        with ends(kind) as pair:
-            taken: list[bytes] = []
+@bounded
+async def test_who_is_told_the_end_may_close() -> None:
+    with ends() as pair:
+        over = asyncio.Event()
 
-            def took(chunk: bytes) -> None:
-                taken.append(chunk)
-                inflow.close()
-                pair.close("reader")
-
-            fill(pair.writer)
-            inflow = Inflow(pair.reader, took, never_called)
-            await a_turn_of_the_loop()
-            assert len(taken) == 1
-            inflow.resume()
-            inflow.drain()
+        def ended() -> None:
             inflow.close()
-            await a_turn_of_the_loop()
-            assert len(taken) == 1
+            pair.close("reader")
+            over.set()
 
-    run(story)
-
-
-def test_who_is_told_the_end_may_close() -> None:
-    async def story() -> None:
-        with ends() as pair:
-            over = asyncio.Event()
-
-            def ended() -> None:
-                inflow.close()
-                pair.close("reader")
-                over.set()
-
-            inflow = Inflow(pair.reader, lambda _: never_called(), ended)
-            pair.close("writer")
-            await over.wait()
-
-    run(story)
+        inflow = Inflow(pair.reader, lambda _: never_called(), ended)
+        pair.close("writer")
+        await over.wait()
 
 
-def test_a_flood_leaves_a_turn_to_everybody_else() -> None:
+@bounded
+async def test_a_flood_leaves_a_turn_to_everybody_else() -> None:
     """The flood is endless: each chunk that is taken is there again."""
+    with ends() as pair:
 
-    async def story() -> None:
-        with ends() as pair:
-
-            def took(chunk: bytes) -> None:
-                fill(pair.writer)
-
+        def took(chunk: bytes) -> None:
             fill(pair.writer)
-            inflow = Inflow(pair.reader, took, never_called)
-            await a_turn_of_the_loop()
-            inflow.close()
 
-    run(story)
+        fill(pair.writer)
+        inflow = Inflow(pair.reader, took, never_called)
+        await a_turn_of_the_loop()
+        inflow.close()
 
 
 @pytest.mark.parametrize("is_paused", [False, True])
-def test_what_a_dead_writer_left_is_taken_at_once_and_its_end_not_told(kind: str, is_paused: bool) -> None:
-    async def story() -> None:
-        with ends(kind) as pair:
-            taken = bytearray()
-            inflow = Inflow(pair.reader, taken.extend, never_called)
-            if is_paused:
-                inflow.pause()
-            written = fill(pair.writer)
-            pair.close("writer")
-            inflow.drain()
-            assert len(taken) == written
-            await a_turn_of_the_loop()
-
-    run(story)
+@bounded
+async def test_what_a_dead_writer_left_is_taken_at_once_and_its_end_not_told(kind: str, is_paused: bool) -> None:
+    with ends(kind) as pair:
+        taken = bytearray()
+        inflow = Inflow(pair.reader, taken.extend, never_called)
+        if is_paused:
+            inflow.pause()
+        written = fill(pair.writer)
+        pair.close("writer")
+        inflow.drain()
+        assert len(taken) == written
+        await a_turn_of_the_loop()
 
 
-def test_what_others_still_hold_open_is_not_waited_for_and_read_no_further() -> None:
-    async def story() -> None:
-        with ends() as pair:
-            taken: list[bytes] = []
-            inflow = Inflow(pair.reader, taken.append, never_called)
-            os.write(pair.writer, b"last words")
-            inflow.drain()
-            os.write(pair.writer, b"a grandchild's")
-            inflow.resume()
-            await a_turn_of_the_loop()
-            assert taken == [b"last words"]
-
-    run(story)
+@bounded
+async def test_what_others_still_hold_open_is_not_waited_for_and_read_no_further() -> None:
+    with ends() as pair:
+        taken: list[bytes] = []
+        inflow = Inflow(pair.reader, taken.append, never_called)
+        os.write(pair.writer, b"last words")
+        inflow.drain()
+        os.write(pair.writer, b"a grandchild's")
+        inflow.resume()
+        await a_turn_of_the_loop()
+        assert taken == [b"last words"]
 
 
-def test_what_floods_after_its_writers_death_is_taken_up_to_the_limit() -> None:
-    async def story() -> None:
-        with ends() as pair:
-            taken: list[int] = []
+@bounded
+async def test_what_floods_after_its_writers_death_is_taken_up_to_the_limit() -> None:
+    with ends() as pair:
+        taken: list[int] = []
 
-            def took(chunk: bytes) -> None:
-                taken.append(len(chunk))
-                fill(pair.writer)
+        def took(chunk: bytes) -> None:
+            taken.append(len(chunk))
+            fill(pair.writer)
 
-            written = fill(pair.writer)
-            inflow = Inflow(pair.reader, took, never_called)
-            inflow.drain(3 * written)
-            assert taken == [written] * 3
-
-    run(story)
+        written = fill(pair.writer)
+        inflow = Inflow(pair.reader, took, never_called)
+        inflow.drain(3 * written)
+        assert taken == [written] * 3
 
 
 # Outflow
 
 
-def test_what_the_reader_takes_is_written_before_send_returns(kind: str) -> None:
-    async def story() -> None:
-        with ends(kind) as pair:
-            outflow = Outflow(pair.writer, never_called, never_called)
-            outflow.send(b"one\n")
-            outflow.send(b"")
-            assert (os.read(pair.reader, CHUNK), outflow.held, outflow.is_full) == (b"one\n", 0, False)
-            outflow.close()
-
-    run(story)
+@bounded
+async def test_what_the_reader_takes_is_written_before_send_returns(kind: str) -> None:
+    with ends(kind) as pair:
+        outflow = Outflow(pair.writer, never_called, never_called)
+        outflow.send(b"one\n")
+        outflow.send(b"")
+        assert (os.read(pair.reader, CHUNK), outflow.held, outflow.is_full) == (b"one\n", 0, False)
+        outflow.close()
 
 
-def test_what_it_does_not_take_is_kept_and_goes_in_order(kind: str) -> None:
+@bounded
+async def test_what_it_does_not_take_is_kept_and_goes_in_order(kind: str) -> None:
     """Pieces of all sizes, sent before, while and after it is slow."""
+    with ends(kind) as pair:
+        rolled = random.Random(1)
+        pieces = [rolled.randbytes(rolled.choice([1, 100, 5000, 300_000])) for _ in range(300)]
+        taken = bytearray()
+        over = asyncio.Event()
+        empty = asyncio.Event()
+        outflow = Outflow(pair.writer, lambda: None if outflow.held else empty.set(), never_called)
+        for piece in pieces[:200]:
+            outflow.send(piece)
+        Inflow(pair.reader, taken.extend, over.set)
+        for piece in pieces[200:]:
+            outflow.send(piece)
+            await asyncio.sleep(0)  # the loop's turn in between, not a wait
+        await empty.wait()
+        outflow.close()
+        pair.close("writer")
+        await over.wait()
+        assert taken == b"".join(pieces)
 
-    async def story() -> None:
-        with ends(kind) as pair:
-            rolled = random.Random(1)
-            pieces = [rolled.randbytes(rolled.choice([1, 100, 5000, 300_000])) for _ in range(300)]
-            taken = bytearray()
-            over = asyncio.Event()
-            empty = asyncio.Event()
-            outflow = Outflow(pair.writer, lambda: None if outflow.held else empty.set(), never_called)
-            for piece in pieces[:200]:
-                outflow.send(piece)
-            Inflow(pair.reader, taken.extend, over.set)
-            for piece in pieces[200:]:
-                outflow.send(piece)
-                await asyncio.sleep(0)  # the loop's turn in between, not a wait
-            await empty.wait()
+
+@bounded
+async def test_room_is_told_when_little_is_left_and_again_when_nothing_is(kind: str) -> None:
+    with ends(kind) as pair:
+        told: list[int] = []
+        empty = asyncio.Event()
+
+        def drained() -> None:
+            told.append(outflow.held)
+            if not outflow.held:
+                empty.set()
+
+        outflow = Outflow(pair.writer, drained, never_called)
+        outflow.send(bytes(FULL))
+        assert HIGH < outflow.held < FULL
+        inflow = Inflow(pair.reader, lambda _: None, never_called)
+        await empty.wait()
+        low, none = told
+        assert 0 < low <= LOW
+        assert none == 0
+        inflow.close()
+        outflow.close()
+
+
+@bounded
+async def test_a_little_that_was_kept_tells_only_that_it_has_gone() -> None:
+    with ends() as pair:
+        empty = asyncio.Event()
+        outflow = Outflow(pair.writer, empty.set, never_called)
+        written = fill(pair.writer)
+        outflow.send(b"more")
+        assert (outflow.held, outflow.is_full) == (4, False)
+        await a_turn_of_the_loop()
+        assert not empty.is_set()
+        assert len(os.read(pair.reader, CHUNK)) == written
+        await empty.wait()
+        assert os.read(pair.reader, CHUNK) == b"more"
+        outflow.close()
+
+
+@bounded
+async def test_who_is_told_of_room_may_send_again() -> None:
+    with ends() as pair:
+        rest = [bytes(FULL)] * 3
+        taken = 0
+        all_taken = asyncio.Event()
+
+        def took(chunk: bytes) -> None:
+            nonlocal taken
+            taken += len(chunk)
+            if taken == 4 * FULL:
+                all_taken.set()
+
+        outflow = Outflow(pair.writer, lambda: outflow.send(rest.pop()) if rest else None, never_called)
+        outflow.send(bytes(FULL))
+        inflow = Inflow(pair.reader, took, never_called)
+        await all_taken.wait()
+        inflow.close()
+        outflow.close()
+
+
+@bounded
+async def test_a_line_of_50_mb_is_kept_without_a_copy(kind: str) -> None:
+    """The flows at both ends hold a few chunks; the line itself is the sender's."""
+    with ends(kind) as pair:
+        line = bytes(50_000_000)
+        taken = 0
+        empty = asyncio.Event()
+
+        def took(chunk: bytes) -> None:
+            nonlocal taken
+            taken += len(chunk)
+
+        tracemalloc.start()
+        outflow = Outflow(pair.writer, lambda: None if outflow.held else empty.set(), never_called)
+        outflow.send(line)
+        inflow = Inflow(pair.reader, took, never_called)
+        await empty.wait()
+        inflow.drain()
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert taken == len(line)
+        assert peak < 2_000_000
+        outflow.close()
+
+
+@bounded
+async def test_a_reader_that_has_gone_is_told_once_and_not_from_within_send(kind: str) -> None:
+    with ends(kind) as pair:
+        pair.close("reader")
+        told: list[str] = []
+        outflow = Outflow(pair.writer, never_called, lambda: told.append("broken"))
+        outflow.send(b"one")
+        outflow.send(b"two")
+        assert told == []
+        await a_turn_of_the_loop()
+        outflow.send(b"three")
+        await a_turn_of_the_loop()
+        assert told == ["broken"]
+
+
+@bounded
+async def test_a_reader_that_goes_while_something_is_kept_is_told_and_it_is_dropped(kind: str) -> None:
+    with ends(kind) as pair:
+        gone = asyncio.Event()
+
+        def broken() -> None:
+            assert not gone.is_set() and outflow.held == 0
+            gone.set()
             outflow.close()
             pair.close("writer")
-            await over.wait()
-            assert taken == b"".join(pieces)
 
-    run(story)
-
-
-def test_room_is_told_when_little_is_left_and_again_when_nothing_is(kind: str) -> None:
-    async def story() -> None:
-        with ends(kind) as pair:
-            told: list[int] = []
-            empty = asyncio.Event()
-
-            def drained() -> None:
-                told.append(outflow.held)
-                if not outflow.held:
-                    empty.set()
-
-            outflow = Outflow(pair.writer, drained, never_called)
-            outflow.send(bytes(FULL))
-            assert HIGH < outflow.held < FULL
-            inflow = Inflow(pair.reader, lambda _: None, never_called)
-            await empty.wait()
-            low, none = told
-            assert 0 < low <= LOW
-            assert none == 0
-            inflow.close()
-            outflow.close()
-
-    run(story)
+        outflow = Outflow(pair.writer, never_called, broken)
+        outflow.send(bytes(FULL))
+        assert outflow.is_full
+        pair.close("reader")
+        await gone.wait()
+        outflow.send(b"late")
+        await a_turn_of_the_loop()
+        assert (outflow.held, outflow.is_full) == (0, False)
 
 
-def test_a_little_that_was_kept_tells_only_that_it_has_gone() -> None:
-    async def story() -> None:
-        with ends() as pair:
-            empty = asyncio.Event()
-            outflow = Outflow(pair.writer, empty.set, never_called)
-            written = fill(pair.writer)
-            outflow.send(b"more")
-            assert (outflow.held, outflow.is_full) == (4, False)
-            await a_turn_of_the_loop()
-            assert not empty.is_set()
-            assert len(os.read(pair.reader, CHUNK)) == written
-            await empty.wait()
-            assert os.read(pair.reader, CHUNK) == b"more"
-            outflow.close()
-
-    run(story)
+@bounded
+async def test_after_a_close_nothing_is_written_kept_or_told(kind: str) -> None:
+    with ends(kind) as pair:
+        outflow = Outflow(pair.writer, never_called, never_called)
+        outflow.send(bytes(FULL))
+        outflow.close()
+        outflow.close()
+        outflow.send(b"late")
+        assert outflow.held == 0
+        Inflow(pair.reader, lambda _: None, never_called).drain()
+        await a_turn_of_the_loop()
+        with pytest.raises(BlockingIOError):
+            os.read(pair.reader, 1)
 
 
-def test_who_is_told_of_room_may_send_again() -> None:
-    async def story() -> None:
-        with ends() as pair:
-            rest = [bytes(FULL)] * 3
-            taken = 0
-            all_taken = asyncio.Event()
-
-            def took(chunk: bytes) -> None:
-                nonlocal taken
-                taken += len(chunk)
-                if taken == 4 * FULL:
-                    all_taken.set()
-
-            outflow = Outflow(pair.writer, lambda: outflow.send(rest.pop()) if rest else None, never_called)
-            outflow.send(bytes(FULL))
-            inflow = Inflow(pair.reader, took, never_called)
-            await all_taken.wait()
-            inflow.close()
-            outflow.close()
-
-    run(story)
+@bounded
+async def test_a_close_right_after_the_send_that_failed_leaves_nothing_to_tell() -> None:
+    with ends() as pair:
+        pair.close("reader")
+        outflow = Outflow(pair.writer, never_called, never_called)
+        outflow.send(b"one")
+        outflow.close()
+        await a_turn_of_the_loop()
 
 
-def test_a_line_of_50_mb_is_kept_without_a_copy(kind: str) -> None:
-    """The flows at both ends hold a few chunks; the line itself is the sender's."""
-
-    async def story() -> None:
-        with ends(kind) as pair:
-            line = bytes(50_000_000)
-            taken = 0
-            empty = asyncio.Event()
-
-            def took(chunk: bytes) -> None:
-                nonlocal taken
-                taken += len(chunk)
-
-            tracemalloc.start()
-            outflow = Outflow(pair.writer, lambda: None if outflow.held else empty.set(), never_called)
-            outflow.send(line)
-            inflow = Inflow(pair.reader, took, never_called)
-            await empty.wait()
-            inflow.drain()
-            _, peak = tracemalloc.get_traced_memory()
-            tracemalloc.stop()
-            assert taken == len(line)
-            assert peak < 2_000_000
-            outflow.close()
-
-    run(story)
-
-
-def test_a_reader_that_has_gone_is_told_once_and_not_from_within_send(kind: str) -> None:
-    async def story() -> None:
-        with ends(kind) as pair:
-            pair.close("reader")
-            told: list[str] = []
-            outflow = Outflow(pair.writer, never_called, lambda: told.append("broken"))
-            outflow.send(b"one")
-            outflow.send(b"two")
-            assert told == []
-            await a_turn_of_the_loop()
-            outflow.send(b"three")
-            await a_turn_of_the_loop()
-            assert told == ["broken"]
-
-    run(story)
-
-
-def test_a_reader_that_goes_while_something_is_kept_is_told_and_it_is_dropped(kind: str) -> None:
-    async def story() -> None:
-        with ends(kind) as pair:
-            gone = asyncio.Event()
-
-            def broken() -> None:
-                assert not gone.is_set() and outflow.held == 0
-                gone.set()
-                outflow.close()
-                pair.close("writer")
-
-            outflow = Outflow(pair.writer, never_called, broken)
-            outflow.send(bytes(FULL))
-            assert outflow.is_full
-            pair.close("reader")
-            await gone.wait()
-            outflow.send(b"late")
-            await a_turn_of_the_loop()
-            assert (outflow.held, outflow.is_full) == (0, False)
-
-    run(story)
-
-
-def test_after_a_close_nothing_is_written_kept_or_told(kind: str) -> None:
-    async def story() -> None:
-        with ends(kind) as pair:
-            outflow = Outflow(pair.writer, never_called, never_called)
-            outflow.send(bytes(FULL))
-            outflow.close()
-            outflow.close()
-            outflow.send(b"late")
-            assert outflow.held == 0
-            Inflow(pair.reader, lambda _: None, never_called).drain()
-            await a_turn_of_the_loop()
-            with pytest.raises(BlockingIOError):
-                os.read(pair.reader, 1)
-
-    run(story)
-
-
-def test_a_close_right_after_the_send_that_failed_leaves_nothing_to_tell() -> None:
-    async def story() -> None:
-        with ends() as pair:
-            pair.close("reader")
-            outflow = Outflow(pair.writer, never_called, never_called)
-            outflow.send(b"one")
-            outflow.close()
-            await a_turn_of_the_loop()
-
-    run(story)
-
-
-def test_what_is_gathered_leaves_in_one_piece_when_it_is_released() -> None:
+@bounded
+async def test_what_is_gathered_leaves_in_one_piece_when_it_is_released() -> None:
     """A pair that keeps writes apart shows them."""
+    reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with reader, writer:
+        reader.setblocking(False)
+        writer.setblocking(False)
+        outflow = Outflow(writer.fileno(), never_called, never_called)
+        outflow.gather()
+        outflow.send(b"one\n")
+        outflow.send(b"two\n")
+        assert outflow.held == 8
+        with pytest.raises(BlockingIOError):
+            reader.recv(100)
+        outflow.release()
+        outflow.send(b"three\n")
+        assert [reader.recv(100), reader.recv(100), outflow.held] == [b"one\ntwo\n", b"three\n", 0]
+        outflow.close()
 
-    async def story() -> None:
-        reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        with reader, writer:
-            reader.setblocking(False)
-            writer.setblocking(False)
-            outflow = Outflow(writer.fileno(), never_called, never_called)
+
+@bounded
+async def test_of_what_is_gathered_the_rest_goes_when_it_is_taken_and_room_is_told(kind: str) -> None:
+    with ends(kind) as pair:
+        taken = bytearray()
+        empty = asyncio.Event()
+        outflow = Outflow(pair.writer, lambda: None if outflow.held else empty.set(), never_called)
+        pieces = [bytes([number % 251]) * 6000 for number in range(500)]
+        for half in (pieces[:250], pieces[250:]):  # the second meets what is kept of the first
             outflow.gather()
-            outflow.send(b"one\n")
-            outflow.send(b"two\n")
-            assert outflow.held == 8
-            with pytest.raises(BlockingIOError):
-                reader.recv(100)
+            for piece in half:
+                outflow.send(piece)
             outflow.release()
-            outflow.send(b"three\n")
-            assert [reader.recv(100), reader.recv(100), outflow.held] == [b"one\ntwo\n", b"three\n", 0]
-            outflow.close()
-
-    run(story)
-
-
-def test_of_what_is_gathered_the_rest_goes_when_it_is_taken_and_room_is_told(kind: str) -> None:
-    async def story() -> None:
-        with ends(kind) as pair:
-            taken = bytearray()
-            empty = asyncio.Event()
-            outflow = Outflow(pair.writer, lambda: None if outflow.held else empty.set(), never_called)
-            pieces = [bytes([number % 251]) * 6000 for number in range(500)]
-            for half in (pieces[:250], pieces[250:]):  # the second meets what is kept of the first
-                outflow.gather()
-                for piece in half:
-                    outflow.send(piece)
-                outflow.release()
-            assert outflow.is_full
-            inflow = Inflow(pair.reader, taken.extend, never_called)
-            await empty.wait()
-            inflow.drain()
-            assert taken == b"".join(pieces)
-            outflow.close()
-
-    run(story)
+        assert outflow.is_full
+        inflow = Inflow(pair.reader, taken.extend, never_called)
+        await empty.wait()
+        inflow.drain()
+        assert taken == b"".join(pieces)
+        outflow.close()
 
 
-def test_room_is_told_at_the_release_of_what_was_too_much_to_keep() -> None:
+@bounded
+async def test_room_is_told_at_the_release_of_what_was_too_much_to_keep() -> None:
     """Its sender may have been told to wait, while nothing was written yet."""
-
-    async def story() -> None:
-        with ends("socket") as pair:
-            told: list[int] = []
-            outflow = Outflow(pair.writer, lambda: told.append(outflow.held), never_called)
-            outflow.gather()
-            outflow.send(bytes(LOW + 1))
-            outflow.release()
-            assert told == [outflow.held]
-            assert outflow.held <= LOW
-            outflow.close()
-
-    run(story)
+    with ends("socket") as pair:
+        told: list[int] = []
+        outflow = Outflow(pair.writer, lambda: told.append(outflow.held), never_called)
+        outflow.gather()
+        outflow.send(bytes(LOW + 1))
+        outflow.release()
+        assert told == [outflow.held]
+        assert outflow.held <= LOW
+        outflow.close()
 
 
-def test_a_reader_that_has_gone_by_the_release_is_told_once_and_not_from_within(kind: str) -> None:
-    async def story() -> None:
-        with ends(kind) as pair:
-            pair.close("reader")
-            told: list[str] = []
-            outflow = Outflow(pair.writer, never_called, lambda: told.append("broken"))
-            outflow.gather()
-            outflow.send(b"one")
-            outflow.release()
-            assert (told, outflow.held) == ([], 0)
-            await a_turn_of_the_loop()
-            assert told == ["broken"]
-
-    run(story)
+@bounded
+async def test_a_reader_that_has_gone_by_the_release_is_told_once_and_not_from_within(kind: str) -> None:
+    with ends(kind) as pair:
+        pair.close("reader")
+        told: list[str] = []
+        outflow = Outflow(pair.writer, never_called, lambda: told.append("broken"))
+        outflow.gather()
+        outflow.send(b"one")
+        outflow.release()
+        assert (told, outflow.held) == ([], 0)
+        await a_turn_of_the_loop()
+        assert told == ["broken"]
 
 
-def test_what_is_gathered_and_never_released_goes_with_the_close() -> None:
-    async def story() -> None:
-        with ends() as pair:
-            outflow = Outflow(pair.writer, never_called, never_called)
-            outflow.gather()
-            outflow.send(b"one")
-            outflow.close()
-            outflow.release()
-            await a_turn_of_the_loop()
-            with pytest.raises(BlockingIOError):
-                os.read(pair.reader, 1)
-
-    run(story)
+@bounded
+async def test_what_is_gathered_and_never_released_goes_with_the_close() -> None:
+    with ends() as pair:
+        outflow = Outflow(pair.writer, never_called, never_called)
+        outflow.gather()
+        outflow.send(b"one")
+        outflow.close()
+        outflow.release()
+        await a_turn_of_the_loop()
+        with pytest.raises(BlockingIOError):
+            os.read(pair.reader, 1)
 
 
-def test_one_socket_carries_both_ways() -> None:
-    async def story() -> None:
-        with ends("socket") as pair:
-            answer = bytearray()
-            answered = asyncio.Event()
-            echo = Outflow(pair.writer, lambda: None, never_called)
-            echoing = Inflow(pair.writer, echo.send, never_called)
+@bounded
+async def test_one_socket_carries_both_ways() -> None:
+    with ends("socket") as pair:
+        answer = bytearray()
+        answered = asyncio.Event()
+        echo = Outflow(pair.writer, lambda: None, never_called)
+        echoing = Inflow(pair.writer, echo.send, never_called)
 
-            def took(chunk: bytes) -> None:
-                answer.extend(chunk)
-                if len(answer) == FULL:
-                    answered.set()
+        def took(chunk: bytes) -> None:
+            answer.extend(chunk)
+            if len(answer) == FULL:
+                answered.set()
 
-            asking = Outflow(pair.reader, lambda: None, never_called)
-            listening = Inflow(pair.reader, took, never_called)
-            asking.send(random.Random(2).randbytes(FULL))
-            await answered.wait()
-            assert answer == random.Random(2).randbytes(FULL)
-            for flow in (echo, echoing, asking, listening):
-                flow.close()
-
-    run(story)
+        asking = Outflow(pair.reader, lambda: None, never_called)
+        listening = Inflow(pair.reader, took, never_called)
+        asking.send(random.Random(2).randbytes(FULL))
+        await answered.wait()
+        assert answer == random.Random(2).randbytes(FULL)
+        for flow in (echo, echoing, asking, listening):
+            flow.close()

@@ -24,6 +24,7 @@ from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.records import LaunchRecord, files, read_all
 from acp_launch.process.table import Process
 from acp_launch.process.tree import Exit, Tree, descendants, end_all_now, end_now
+from tests.looped import looped
 from tests.patience import PATIENCE
 
 from .launches import Running, gone, launched
@@ -366,26 +367,23 @@ def test_a_guard_that_does_not_answer_is_killed_and_the_other_one_starts_it(
 
 
 @pytest.mark.parametrize("victims", [["lower"], ["upper"], ["lower", "upper"], ["upper", "lower"]])
-def test_a_status_is_known_whichever_guards_die(victims: list[str], guard: Guard, alive: Liveness) -> None:
+@looped
+async def test_a_status_is_known_whichever_guards_die(victims: list[str], guard: Guard, alive: Liveness) -> None:
     """Of children before and after; and the wait for one that lives goes on."""
-
-    async def run() -> None:
-        async with asyncio.timeout(PATIENCE), loop.guard_informed(guard):
-            before = spawn.spawn(["/bin/sh", "-c", "read _; exit 7"], env={}, cwd=Path("/"))
-            async with attach(before) as child:
-                by_name = dict(zip(("lower", "upper"), processes(guard), strict=True))
-                for name in victims:
-                    os.kill(by_name[name].pid, signal.SIGKILL)
-                    block_until_gone([by_name[name]], within=PATIENCE)
-                after = spawn.spawn(["/bin/sh", "-c", "exit 8"], env={}, cwd=Path("/"))
-                async with attach(after) as other:
-                    assert await other.wait() == Exit(8, None)
-                await child.write(b"go\n")
-                assert await child.wait() == Exit(7, None)
-                await stop(child)
-
     guard.start()
-    asyncio.run(run())
+    async with asyncio.timeout(PATIENCE), loop.guard_informed(guard):
+        before = spawn.spawn(["/bin/sh", "-c", "read _; exit 7"], env={}, cwd=Path("/"))
+        async with attach(before) as child:
+            by_name = dict(zip(("lower", "upper"), processes(guard), strict=True))
+            for name in victims:
+                os.kill(by_name[name].pid, signal.SIGKILL)
+                block_until_gone([by_name[name]], within=PATIENCE)
+            after = spawn.spawn(["/bin/sh", "-c", "exit 8"], env={}, cwd=Path("/"))
+            async with attach(after) as other:
+                assert await other.wait() == Exit(8, None)
+            await child.write(b"go\n")
+            assert await child.wait() == Exit(7, None)
+            await stop(child)
 
 
 def test_the_status_of_what_died_in_the_moment_of_its_start_is_known(guard: Guard) -> None:

@@ -10,7 +10,7 @@ from acp_launch.process.lifecycle import Change, Ended
 from acp_launch.process.tree import Outcome
 from acp_launch.profile.model import Backoff, Restart
 
-from .supervising import HandClock, Watched, supervise
+from .supervising import HandClock, Watched, supervised
 
 EXPIRED = Ended("closed the session", follows="again")
 REFUSED = Ended("does not accept the key (401)", follows="never")
@@ -66,108 +66,98 @@ class Network:
             self.left += 1
 
 
-def test_a_session_that_timed_out_is_replaced_at_once_and_a_refusal_is_final() -> None:
-    async def use() -> None:
-        network, clock = Network(), HandClock()
-        watched = Watched(network, clock=clock)
-        async with watched.running() as task:
-            await watched.until("started")
-            watched.supervisor.ready()
-            clock.move(3600)
-            network.begun[0].over(EXPIRED)
-            await watched.until("started", 2)
-            assert (watched.supervisor.pid, watched.supervisor.restarts) == (None, 1)
-            network.begun[1].over(REFUSED)
-            await watched.until_final()
-            assert await watched.supervisor.stop() == Outcome(None, (), ())
-            await task
-        assert watched.story == [
-            "starting", "started", "ready",
-            "resting", "lost: resting", "starting", "started",
-            "failed", "lost: failed",
-        ]  # fmt: skip
-        words = ("connecting", "what the server said")
-        assert watched.changes[2:] == [
-            Change(
-                server="tracker",
-                state="resting",
-                budget=5,
-                after=3600,
-                exit="closed the session",
-                retry=0.0,
-                detail=words,
-            ),
-            Change(server="tracker", state="starting", budget=5),
-            Change(server="tracker", state="failed", budget=5, after=0.0, exit=REFUSED.how, detail=words),
-        ]
-        assert network.left == 2
-
-    supervise(use)
+@supervised
+async def test_a_session_that_timed_out_is_replaced_at_once_and_a_refusal_is_final() -> None:
+    network, clock = Network(), HandClock()
+    watched = Watched(network, clock=clock)
+    async with watched.running() as task:
+        await watched.until("started")
+        watched.supervisor.ready()
+        clock.move(3600)
+        network.begun[0].over(EXPIRED)
+        await watched.until("started", 2)
+        assert (watched.supervisor.pid, watched.supervisor.restarts) == (None, 1)
+        network.begun[1].over(REFUSED)
+        await watched.until_final()
+        assert await watched.supervisor.stop() == Outcome(None, (), ())
+        await task
+    assert watched.story == [
+        "starting", "started", "ready",
+        "resting", "lost: resting", "starting", "started",
+        "failed", "lost: failed",
+    ]  # fmt: skip
+    words = ("connecting", "what the server said")
+    assert watched.changes[2:] == [
+        Change(
+            server="tracker",
+            state="resting",
+            budget=5,
+            after=3600,
+            exit="closed the session",
+            retry=0.0,
+            detail=words,
+        ),
+        Change(server="tracker", state="starting", budget=5),
+        Change(server="tracker", state="failed", budget=5, after=0.0, exit=REFUSED.how, detail=words),
+    ]
+    assert network.left == 2
 
 
-def test_a_connection_is_stopped_once_with_patience_and_left() -> None:
-    async def use() -> None:
-        network = Network()
-        watched = Watched(network)
-        async with watched.running():
-            await watched.until("started")
-            await watched.supervisor.stop()
-        assert watched.story == ["starting", "started", "stopping", "ending", "stopped", "lost: stopped"]
-        assert not network.begun[0].hurry.is_set()
-        assert (network.begun[0].stops, network.left) == (2, 1)
-
-    supervise(use)
+@supervised
+async def test_a_connection_is_stopped_once_with_patience_and_left() -> None:
+    network = Network()
+    watched = Watched(network)
+    async with watched.running():
+        await watched.until("started")
+        await watched.supervisor.stop()
+    assert watched.story == ["starting", "started", "stopping", "ending", "stopped", "lost: stopped"]
+    assert not network.begun[0].hurry.is_set()
+    assert (network.begun[0].stops, network.left) == (2, 1)
 
 
-def test_a_condemned_connection_is_ended_in_a_hurry_and_followed_by_another() -> None:
-    async def use() -> None:
-        network, clock = Network(), HandClock()
-        watched = Watched(network, clock=clock)
-        async with watched.running():
-            await watched.until("started")
+@supervised
+async def test_a_condemned_connection_is_ended_in_a_hurry_and_followed_by_another() -> None:
+    network, clock = Network(), HandClock()
+    watched = Watched(network, clock=clock)
+    async with watched.running():
+        await watched.until("started")
+        watched.supervisor.answered()
+        watched.supervisor.condemn("does not answer any more")
+        await watched.until("lost: resting")
+        assert network.begun[0].hurry.is_set()
+        assert (watched.last.exit, watched.last.retry) == ("does not answer any more", 0.2)
+        clock.move(0.2)
+        await watched.until("started", 2)
+        await watched.supervisor.stop()
+
+
+@supervised
+async def test_a_connection_that_cannot_be_begun_says_why_and_is_tried_again() -> None:
+    network, clock = Network(fails=1), HandClock()
+    watched = Watched(network, clock=clock)
+    async with watched.running():
+        await watched.until("lost: resting")
+        assert watched.last.reason == "the certificates cannot be read; correct SSL_CERT_FILE"
+        clock.move(0.2)
+        await watched.until("started")
+        await watched.supervisor.stop()
+
+
+@supervised
+async def test_a_request_that_waits_makes_a_pause_shorter() -> None:
+    network, clock = Network(), HandClock()
+    slow = Backoff(initial=Duration(0.2), max=Duration(30), factor=100)
+    watched = Watched(network, clock=clock, restart=Restart(backoff=slow))
+    async with watched.running():
+        for times in (1, 2):
+            await watched.until("started", times)
             watched.supervisor.answered()
-            watched.supervisor.condemn("does not answer any more")
-            await watched.until("lost: resting")
-            assert network.begun[0].hurry.is_set()
-            assert (watched.last.exit, watched.last.retry) == ("does not answer any more", 0.2)
+            network.begun[-1].over(Ended("could not be reached"))
+            await watched.until("lost: resting", times)
             clock.move(0.2)
-            await watched.until("started", 2)
-            await watched.supervisor.stop()
-
-    supervise(use)
-
-
-def test_a_connection_that_cannot_be_begun_says_why_and_is_tried_again() -> None:
-    async def use() -> None:
-        network, clock = Network(fails=1), HandClock()
-        watched = Watched(network, clock=clock)
-        async with watched.running():
-            await watched.until("lost: resting")
-            assert watched.last.reason == "the certificates cannot be read; correct SSL_CERT_FILE"
-            clock.move(0.2)
-            await watched.until("started")
-            await watched.supervisor.stop()
-
-    supervise(use)
-
-
-def test_a_request_that_waits_makes_a_pause_shorter() -> None:
-    async def use() -> None:
-        network, clock = Network(), HandClock()
-        slow = Backoff(initial=Duration(0.2), max=Duration(30), factor=100)
-        watched = Watched(network, clock=clock, restart=Restart(backoff=slow))
-        async with watched.running():
-            for times in (1, 2):
-                await watched.until("started", times)
-                watched.supervisor.answered()
-                network.begun[-1].over(Ended("could not be reached"))
-                await watched.until("lost: resting", times)
-                clock.move(0.2)
-            assert watched.last.retry == 20
-            watched.supervisor.need()
-            clock.move(0.2)
-            await watched.until("started", 3)
-            watched.supervisor.need()
-            await watched.supervisor.stop()
-
-    supervise(use)
+        assert watched.last.retry == 20
+        watched.supervisor.need()
+        clock.move(0.2)
+        await watched.until("started", 3)
+        watched.supervisor.need()
+        await watched.supervisor.stop()

@@ -17,6 +17,7 @@ from acp_launch.process.child import GRACE, Child, attach, stop
 from acp_launch.process.spawn import spawn
 from acp_launch.process.table import Process
 from acp_launch.process.tree import Exit, Outcome, end_all_now, end_now, send
+from tests.looped import looped
 from tests.patience import PATIENCE
 
 from .liveness import CHILDREN, Liveness, program
@@ -239,20 +240,18 @@ def test_each_of_a_group_gets_one_term_because_many_take_the_second_as_now(alive
     assert asyncio.run(run()) == b"ready\nTERM\n"
 
 
-def test_stopping_one_leaves_another_ones_tree_alone_and_the_last_takes_the_orphans(alive: Liveness) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(PATIENCE):
-            first = spawn(program("forker", "daemon"), env=alive.env, cwd=Path("/"))
-            alive.hear("forker", "daemon")
-            second = spawn(program("polite"), env=alive.env, cwd=Path("/"))
-            async with attach(first) as forker, attach(second) as polite:
-                alive.hear("polite")
-                assert names(await stop(polite, grace=LONG)) == ["stdin closed"]
-                assert forker.exit is None
-                assert names(await stop(forker, grace=SHORT)) == ["stdin closed", "SIGTERM", "SIGKILL"]
-                alive.assert_all_dead()
-
-    asyncio.run(run())
+@looped
+async def test_stopping_one_leaves_another_ones_tree_alone_and_the_last_takes_the_orphans(alive: Liveness) -> None:
+    async with asyncio.timeout(PATIENCE):
+        first = spawn(program("forker", "daemon"), env=alive.env, cwd=Path("/"))
+        alive.hear("forker", "daemon")
+        second = spawn(program("polite"), env=alive.env, cwd=Path("/"))
+        async with attach(first) as forker, attach(second) as polite:
+            alive.hear("polite")
+            assert names(await stop(polite, grace=LONG)) == ["stdin closed"]
+            assert forker.exit is None
+            assert names(await stop(forker, grace=SHORT)) == ["stdin closed", "SIGTERM", "SIGKILL"]
+            alive.assert_all_dead()
 
 
 def test_ten_trees_are_stopped_at_once(alive: Liveness) -> None:

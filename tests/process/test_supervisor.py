@@ -17,395 +17,357 @@ from acp_launch.process.tree import Exit, Outcome
 from acp_launch.profile.model import Backoff, Restart
 
 from .liveness import Liveness, program
-from .supervising import HandClock, Watched, alive_of, already_set, kill, sh, supervise
+from .supervising import HandClock, Watched, alive_of, already_set, kill, sh, supervised
 
 CAT = ["/bin/cat"]
 AT_ONCE = Backoff(initial=Duration(0.001), max=Duration(0.001))
 NEVER = Restart(policy="never")
 
 
-def test_a_killed_server_is_told_lost_and_started_again_after_its_backoff_in_this_order() -> None:
-    async def use() -> None:
-        clock = HandClock()
-        watched = Watched(sh("echo first >&2; echo last words >&2; exec cat"), clock=clock)
-        async with watched.running():
-            await watched.until("started")
-            first = watched.supervisor.pid
-            clock.move(0.5)
-            watched.supervisor.answered()
-            watched.supervisor.ready()
-            clock.move(2.5)
-            kill(watched)
-            await watched.until("lost: resting")
-            assert watched.supervisor.pid is None
-            clock.move(0.19)
-            assert watched.state == "resting"
-            clock.move(0.01)
-            await watched.until("started", 2)
-            second = watched.supervisor.pid
-            assert second != first
-            assert watched.supervisor.restarts == 1
-            await watched.children[1].write(b"are you there\n")
-            assert await watched.children[1].read() == b"are you there\n"
-            assert not watched.children[1].hurry.is_set(), "the end of the backoff is no call to end the next process"
-            await watched.supervisor.stop()
-        assert watched.story == [
-            "starting", "started", "ready",
-            "resting", "lost: resting", "starting", "started",
-            "stopping", "ending", "stopped", "lost: stopped",
-        ]  # fmt: skip
-        assert watched.changes[:4] == [
-            Change(server="github", state="starting", pid=first, budget=2),
-            Change(server="github", state="ready", pid=first, budget=5, after=0.5),
-            Change(
-                server="github",
-                state="resting",
-                restarts=1,
-                budget=5,
-                after=3,
-                exit="was killed by SIGKILL",
-                retry=0.2,
-                detail=watched.changes[2].detail,
-            ),
-            Change(server="github", state="starting", pid=second, restarts=1, budget=5),
-        ]
-        assert watched.changes[4].pid == second
-
-    supervise(use)
-
-
-def test_the_last_ten_lines_of_stderr_go_with_an_end_and_the_log_has_everything() -> None:
-    async def use() -> None:
-        logged: list[bytes] = []
-        watched = Watched(sh("for n in $(seq 12); do echo line $n >&2; done; exit 3"), restart=NEVER, log=logged.append)
-        async with watched.running():
-            pass
-        assert watched.last == Change(
+@supervised
+async def test_a_killed_server_is_told_lost_and_started_again_after_its_backoff_in_this_order() -> None:
+    clock = HandClock()
+    watched = Watched(sh("echo first >&2; echo last words >&2; exec cat"), clock=clock)
+    async with watched.running():
+        await watched.until("started")
+        first = watched.supervisor.pid
+        clock.move(0.5)
+        watched.supervisor.answered()
+        watched.supervisor.ready()
+        clock.move(2.5)
+        kill(watched)
+        await watched.until("lost: resting")
+        assert watched.supervisor.pid is None
+        clock.move(0.19)
+        assert watched.state == "resting"
+        clock.move(0.01)
+        await watched.until("started", 2)
+        second = watched.supervisor.pid
+        assert second != first
+        assert watched.supervisor.restarts == 1
+        await watched.children[1].write(b"are you there\n")
+        assert await watched.children[1].read() == b"are you there\n"
+        assert not watched.children[1].hurry.is_set(), "the end of the backoff is no call to end the next process"
+        await watched.supervisor.stop()
+    assert watched.story == [
+        "starting", "started", "ready",
+        "resting", "lost: resting", "starting", "started",
+        "stopping", "ending", "stopped", "lost: stopped",
+    ]  # fmt: skip
+    assert watched.changes[:4] == [
+        Change(server="github", state="starting", pid=first, budget=2),
+        Change(server="github", state="ready", pid=first, budget=5, after=0.5),
+        Change(
             server="github",
-            state="failed",
-            budget=2,
-            after=watched.last.after,
-            exit="exited with status 3",
-            reason="its restart policy is never",
-            detail=tuple(f"line {number}" for number in range(3, 13)),
-        )
-        assert b"".join(logged).splitlines() == [f"line {number}".encode() for number in range(1, 13)]
-
-    supervise(use)
-
-
-def test_what_a_dead_process_had_written_can_still_be_read_when_it_is_lost() -> None:
-    async def use() -> None:
-        watched = Watched(sh("echo the last answer; exit 1"), restart=NEVER)
-        read: list[bytes] = []
-        watched.on_lost = lambda change: read.append(os.read(watched.children[0].spawned.stdout, 100))
-        async with watched.running():
-            pass
-        assert read == [b"the last answer\n"]
-
-    supervise(use)
+            state="resting",
+            restarts=1,
+            budget=5,
+            after=3,
+            exit="was killed by SIGKILL",
+            retry=0.2,
+            detail=watched.changes[2].detail,
+        ),
+        Change(server="github", state="starting", pid=second, restarts=1, budget=5),
+    ]
+    assert watched.changes[4].pid == second
 
 
-def test_a_crash_loop_ends_when_its_budget_is_spent() -> None:
-    async def use() -> None:
-        watched = Watched(sh("exit 1"), restart=Restart(max=3, backoff=AT_ONCE))
-        watched.on_started = lambda child: watched.supervisor.answered()
-        async with watched.running():
-            pass
-        assert watched.story == [*["starting", "started", "resting", "lost: resting"] * 3, "starting", "started",
-                                 "failed", "lost: failed"]  # fmt: skip
-        assert [change.restarts for change in watched.changes if change.state == "resting"] == [1, 2, 3]
-        assert (watched.last.exit, watched.last.reason) == ("exited with status 1", "3 restarts are used up")
-        assert watched.supervisor.restarts == 3
-
-    supervise(use)
-
-
-def test_a_program_that_cannot_be_started_is_tried_three_times_and_says_why(tmp_path: Path) -> None:
-    async def use() -> None:
-        clock = HandClock()
-        command = tmp_path / "server"
-        command.write_text("#!/no/such/interpreter\n")
-        command.chmod(0o755)
-        watched = Watched([str(command)], clock=clock, required=False)
-        async with watched.running():
-            for times, pause in enumerate([0.2, 0.4], start=1):
-                await watched.until("lost: resting", times)
-                assert watched.last.retry == pytest.approx(pause)
-                clock.move(pause)
-        assert watched.story == [*["resting", "lost: resting"] * 2, "failed", "lost: failed"]
-        assert watched.last == Change(
-            server="github",
-            state="failed",
-            required=False,
-            restarts=2,
-            budget=2,
-            reason=f"{command} could not be started: its interpreter /no/such/interpreter does not exist; "
-            "install the interpreter, or correct the #! line",
-        )
-
-    supervise(use)
+@supervised
+async def test_the_last_ten_lines_of_stderr_go_with_an_end_and_the_log_has_everything() -> None:
+    logged: list[bytes] = []
+    watched = Watched(sh("for n in $(seq 12); do echo line $n >&2; done; exit 3"), restart=NEVER, log=logged.append)
+    async with watched.running():
+        pass
+    assert watched.last == Change(
+        server="github",
+        state="failed",
+        budget=2,
+        after=watched.last.after,
+        exit="exited with status 3",
+        reason="its restart policy is never",
+        detail=tuple(f"line {number}" for number in range(3, 13)),
+    )
+    assert b"".join(logged).splitlines() == [f"line {number}".encode() for number in range(1, 13)]
 
 
-def test_a_server_that_exits_cleanly_is_left_alone() -> None:
-    async def use() -> None:
-        watched = Watched(sh("exit 0"))
-        async with watched.running():
-            pass
-        assert watched.story == ["starting", "started", "stopped", "lost: stopped"]
-        assert (watched.last.exit, watched.last.reason) == ("exited with status 0", "its restart policy is on-failure")
+@supervised
+async def test_what_a_dead_process_had_written_can_still_be_read_when_it_is_lost() -> None:
+    watched = Watched(sh("echo the last answer; exit 1"), restart=NEVER)
+    read: list[bytes] = []
+    watched.on_lost = lambda change: read.append(os.read(watched.children[0].spawned.stdout, 100))
+    async with watched.running():
+        pass
+    assert read == [b"the last answer\n"]
 
-    supervise(use)
+
+@supervised
+async def test_a_crash_loop_ends_when_its_budget_is_spent() -> None:
+    watched = Watched(sh("exit 1"), restart=Restart(max=3, backoff=AT_ONCE))
+    watched.on_started = lambda child: watched.supervisor.answered()
+    async with watched.running():
+        pass
+    assert watched.story == [*["starting", "started", "resting", "lost: resting"] * 3, "starting", "started",
+                             "failed", "lost: failed"]  # fmt: skip
+    assert [change.restarts for change in watched.changes if change.state == "resting"] == [1, 2, 3]
+    assert (watched.last.exit, watched.last.reason) == ("exited with status 1", "3 restarts are used up")
+    assert watched.supervisor.restarts == 3
 
 
-def test_a_process_that_answers_its_handshake_too_late_is_killed_and_the_next_has_the_same_time(
+@supervised
+async def test_a_program_that_cannot_be_started_is_tried_three_times_and_says_why(tmp_path: Path) -> None:
+    clock = HandClock()
+    command = tmp_path / "server"
+    command.write_text("#!/no/such/interpreter\n")
+    command.chmod(0o755)
+    watched = Watched([str(command)], clock=clock, required=False)
+    async with watched.running():
+        for times, pause in enumerate([0.2, 0.4], start=1):
+            await watched.until("lost: resting", times)
+            assert watched.last.retry == pytest.approx(pause)
+            clock.move(pause)
+    assert watched.story == [*["resting", "lost: resting"] * 2, "failed", "lost: failed"]
+    assert watched.last == Change(
+        server="github",
+        state="failed",
+        required=False,
+        restarts=2,
+        budget=2,
+        reason=f"{command} could not be started: its interpreter /no/such/interpreter does not exist; "
+        "install the interpreter, or correct the #! line",
+    )
+
+
+@supervised
+async def test_a_server_that_exits_cleanly_is_left_alone() -> None:
+    watched = Watched(sh("exit 0"))
+    async with watched.running():
+        pass
+    assert watched.story == ["starting", "started", "stopped", "lost: stopped"]
+    assert (watched.last.exit, watched.last.reason) == ("exited with status 0", "its restart policy is on-failure")
+
+
+@supervised
+async def test_a_process_that_answers_its_handshake_too_late_is_killed_and_the_next_has_the_same_time(
     alive: Liveness,
 ) -> None:
-    async def use() -> None:
-        clock = HandClock()
-        watched = Watched(program("deaf", "stubborn"), env=alive.env, clock=clock)
-        async with watched.running():
-            await watched.until("started")
-            clock.move(100)
-            assert watched.state == "starting", "it is not awaited"
-            watched.supervisor.expect()
-            clock.move(29.9)
-            assert clock.rings_in == pytest.approx([0.1])
-            clock.move(0.1)
-            await watched.until("lost: resting")
-            assert (watched.last.exit, watched.last.reason) == ("did not answer within 30 s", "")
-            clock.move(0.2)
-            await watched.until("started", 2)
-            assert clock.rings_in == [30]
-            watched.supervisor.unexpect()
-            assert clock.rings_in == []
-            watched.supervisor.expect()
-            watched.supervisor.ready()
-            assert clock.rings_in == []
-            await watched.supervisor.stop(already_set())
+    clock = HandClock()
+    watched = Watched(program("deaf", "stubborn"), env=alive.env, clock=clock)
+    async with watched.running():
+        await watched.until("started")
+        clock.move(100)
+        assert watched.state == "starting", "it is not awaited"
+        watched.supervisor.expect()
+        clock.move(29.9)
+        assert clock.rings_in == pytest.approx([0.1])
+        clock.move(0.1)
+        await watched.until("lost: resting")
+        assert (watched.last.exit, watched.last.reason) == ("did not answer within 30 s", "")
+        clock.move(0.2)
+        await watched.until("started", 2)
+        assert clock.rings_in == [30]
+        watched.supervisor.unexpect()
         assert clock.rings_in == []
-
-    supervise(use)
-
-
-def test_a_condemned_process_is_killed_with_its_tree_and_started_again(alive: Liveness) -> None:
-    async def use() -> None:
-        watched = Watched(program("forker", "setsid"), env=alive.env, restart=Restart(backoff=AT_ONCE))
-        async with watched.running():
-            await asyncio.to_thread(alive.hear, "forker", "loner")
-            watched.supervisor.ready()
-            watched.supervisor.condemn("is wedged")
-            watched.supervisor.condemn("is slow")
-            assert not watched.supervisor.life.is_up
-            await watched.until("started", 2)
-            assert watched.changes[2].exit == "is wedged"
-            await watched.supervisor.stop(already_set())
-        alive.assert_all_dead()
-
-    supervise(use)
+        watched.supervisor.expect()
+        watched.supervisor.ready()
+        assert clock.rings_in == []
+        await watched.supervisor.stop(already_set())
+    assert clock.rings_in == []
 
 
-def test_a_dead_wrapper_is_told_at_once_although_its_child_holds_the_pipes(alive: Liveness) -> None:
-    async def use() -> None:
-        script = " ".join(program("deaf", "stubborn"))
-        watched = Watched(sh(f"{script}; true"), env=alive.env, restart=NEVER)
-        grandchildren: list[int] = []
-        watched.on_lost = lambda change: grandchildren.extend(alive_of(alive))
-        async with watched.running():
-            await asyncio.to_thread(alive.hear, "stubborn")
-            kill(watched)
-        assert watched.last.exit == "was killed by SIGKILL"
-        assert grandchildren == [1], "it was told while the grandchild lived"
-        alive.assert_all_dead()
+@supervised
+async def test_a_condemned_process_is_killed_with_its_tree_and_started_again(alive: Liveness) -> None:
+    watched = Watched(program("forker", "setsid"), env=alive.env, restart=Restart(backoff=AT_ONCE))
+    async with watched.running():
+        await asyncio.to_thread(alive.hear, "forker", "loner")
+        watched.supervisor.ready()
+        watched.supervisor.condemn("is wedged")
+        watched.supervisor.condemn("is slow")
+        assert not watched.supervisor.life.is_up
+        await watched.until("started", 2)
+        assert watched.changes[2].exit == "is wedged"
+        await watched.supervisor.stop(already_set())
+    alive.assert_all_dead()
 
-    supervise(use)
+
+@supervised
+async def test_a_dead_wrapper_is_told_at_once_although_its_child_holds_the_pipes(alive: Liveness) -> None:
+    script = " ".join(program("deaf", "stubborn"))
+    watched = Watched(sh(f"{script}; true"), env=alive.env, restart=NEVER)
+    grandchildren: list[int] = []
+    watched.on_lost = lambda change: grandchildren.extend(alive_of(alive))
+    async with watched.running():
+        await asyncio.to_thread(alive.hear, "stubborn")
+        kill(watched)
+    assert watched.last.exit == "was killed by SIGKILL"
+    assert grandchildren == [1], "it was told while the grandchild lived"
+    alive.assert_all_dead()
 
 
 @pytest.mark.parametrize("temper", ["setsid", "daemon", "respawn"])
-def test_the_next_process_is_started_when_the_tree_of_the_one_before_is_dead(temper: str, alive: Liveness) -> None:
+@supervised
+async def test_the_next_process_is_started_when_the_tree_of_the_one_before_is_dead(
+    temper: str, alive: Liveness
+) -> None:
     heard = {"setsid": ["loner"], "daemon": ["daemon"], "respawn": ["supervisor", "worker"]}[temper]
-
-    async def use() -> None:
-        watched = Watched(program("forker", temper), env=alive.env, restart=Restart(backoff=AT_ONCE))
-        found: list[list[int]] = []
-        watched.on_started = lambda child: found.append(alive_of(alive))
-        async with watched.running():
-            await asyncio.to_thread(alive.hear, "forker", *heard)
-            kill(watched)
-            await watched.until("started", 2)
-            await watched.supervisor.stop(already_set())
-        assert found == [[], [0] * (1 + len(heard))]
-        alive.assert_all_dead()
-
-    supervise(use)
+    watched = Watched(program("forker", temper), env=alive.env, restart=Restart(backoff=AT_ONCE))
+    found: list[list[int]] = []
+    watched.on_started = lambda child: found.append(alive_of(alive))
+    async with watched.running():
+        await asyncio.to_thread(alive.hear, "forker", *heard)
+        kill(watched)
+        await watched.until("started", 2)
+        await watched.supervisor.stop(already_set())
+    assert found == [[], [0] * (1 + len(heard))]
+    alive.assert_all_dead()
 
 
-def test_one_start_serves_all_who_wait_for_it() -> None:
-    async def use() -> None:
-        watched = Watched(CAT)
-        early = [asyncio.create_task(watched.supervisor.up()) for _ in range(5)]
-        async with watched.running():
-            await watched.until("started")
-            assert not any(wait.done() for wait in early)
-            watched.supervisor.answered()
-            watched.supervisor.answered()
-            assert await asyncio.gather(*early) == [True] * 5
-            assert await watched.supervisor.up()
-            assert watched.supervisor.has_answered
-            kill(watched)
-            await watched.until("lost: resting")
-            assert watched.supervisor.has_answered
-            late = asyncio.create_task(watched.supervisor.up())
-            await watched.until("started", 2)
-            assert not late.done(), "the new process has said nothing yet"
-            watched.supervisor.ready()
-            assert await late
-            await watched.supervisor.stop()
-        assert not await watched.supervisor.up()
-
-    supervise(use)
+@supervised
+async def test_one_start_serves_all_who_wait_for_it() -> None:
+    watched = Watched(CAT)
+    early = [asyncio.create_task(watched.supervisor.up()) for _ in range(5)]
+    async with watched.running():
+        await watched.until("started")
+        assert not any(wait.done() for wait in early)
+        watched.supervisor.answered()
+        watched.supervisor.answered()
+        assert await asyncio.gather(*early) == [True] * 5
+        assert await watched.supervisor.up()
+        assert watched.supervisor.has_answered
+        kill(watched)
+        await watched.until("lost: resting")
+        assert watched.supervisor.has_answered
+        late = asyncio.create_task(watched.supervisor.up())
+        await watched.until("started", 2)
+        assert not late.done(), "the new process has said nothing yet"
+        watched.supervisor.ready()
+        assert await late
+        await watched.supervisor.stop()
+    assert not await watched.supervisor.up()
 
 
-def test_an_answer_just_before_the_end_does_not_count_for_who_waits() -> None:
-    async def use() -> None:
-        watched = Watched(CAT, restart=Restart(backoff=AT_ONCE))
-        wait = asyncio.create_task(watched.supervisor.up())
-        async with watched.running():
-            await watched.until("started")
-            watched.supervisor.answered()
-            watched.supervisor.condemn("is wedged")
-            await watched.until("started", 2)
-            assert not wait.done()
-            watched.supervisor.answered()
-            assert await wait
-            await watched.supervisor.stop()
-
-    supervise(use)
+@supervised
+async def test_an_answer_just_before_the_end_does_not_count_for_who_waits() -> None:
+    watched = Watched(CAT, restart=Restart(backoff=AT_ONCE))
+    wait = asyncio.create_task(watched.supervisor.up())
+    async with watched.running():
+        await watched.until("started")
+        watched.supervisor.answered()
+        watched.supervisor.condemn("is wedged")
+        await watched.until("started", 2)
+        assert not wait.done()
+        watched.supervisor.answered()
+        assert await wait
+        await watched.supervisor.stop()
 
 
 @pytest.mark.parametrize("status", [0, 1])
-def test_who_waits_for_a_server_that_ends_for_good_is_told_so(status: int) -> None:
-    async def use() -> None:
-        watched = Watched(sh(f"exit {status}"), restart=NEVER)
-        waits = [asyncio.create_task(watched.supervisor.up()) for _ in range(2)]
-        async with watched.running():
-            assert await asyncio.gather(*waits) == [False, False]
-        assert not watched.supervisor.has_answered
-
-    supervise(use)
+@supervised
+async def test_who_waits_for_a_server_that_ends_for_good_is_told_so(status: int) -> None:
+    watched = Watched(sh(f"exit {status}"), restart=NEVER)
+    waits = [asyncio.create_task(watched.supervisor.up()) for _ in range(2)]
+    async with watched.running():
+        assert await asyncio.gather(*waits) == [False, False]
+    assert not watched.supervisor.has_answered
 
 
-def test_the_time_until_the_next_process_is_known_while_it_is_waited_for() -> None:
-    async def use() -> None:
-        clock = HandClock()
-        watched = Watched(CAT, restart=Restart(backoff=Backoff(initial=Duration(60), max=Duration(60))), clock=clock)
-        async with watched.running():
-            await watched.until("started")
-            retries = [watched.supervisor.retry]
-            kill(watched)
-            await watched.until("lost: resting")
-            retries.append(watched.supervisor.retry)
-            clock.move(20)
-            retries.append(watched.supervisor.retry)
-            await watched.supervisor.stop()
-            assert [*retries, watched.supervisor.retry] == [None, 60, 40, None]
-
-    supervise(use)
+@supervised
+async def test_the_time_until_the_next_process_is_known_while_it_is_waited_for() -> None:
+    clock = HandClock()
+    watched = Watched(CAT, restart=Restart(backoff=Backoff(initial=Duration(60), max=Duration(60))), clock=clock)
+    async with watched.running():
+        await watched.until("started")
+        retries = [watched.supervisor.retry]
+        kill(watched)
+        await watched.until("lost: resting")
+        retries.append(watched.supervisor.retry)
+        clock.move(20)
+        retries.append(watched.supervisor.retry)
+        await watched.supervisor.stop()
+        assert [*retries, watched.supervisor.retry] == [None, 60, 40, None]
 
 
-def test_words_of_a_process_that_is_gone_change_nothing() -> None:
-    async def use() -> None:
-        clock = HandClock()
-        watched = Watched(CAT, clock=clock)
-        async with watched.running():
-            await watched.until("started")
-            kill(watched)
-            await watched.until("lost: resting")
-            before = watched.supervisor.life
-            watched.supervisor.answered()
-            watched.supervisor.ready()
-            watched.supervisor.condemn("is wedged")
-            assert watched.supervisor.life is before
-            await watched.supervisor.stop()
-
-    supervise(use)
+@supervised
+async def test_words_of_a_process_that_is_gone_change_nothing() -> None:
+    clock = HandClock()
+    watched = Watched(CAT, clock=clock)
+    async with watched.running():
+        await watched.until("started")
+        kill(watched)
+        await watched.until("lost: resting")
+        before = watched.supervisor.life
+        watched.supervisor.answered()
+        watched.supervisor.ready()
+        watched.supervisor.condemn("is wedged")
+        assert watched.supervisor.life is before
+        await watched.supervisor.stop()
 
 
-def test_no_process_is_started_beside_one_that_cannot_be_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+@supervised
+async def test_no_process_is_started_beside_one_that_cannot_be_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Uninterruptible sleep, which no test can order: here the ladder only says that something survived."""
 
     async def stop_in_vain(child: Child, *, grace: float) -> Outcome:
         return Outcome(child.exit, (), (Process(7, 1.0, 1, 7, 7), Process(8, 1.0, 1, 7, 7)))
 
     monkeypatch.setattr(Child, "stop", stop_in_vain)
-
-    async def use() -> None:
-        watched = Watched(CAT)
-        async with watched.running():
-            await watched.until("started")
-            watched.supervisor.condemn("is wedged")
-        assert watched.story == ["starting", "started", "ending", "resting", "lost: resting", "failed", "lost: failed"]
-        assert (watched.last.exit, watched.last.reason, watched.last.retry) == (
-            "is wedged",
-            "cannot kill processes that it left behind: 7, 8",
-            None,
-        )
-
-    supervise(use)
+    watched = Watched(CAT)
+    async with watched.running():
+        await watched.until("started")
+        watched.supervisor.condemn("is wedged")
+    assert watched.story == ["starting", "started", "ending", "resting", "lost: resting", "failed", "lost: failed"]
+    assert (watched.last.exit, watched.last.reason, watched.last.retry) == (
+        "is wedged",
+        "cannot kill processes that it left behind: 7, 8",
+        None,
+    )
 
 
-def test_ten_supervisors_do_not_disturb_each_other_when_one_cannot_start_and_one_crashes() -> None:
-    async def use() -> None:
-        broken = Watched(["/no/such/program"], name="broken", restart=Restart(backoff=AT_ONCE))
-        crashing = Watched(sh("exit 1"), name="crashing", restart=Restart(backoff=AT_ONCE))
-        sound = [Watched(CAT, name=f"sound{number}") for number in range(8)]
-        for watched in sound:
-            watched.on_started = lambda child, watched=watched: watched.supervisor.ready()  # type: ignore[misc]
-        tasks = [asyncio.create_task(watched.supervisor.run()) for watched in [broken, crashing, *sound]]
-        await asyncio.gather(broken.until_final(), crashing.until_final())
-        assert (broken.last.state, crashing.last.state) == ("failed", "failed")
-        assert crashing.last.reason == "it was started 3 times and never answered"
-        assert await asyncio.gather(*(watched.supervisor.up() for watched in sound)) == [True] * 8
-        assert [watched.story for watched in sound] == [["starting", "started", "ready"]] * 8
-        for watched in sound:
-            await watched.children[0].write(b"hello\n")
-            assert await watched.children[0].read() == b"hello\n"
-        everyone = [*sound, broken, crashing]
-        outcomes = await asyncio.gather(*(watched.supervisor.stop() for watched in everyone))
-        assert [outcome.exit for outcome in outcomes] == [*[Exit(0, None)] * 8, None, Exit(1, None)]
-        await asyncio.gather(*tasks)
-        assert {change.server for watched in sound for change in watched.changes} == {f"sound{n}" for n in range(8)}
-
-    supervise(use)
+@supervised
+async def test_ten_supervisors_do_not_disturb_each_other_when_one_cannot_start_and_one_crashes() -> None:
+    broken = Watched(["/no/such/program"], name="broken", restart=Restart(backoff=AT_ONCE))
+    crashing = Watched(sh("exit 1"), name="crashing", restart=Restart(backoff=AT_ONCE))
+    sound = [Watched(CAT, name=f"sound{number}") for number in range(8)]
+    for watched in sound:
+        watched.on_started = lambda child, watched=watched: watched.supervisor.ready()  # type: ignore[misc]
+    tasks = [asyncio.create_task(watched.supervisor.run()) for watched in [broken, crashing, *sound]]
+    await asyncio.gather(broken.until_final(), crashing.until_final())
+    assert (broken.last.state, crashing.last.state) == ("failed", "failed")
+    assert crashing.last.reason == "it was started 3 times and never answered"
+    assert await asyncio.gather(*(watched.supervisor.up() for watched in sound)) == [True] * 8
+    assert [watched.story for watched in sound] == [["starting", "started", "ready"]] * 8
+    for watched in sound:
+        await watched.children[0].write(b"hello\n")
+        assert await watched.children[0].read() == b"hello\n"
+    everyone = [*sound, broken, crashing]
+    outcomes = await asyncio.gather(*(watched.supervisor.stop() for watched in everyone))
+    assert [outcome.exit for outcome in outcomes] == [*[Exit(0, None)] * 8, None, Exit(1, None)]
+    await asyncio.gather(*tasks)
+    assert {change.server for watched in sound for change in watched.changes} == {f"sound{n}" for n in range(8)}
 
 
-def test_a_watcher_that_breaks_its_promise_ends_the_run_and_leaves_nothing(alive: Liveness) -> None:
-    async def use() -> None:
-        watched = Watched(program("deaf", "stubborn"), env=alive.env)
+@supervised
+async def test_a_watcher_that_breaks_its_promise_ends_the_run_and_leaves_nothing(alive: Liveness) -> None:
+    watched = Watched(program("deaf", "stubborn"), env=alive.env)
 
-        def broken(child: Child) -> None:
-            raise RuntimeError("a bug")
+    def broken(child: Child) -> None:
+        raise RuntimeError("a bug")
 
-        watched.on_started = broken
-        with pytest.raises(RuntimeError, match=r"^a bug$"):
-            await watched.supervisor.run()
-        assert watched.story == ["starting", "started", "stopped", "lost: stopped"]
-        alive.assert_all_dead()
-
-    supervise(use)
+    watched.on_started = broken
+    with pytest.raises(RuntimeError, match=r"^a bug$"):
+        await watched.supervisor.run()
+    assert watched.story == ["starting", "started", "stopped", "lost: stopped"]
+    alive.assert_all_dead()
 
 
-def test_a_hundred_restarts_leave_no_process_and_no_descriptor() -> None:
-    async def use() -> None:
-        before = prepare.table().children(os.getpid())  # others' tests may have left some that are dead
-        watched = Watched(sh("exit 1"), restart=Restart(max=100, backoff=AT_ONCE))
-        watched.on_started = lambda child: watched.supervisor.answered()
-        async with watched.running():
-            pass
-        assert watched.supervisor.restarts == 100
-        assert prepare.table().children(os.getpid()) == before
-
-    supervise(use)
+@supervised
+async def test_a_hundred_restarts_leave_no_process_and_no_descriptor() -> None:
+    before = prepare.table().children(os.getpid())  # others' tests may have left some that are dead
+    watched = Watched(sh("exit 1"), restart=Restart(max=100, backoff=AT_ONCE))
+    watched.on_started = lambda child: watched.supervisor.answered()
+    async with watched.running():
+        pass
+    assert watched.supervisor.restarts == 100
+    assert prepare.table().children(os.getpid()) == before
 
 
 def test_a_program_shows_nothing_but_its_name() -> None:

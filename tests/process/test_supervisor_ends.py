@@ -9,7 +9,7 @@ import pytest
 from acp_launch.process.tree import Exit, Outcome
 
 from .liveness import Liveness, program
-from .supervising import HandClock, Watched, alive_of, kill, supervise
+from .supervising import HandClock, Watched, alive_of, kill, supervised
 
 CAT = ["/bin/cat"]
 
@@ -68,135 +68,119 @@ REACHES: dict[str, tuple[Reach, list[str]]] = {
 
 
 @pytest.mark.parametrize("state", REACHES)
-def test_stopped_in_any_state_it_ends_stopped_with_nothing_left(state: str) -> None:
+@supervised
+async def test_stopped_in_any_state_it_ends_stopped_with_nothing_left(state: str) -> None:
     reach, story = REACHES[state]
-
-    async def use() -> None:
-        clock = HandClock()
-        watched = Watched(CAT, clock=clock)
-        task = None if state == "declared" else asyncio.create_task(watched.supervisor.run())
-        await reach(watched, clock)
-        outcomes = await asyncio.gather(watched.supervisor.stop(), watched.supervisor.stop())
-        assert outcomes[0] is outcomes[1] is await watched.supervisor.stop()
-        if task:
-            await task
-        await watched.supervisor.run()  # that it is not wanted any more was said
-        asks = [] if state in ("declared", "resting", "resting long since", "stopping") else ["stopping"]
-        ends = ["ending"] if task and "resting" not in state else []
-        assert watched.story == [*story, *asks, *ends, "stopped", "lost: stopped"]
-        assert (outcomes[0].exit is None) == (state == "declared")
-        assert outcomes[0].survivors == ()
-        assert (watched.supervisor.child, watched.supervisor.pid, clock.rings_in) == (None, None, [])
-        assert not await watched.supervisor.up()
-
-    supervise(use)
+    clock = HandClock()
+    watched = Watched(CAT, clock=clock)
+    task = None if state == "declared" else asyncio.create_task(watched.supervisor.run())
+    await reach(watched, clock)
+    outcomes = await asyncio.gather(watched.supervisor.stop(), watched.supervisor.stop())
+    assert outcomes[0] is outcomes[1] is await watched.supervisor.stop()
+    if task:
+        await task
+    await watched.supervisor.run()  # that it is not wanted any more was said
+    asks = [] if state in ("declared", "resting", "resting long since", "stopping") else ["stopping"]
+    ends = ["ending"] if task and "resting" not in state else []
+    assert watched.story == [*story, *asks, *ends, "stopped", "lost: stopped"]
+    assert (outcomes[0].exit is None) == (state == "declared")
+    assert outcomes[0].survivors == ()
+    assert (watched.supervisor.child, watched.supervisor.pid, clock.rings_in) == (None, None, [])
+    assert not await watched.supervisor.up()
 
 
 @pytest.mark.parametrize("state", [state for state in REACHES if state != "declared"])
-def test_cancelled_in_any_state_it_ends_stopped_with_nothing_left(state: str, alive: Liveness) -> None:
+@supervised
+async def test_cancelled_in_any_state_it_ends_stopped_with_nothing_left(state: str, alive: Liveness) -> None:
     reach, story = REACHES[state]
-
-    async def use() -> None:
-        clock = HandClock()
-        watched = Watched(program("deaf", "stubborn"), env=alive.env, clock=clock)
-        open_still: list[int] = []
-        watched.on_lost = lambda change: open_still.append(watched.children[0].spawned.stdout)
-        task = asyncio.create_task(watched.supervisor.run())
-        await reach(watched, clock)
-        task.cancel()
-        await asyncio.wait({task})
-        assert task.cancelled()
-        assert watched.story == [*story, "stopped", "lost: stopped"]
-        assert open_still[0] >= 0, "its pipes were open when it was lost"
-        assert (watched.supervisor.child, clock.rings_in) == (None, [])
-        assert not await watched.supervisor.up()
-        await watched.supervisor.stop()
-        alive.assert_all_dead()
-
-    supervise(use)
+    clock = HandClock()
+    watched = Watched(program("deaf", "stubborn"), env=alive.env, clock=clock)
+    open_still: list[int] = []
+    watched.on_lost = lambda change: open_still.append(watched.children[0].spawned.stdout)
+    task = asyncio.create_task(watched.supervisor.run())
+    await reach(watched, clock)
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert watched.story == [*story, "stopped", "lost: stopped"]
+    assert open_still[0] >= 0, "its pipes were open when it was lost"
+    assert (watched.supervisor.child, clock.rings_in) == (None, [])
+    assert not await watched.supervisor.up()
+    await watched.supervisor.stop()
+    alive.assert_all_dead()
 
 
-def test_cancelled_before_its_first_step_it_can_be_stopped() -> None:
-    async def use() -> None:
-        watched = Watched(CAT)
-        task = asyncio.create_task(watched.supervisor.run())
-        task.cancel()
-        await asyncio.wait({task})
-        assert await watched.supervisor.stop() == Outcome(None, (), ())
-        assert watched.story == ["stopped", "lost: stopped"]
-
-    supervise(use)
+@supervised
+async def test_cancelled_before_its_first_step_it_can_be_stopped() -> None:
+    watched = Watched(CAT)
+    task = asyncio.create_task(watched.supervisor.run())
+    task.cancel()
+    await asyncio.wait({task})
+    assert await watched.supervisor.stop() == Outcome(None, (), ())
+    assert watched.story == ["stopped", "lost: stopped"]
 
 
-def test_stopping_is_polite_and_a_server_that_obeys_ends_with_its_stdin(alive: Liveness) -> None:
-    async def use() -> None:
-        watched = Watched(program("polite"), env=alive.env)
-        async with watched.running():
-            await asyncio.to_thread(alive.hear, "polite")
-            outcome = await watched.supervisor.stop()
-        assert outcome.exit == Exit(0, None)
-        assert [rung.name for rung in outcome.rungs] == ["stdin closed"]
-        assert (watched.last.state, watched.last.exit) == ("stopped", "exited with status 0")
-
-    supervise(use)
+@supervised
+async def test_stopping_is_polite_and_a_server_that_obeys_ends_with_its_stdin(alive: Liveness) -> None:
+    watched = Watched(program("polite"), env=alive.env)
+    async with watched.running():
+        await asyncio.to_thread(alive.hear, "polite")
+        outcome = await watched.supervisor.stop()
+    assert outcome.exit == Exit(0, None)
+    assert [rung.name for rung in outcome.rungs] == ["stdin closed"]
+    assert (watched.last.state, watched.last.exit) == ("stopped", "exited with status 0")
 
 
-def test_a_server_that_obeys_is_told_lost_at_once_although_its_daemon_takes_the_whole_ladder(alive: Liveness) -> None:
-    async def use() -> None:
-        watched = Watched(program("forker", "daemon"), env=alive.env, grace=0.05)
-        found: list[int] = []
-        watched.on_lost = lambda change: found.extend(alive_of(alive))
-        async with watched.running():
-            await asyncio.to_thread(alive.hear, "forker", "daemon")
-            outcome = await watched.supervisor.stop()
-        assert sorted(found) == [0, 1]
-        assert [rung.name for rung in outcome.rungs] == ["stdin closed", "SIGTERM", "SIGKILL"]
-        alive.assert_all_dead()
-
-    supervise(use)
-
-
-def test_a_hurry_that_comes_later_cuts_the_stopping_short(alive: Liveness) -> None:
-    async def use() -> None:
-        watched = Watched(program("deaf", "stubborn"), env=alive.env)
-        hurry = asyncio.Event()
-        async with watched.running():
-            await asyncio.to_thread(alive.hear, "stubborn")
-            patient = asyncio.create_task(watched.supervisor.stop())
-            hasty = asyncio.create_task(watched.supervisor.stop(hurry))
-            await watched.until("stopping")
-            hurry.set()
-            assert await patient is await hasty
-        assert patient.result().exit == Exit(None, signal.SIGKILL)
-        assert [rung.name for rung in patient.result().rungs][-1] == "SIGKILL"
-        assert "SIGTERM" not in [rung.name for rung in patient.result().rungs]
-        alive.assert_all_dead()
-
-    supervise(use)
+@supervised
+async def test_a_server_that_obeys_is_told_lost_at_once_although_its_daemon_takes_the_whole_ladder(
+    alive: Liveness,
+) -> None:
+    watched = Watched(program("forker", "daemon"), env=alive.env, grace=0.05)
+    found: list[int] = []
+    watched.on_lost = lambda change: found.extend(alive_of(alive))
+    async with watched.running():
+        await asyncio.to_thread(alive.hear, "forker", "daemon")
+        outcome = await watched.supervisor.stop()
+    assert sorted(found) == [0, 1]
+    assert [rung.name for rung in outcome.rungs] == ["stdin closed", "SIGTERM", "SIGKILL"]
+    alive.assert_all_dead()
 
 
-def test_what_is_condemned_is_not_asked_politely_when_it_is_stopped(alive: Liveness) -> None:
-    async def use() -> None:
-        watched = Watched(program("deaf", "stubborn"), env=alive.env)
-        async with watched.running():
-            await asyncio.to_thread(alive.hear, "stubborn")
-            watched.supervisor.condemn("is wedged")
-            outcome = await watched.supervisor.stop()
-        assert outcome.exit == Exit(None, signal.SIGKILL)
-        assert "SIGTERM" not in [rung.name for rung in outcome.rungs]
-        assert (watched.last.state, watched.last.exit) == ("stopped", "is wedged")
+@supervised
+async def test_a_hurry_that_comes_later_cuts_the_stopping_short(alive: Liveness) -> None:
+    watched = Watched(program("deaf", "stubborn"), env=alive.env)
+    hurry = asyncio.Event()
+    async with watched.running():
+        await asyncio.to_thread(alive.hear, "stubborn")
+        patient = asyncio.create_task(watched.supervisor.stop())
+        hasty = asyncio.create_task(watched.supervisor.stop(hurry))
+        await watched.until("stopping")
+        hurry.set()
+        assert await patient is await hasty
+    assert patient.result().exit == Exit(None, signal.SIGKILL)
+    assert [rung.name for rung in patient.result().rungs][-1] == "SIGKILL"
+    assert "SIGTERM" not in [rung.name for rung in patient.result().rungs]
+    alive.assert_all_dead()
 
-    supervise(use)
+
+@supervised
+async def test_what_is_condemned_is_not_asked_politely_when_it_is_stopped(alive: Liveness) -> None:
+    watched = Watched(program("deaf", "stubborn"), env=alive.env)
+    async with watched.running():
+        await asyncio.to_thread(alive.hear, "stubborn")
+        watched.supervisor.condemn("is wedged")
+        outcome = await watched.supervisor.stop()
+    assert outcome.exit == Exit(None, signal.SIGKILL)
+    assert "SIGTERM" not in [rung.name for rung in outcome.rungs]
+    assert (watched.last.state, watched.last.exit) == ("stopped", "is wedged")
 
 
-def test_a_stop_outlives_its_caller(alive: Liveness) -> None:
-    async def use() -> None:
-        watched = Watched(program("polite"), env=alive.env)
-        async with watched.running():
-            await asyncio.to_thread(alive.hear, "polite")
-            wish = asyncio.create_task(watched.supervisor.stop())
-            await watched.until("stopping")
-            wish.cancel()
-        assert watched.last.state == "stopped"
-
-    supervise(use)
+@supervised
+async def test_a_stop_outlives_its_caller(alive: Liveness) -> None:
+    watched = Watched(program("polite"), env=alive.env)
+    async with watched.running():
+        await asyncio.to_thread(alive.hear, "polite")
+        wish = asyncio.create_task(watched.supervisor.stop())
+        await watched.until("stopping")
+        wish.cancel()
+    assert watched.last.state == "stopped"

@@ -12,7 +12,7 @@ from acp_launch.process.tree import Exit
 from acp_launch.profile.model import Restart
 
 from .liveness import Liveness, program
-from .supervising import HandClock, Watched, alive_of, already_set, kill, sh, supervise
+from .supervising import HandClock, Watched, alive_of, already_set, kill, sh, supervised
 
 CAT = ["/bin/cat"]
 NEVER = Restart(policy="never")
@@ -65,255 +65,224 @@ async def echoes(watched: Watched) -> bool:
 
 
 @pytest.mark.parametrize("state", REACHES)
-def test_renewed_in_any_state_there_is_a_new_process_at_once_and_the_old_one_is_gone(state: str) -> None:
+@supervised
+async def test_renewed_in_any_state_there_is_a_new_process_at_once_and_the_old_one_is_gone(state: str) -> None:
     reach, restart, story = REACHES[state]
-
-    async def use() -> None:
-        clock = HandClock()  # stands still: no pause would ever be over
-        watched = Watched(CAT, restart=restart, clock=clock)
-        watched.on_started = lambda child: ends.append([each.exit for each in watched.children[:-1]])
-        ends: list[list[Exit | None]] = []
-        async with watched.running():
-            await reach(watched)
-            watched.supervisor.renew()
-            await watched.until("started", 2)
-            assert await echoes(watched)
-            watched.supervisor.ready()
-            wish = watched.changes[-3]
-            assert (wish.state, wish.exit, wish.by_hand, wish.retry) == ("resting", BY_HAND, True, 0)
-            assert [(change.by_hand, change.restarts) for change in watched.changes[-2:]] == [(True, 0)] * 2
-            await watched.supervisor.stop()
-        assert watched.story == [
-            *story, "starting", "started", "ready", "stopping", "ending", "stopped", "lost: stopped",
-        ]  # fmt: skip
-        was_killed = state in ("resting", "failed")
-        assert ends == [[], [Exit(None, signal.SIGKILL) if was_killed else Exit(0, None)]]
-        assert clock.rings_in == []
-
-    supervise(use)
+    clock = HandClock()  # stands still: no pause would ever be over
+    watched = Watched(CAT, restart=restart, clock=clock)
+    watched.on_started = lambda child: ends.append([each.exit for each in watched.children[:-1]])
+    ends: list[list[Exit | None]] = []
+    async with watched.running():
+        await reach(watched)
+        watched.supervisor.renew()
+        await watched.until("started", 2)
+        assert await echoes(watched)
+        watched.supervisor.ready()
+        wish = watched.changes[-3]
+        assert (wish.state, wish.exit, wish.by_hand, wish.retry) == ("resting", BY_HAND, True, 0)
+        assert [(change.by_hand, change.restarts) for change in watched.changes[-2:]] == [(True, 0)] * 2
+        await watched.supervisor.stop()
+    assert watched.story == [
+        *story, "starting", "started", "ready", "stopping", "ending", "stopped", "lost: stopped",
+    ]  # fmt: skip
+    was_killed = state in ("resting", "failed")
+    assert ends == [[], [Exit(None, signal.SIGKILL) if was_killed else Exit(0, None)]]
+    assert clock.rings_in == []
 
 
 @pytest.mark.parametrize("state", REACHES)
-def test_two_wishes_before_the_new_process_are_one(state: str) -> None:
+@supervised
+async def test_two_wishes_before_the_new_process_are_one(state: str) -> None:
     reach, restart, story = REACHES[state]
-
-    async def use() -> None:
-        watched = Watched(CAT, restart=restart, clock=HandClock())
-        async with watched.running():
-            await reach(watched)
-            watched.supervisor.renew()
-            watched.supervisor.renew()
-            await watched.until("started", 2)
-            assert watched.story == [*story, "starting", "started"]
-            watched.supervisor.renew()  # and this is one for a third process
-            await watched.until("started", 3)
-            assert await echoes(watched)
-            await watched.supervisor.stop()
-        assert watched.supervisor.restarts == 2
-
-    supervise(use)
+    watched = Watched(CAT, restart=restart, clock=HandClock())
+    async with watched.running():
+        await reach(watched)
+        watched.supervisor.renew()
+        watched.supervisor.renew()
+        await watched.until("started", 2)
+        assert watched.story == [*story, "starting", "started"]
+        watched.supervisor.renew()  # and this is one for a third process
+        await watched.until("started", 3)
+        assert await echoes(watched)
+        await watched.supervisor.stop()
+    assert watched.supervisor.restarts == 2
 
 
 @pytest.mark.parametrize("state", REACHES)
-def test_a_stop_right_after_the_wish_wins(state: str) -> None:
+@supervised
+async def test_a_stop_right_after_the_wish_wins(state: str) -> None:
     reach, restart, _ = REACHES[state]
-
-    async def use() -> None:
-        watched = Watched(CAT, restart=restart, clock=HandClock())
-        async with watched.running() as task:
-            await reach(watched)
-            watched.supervisor.renew()
-            await watched.supervisor.stop()
-            assert task.done()
-        assert len(watched.children) == 1
-        assert (watched.last.state, watched.last.by_hand, watched.last.retry) == ("stopped", False, None)
-
-    supervise(use)
+    watched = Watched(CAT, restart=restart, clock=HandClock())
+    async with watched.running() as task:
+        await reach(watched)
+        watched.supervisor.renew()
+        await watched.supervisor.stop()
+        assert task.done()
+    assert len(watched.children) == 1
+    assert (watched.last.state, watched.last.by_hand, watched.last.retry) == ("stopped", False, None)
 
 
 @pytest.mark.parametrize("state", ["declared", *REACHES])
-def test_a_wish_after_the_stop_changes_nothing(state: str) -> None:
-    async def use() -> None:
-        restart = Restart() if state == "declared" else REACHES[state][1]
-        watched = Watched(CAT, restart=restart, clock=HandClock())
-        task = None if state == "declared" else asyncio.create_task(watched.supervisor.run())
-        if task:
-            await REACHES[state][0](watched)
-        stop = asyncio.create_task(watched.supervisor.stop())
-        if state in ("starting", "ready"):
-            await watched.until("stopping")
-            watched.supervisor.renew()
-        await stop
-        told = list(watched.story)
+@supervised
+async def test_a_wish_after_the_stop_changes_nothing(state: str) -> None:
+    restart = Restart() if state == "declared" else REACHES[state][1]
+    watched = Watched(CAT, restart=restart, clock=HandClock())
+    task = None if state == "declared" else asyncio.create_task(watched.supervisor.run())
+    if task:
+        await REACHES[state][0](watched)
+    stop = asyncio.create_task(watched.supervisor.stop())
+    if state in ("starting", "ready"):
+        await watched.until("stopping")
         watched.supervisor.renew()
-        await watched.supervisor.run()
-        if task:
-            await task
-        assert watched.story == told
-        assert len(watched.children) == (state != "declared")
-
-    supervise(use)
+    await stop
+    told = list(watched.story)
+    watched.supervisor.renew()
+    await watched.supervisor.run()
+    if task:
+        await task
+    assert watched.story == told
+    assert len(watched.children) == (state != "declared")
 
 
 @pytest.mark.parametrize("state", REACHES)
-def test_cancelled_right_after_the_wish_nothing_is_left(state: str, alive: Liveness) -> None:
+@supervised
+async def test_cancelled_right_after_the_wish_nothing_is_left(state: str, alive: Liveness) -> None:
     reach, restart, _ = REACHES[state]
-
-    async def use() -> None:
-        watched = Watched(["/bin/sh", "-c", f"{' '.join(program('deaf', 'stubborn'))} & exec cat"],
-                          env=alive.env, restart=restart, clock=HandClock())  # fmt: skip
-        task = asyncio.create_task(watched.supervisor.run())
-        await reach(watched)
-        watched.supervisor.renew()
-        task.cancel()
-        await asyncio.wait({task})
-        assert task.cancelled()
-        assert watched.story[-2:] == ["stopped", "lost: stopped"]
-        watched.supervisor.renew()
-        assert watched.story[-1] == "lost: stopped"
-        alive.assert_all_dead()
-
-    supervise(use)
+    watched = Watched(["/bin/sh", "-c", f"{' '.join(program('deaf', 'stubborn'))} & exec cat"],
+                      env=alive.env, restart=restart, clock=HandClock())  # fmt: skip
+    task = asyncio.create_task(watched.supervisor.run())
+    await reach(watched)
+    watched.supervisor.renew()
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert watched.story[-2:] == ["stopped", "lost: stopped"]
+    watched.supervisor.renew()
+    assert watched.story[-1] == "lost: stopped"
+    alive.assert_all_dead()
 
 
 @pytest.mark.parametrize("state", ["failed", "stopped"])
-def test_what_is_final_waits_without_a_timer_and_is_silent_about_its_stop(state: str) -> None:
+@supervised
+async def test_what_is_final_waits_without_a_timer_and_is_silent_about_its_stop(state: str) -> None:
     reach, restart, story = REACHES[state]
-
-    async def use() -> None:
-        clock = HandClock()
-        watched = Watched(CAT, restart=restart, clock=clock)
-        async with watched.running() as task:
-            await reach(watched)
-            clock.move(3600)
-            assert clock.rings_in == []
-            assert not task.done()
-            outcome = await watched.supervisor.stop()
-            assert task.done()
-        assert outcome.exit is not None
-        assert watched.story == story[:-2]
-
-    supervise(use)
+    clock = HandClock()
+    watched = Watched(CAT, restart=restart, clock=clock)
+    async with watched.running() as task:
+        await reach(watched)
+        clock.move(3600)
+        assert clock.rings_in == []
+        assert not task.done()
+        outcome = await watched.supervisor.stop()
+        assert task.done()
+    assert outcome.exit is not None
+    assert watched.story == story[:-2]
 
 
-def test_what_is_final_may_be_cancelled_without_a_word() -> None:
-    async def use() -> None:
-        watched = Watched(CAT, restart=NEVER)
-        task = asyncio.create_task(watched.supervisor.run())
-        await failed(watched)
-        task.cancel()
-        await asyncio.wait({task})
-        assert watched.story[-2:] == ["failed", "lost: failed"]
+@supervised
+async def test_what_is_final_may_be_cancelled_without_a_word() -> None:
+    watched = Watched(CAT, restart=NEVER)
+    task = asyncio.create_task(watched.supervisor.run())
+    await failed(watched)
+    task.cancel()
+    await asyncio.wait({task})
+    assert watched.story[-2:] == ["failed", "lost: failed"]
+    watched.supervisor.renew()
+    assert watched.story[-2:] == ["failed", "lost: failed"], "it is not started"
+
+
+@supervised
+async def test_a_process_that_heeds_nothing_is_ended_by_the_whole_ladder_before_the_next_is_started(
+    alive: Liveness,
+) -> None:
+    watched = Watched(program("deaf", "stubborn"), env=alive.env, grace=0.05)
+    found: list[list[int]] = []
+    watched.on_started = lambda child: found.append(alive_of(alive))
+    async with watched.running():
+        await asyncio.to_thread(alive.hear, "stubborn")
         watched.supervisor.renew()
-        assert watched.story[-2:] == ["failed", "lost: failed"], "it is not started"
-
-    supervise(use)
-
-
-def test_a_process_that_heeds_nothing_is_ended_by_the_whole_ladder_before_the_next_is_started(alive: Liveness) -> None:
-    async def use() -> None:
-        watched = Watched(program("deaf", "stubborn"), env=alive.env, grace=0.05)
-        found: list[list[int]] = []
-        watched.on_started = lambda child: found.append(alive_of(alive))
-        async with watched.running():
-            await asyncio.to_thread(alive.hear, "stubborn")
-            watched.supervisor.renew()
-            await watched.until("started", 2)
-            await asyncio.to_thread(alive.hear, "stubborn")
-            assert watched.children[0].exit == Exit(None, signal.SIGKILL)
-            assert watched.children[0].ending is not None
-            rungs = [rung.name for rung in watched.children[0].ending.result().rungs]
-            assert rungs == ["stdin closed", "SIGTERM", "SIGKILL"]
-            await watched.supervisor.stop(already_set())
-        assert found == [[], [0]]
-        alive.assert_all_dead()
-
-    supervise(use)
+        await watched.until("started", 2)
+        await asyncio.to_thread(alive.hear, "stubborn")
+        assert watched.children[0].exit == Exit(None, signal.SIGKILL)
+        assert watched.children[0].ending is not None
+        rungs = [rung.name for rung in watched.children[0].ending.result().rungs]
+        assert rungs == ["stdin closed", "SIGTERM", "SIGKILL"]
+        await watched.supervisor.stop(already_set())
+    assert found == [[], [0]]
+    alive.assert_all_dead()
 
 
-def test_a_hurry_cuts_the_ladder_of_a_wish_short(alive: Liveness) -> None:
+@supervised
+async def test_a_hurry_cuts_the_ladder_of_a_wish_short(alive: Liveness) -> None:
     """The launch is over while a stubborn server is being restarted: its grace is cut short."""
-
-    async def use() -> None:
-        watched = Watched(program("deaf", "stubborn"), env=alive.env)
-        async with watched.running():
-            await asyncio.to_thread(alive.hear, "stubborn")
-            watched.supervisor.renew()
-            await watched.until("ending")
-            outcome = await watched.supervisor.stop(already_set())
-        assert outcome.exit == Exit(None, signal.SIGKILL)
-        assert watched.story == ["starting", "started", "ending", "stopping", "stopped", "lost: stopped"]
-        alive.assert_all_dead()
-
-    supervise(use)
+    watched = Watched(program("deaf", "stubborn"), env=alive.env)
+    async with watched.running():
+        await asyncio.to_thread(alive.hear, "stubborn")
+        watched.supervisor.renew()
+        await watched.until("ending")
+        outcome = await watched.supervisor.stop(already_set())
+    assert outcome.exit == Exit(None, signal.SIGKILL)
+    assert watched.story == ["starting", "started", "ending", "stopping", "stopped", "lost: stopped"]
+    alive.assert_all_dead()
 
 
-def test_what_is_condemned_already_is_not_asked_politely_for_a_wish(alive: Liveness) -> None:
-    async def use() -> None:
-        watched = Watched(program("deaf", "stubborn"), env=alive.env, restart=NEVER)
-        async with watched.running():
-            await asyncio.to_thread(alive.hear, "stubborn")
-            watched.supervisor.condemn("is wedged")
-            watched.supervisor.renew()
-            await watched.until("started", 2)
-            assert watched.children[0].exit == Exit(None, signal.SIGKILL)
-            await watched.supervisor.stop(already_set())
-
-    supervise(use)
+@supervised
+async def test_what_is_condemned_already_is_not_asked_politely_for_a_wish(alive: Liveness) -> None:
+    watched = Watched(program("deaf", "stubborn"), env=alive.env, restart=NEVER)
+    async with watched.running():
+        await asyncio.to_thread(alive.hear, "stubborn")
+        watched.supervisor.condemn("is wedged")
+        watched.supervisor.renew()
+        await watched.until("started", 2)
+        assert watched.children[0].exit == Exit(None, signal.SIGKILL)
+        await watched.supervisor.stop(already_set())
 
 
-def test_a_program_that_was_mended_after_its_crash_loop_works_again_with_its_whole_budget(tmp_path: Path) -> None:
+@supervised
+async def test_a_program_that_was_mended_after_its_crash_loop_works_again_with_its_whole_budget(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.touch()
-
-    async def use() -> None:
-        clock = HandClock()
-        watched = Watched(sh(f"echo words >&2; test -e {broken} && exit 1; exec cat"), clock=clock)
-        async with watched.running():
-            for times, pause in enumerate([0.2, 0.4], start=1):
-                await watched.until("lost: resting", times)
-                await clock.is_set.wait()
-                clock.is_set.clear()
-                clock.move(pause)
-            await watched.until("lost: failed")
-            assert watched.last.reason == "it was started 3 times and never answered"
-            assert not await watched.supervisor.up()
-            broken.unlink()
-            watched.supervisor.renew()
-            assert watched.last == Change(
-                server="github", state="resting", budget=2, exit=BY_HAND, retry=0, by_hand=True
-            )
-            wait = asyncio.create_task(watched.supervisor.up())
-            await watched.until("started", 4)
-            assert not wait.done()
-            watched.supervisor.answered()
-            assert await wait
-            kill(watched)
-            await watched.until("lost: resting", 4)
-            assert (watched.last.restarts, watched.last.retry, watched.last.by_hand) == (1, 0.2, False)
-            await watched.supervisor.stop()
-
-    supervise(use)
+    clock = HandClock()
+    watched = Watched(sh(f"echo words >&2; test -e {broken} && exit 1; exec cat"), clock=clock)
+    async with watched.running():
+        for times, pause in enumerate([0.2, 0.4], start=1):
+            await watched.until("lost: resting", times)
+            await clock.is_set.wait()
+            clock.is_set.clear()
+            clock.move(pause)
+        await watched.until("lost: failed")
+        assert watched.last.reason == "it was started 3 times and never answered"
+        assert not await watched.supervisor.up()
+        broken.unlink()
+        watched.supervisor.renew()
+        assert watched.last == Change(server="github", state="resting", budget=2, exit=BY_HAND, retry=0, by_hand=True)
+        wait = asyncio.create_task(watched.supervisor.up())
+        await watched.until("started", 4)
+        assert not wait.done()
+        watched.supervisor.answered()
+        assert await wait
+        kill(watched)
+        await watched.until("lost: resting", 4)
+        assert (watched.last.restarts, watched.last.retry, watched.last.by_hand) == (1, 0.2, False)
+        await watched.supervisor.stop()
 
 
-def test_a_wish_during_the_end_of_a_crashed_tree_starts_the_next_when_that_is_gone(alive: Liveness) -> None:
-    async def use() -> None:
-        script = " ".join(program("deaf", "stubborn"))
-        watched = Watched(sh(f"{script}; true"), env=alive.env, clock=HandClock())
-        found: list[list[int]] = []
-        watched.on_started = lambda child: found.append(alive_of(alive))
+@supervised
+async def test_a_wish_during_the_end_of_a_crashed_tree_starts_the_next_when_that_is_gone(alive: Liveness) -> None:
+    script = " ".join(program("deaf", "stubborn"))
+    watched = Watched(sh(f"{script}; true"), env=alive.env, clock=HandClock())
+    found: list[list[int]] = []
+    watched.on_started = lambda child: found.append(alive_of(alive))
 
-        def wish(change: Change) -> None:
-            if not change.by_hand and change.state == "resting":
-                asyncio.get_running_loop().call_soon(watched.supervisor.renew)
+    def wish(change: Change) -> None:
+        if not change.by_hand and change.state == "resting":
+            asyncio.get_running_loop().call_soon(watched.supervisor.renew)
 
-        watched.on_lost = wish
-        async with watched.running():
-            await asyncio.to_thread(alive.hear, "stubborn")
-            kill(watched)
-            await watched.until("started", 2)
-            await watched.supervisor.stop(already_set())
-        assert found == [[], [0]]
-        assert watched.story[2:6] == ["resting", "lost: resting"] * 2
-
-    supervise(use)
+    watched.on_lost = wish
+    async with watched.running():
+        await asyncio.to_thread(alive.hear, "stubborn")
+        kill(watched)
+        await watched.until("started", 2)
+        await watched.supervisor.stop(already_set())
+    assert found == [[], [0]]
+    assert watched.story[2:6] == ["resting", "lost: resting"] * 2

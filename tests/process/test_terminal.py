@@ -16,6 +16,7 @@ from acp_launch.process import terminal
 from acp_launch.process.spawn import live
 from acp_launch.process.terminal import Scrollback, Terminal
 from acp_launch.process.tree import Exit
+from tests.looped import looped
 from tests.patience import PATIENCE
 
 from .liveness import Liveness, program
@@ -65,68 +66,57 @@ def sh(script: str) -> list[str]:
     return ["/bin/sh", "-c", script]
 
 
-def test_stdout_and_stderr_come_in_the_order_they_were_written() -> None:
-    async def run() -> None:
-        async with running(sh("for n in 1 2 3 4 5; do echo out $n; echo err $n >&2; done")) as watched:
-            assert await watched.it.wait() == Exit(0, None)
-            expected = "".join(f"out {n}\nerr {n}\n" for n in range(1, 6))
-            assert watched.it.output() == (expected, False)
-            assert "".join(watched.told) == expected
-
-    asyncio.run(run())
+@looped
+async def test_stdout_and_stderr_come_in_the_order_they_were_written() -> None:
+    async with running(sh("for n in 1 2 3 4 5; do echo out $n; echo err $n >&2; done")) as watched:
+        assert await watched.it.wait() == Exit(0, None)
+        expected = "".join(f"out {n}\nerr {n}\n" for n in range(1, 6))
+        assert watched.it.output() == (expected, False)
+        assert "".join(watched.told) == expected
 
 
-def test_its_input_is_empty_and_not_a_pipe_so_that_no_program_searches_it() -> None:
-    async def run() -> None:
-        async with running(sh("cat; [ -p /dev/stdin ] || readlink -f /proc/self/fd/0")) as watched:
-            assert await watched.it.wait() == Exit(0, None)
-            assert watched.it.output() == ("/dev/null\n", False)
-
-    asyncio.run(run())
+@looped
+async def test_its_input_is_empty_and_not_a_pipe_so_that_no_program_searches_it() -> None:
+    async with running(sh("cat; [ -p /dev/stdin ] || readlink -f /proc/self/fd/0")) as watched:
+        assert await watched.it.wait() == Exit(0, None)
+        assert watched.it.output() == ("/dev/null\n", False)
 
 
 @pytest.mark.parametrize(
     ("script", "exit_"), [("exit 0", Exit(0, None)), ("exit 255", Exit(255, None)), ("kill -9 $$", Exit(None, 9))]
 )
-def test_how_it_ended_is_told_once_and_after_all_it_said(script: str, exit_: Exit) -> None:
-    async def run() -> None:
-        async with running(sh(f"echo last words; {script}")) as watched:
-            before = watched.it.exit
-            assert (before, await watched.it.wait(), watched.it.exit) == (None, exit_, exit_)
-            assert (watched.told, watched.exits) == (["last words\n"], [exit_])
-        assert watched.exits == [exit_]
-
-    asyncio.run(run())
+@looped
+async def test_how_it_ended_is_told_once_and_after_all_it_said(script: str, exit_: Exit) -> None:
+    async with running(sh(f"echo last words; {script}")) as watched:
+        before = watched.it.exit
+        assert (before, await watched.it.wait(), watched.it.exit) == (None, exit_, exit_)
+        assert (watched.told, watched.exits) == (["last words\n"], [exit_])
+    assert watched.exits == [exit_]
 
 
-def test_a_flood_is_kept_within_the_limit_told_within_bounds_and_holds_nothing_up() -> None:
-    async def run() -> None:
-        began = asyncio.get_running_loop().time()
-        async with running(["/usr/bin/yes"], limit=1000) as watched:
-            while len(watched.told) < 5 or not any(told.startswith("\n[... ") for told in watched.told):
-                watched._news.clear()
-                await watched._news.wait()
-            took = asyncio.get_running_loop().time() - began
-            text, is_cut = watched.it.output()
-            assert (len(text), is_cut) == (1000, True)
-            steps = len(watched.told)
-        assert steps <= took / terminal.STEP + 1  # at most 20 a second
-        assert all(len(told) <= terminal.SHOWN + 100 for told in watched.told)
-        assert watched.it.exit == Exit(None, signal.SIGTERM)
-
-    asyncio.run(run())
+@looped
+async def test_a_flood_is_kept_within_the_limit_told_within_bounds_and_holds_nothing_up() -> None:
+    began = asyncio.get_running_loop().time()
+    async with running(["/usr/bin/yes"], limit=1000) as watched:
+        while len(watched.told) < 5 or not any(told.startswith("\n[... ") for told in watched.told):
+            watched._news.clear()
+            await watched._news.wait()
+        took = asyncio.get_running_loop().time() - began
+        text, is_cut = watched.it.output()
+        assert (len(text), is_cut) == (1000, True)
+        steps = len(watched.told)
+    assert steps <= took / terminal.STEP + 1  # at most 20 a second
+    assert all(len(told) <= terminal.SHOWN + 100 for told in watched.told)
+    assert watched.it.exit == Exit(None, signal.SIGTERM)
 
 
-def test_what_is_not_told_of_a_flood_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_what_is_not_told_of_a_flood_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "SHOWN", 4)
-
-    async def run() -> None:
-        async with running(sh("printf 123456789")) as watched:
-            await watched.it.wait()
-            assert watched.told == ["\n[... 5 characters not shown ...]\n6789"]
-            assert watched.it.output() == ("123456789", False)
-
-    asyncio.run(run())
+    async with running(sh("printf 123456789")) as watched:
+        await watched.it.wait()
+        assert watched.told == ["\n[... 5 characters not shown ...]\n6789"]
+        assert watched.it.output() == ("123456789", False)
 
 
 class Noticed(Scrollback):
@@ -166,15 +156,13 @@ def test_a_process_that_ended_is_over_although_another_holds_its_output_and_that
         os.close(line)
 
 
-def test_a_program_that_closes_its_output_still_runs() -> None:
-    async def run() -> None:
-        async with running(sh("echo bye; exec >&- 2>&-; exec sleep 1000")) as watched:
-            await watched.says("bye\n")
-            assert watched.it.exit is None
-            await watched.it.end()
-            assert watched.it.exit == Exit(None, signal.SIGTERM)
-
-    asyncio.run(run())
+@looped
+async def test_a_program_that_closes_its_output_still_runs() -> None:
+    async with running(sh("echo bye; exec >&- 2>&-; exec sleep 1000")) as watched:
+        await watched.says("bye\n")
+        assert watched.it.exit is None
+        await watched.it.end()
+        assert watched.it.exit == Exit(None, signal.SIGTERM)
 
 
 TREES = {
@@ -190,100 +178,82 @@ TREES = {
 
 
 @pytest.mark.parametrize("temper", TREES)
-def test_ending_it_ends_all_it_started(temper: str, alive: Liveness, monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_ending_it_ends_all_it_started(temper: str, alive: Liveness, monkeypatch: pytest.MonkeyPatch) -> None:
     """C-73."""
     monkeypatch.setattr(terminal, "GRACE", 0.05)
     argv, names = TREES[temper]
-
-    async def run() -> None:
-        command = f"{shlex.join(program(*argv))} < /dev/zero"  # a program that ends with its input does not end here
-        async with running(sh(command), env=alive.env) as watched:
-            await asyncio.to_thread(alive.hear, *names)
-            await watched.it.end()
-            assert watched.it.exit is not None
-            assert watched.it.is_gone
-        assert live() == []
-
-    asyncio.run(run())
+    command = f"{shlex.join(program(*argv))} < /dev/zero"  # a program that ends with its input does not end here
+    async with running(sh(command), env=alive.env) as watched:
+        await asyncio.to_thread(alive.hear, *names)
+        await watched.it.end()
+        assert watched.it.exit is not None
+        assert watched.it.is_gone
+    assert live() == []
     alive.assert_all_dead()
 
 
-def test_a_command_may_clean_up_before_it_is_killed() -> None:
-    async def run() -> None:
-        code = (
-            "import signal, sys\n"
-            "signal.signal(signal.SIGTERM, lambda *_: print('cleaning up') or sys.exit(3))\n"
-            "print('ready', flush=True)\n"
-            "signal.pause()"
-        )
-        async with running([sys.executable, "-I", "-S", "-c", code]) as watched:
-            await watched.says("ready\n")
-            await watched.it.end()
-            assert watched.it.exit == Exit(3, None)
-            assert watched.it.output() == ("ready\ncleaning up\n", False)
-
-    asyncio.run(run())
+@looped
+async def test_a_command_may_clean_up_before_it_is_killed() -> None:
+    code = (
+        "import signal, sys\n"
+        "signal.signal(signal.SIGTERM, lambda *_: print('cleaning up') or sys.exit(3))\n"
+        "print('ready', flush=True)\n"
+        "signal.pause()"
+    )
+    async with running([sys.executable, "-I", "-S", "-c", code]) as watched:
+        await watched.says("ready\n")
+        await watched.it.end()
+        assert watched.it.exit == Exit(3, None)
+        assert watched.it.output() == ("ready\ncleaning up\n", False)
 
 
-def test_a_hurry_leaves_no_grace(alive: Liveness, monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_a_hurry_leaves_no_grace(alive: Liveness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "GRACE", 10 * PATIENCE)
-
-    async def run() -> None:
-        async with running(program("deaf", "stubborn"), env=alive.env) as watched:
-            await asyncio.to_thread(alive.hear, "stubborn")
-            watched.it.hurry.set()
-            await watched.it.end()
-            assert watched.it.exit == Exit(None, signal.SIGKILL)
-
-    asyncio.run(run())
+    async with running(program("deaf", "stubborn"), env=alive.env) as watched:
+        await asyncio.to_thread(alive.hear, "stubborn")
+        watched.it.hurry.set()
+        await watched.it.end()
+        assert watched.it.exit == Exit(None, signal.SIGKILL)
     alive.assert_all_dead()
 
 
-def test_ending_it_is_seen_through_although_its_caller_is_cancelled(
+@looped
+async def test_ending_it_is_seen_through_although_its_caller_is_cancelled(
     alive: Liveness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(terminal, "GRACE", 0.05)
-
-    async def run() -> None:
-        async with running(program("deaf", "stubborn"), env=alive.env) as watched:
-            await asyncio.to_thread(alive.hear, "stubborn")
-            ending = asyncio.create_task(watched.it.end())
-            asyncio.get_running_loop().call_soon(ending.cancel)  # it has begun by then
-            assert await watched.it.wait() == Exit(None, signal.SIGKILL)
-            assert ending.cancelled()
-
-    asyncio.run(run())
+    async with running(program("deaf", "stubborn"), env=alive.env) as watched:
+        await asyncio.to_thread(alive.hear, "stubborn")
+        ending = asyncio.create_task(watched.it.end())
+        asyncio.get_running_loop().call_soon(ending.cancel)  # it has begun by then
+        assert await watched.it.wait() == Exit(None, signal.SIGKILL)
+        assert ending.cancelled()
     alive.assert_all_dead()
 
 
-def test_one_that_was_dropped_is_gone_at_once(alive: Liveness) -> None:
-    async def run() -> None:
-        watched = Watched(program("forker", "daemon"), env=alive.env)
-        await asyncio.to_thread(alive.hear, "forker", "daemon")
-        watched.it.drop()
-        watched.it.drop()
-        assert live() == []
-
-    asyncio.run(run())
+@looped
+async def test_one_that_was_dropped_is_gone_at_once(alive: Liveness) -> None:
+    watched = Watched(program("forker", "daemon"), env=alive.env)
+    await asyncio.to_thread(alive.hear, "forker", "daemon")
+    watched.it.drop()
+    watched.it.drop()
+    assert live() == []
     alive.assert_all_dead()
 
 
-def test_without_pidfds_an_exit_is_noticed_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+@looped
+async def test_without_pidfds_an_exit_is_noticed_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "pidfd_open")
-
-    async def run() -> None:
-        async with running(sh("echo hello; exit 7")) as watched:
-            assert await watched.it.wait() == Exit(7, None)
-            assert watched.it.output() == ("hello\n", False)
-
-    asyncio.run(run())
+    async with running(sh("echo hello; exit 7")) as watched:
+        assert await watched.it.wait() == Exit(7, None)
+        assert watched.it.output() == ("hello\n", False)
 
 
-def test_a_program_that_cannot_be_started_leaves_nothing() -> None:
-    async def run() -> None:
-        with pytest.raises(AgentError) as raised:
-            Watched(["/no/such/program"])
-        assert str(raised.value) == "/no/such/program could not be started: there is no such file"
-        assert live() == []
-
-    asyncio.run(run())
+@looped
+async def test_a_program_that_cannot_be_started_leaves_nothing() -> None:
+    with pytest.raises(AgentError) as raised:
+        Watched(["/no/such/program"])
+    assert str(raised.value) == "/no/such/program could not be started: there is no such file"
+    assert live() == []

@@ -15,6 +15,7 @@ from acp_launch.process.child import attach, stop
 from acp_launch.process.spawn import Spawned, spawn
 from acp_launch.process.table import ProcTable, PsutilTable
 from acp_launch.process.tree import Tree, adopted, end_now, reap_adopted
+from tests.looped import looped
 from tests.patience import PATIENCE
 
 from .liveness import Liveness, program
@@ -122,18 +123,16 @@ def portable() -> Iterator[None]:
     ],
     ids=lambda value: value[-1],
 )
-def test_the_portable_way_ends_every_tree_whose_parents_live(
+@looped
+async def test_the_portable_way_ends_every_tree_whose_parents_live(
     argv: list[str], heard: list[str], portable: None, alive: Liveness
 ) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(PATIENCE), attach(spawn(argv, env=alive.env, cwd=Path("/"))) as child:
-            alive.hear(*heard)
-            outcome = await stop(child, grace=0.05 if heard[-1] != "polite" else 10)
-            assert outcome.survivors == ()
-            assert outcome.exit is not None
-            alive.assert_all_dead()
-
-    asyncio.run(run())
+    async with asyncio.timeout(PATIENCE), attach(spawn(argv, env=alive.env, cwd=Path("/"))) as child:
+        alive.hear(*heard)
+        outcome = await stop(child, grace=0.05 if heard[-1] != "polite" else 10)
+        assert outcome.survivors == ()
+        assert outcome.exit is not None
+        alive.assert_all_dead()
 
 
 def test_the_portable_way_works_without_an_event_loop_too(portable: None, alive: Liveness) -> None:
