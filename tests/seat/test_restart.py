@@ -1,6 +1,5 @@
 """A server dies and comes back, and the session goes on (docs/internals.md "Restart of a server")."""
 
-import signal
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ from tests.cli.launcher import Ended
 from tests.seat.stage import Json, Stage
 
 AT_ONCE = {"backoff": {"initial": "10ms"}}  # restarts nobody has to wait for
-LOST = -32010  # bridge/messages.py
+LOST = -32010  # bridge/conversation.py
 LAST_WORDS = ["crasher: going down", "crasher: last words"]
 
 
@@ -65,48 +64,6 @@ def test_a_new_process_is_told_what_the_old_one_knew_and_no_list_is_said_to_have
         ]
 
 
-def test_only_a_list_that_is_another_after_a_restart_is_said_to_have_changed(stage: Stage, tmp_path: Path) -> None:
-    with stage.play(servers={"shifty": stage.server("shifty", str(tmp_path / "starts"), restart=AT_ONCE)}) as play:
-        agent = play.agent
-        tools = agent.tools("shifty")
-        agent.ask("shifty", "resources/list")
-        agent.refused("shifty", "crash")
-        changed = agent.expect("shifty", "notifications/tools/list_changed")
-        assert changed == {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-        assert sorted(agent.tools("shifty")) == sorted([*tools, "tool-1"])
-        assert len(agent.do("heard", "shifty")) == 1
-
-
-def test_every_call_in_flight_is_answered_once_and_those_that_come_too_early_wait(stage: Stage) -> None:
-    with stage.play(servers={"crasher": stage.server("crasher")}) as play:
-        agent = play.agent
-        for _ in range(3):
-            agent.start("crasher", "wait", path=stage.fifo("never"))
-        server = stage.roll.hear("crasher")
-        for _ in range(3):
-            server.says("waiting")
-        server.kill()
-        assert [answer["error"]["code"] for answer in agent.awaits()] == [LOST] * 3
-        assert [answer["id"] for answer in [agent.ask("crasher", "ping")]] == [5]
-        for number in range(3):
-            agent.start("crasher", "add", a=number, b=1)
-        assert [answer["result"]["content"][0]["text"] for answer in agent.awaits()] == ["1", "2", "3"]
-
-
-def test_a_question_of_a_dead_server_is_taken_back(stage: Stage) -> None:
-    options = ("sampling", "hold=sampling/createMessage")
-    with stage.play(*options, servers={"asker": stage.server("asker", restart=AT_ONCE)}) as play:
-        agent = play.agent
-        agent.start("asker", "ask", method="sampling/createMessage", id="q-1")
-        assert agent.expect("asker", "sampling/createMessage")["id"] == "q-1"
-        stage.roll.hear("asker").kill()
-        reason = 'MCP server "asker" was killed by SIGKILL'
-        params = {"requestId": "q-1", "reason": reason}
-        cancelled = agent.expect("asker", "notifications/cancelled")
-        assert cancelled == {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
-        assert [answer["error"]["code"] for answer in agent.awaits()] == [LOST]
-
-
 def test_a_server_that_keeps_dying_is_given_up_and_every_call_says_why(stage: Stage, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     restart = {"max": 3, **AT_ONCE}
@@ -148,15 +105,3 @@ def test_a_server_that_ends_by_itself_stays_away_unless_its_policy_is_always(sta
         assert agent.call("again", "pid") == second.pid != first.pid
         done = play.end()
     assert states(done, "once")[-2:] == ["ready", "stopped"]
-
-
-def test_a_server_killed_by_term_is_restarted_too(stage: Stage) -> None:
-    with stage.play(servers={"polite": stage.server("polite", restart=AT_ONCE)}) as play:
-        agent = play.agent
-        agent.start("polite", "wait", path=stage.fifo("never"))
-        server = stage.roll.hear("polite")
-        server.says("waiting")
-        server.kill(signal.SIGTERM)
-        (answer,) = agent.awaits()
-        assert "was killed by SIGTERM during tools/call" in answer["error"]["message"]
-        assert agent.call("polite", "add", a=1, b=2) == 3

@@ -97,12 +97,6 @@ def test_roots_are_answered_for_an_agent_that_declares_none(stage: Stage) -> Non
     assert (answer["id"], answer["result"]) == ("roots-request-1", {"roots": roots})
 
 
-def test_roots_of_an_agent_that_declares_them_are_its_own(stage: Stage) -> None:
-    with stage.play("roots=/its/own", servers={"asker": stage.server("asker")}) as play:
-        answer = play.agent.call("asker", "ask", method="roots/list", id="roots-request-1")
-    assert answer["result"] == {"roots": [{"uri": "file:///its/own"}]}
-
-
 def test_a_stopped_server_without_a_time_out_is_mentioned_and_goes_on_when_it_is_woken(stage: Stage) -> None:
     with stage.play(servers={"stopped": stage.server("stopped")}) as play:
         agent = play.agent
