@@ -153,14 +153,6 @@ async def test_a_greeting_that_comes_byte_by_byte_is_a_greeting() -> None:
 
 
 @bounded
-async def test_the_same_server_can_be_asked_for_again_and_again() -> None:
-    async with hall() as here:
-        for _ in range(3):
-            here.enter()
-        assert [(await here.shim()).name for _ in range(3)] == ["github"] * 3
-
-
-@bounded
 async def test_guests_stay_when_the_door_closes() -> None:
     made = Hall()
     async with seat(NAMES, made.shims.put_nowait, made.refusals.put_nowait) as made.at:

@@ -138,15 +138,6 @@ async def test_a_program_that_cannot_be_started_is_tried_three_times_and_says_wh
 
 
 @supervised
-async def test_a_server_that_exits_cleanly_is_left_alone() -> None:
-    watched = Watched(sh("exit 0"))
-    async with watched.running():
-        pass
-    assert watched.story == ["starting", "started", "stopped", "lost: stopped"]
-    assert (watched.last.exit, watched.last.reason) == ("exited with status 0", "its restart policy is on-failure")
-
-
-@supervised
 async def test_a_process_that_answers_its_handshake_too_late_is_killed_and_the_next_has_the_same_time(
     alive: Liveness,
 ) -> None:
@@ -284,22 +275,6 @@ async def test_the_time_until_the_next_process_is_known_while_it_is_waited_for()
         retries.append(watched.supervisor.retry)
         await watched.supervisor.stop()
         assert [*retries, watched.supervisor.retry] == [None, 60, 40, None]
-
-
-@supervised
-async def test_words_of_a_process_that_is_gone_change_nothing() -> None:
-    clock = HandClock()
-    watched = Watched(CAT, clock=clock)
-    async with watched.running():
-        await watched.until("started")
-        kill(watched)
-        await watched.until("lost: resting")
-        before = watched.supervisor.life
-        watched.supervisor.answered()
-        watched.supervisor.ready()
-        watched.supervisor.condemn("is wedged")
-        assert watched.supervisor.life is before
-        await watched.supervisor.stop()
 
 
 @supervised

@@ -42,28 +42,6 @@ def test_a_call_to_a_server_that_dies_of_it_is_answered_and_the_next_one_works(
     assert states(done, "other") == ["starting", "ready"]
 
 
-def test_a_new_process_is_told_what_the_old_one_knew_and_no_list_is_said_to_have_changed(stage: Stage) -> None:
-    with stage.play(servers={"crasher": stage.server("crasher", restart=AT_ONCE)}) as play:
-        agent = play.agent
-        agent.tools("crasher")
-        agent.ask("crasher", "logging/setLevel", level="warning")
-        for name in ("one", "two"):
-            agent.ask("crasher", "resources/subscribe", uri=f"test://{name}")
-        agent.ask("crasher", "resources/unsubscribe", uri="test://one")
-        before = agent.call("crasher", "state")
-        agent.refused("crasher", "crash")
-        after = agent.call("crasher", "state")
-        assert (after["level"], after["subscriptions"]) == ("warning", ["test://two"])
-        assert after["initialize"] == before["initialize"]
-        assert after["initialized"]
-        assert after["calls"] == 1  # the one that asks: a call is never repeated
-        assert agent.call("crasher", "touch", uri="test://two") == "touched"
-        heard = agent.do("heard", "crasher")
-        assert [line["line"] for line in heard] == [
-            '{"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": "test://two"}}'
-        ]
-
-
 def test_a_server_that_keeps_dying_is_given_up_and_every_call_says_why(stage: Stage, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     restart = {"max": 3, **AT_ONCE}
@@ -90,18 +68,3 @@ def test_a_server_that_keeps_dying_is_given_up_and_every_call_says_why(stage: St
         LAST_WORDS,
     )
     assert len(stage.roll.heard("crasher")) == 4
-
-
-def test_a_server_that_ends_by_itself_stays_away_unless_its_policy_is_always(stage: Stage) -> None:
-    always = {"policy": "always", **AT_ONCE}
-    servers = {"once": stage.server("quitter"), "again": stage.server("quitter", restart=always)}
-    with stage.play(servers=servers) as play:
-        agent = play.agent
-        assert agent.call("once", "add", a=1, b=2) == agent.call("again", "add", a=1, b=2) == 3
-        stage.roll.hear("once").dies()
-        message = str(agent.refused("once", "add", a=1, b=2)["message"])
-        assert "exited with status 0; its restart policy is on-failure" in message
-        first, second = (stage.roll.hear("again") for _ in range(2))
-        assert agent.call("again", "pid") == second.pid != first.pid
-        done = play.end()
-    assert states(done, "once")[-2:] == ["ready", "stopped"]

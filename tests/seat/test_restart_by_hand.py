@@ -182,25 +182,6 @@ def test_a_server_the_agent_has_not_opened_yet_is_restarted_and_then_opened(stag
         assert play.end().code == 0
 
 
-def test_an_agent_whose_handshake_was_refused_may_shake_hands_again(stage: Stage, tmp_path: Path) -> None:
-    broken = tmp_path / "broken"
-    broken.touch()
-    crasher = stage.server("crasher", f"while={broken}", required=False, restart=AT_ONCE)
-    with played(stage, servers={"crasher": crasher}) as (play, hand):
-        agent = play.agent
-        assert agent.opened("crasher")["error"]["code"] == LOST
-        broken.unlink()
-        hand.restart("crasher")
-        agent.do("raw", "crasher", INITIALIZE)
-        assert "result" in json.loads(agent.do("answer", "crasher", "77")["line"])
-        agent.do("raw", "crasher", INITIALIZED)
-        state = agent.call("crasher", "state")
-        assert (state["initialize"], state["initialized"]) == (INITIALIZE + "\n", True), (
-            "the refused one is not replayed"
-        )
-        assert play.end().code == 0
-
-
 def test_a_process_without_a_handshake_after_a_refusal_is_not_killed_for_its_silence(stage: Stage) -> None:
     quick: dict[str, Any] = {"required": False, "timeouts": {"start": "300ms"}, "restart": AT_ONCE}
     mute = {name: stage.server("mute", **quick) for name in ("left", "asked")}

@@ -81,22 +81,6 @@ def test_what_a_server_asks_of_an_agent_that_can_is_asked_with_the_ids_it_gave(s
         assert refused["error"] == {"code": -32601, "message": "no method from/the/future"}
 
 
-def test_roots_are_answered_for_an_agent_that_declares_none(stage: Stage) -> None:
-    """M-47."""
-    extra = stage.launch.project / "ä dir%"
-    extra.mkdir()
-    workspace = {"additional_directories": [str(extra)]}
-    with stage.play(servers={"asker": stage.server("asker")}, workspace=workspace) as play:
-        answer = play.agent.call("asker", "ask", method="roots/list", id="roots-request-1")
-        assert play.agent.do("heard", "asker") == []
-    project = stage.launch.project
-    roots = [
-        {"uri": f"file://{project}", "name": project.name},
-        {"uri": f"file://{project}/%C3%A4%20dir%25", "name": "ä dir%"},
-    ]
-    assert (answer["id"], answer["result"]) == ("roots-request-1", {"roots": roots})
-
-
 def test_a_stopped_server_without_a_time_out_is_mentioned_and_goes_on_when_it_is_woken(stage: Stage) -> None:
     with stage.play(servers={"stopped": stage.server("stopped")}) as play:
         agent = play.agent
