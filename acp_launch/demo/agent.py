@@ -2,22 +2,22 @@
 A small real ACP agent over stdio, started as `python -I -m acp_launch.demo.agent`. Its answers are scripted.
 
 It uses the standard library only, without an event loop: the main thread reads and answers, each prompt turn has a
-thread, and so does each MCP server for reading. It ends with its stdin, or on SIGTERM, SIGINT and SIGHUP, and stops its
-servers. Protocol: ACP v1; every capability in `CAPABILITIES` is served.
+thread, and so does each MCP server for reading. It ends with its stdin, and stops its servers. Protocol: ACP v1; every
+capability in `CAPABILITIES` is served.
+
+With ACP_LAUNCH_DEMO_LOGIN=1 it requires a login: `authenticate`, which leaves a file in its directory, or DEMO_TOKEN in
+the environment.
 """
 
 import os
-import select
-import signal
 import sys
-from collections.abc import Callable, Iterable
-from types import FrameType
+from collections.abc import Callable
+from pathlib import Path
 
 import acp_launch
-from acp_launch.demo import params as read
-from acp_launch.demo import toolbox
-from acp_launch.demo.session import Session, Store
-from acp_launch.demo.turn import ClientOffers, offered_by
+from acp_launch.demo import replies, servers
+from acp_launch.demo.session import Session
+from acp_launch.demo.store import Store, home
 from acp_launch.demo.wire import (
     AUTH_REQUIRED,
     INTERNAL_ERROR,
@@ -34,10 +34,27 @@ from acp_launch.demo.wire import (
 CAPABILITIES: Message = {
     "loadSession": True,
     "promptCapabilities": {"image": True, "audio": True, "embeddedContext": True},
-    "mcpCapabilities": {"http": True, "sse": True},
     "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}, "additionalDirectories": {}},
 }
 ABOUT = {"name": "acp-launch-demo", "title": "Demo agent (scripted, no model)", "version": acp_launch.__version__}
+
+TOKEN = "DEMO_TOKEN"
+LOGIN: Message = {"id": "demo-agent", "name": "Log in at once", "description": "Does not ask anything"}
+TOKEN_LOGIN: Message = {  # no longer in the protocol, but agents still send it
+    "type": "env_var",
+    "id": "demo-token",
+    "name": "A token in the environment",
+    "vars": [{"name": TOKEN, "label": "Any text"}],
+}
+
+# The members that a prompt's block of each type must have.
+BLOCKS = {
+    "text": ("text", str),
+    "resource_link": ("uri", str),
+    "resource": ("resource", dict),
+    "image": ("data", str),
+    "audio": ("data", str),
+}
 
 
 class Agent:
@@ -46,24 +63,22 @@ class Agent:
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._sessions: dict[str, Session] = {}
-        self._opened: Store | None = None
-        self._offered: ClientOffers | None = None  # None until initialized
+        self._store = Store()
+        self._client: Message | None = None  # the client's capabilities; None until initialized
         self._methods: dict[str, Callable[[Message], Message]] = {
             "initialize": self._initialize,
             "session/new": self._new,
             "session/load": self._load,
-            "session/resume": self._resume,
+            "session/resume": lambda params: self._reopen(params).state(),
             "session/list": self._list,
             "session/close": self._close,
             "session/delete": self._delete,
             "session/set_mode": self._set_mode,
             "session/set_config_option": self._set_option,
         }
-        self._wants_login = os.environ.get("ACP_LAUNCH_DEMO_LOGIN") == "1"
-        if self._wants_login:
-            from acp_launch.demo import login
-
-            self._methods |= {"authenticate": login.authenticate, "logout": login.logout}
+        self._requires_login = os.environ.get("ACP_LAUNCH_DEMO_LOGIN") == "1"
+        if self._requires_login:
+            self._methods |= {"authenticate": _authenticate, "logout": _log_out}
 
     def receive(self, line: bytes) -> None:
         """Handle one line from the client."""
@@ -77,25 +92,19 @@ class Agent:
         if "method" not in message:
             self._wire.deliver(message)
         elif "id" in message:
-            self._request(message)
-        else:
-            self._notified(message)
+            self._answer(message)
+        elif isinstance(message.get("params"), dict):
+            self._cancel(message["method"], message["params"])
 
     def stop(self) -> None:
-        toolbox.stop([server for session in self._sessions.values() for server in session.servers])
+        servers.stop([server for session in self._sessions.values() for server in session.servers])
 
-    @property
-    def _store(self) -> Store:
-        if self._opened is None:
-            self._opened = Store()
-        return self._opened
-
-    def _request(self, message: Message) -> None:
+    def _answer(self, message: Message) -> None:
         identity, method = message["id"], message["method"]
         try:
             params = self._admit(message)
             if method == "session/prompt":
-                self._session(params).prompt(identity, read.prompt(params))
+                self._session(params).prompt(identity, [_check_block(each) for each in _list_of(params, "prompt")])
                 return
             result = self._methods[method](params)
         except RpcError as error:
@@ -108,102 +117,76 @@ class Agent:
             return
         self._wire.answer(identity, result)
         if method in {"session/new", "session/load", "session/resume"}:
-            self._sessions[result.get("sessionId") or params["sessionId"]].advertise()
+            commands = {"sessionUpdate": "available_commands_update", "availableCommands": replies.list_commands()}
+            self._sessions[result.get("sessionId") or params["sessionId"]].notify(commands)
 
     def _admit(self, message: Message) -> Message:
         method, params = message["method"], message.get("params")
         if method not in self._methods and method != "session/prompt":
             raise RpcError(METHOD_NOT_FOUND, f"this agent has no method {method}")
-        if self._offered is None and method != "initialize":
-            raise RpcError(INVALID_REQUEST, f"initialize comes before {method}")
+        if (self._client is None) != (method == "initialize"):
+            raise RpcError(INVALID_REQUEST, "initialize comes first, and once")
         if not isinstance(params, dict):
             raise RpcError(INVALID_PARAMS, "params must be an object")
-        if method.startswith("session/") and not self._is_logged_in():
+        if method.startswith("session/") and self._requires_login and not _is_logged_in():
             raise RpcError(AUTH_REQUIRED, "log in to the demo agent first")
         return params
 
-    def _notified(self, message: Message) -> None:
-        params = message.get("params")
-        if not isinstance(params, dict):
-            return
+    def _cancel(self, method: str, params: Message) -> None:
         for session in self._sessions.values():
-            turn = session.turn
-            if turn is None:
+            if (turn := session.turn) is None:
                 continue
-            if message["method"] == "session/cancel" and params.get("sessionId") == session.identity:
+            if method == "session/cancel" and params.get("sessionId") == session.identity:
                 turn.cancel(withdraw=False)
-            elif message["method"] == "$/cancel_request" and _same(params.get("requestId"), turn.request):
+            elif method == "$/cancel_request" and params.get("requestId") == turn.request:
                 turn.cancel(withdraw=True)
 
     def _initialize(self, params: Message) -> Message:
-        version = params.get("protocolVersion")
-        if type(version) is not int or not 0 <= version <= 65535:
-            raise RpcError(INVALID_PARAMS, "protocolVersion must be an integer from 0 to 65535")
-        if self._offered is not None:
-            raise RpcError(INVALID_REQUEST, "initialize was answered already")
-        self._offered = offered_by(params.get("clientCapabilities"))
-        return {"protocolVersion": 1, "agentInfo": ABOUT, **self._abilities(self._offered)}
-
-    def _abilities(self, client: ClientOffers) -> Message:
-        if not self._wants_login:
-            return {"agentCapabilities": CAPABILITIES, "authMethods": []}
-        from acp_launch.demo import login
-
-        return {"agentCapabilities": {**CAPABILITIES, "auth": {"logout": {}}}, "authMethods": login.methods(client)}
-
-    def _is_logged_in(self) -> bool:
-        if not self._wants_login:
-            return True
-        from acp_launch.demo import login
-
-        return login.is_done()
+        if type(params.get("protocolVersion")) is not int:
+            raise RpcError(INVALID_PARAMS, "protocolVersion must be an integer")
+        self._client = params.get("clientCapabilities") or {}
+        answer = {"protocolVersion": 1, "agentInfo": ABOUT, "agentCapabilities": CAPABILITIES, "authMethods": []}
+        if self._requires_login:
+            answer["agentCapabilities"] = {**CAPABILITIES, "auth": {"logout": {}}}
+            answer["authMethods"] = [LOGIN, TOKEN_LOGIN]
+        return answer
 
     def _new(self, params: Message) -> Message:
-        cwd = read.directory(params.get("cwd"), "cwd")
-        directories, servers = read.directories(params), read.servers(params)
-        identity = self._store.create(cwd, directories)
-        session = self._open(identity, cwd, directories)
-        session.connect(servers)
-        return {"sessionId": identity, **session.state()}
+        cwd, directories, entries = _read_opening(params)
+        session = self._open(self._store.create(cwd, directories), cwd, directories, entries)
+        return {"sessionId": session.identity, **session.state()}
 
     def _load(self, params: Message) -> Message:
         session = self._reopen(params)
         session.replay()
         return session.state()
 
-    def _resume(self, params: Message) -> Message:
-        return self._reopen(params).state()
-
     def _reopen(self, params: Message) -> Session:
-        identity = read.text(params, "sessionId")
-        cwd = read.directory(params.get("cwd"), "cwd")
-        directories = read.directories(params)
-        servers = read.servers({"mcpServers": [], **params})
+        identity = _text(params, "sessionId")
+        cwd, directories, entries = _read_opening(params)
         head, _ = self._store.read(identity)
         if head["cwd"] != cwd:
             raise RpcError(INVALID_PARAMS, f"this session works in {head['cwd']}, not in {cwd}")
-        session = self._open(identity, cwd, directories)
-        session.connect(servers)
-        return session
+        return self._open(identity, cwd, directories, entries)
 
-    def _open(self, identity: str, cwd: str, directories: list[str]) -> Session:
+    def _open(self, identity: str, cwd: str, directories: list[str], entries: list[Message]) -> Session:
         if identity in self._sessions:
             self._sessions.pop(identity).close()
-        assert self._offered is not None
-        session = Session(identity, cwd, directories, store=self._store, wire=self._wire, offered=self._offered)
+        store, wire, client = self._store, self._wire, self._client
+        session = Session(identity, cwd, directories, store=store, wire=wire, client=client, reply=replies.reply)
         self._sessions[identity] = session
+        session.servers = [servers.Server(entry, cwd) for entry in entries]
         return session
 
     def _session(self, params: Message) -> Session:
-        identity = read.text(params, "sessionId")
+        identity = _text(params, "sessionId")
         if identity not in self._sessions:
             raise RpcError(NOT_FOUND, f"no session {identity[:64]!r} is open")
         return self._sessions[identity]
 
     def _list(self, params: Message) -> Message:
-        cwd = None if params.get("cwd") is None else read.absolute(params["cwd"], "cwd")
-        sessions, following = self._store.page(cwd, read.optional_text(params, "cursor"))
-        return {"sessions": sessions, **({"nextCursor": following} if following else {})}
+        cwd = None if params.get("cwd") is None else os.path.normpath(_text(params, "cwd"))
+        return {"sessions": [each for each in self._store.list_sessions() if cwd in (None, each["cwd"])]}
 
     def _close(self, params: Message) -> Message:
         session = self._session(params)
@@ -212,7 +195,7 @@ class Agent:
         return {}
 
     def _delete(self, params: Message) -> Message:
-        identity = read.text(params, "sessionId")
+        identity = _text(params, "sessionId")
         if identity in self._sessions:
             self._sessions.pop(identity).close()
         self._store.delete(identity)
@@ -220,66 +203,100 @@ class Agent:
 
     def _set_mode(self, params: Message) -> Message:
         session = self._session(params)
-        session.options.choose("mode", read.text(params, "modeId"))
+        session.options.choose("mode", params.get("modeId"))
         session.tell_options()
         return {}
 
     def _set_option(self, params: Message) -> Message:
         session = self._session(params)
-        option = read.text(params, "configId")
-        session.options.choose(option, read.option_value(params))
+        option = _text(params, "configId")
+        session.options.choose(option, params.get("value"))
         if option == "mode":
             session.tell_mode()
         return {"configOptions": session.options.listed()}
 
 
-def _same(one: object, other: object) -> bool:
-    return type(one) is type(other) and one == other
+# The client's parameters, checked. What is wrong is refused with the name of the field (-32602).
 
 
-def _lines() -> Iterable[bytes]:
-    """The lines of stdin. A signal that comes just before a read does not interrupt it: this waits for both."""
-    if os.name == "nt":  # where select waits for sockets only
-        yield from sys.stdin.buffer
-        return
-    awoken, wakeup = os.pipe()
-    os.set_blocking(wakeup, False)
-    signal.set_wakeup_fd(wakeup)
-    line = bytearray()
-    while True:
-        select.select([0, awoken], [], [])  # after a signal its handler runs, which raises
-        if not (chunk := os.read(0, 1 << 16)):
-            break
-        *whole, rest = chunk.split(b"\n")
-        for piece in whole:
-            yield bytes(line + piece)
-            line.clear()
-        line += rest
-    if line:
-        yield bytes(line)
+def _text(params: Message, key: str) -> str:
+    if not isinstance(found := params.get(key), str):
+        raise RpcError(INVALID_PARAMS, f"{key} must be a string")
+    return found
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
+def _list_of(params: Message, key: str, kind: type = dict) -> list[Message]:
+    found = params.get(key)
+    if not isinstance(found, list) or not all(isinstance(each, kind) for each in found):
+        raise RpcError(INVALID_PARAMS, f"{key} must be a list of {kind.__name__}")
+    return found
+
+
+def _read_opening(params: Message) -> tuple[str, list[str], list[Message]]:
+    """Return the directory of a session, its additional directories and its MCP servers."""
+    paths: list[object] = [params.get("cwd"), *(params.get("additionalDirectories") or [])]
+    for path in paths:
+        if not isinstance(path, str) or not Path(path).is_absolute() or not Path(path).is_dir():
+            raise RpcError(INVALID_PARAMS, f"{path!r} is not the absolute path of a directory that exists")
+    entries = [_read_server(entry) for entry in _list_of({"mcpServers": [], **params}, "mcpServers")]
+    cwd, *more = (os.path.normpath(str(path)) for path in paths)
+    return cwd, more, entries
+
+
+def _read_server(entry: Message) -> Message:
+    name = _text(entry, "name")
+    if kind := entry.get("type"):
+        raise RpcError(INVALID_PARAMS, f"mcpServers[{name}]: this agent speaks stdio, not {kind}")
+    env = {_text(pair, "name"): _text(pair, "value") for pair in _list_of(entry, "env")}
+    return {"name": name, "command": _text(entry, "command"), "args": _list_of(entry, "args", str), "env": env}
+
+
+def _check_block(block: Message) -> Message:
+    key, expected = BLOCKS.get(str(block.get("type")), ("", str))
+    if not isinstance(block.get(key), expected):
+        raise RpcError(
+            INVALID_PARAMS, f"prompt: a block of type {block.get('type')!r} was not advertised, or lacks a member"
+        )
+    return block
+
+
+# The login.
+
+
+def _login_file() -> Path:
+    return home() / "login"
+
+
+def _is_logged_in() -> bool:
+    return bool(os.environ.get(TOKEN)) or _login_file().exists()
+
+
+def _authenticate(params: Message) -> Message:
+    method = _text(params, "methodId")
+    if method == LOGIN["id"]:
+        _login_file().touch(mode=0o600)
+    elif method != TOKEN_LOGIN["id"]:
+        known = f"{LOGIN['id']} or {TOKEN_LOGIN['id']}"
+        raise RpcError(INVALID_PARAMS, f"authenticate takes {known}, not {method[:64]!r}")
+    elif not os.environ.get(TOKEN):
+        raise RpcError(AUTH_REQUIRED, f"{TOKEN} is not in this agent's environment")
+    return {}
+
+
+def _log_out(params: Message) -> Message:
+    """Forget the login. DEMO_TOKEN belongs to the environment, and stays."""
+    _login_file().unlink(missing_ok=True)
+    return {}
 
 
 def main() -> None:
-    if sys.argv[1:] == ["--login"]:
-        from acp_launch.demo import login
-
-        raise SystemExit(login.converse())
-    signals = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)]
-    for number in signals:  # Windows has no SIGHUP
-        signal.signal(number, _leave)
     agent = Agent(Wire(sys.stdout.fileno()))
     try:
-        for line in _lines():
+        for line in sys.stdin.buffer:
             agent.receive(line)
-    except BrokenPipeError:
+    except (BrokenPipeError, KeyboardInterrupt):
         print("the client closed our output", file=sys.stderr)
     finally:
-        for number in signals:  # the shutdown is bounded, and must not be interrupted
-            signal.signal(number, signal.SIG_IGN)
         agent.stop()
 
 

@@ -1,15 +1,14 @@
 """
-The replies `read` and `edit`: through the client if it serves files, otherwise directly, and then only inside the
-session's directories (ACP v1 "file system"). The reply `shell`: a command in a terminal of the client (ACP v1
-"terminals").
+Replies that use the client: its files, or without them those of the session's directories (ACP v1 "file system"), its
+terminals (ACP v1 "terminals") and its forms (ACP v1 "elicitation").
 """
 
 import os
 import stat
 from pathlib import Path
 
+from acp_launch.demo.session import Turn
 from acp_launch.demo.tools import ToolCall
-from acp_launch.demo.turn import Turn
 from acp_launch.demo.wire import INVALID_PARAMS, NOT_FOUND, Message, RpcError
 
 LIMIT = 1 << 20  # bytes read directly
@@ -20,121 +19,134 @@ NO_TERMINALS = (
     "Your client offers no terminals (clientCapabilities.terminal), so I cannot run anything."
     " In a profile, `client: {terminal: true}` offers them."
 )
+NO_FORMS = "Your client offers no forms (clientCapabilities.elicitation.form), so I cannot show one."
+
+FIELDS: Message = {
+    "name": {"type": "string", "title": "Name", "description": "Of the release", "minLength": 1, "maxLength": 40},
+    "ticket": {"type": "string", "title": "Ticket", "pattern": "^[A-Z]+-[0-9]+$", "default": "DEMO-1"},
+    "email": {"type": "string", "title": "Notify", "format": "email"},
+    "page": {"type": "string", "title": "Its page", "format": "uri"},
+    "day": {"type": "string", "title": "On which day", "format": "date"},
+    "moment": {"type": "string", "title": "At which moment", "format": "date-time"},
+    "channel": {"type": "string", "title": "Channel", "enum": ["stable", "beta", "nightly"], "default": "beta"},
+    "size": {
+        "type": "string",
+        "title": "Size",
+        "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}],
+    },
+    "copies": {"type": "integer", "title": "Copies", "minimum": 1, "maximum": 9, "default": 1},
+    "share": {"type": "number", "title": "Share of users", "minimum": 0, "maximum": 1, "default": 0.5},
+    "urgent": {"type": "boolean", "title": "Urgent", "default": False},
+    "platforms": {
+        "type": "array",
+        "title": "Platforms",
+        "minItems": 1,
+        "items": {"type": "string", "enum": ["linux", "macos", "windows"]},
+        "default": ["linux"],
+    },
+    "reviewers": {
+        "type": "array",
+        "title": "Reviewers",
+        "maxItems": 2,
+        "items": {"anyOf": [{"const": "a", "title": "Ada"}, {"const": "g", "title": "Grace"}]},
+    },
+}
+REQUIRED = ["name", "channel", "copies", "platforms"]
+FORM: Message = {
+    "mode": "form",
+    "message": "What should the next release be like?",
+    "requestedSchema": {"type": "object", "title": "Release", "properties": FIELDS, "required": REQUIRED},
+}
 
 
 def read(turn: Turn, rest: str) -> None:
-    name, rest = _name(rest)
+    name, rest = _split_name(rest)
     numbers = rest.split()
     if not name or len(numbers) > 2 or not all(number.isdecimal() and int(number) for number in numbers):
         turn.say("Say which file, and if you like from which line on and how many: `read README.md 1 5`.")
         return
-    path = _path(turn, name)
+    path = _absolute(turn, name)
     line, count = [*map(int, numbers), None, None][:2]
     location = {"path": str(path), **({"line": line} if line else {})}
     with ToolCall(turn, f"Read {name}", "read", location, locations=[location]) as call:
         call.begin()
         try:
-            text = _read(turn, path, line, count)
+            text = _read_text(turn, path, line, count)
         except (RpcError, OSError) as error:
             call.end("failed", str(error))
             turn.say(f"I could not read {name}: {error}")
             return
         call.end("completed", text)
-    turn.say(f"{name}, read {_through(turn.session.offered.read_files)}:\n\n```\n{text.rstrip()}\n```\n")
+    turn.say(f"{name}, read {_through(turn, 'readTextFile')}:\n\n```\n{text.rstrip()}\n```\n")
 
 
 def edit(turn: Turn, rest: str) -> None:
-    name, text = _name(rest)
+    name, text = _split_name(rest)
     if not name:
         turn.say("Say which file, and if you like the line to add: `edit notes.txt buy milk`.")
         return
-    path = _path(turn, name)
+    path = _absolute(turn, name)
     try:
-        old = _old(turn, path)
+        old: str | None = _read_text(turn, path, None, None)
     except (RpcError, OSError) as error:
-        turn.say(f"I could not read {name}: {error}")
-        return
+        if not isinstance(error, FileNotFoundError) and getattr(error, "code", None) != NOT_FOUND:
+            turn.say(f"I could not read {name}: {error}")
+            return
+        old = None
     before = old or ""
     new = before + ("\n" if before and not before.endswith("\n") else "") + (text or LINE) + "\n"
-    _change(turn, name, path, old, new)
-
-
-def _change(turn: Turn, name: str, path: Path, old: str | None, new: str) -> None:
     diff = {"type": "diff", "path": str(path), "oldText": old, "newText": new}
     location = {"path": str(path), "line": len(new.splitlines())}
     title = f"{'Create' if old is None else 'Edit'} {name}"
     with ToolCall(turn, title, "edit", {"path": str(path)}, content=[diff], locations=[location]) as call:
-        refusal = call.refusal(("demo", "edit"))
-        if refusal:
-            turn.say(refusal)
-            return
-        call.begin()
-        try:
-            _write(turn, path, new)
-        except (RpcError, OSError) as error:
-            call.end("failed", str(error))
-            turn.say(f"I could not write {name}: {error}")
-            return
-        call.end("completed", f"wrote {len(new)} characters", keep=[diff])
-    turn.say(f"{name} is written, {_through(turn.session.offered.write_files)}.")
+        turn.say(call.refusal(("demo", "edit")) or _write(turn, name, path, diff, call))
 
 
-def _through(client: bool) -> str:
-    return "through the client" if client else "by myself, since the client serves no files"
+def _write(turn: Turn, name: str, path: Path, diff: Message, call: ToolCall) -> str:
+    text = diff["newText"]
+    call.begin()
+    try:
+        if turn.session.offers("fs", "writeTextFile"):
+            turn.ask("fs/write_text_file", {"path": str(path), "content": text})
+        else:
+            _check_inside(turn, path)
+            path.write_text(text, encoding="utf-8", newline="")
+    except (RpcError, OSError) as error:
+        call.end("failed", str(error))
+        return f"I could not write {name}: {error}"
+    call.end("completed", f"wrote {len(text)} characters", keep=[diff])
+    return f"{name} is written, {_through(turn, 'writeTextFile')}."
 
 
-def _name(rest: str) -> tuple[str, str]:
+def _through(turn: Turn, service: str) -> str:
+    is_served = turn.session.offers("fs", service)
+    return "through the client" if is_served else "by myself, since the client serves no files"
+
+
+def _split_name(rest: str) -> tuple[str, str]:
     """Split off the file name, which may be quoted and may be written as a mention."""
     rest = rest.removeprefix("@")
-    if rest.startswith('"'):
-        name, _, after = rest[1:].partition('"')
-    else:
-        name, _, after = rest.partition(" ")
+    name, _, after = rest[1:].partition('"') if rest.startswith('"') else rest.partition(" ")
     return name, after.strip()
 
 
-def _path(turn: Turn, name: str) -> Path:
+def _absolute(turn: Turn, name: str) -> Path:
     return Path(os.path.normpath(Path(turn.session.cwd, name)))
 
 
-def _old(turn: Turn, path: Path) -> str | None:
-    """Return the content of the file; None if it does not exist."""
-    try:
-        return _read(turn, path, None, None)
-    except FileNotFoundError:
-        return None
-    except RpcError as error:
-        if error.code == NOT_FOUND:
-            return None
-        raise
-
-
-def _read(turn: Turn, path: Path, line: int | None, count: int | None) -> str:
+def _read_text(turn: Turn, path: Path, line: int | None, count: int | None) -> str:
     """Return `count` lines of the file, starting with `line`, counted from 1."""
-    if turn.session.offered.read_files:
-        window = {"line": line, "limit": count}
-        asked = {key: value for key, value in window.items() if value is not None}
-        content = turn.ask("fs/read_text_file", {"path": str(path), **asked}).get("content")
+    if turn.session.offers("fs", "readTextFile"):
+        window = {key: value for key, value in (("line", line), ("limit", count)) if value is not None}
+        content = turn.ask("fs/read_text_file", {"path": str(path), **window}).get("content")
         return content if isinstance(content, str) else ""
-    lines = _own(turn, path).splitlines(keepends=True)
-    start = (line or 1) - 1
-    return "".join(lines[start : None if count is None else start + count])
-
-
-def _write(turn: Turn, path: Path, text: str) -> None:
-    if turn.session.offered.write_files:
-        turn.ask("fs/write_text_file", {"path": str(path), "content": text})
-        return
-    _check_inside(turn, path)
-    path.write_text(text, encoding="utf-8", newline="")
-
-
-def _own(turn: Turn, path: Path) -> str:
     _check_inside(turn, path)
     if not stat.S_ISREG(path.stat().st_mode):  # a FIFO would block
         raise RpcError(INVALID_PARAMS, "it is not a file")
     with path.open("rb") as file:
-        return file.read(LIMIT).decode(errors="replace")
+        lines = file.read(LIMIT).decode(errors="replace").splitlines(keepends=True)
+    start = (line or 1) - 1
+    return "".join(lines[start : None if count is None else start + count])
 
 
 def _check_inside(turn: Turn, path: Path) -> None:
@@ -143,22 +155,18 @@ def _check_inside(turn: Turn, path: Path) -> None:
         raise RpcError(INVALID_PARAMS, "it is outside the directories of this session")
 
 
-# A command in a terminal of the client.
-
-
-def shell(turn: Turn, rest: str) -> None:
+def run(turn: Turn, rest: str) -> None:
     if not rest:
         turn.say("Say which command: `shell ls -l`.")
         return
-    if not turn.session.offered.terminal:
+    if not turn.session.offers("terminal"):
         turn.say(NO_TERMINALS)
         return
     with ToolCall(turn, rest[:TITLE], "execute", {"command": rest, "cwd": turn.session.cwd}) as call:
-        refusal = call.refusal(("demo", "shell"))
-        turn.say(refusal or _run(turn, rest, call))
+        turn.say(call.refusal(("demo", "shell")) or _run_in_terminal(turn, rest, call))
 
 
-def _run(turn: Turn, command: str, call: ToolCall) -> str:
+def _run_in_terminal(turn: Turn, command: str, call: ToolCall) -> str:
     """Run the command and return the result in words."""
     asked = {"command": "sh", "args": ["-c", command], "cwd": turn.session.cwd, "outputByteLimit": OUTPUT}
     try:
@@ -174,20 +182,26 @@ def _run(turn: Turn, command: str, call: ToolCall) -> str:
     except RpcError as error:
         call.end("failed", str(error), keep=[shown])
         return f"The terminal failed: {error}"
-    finally:  # a cancelled turn ends its command too
-        turn.dismiss("terminal/release", terminal)
-    outcome = _outcome(ended)
+    finally:  # a cancelled turn ends its command too; the answer cannot change anything
+        turn.open("terminal/release", terminal)
+    outcome = f"signal {ended['signal']}" if ended.get("signal") else f"exit status {ended.get('exitCode')}"
     call.end("completed" if ended.get("exitCode") == 0 else "failed", outcome, keep=[shown])
-    return f"It ended with {outcome} and said {_size(said)}."
-
-
-def _outcome(ended: Message) -> str:
-    signal = ended.get("signal")
-    return f"signal {signal}" if signal else f"exit status {ended.get('exitCode')}"
-
-
-def _size(said: Message) -> str:
-    output = said.get("output")
-    lines = len(output.splitlines()) if isinstance(output, str) else 0
+    count = len(str(said.get("output") or "").splitlines())
     rest = ", without its beginning" if said.get("truncated") is True else ""
-    return f"{lines} line{'' if lines == 1 else 's'}{rest}"
+    return f"It ended with {outcome} and said {count} line{'' if count == 1 else 's'}{rest}."
+
+
+def ask(turn: Turn, rest: str) -> None:
+    if not turn.session.offers("elicitation", "form"):
+        turn.say(NO_FORMS)
+        return
+    try:
+        answer = turn.ask("elicitation/create", FORM)
+    except RpcError as error:
+        turn.say(f"The client could not show the form: {error}")
+        return
+    content = answer.get("content")
+    if answer.get("action") != "accept" or not isinstance(content, dict):
+        turn.say(f"The form was not filled in ({answer.get('action')}).")
+        return
+    turn.say("You said:\n\n" + "".join(f"- {name}: {value!r}\n" for name, value in content.items()))

@@ -1,111 +1,225 @@
 """
 The replies of the demo agent. There is no model: the first word of the prompt chooses one of the replies below.
 
-A reply streams into its turn, and reports its errors as text. Its module is imported at the first use, so that the
-agent starts fast. The agent of the tests has more of them (tests/agents/demo.py).
+A reply streams into its turn, and reports its errors as text. The agent of the tests has more (tests/agents/demo.py).
 """
 
+import os
+import sys
 from collections.abc import Callable
-from importlib import import_module
 from typing import NamedTuple
 
-from acp_launch.demo import tools
-from acp_launch.demo.turn import Turn
-from acp_launch.demo.wire import Message
+from acp_launch.demo import files, servers, tools
+from acp_launch.demo.session import Turn
+from acp_launch.demo.wire import Message, RpcError
 
 FIRST = 1.0  # seconds for servers to start before a session's first answer
+BEAT = 0.05  # seconds between the chunks of `count`: slow enough to press Ctrl-C, fast enough not to bore
+STEP = 0.03  # seconds for each step of `plan`
+MOST = 10_000  # chunks of `count`
+STATUS = 3  # exit status of `crash`
 
 INTRODUCTION = "I am a scripted demo agent: a real ACP agent without a model behind it. Try one of these:\n"
+MARKDOWN = """\
+# Heading one
+
+Text with *emphasis*, **strong emphasis**, `code`, ~~a mistake~~ and [a link](https://example.com/path?a=1&b=2).
+
+## Lists
+
+- one
+- two, which is long enough to be broken into several lines on a narrow terminal, and then goes on below its own words
+  - nested
+    1. first
+    2. second
+- [x] a task that is done
+- [ ] a task that is not
+
+### A table
+
+| agent | protocol | speed |
+|:------|:--------:|------:|
+| demo  | ACP v1   | 1.0   |
+| 日本語 | naïve    | 12.5  |
+
+```python
+def greet(name: str) -> str:
+    return f"Hello, {name}!"  # no model was needed
+```
+
+> A quotation,
+> in two lines.
+
+---
+
+The end.
+"""
+
+
+def introduce(turn: Turn, rest: str) -> None:
+    turn.say(INTRODUCTION)
+    for group, each in GROUPS.items():
+        lines = [f"- `{f'{name} {each[name].hint}'.strip()}`: {each[name].description}" for name in each]
+        turn.say(f"\n**{group}**\n\n" + "\n".join(lines) + "\n")
+
+
+def show_markdown(turn: Turn, rest: str) -> None:
+    turn.say(MARKDOWN)
+
+
+def think(turn: Turn, rest: str) -> None:
+    turn.think(rest or "There is nothing to think about.")
+    turn.say("I have thought about it.")
+
+
+def plan(turn: Turn, rest: str) -> None:
+    steps = ["Read the request", "Do the work", "Report"]
+    for done in range(len(steps) + 1):
+        status = ["completed"] * done + ["in_progress"] + ["pending"] * len(steps)
+        entries = [
+            {"content": step, "priority": "medium", "status": state} for step, state in zip(steps, status, strict=False)
+        ]
+        turn.update("plan", entries=entries)
+        turn.pause(STEP if done < len(steps) else 0)
+    turn.say(f"All {len(steps)} steps of the plan are done.")
+
+
+def count(turn: Turn, rest: str) -> None:
+    if rest.isdecimal() and 1 <= int(rest) <= MOST:
+        say_slowly(turn, " ".join(map(str, range(1, int(rest) + 1))))
+    else:
+        turn.say(f"I count from 1 to a number up to {MOST}: `count 20`.")
+
+
+def say_slowly(turn: Turn, rest: str) -> None:
+    for word in (rest or "Say `slowly` and the words to repeat.").split():
+        turn.say(f"{word} ")
+        turn.pause(BEAT)
+
+
+def tell_history(turn: Turn, rest: str) -> None:
+    *before, _ = [record["turn"] for record in turn.session.records() if "turn" in record]
+    last = f" The last prompt was: {before[-1]}" if before else ""
+    turn.say(f"Before this one, the session had {len(before)} turn{'' if len(before) == 1 else 's'}.{last}")
+
+
+def tell_directories(turn: Turn, rest: str) -> None:
+    turn.say(f"Working directory: {turn.session.cwd}\n")
+    for directory in turn.session.directories:
+        turn.say(f"Additional directory: {directory}\n")
+
+
+def describe_attachments(turn: Turn, rest: str) -> None:
+    blocks = [block for block in turn.blocks if block["type"] != "text"]
+    for number, block in enumerate(blocks, 1):
+        turn.say(f"{number}. {_describe(block)}\n")
+    if not blocks:
+        turn.say("Nothing is attached to this prompt.")
+
+
+def _describe(block: Message) -> str:
+    place = block.get("resource", block)
+    uri, kind = place.get("uri"), place.get("mimeType") or "no type given"
+    if isinstance(text := place.get("text"), str):
+        return f"the text of {uri} ({len(text)} characters), which begins with: {text.partition(chr(10))[0][:60]}"
+    if block["type"] == "resource":
+        return f"the bytes of {uri} ({kind})"
+    if block["type"] == "resource_link":
+        return f"a link to {uri} ({kind})"
+    return f"{block['type']} of type {kind}, {len(block['data'])} characters of base64"
+
+
+def choose_mode(turn: Turn, rest: str) -> None:
+    options = turn.session.options
+    if not rest:
+        lines = [f"- `{option}` is `{value}`" for option, value in options.values.items()]
+        turn.say("The options of this session:\n\n" + "\n".join(lines) + "\n\nTry `mode plan`.")
+        return
+    try:
+        turn.session.choose_mode(rest)
+    except RpcError as error:
+        turn.say(f"{error}.")
+    else:
+        turn.say(f"I am in the mode `{rest}` now.")
+
+
+def crash(turn: Turn, rest: str) -> None:
+    turn.say("I am about to ")
+    servers.stop(turn.session.servers)
+    print("demo agent: crashing as requested", file=sys.stderr, flush=True)
+    os._exit(STATUS)
 
 
 class Reply(NamedTuple):
-    """A reply. `play` takes the turn and the rest of the prompt; it is named by its module here, or is a function."""
+    """A reply. `play` takes the turn and the rest of the prompt."""
 
-    play: str | Callable[[Turn, str], None]
+    play: Callable[[Turn, str], None]
     hint: str
     description: str
 
 
 GROUPS: dict[str, dict[str, Reply]] = {
     "Talking": {
-        "help": Reply("replies.introduce", "", "what I can do"),
-        "markdown": Reply("talk.markdown", "", "headings, lists, a table, code"),
-        "think": Reply("talk.think", "TEXT", "think before answering"),
-        "plan": Reply("talk.plan", "", "show a plan and carry it out"),
-        "count": Reply("talk.count", "N", "count slowly, so that you can cancel me"),
-        "slowly": Reply("talk.slowly", "TEXT", "say it word by word"),
-        "history": Reply("talk.history", "", "how many turns this session has had: shows that it was loaded"),
-        "where": Reply("talk.where", "", "the directories this session works in"),
-        "look": Reply("talk.look", "", "describe what is attached to the prompt"),
+        "help": Reply(introduce, "", "what I can do"),
+        "markdown": Reply(show_markdown, "", "headings, lists, a table, code"),
+        "think": Reply(think, "TEXT", "think before answering"),
+        "plan": Reply(plan, "", "show a plan and carry it out"),
+        "count": Reply(count, "N", "count slowly, so that you can cancel me"),
+        "slowly": Reply(say_slowly, "TEXT", "say it word by word"),
+        "history": Reply(tell_history, "", "how many turns this session has had: shows that it was loaded"),
+        "where": Reply(tell_directories, "", "the directories this session works in"),
+        "look": Reply(describe_attachments, "", "describe what is attached to the prompt"),
     },
     "MCP servers": {
-        "tools": Reply("tools.tools", "", "the MCP servers of this session and their tools"),
-        "note": Reply("tools.note", "TEXT", "write a note with an MCP tool; asks for permission first"),
-        "notes": Reply("tools.notes", "", "read the notes back with an MCP tool"),
-        "add": Reply("tools.add", "A B", "add two numbers with an MCP tool"),
-        "call": Reply("tools.call", "SERVER TOOL {JSON}", "call any tool of any connected MCP server"),
-        "repeat": Reply(
-            "tools.repeat", "N SERVER TOOL {JSON}", "the same, N times in a row: kill the server meanwhile"
-        ),
+        "tools": Reply(tools.tools, "", "the MCP servers of this session and their tools"),
+        "note": Reply(tools.note, "TEXT", "write a note with an MCP tool; asks for permission first"),
+        "notes": Reply(tools.notes, "", "read the notes back with an MCP tool"),
+        "add": Reply(tools.add, "A B", "add two numbers with an MCP tool"),
+        "call": Reply(tools.call, "SERVER TOOL {JSON}", "call any tool of any connected MCP server"),
+        "repeat": Reply(tools.repeat, "N SERVER TOOL {JSON}", "the same, N times in a row: kill the server meanwhile"),
     },
     "Files and commands": {
-        "read": Reply("files.read", "FILE [LINE [COUNT]]", "read a file, through the client if it serves files"),
-        "edit": Reply("files.edit", "FILE [TEXT]", "add a line to a file; asks first, and shows the diff"),
-        "shell": Reply("files.shell", "COMMAND", "run a command in a terminal of the client; asks first"),
+        "read": Reply(files.read, "FILE [LINE [COUNT]]", "read a file, through the client if it serves files"),
+        "edit": Reply(files.edit, "FILE [TEXT]", "add a line to a file; asks first, and shows the diff"),
+        "shell": Reply(files.run, "COMMAND", "run a command in a terminal of the client; asks first"),
     },
-    "Asking you": {
-        "unasked": Reply("asking.unasked", "", "a command I pretend to run without asking"),
-        "form": Reply("asking.form", "", "a form with a field of each kind"),
-    },
-    "The session": {
-        "mode": Reply("talk.mode", "[MODE]", "show the session options, or change the mode"),
-    },
-    "Trouble": {
-        "crash": Reply("talk.crash", "", "end in the middle of the turn, with exit status 3"),
+    "You": {
+        "form": Reply(files.ask, "", "a form with a field of each kind"),
+        "mode": Reply(choose_mode, "[MODE]", "show the session options, or change the mode"),
+        "crash": Reply(crash, "", "end in the middle of the turn, with exit status 3"),
     },
 }
 REPLIES = {name: each for group in GROUPS.values() for name, each in group.items()}
 ALIASES = {"remember": "note", "slow": "count"}
 
 
-def reply(turn: Turn, text: str, *, is_first: bool) -> None:
+def list_commands() -> list[Message]:
+    """Return the replies as slash commands."""
+    return [
+        {"name": name, "description": reply.description, **({"input": {"hint": reply.hint}} if reply.hint else {})}
+        for name, reply in REPLIES.items()
+    ]
+
+
+def reply(turn: Turn, text: str) -> None:
     """Play the reply chosen by `text`. The first one waits for the servers, since a session may have only one turn."""
-    if is_first:
+    if turn.session.turns == 1:
         tools.ready_servers(turn, FIRST)
     word, _, rest = text.removeprefix("/").partition(" ")
     name = word.strip().lower() if text else "help"
     chosen = REPLIES.get(ALIASES.get(name, name))
     if chosen is None:
-        _echo(turn, text)
+        turn.say(f"You said: {text}\n\nI am a scripted demo without a model, so I can only repeat it. Try `help`.")
     else:
-        _play(chosen, turn, rest.strip())
-    names = [_name(block) for block in turn.blocks if block["type"] != "text"]
+        chosen.play(turn, rest.strip())
+    names = [_name_attachment(block) for block in turn.blocks if block["type"] != "text"]
     if names and chosen is not REPLIES["look"]:
         turn.say(f"\n\nAttached: {', '.join(names)}")
-    if turn.session.options.verbose:
-        turn.say(f"\n\n(mode {turn.session.options.mode}, model {turn.session.options.model})")
+    options = turn.session.options.values
+    if options.get("verbose"):
+        turn.say(f"\n\n(mode {options['mode']}, model {options['model']})")
 
 
-def introduce(turn: Turn, rest: str) -> None:
-    turn.say(INTRODUCTION)
-    for group, replies in GROUPS.items():
-        lines = [f"- `{f'{name} {each.hint}'.strip()}`: {each.description}" for name, each in replies.items()]
-        turn.say(f"\n**{group}**\n\n" + "\n".join(lines) + "\n")
-
-
-def _play(chosen: Reply, turn: Turn, rest: str) -> None:
-    play = chosen.play
-    if isinstance(play, str):
-        module, _, function = play.partition(".")
-        play = getattr(import_module(f"acp_launch.demo.{module}"), function)
-    play(turn, rest)
-
-
-def _echo(turn: Turn, text: str) -> None:
-    turn.say(f"You said: {text}\n\nI am a scripted demo without a model, so I can only repeat it. Try `help`.")
-
-
-def _name(block: Message) -> str:
-    """Return a short name of an attachment."""
+def _name_attachment(block: Message) -> str:
     uri = block.get("uri") or block.get("resource", {}).get("uri")
     return str(block.get("name") or uri or f"{block['type']} ({block.get('mimeType')})")

@@ -7,22 +7,14 @@ stdin.
 
 import sys
 from collections.abc import Callable
-from typing import NamedTuple
 
 import acp_launch
-from acp_launch.demo import home
+from acp_launch.demo.store import append, home
 from acp_launch.demo.wire import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Message, RpcError, Wire, decode
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # newest first
 LONGEST = 10_000  # characters of a note
 NOTES = "notes.txt"
-
-
-class Tool(NamedTuple):
-    """A tool and its entry in `tools/list`."""
-
-    run: Callable[[Message], str]
-    listing: Message
 
 
 def add_note(arguments: Message) -> str:
@@ -32,12 +24,12 @@ def add_note(arguments: Message) -> str:
     if len(text) > LONGEST:
         raise ValueError(f"text has {len(text)} characters; a note has at most {LONGEST}")
     line = " ".join(text.split())  # a note is one line of the file
-    home.append(home.directory() / NOTES, line.encode("utf-8", "replace") + b"\n", create=True)
+    append(home() / NOTES, line.encode("utf-8", "replace") + b"\n", create=True)
     return f"Noted: {line}"
 
 
 def list_notes(arguments: Message) -> str:
-    path = home.directory() / NOTES
+    path = home() / NOTES
     lines = path.read_text("utf-8", "replace").splitlines() if path.exists() else []
     return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1)) or "There are no notes yet."
 
@@ -53,36 +45,18 @@ def _number(arguments: Message, name: str) -> float:
     return value
 
 
-def _schema(**properties: str) -> Message:
-    return {
-        "type": "object",
-        "properties": {name: {"type": kind} for name, kind in properties.items()},
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+def _describe(description: str, annotations: Message, **properties: str) -> Message:
+    types = {name: {"type": kind} for name, kind in properties.items()}
+    schema = {"type": "object", "properties": types, "required": list(types), "additionalProperties": False}
+    return {"description": description, "inputSchema": schema, "annotations": annotations}
 
 
-TOOLS = {
-    "add_note": Tool(
-        add_note,
-        {
-            "description": "Append a note to the notes file",
-            "inputSchema": _schema(text="string"),
-            "annotations": {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False},
-        },
-    ),
-    "list_notes": Tool(
-        list_notes,
-        {"description": "List all notes", "inputSchema": _schema(), "annotations": {"readOnlyHint": True}},
-    ),
-    "add": Tool(
-        add,
-        {
-            "description": "Add two numbers",
-            "inputSchema": _schema(a="number", b="number"),
-            "annotations": {"readOnlyHint": True},
-        },
-    ),
+READS: Message = {"readOnlyHint": True}
+WRITES: Message = {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False}
+TOOLS: dict[str, tuple[Callable[[Message], str], Message]] = {
+    "add_note": (add_note, _describe("Append a note to the notes file", WRITES, text="string")),
+    "list_notes": (list_notes, _describe("List all notes", READS)),
+    "add": (add, _describe("Add two numbers", READS, a="number", b="number")),
 }
 
 
@@ -94,13 +68,20 @@ class Server:
         self._methods: dict[str, Callable[[Message], Message]] = {
             "initialize": self._initialize,
             "ping": lambda params: {},
-            "tools/list": lambda params: {"tools": [{"name": name, **tool.listing} for name, tool in TOOLS.items()]},
-            "tools/call": _call,
+            "tools/list": lambda params: {"tools": [{"name": name, **about} for name, (_, about) in TOOLS.items()]},
+            "tools/call": _call_tool,
         }
 
-    def answer(self, message: Message) -> Message:
-        """Return the result of a request, or raise RpcError."""
-        method, params = message["method"], message.get("params", {})
+    def answer(self, message: Message) -> Message | None:
+        """Return the response to a request; None for other messages, which have none."""
+        if "method" not in message or "id" not in message:
+            return None
+        try:
+            return {"id": message["id"], "result": self._call_method(message["method"], message.get("params", {}))}
+        except RpcError as error:
+            return {"id": message["id"], "error": error.members()}
+
+    def _call_method(self, method: str, params: object) -> Message:
         if method not in self._methods:
             raise RpcError(METHOD_NOT_FOUND, f"this server has no method {method}")
         if not self._initialized and method not in {"initialize", "ping"}:
@@ -121,7 +102,7 @@ class Server:
         }
 
 
-def _call(params: Message) -> Message:
+def _call_tool(params: Message) -> Message:
     """Call a tool. Unknown tools and malformed calls are errors; a tool's failure is a result (MCP "tools")."""
     name, arguments = params.get("name"), params.get("arguments", {})
     if not isinstance(name, str) or name not in TOOLS:
@@ -129,29 +110,22 @@ def _call(params: Message) -> Message:
     if not isinstance(arguments, dict):
         raise RpcError(INVALID_PARAMS, "arguments must be an object")
     try:
-        text, failed = TOOLS[name].run(arguments), False
+        text, failed = TOOLS[name][0](arguments), False
     except (ValueError, OSError) as error:
         text, failed = str(error), True
     return {"content": [{"type": "text", "text": text}], "isError": failed}
-
-
-def _receive(server: Server, wire: Wire, line: bytes) -> None:
-    identity = None
-    try:
-        message = decode(line)
-        if message is None or "method" not in message or "id" not in message:
-            return  # an answer without a request, or a notification: neither is answered
-        identity = message["id"]
-        wire.answer(identity, server.answer(message))
-    except RpcError as error:
-        wire.refuse(identity, error)
 
 
 def main() -> None:
     server, wire = Server(), Wire(sys.stdout.fileno())
     try:
         for line in sys.stdin.buffer:
-            _receive(server, wire, line)
+            try:
+                answer = server.answer(decode(line) or {})
+            except RpcError as error:
+                answer = {"id": None, "error": error.members()}
+            if answer is not None:
+                wire.send(answer)
     except (BrokenPipeError, KeyboardInterrupt):
         print("the client closed our output", file=sys.stderr)
 

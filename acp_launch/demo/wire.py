@@ -1,21 +1,18 @@
 """
 JSON-RPC 2.0, one message per line: the demo agent's connection to its client and to each of its MCP servers.
 
-Any thread may send. One thread reads and passes responses to `deliver`, which puts them into the mailbox that was
-given to `ask`. Nothing here waits.
+Any thread may send. One thread reads and passes responses to `deliver`, which wakes the thread that waits for the call.
+Nothing here waits.
 """
 
 import json
 import os
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
-from typing import IO, Any, TypeAlias
+from typing import Any, TypeAlias
 
 Message: TypeAlias = dict[str, Any]
 BOM = b"\xef\xbb\xbf"
-
-STUCK = 0.05  # seconds; a writer that takes longer is blocked by a peer that does not read
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -24,7 +21,6 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 NOT_FOUND = -32002
 AUTH_REQUIRED = -32000
-CANCELLED = -32800
 
 
 class RpcError(Exception):
@@ -34,17 +30,30 @@ class RpcError(Exception):
         super().__init__(message)
         self.code = code
 
+    def members(self) -> Message:
+        return {"code": self.code, "message": str(self)}
+
 
 class Call:
-    """A request of ours without an answer yet."""
+    """A request of ours. `done` is set when its answer is there, or when nobody waits for it any longer."""
 
-    def __init__(self, identity: int, mail: "Mailbox") -> None:
+    def __init__(self, identity: int) -> None:
         self.identity = identity
-        self.mail = mail
+        self.done = threading.Event()
+        self.answer: Message = {}
 
+    def result(self) -> Message:
+        """Return the result of the answer; RpcError if it is an error or malformed.
 
-Mailbox: TypeAlias = "SimpleQueue[tuple[Call, Message] | None]"
-"""Answers as they arrive, each with its call; None wakes up the thread that waits, for a cancellation."""
+        A null result has no members: the answer to a written file in ACP's documentation, unlike its schema.
+        """
+        error, result = self.answer.get("error"), self.answer.get("result", "")
+        if isinstance(error, dict):
+            code = error.get("code")
+            raise RpcError(code if isinstance(code, int) else INTERNAL_ERROR, str(error.get("message", "no message")))
+        if not isinstance(result, dict | None):
+            raise RpcError(INTERNAL_ERROR, "the answer has no result object")
+        return result or {}
 
 
 class Wire:
@@ -52,15 +61,15 @@ class Wire:
 
     def __init__(self, out: int) -> None:
         self._out = out
-        self._writing = threading.Lock()
         self._asking = threading.Lock()
         self._calls: dict[int, Call] = {}
         self._next = 0
         self._lost = ""
+        self.writing = threading.Lock()
 
     def send(self, message: Message) -> None:
         left = memoryview(json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode() + b"\n")
-        with self._writing:
+        with self.writing:
             if self._lost:
                 raise BrokenPipeError(self._lost)
             while left:
@@ -73,64 +82,41 @@ class Wire:
         self.send({"id": identity, "result": result})
 
     def refuse(self, identity: object, error: RpcError) -> None:
-        self.send({"id": identity, "error": {"code": error.code, "message": str(error)}})
+        self.send({"id": identity, "error": error.members()})
 
-    def ask(self, method: str, params: Message, mail: Mailbox) -> Call:
-        """Send a request; its answer will be put into `mail`."""
+    def ask(self, method: str, params: Message) -> Call:
         with self._asking:
             if self._lost:
                 raise RpcError(INTERNAL_ERROR, self._lost)
-            call = Call(self._next, mail)
-            self._calls[call.identity] = call
+            call = self._calls[self._next] = Call(self._next)
             self._next += 1
         self.send({"id": call.identity, "method": method, "params": params})
         return call
 
-    def forget(self, call: Call) -> None:
-        """Ignore the answer to this call."""
-        with self._asking:
-            self._calls.pop(call.identity, None)
-
     def deliver(self, response: Message) -> None:
-        """Put a response into the mailbox of its call; one without a call is dropped."""
+        """Give a response to its call; one without a call is dropped."""
         identity = response.get("id")
         if type(identity) is not int:  # True == 1, and our ids are integers
             return
         with self._asking:
             call = self._calls.pop(identity, None)
         if call is not None:
-            call.mail.put((call, response))
+            call.answer = response
+            call.done.set()
 
     def lose(self, reason: str) -> None:
         """Fail every open call, and every later one, with `reason`: the other side is gone."""
         with self._asking:
             self._lost = reason
-            calls = list(self._calls.values())
-            self._calls.clear()
-        for call in calls:
-            call.mail.put((call, {"error": {"code": INTERNAL_ERROR, "message": reason}}))
-
-    def close(self, pipe: IO[bytes], reason: str) -> None:
-        """Close the output pipe, unless a writer is stuck in it: its number could soon be another file's."""
-        self.lose(reason)
-        if self._writing.acquire(timeout=STUCK):
-            try:
-                pipe.close()
-            finally:
-                self._writing.release()
+            calls = list(self._calls)
+        for identity in calls:
+            self.deliver({"id": identity, "error": {"code": INTERNAL_ERROR, "message": reason}})
 
 
-def aside(work: Callable[[], None]) -> threading.Thread:
-    """Run `work` in its own thread, which does not delay the exit.
-
-    Raises:
-        RpcError: the system allows no more threads (`ulimit -u`).
-    """
+def start_thread(work: Callable[[], None]) -> threading.Thread:
+    """Run `work` in its own thread, which does not delay the exit."""
     thread = threading.Thread(target=work, daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:
-        raise RpcError(INTERNAL_ERROR, "no more threads are allowed; raise the limit with `ulimit -u`") from None
+    thread.start()
     return thread
 
 
@@ -147,35 +133,10 @@ def decode(line: bytes) -> Message | None:
         message = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise RpcError(PARSE_ERROR, "this line is not JSON") from error
-    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or not {"method", "id"} & message.keys():
         raise RpcError(INVALID_REQUEST, "this is not a JSON-RPC 2.0 message")
     if "method" in message:
-        _check_request(message)
-    elif "id" not in message:
-        raise RpcError(INVALID_REQUEST, "a message needs a method or an id")
+        identity = message.get("id")
+        if not isinstance(message["method"], str) or type(identity) not in (str, int, type(None)):
+            raise RpcError(INVALID_REQUEST, "a method is a string; an id is a string, an integer or null")
     return message
-
-
-def _check_request(message: Message) -> None:
-    if not isinstance(message["method"], str):
-        raise RpcError(INVALID_REQUEST, "method is not a string")
-    identity = message.get("id")
-    if isinstance(identity, bool) or not isinstance(identity, str | int | None):
-        raise RpcError(INVALID_REQUEST, "id is not a string, an integer or null")
-
-
-def result_of(response: Message) -> Message:
-    """Return the result of an answer; raise RpcError if it is an error or malformed.
-
-    A null is no members: so ACP's documentation, unlike its schema, has the answer to a file that was written.
-    """
-    error = response.get("error")
-    if isinstance(error, dict):
-        code = error.get("code")
-        raise RpcError(code if isinstance(code, int) else INTERNAL_ERROR, str(error.get("message", "no message")))
-    result = response.get("result", "")
-    if result is None:
-        return {}
-    if not isinstance(result, dict):
-        raise RpcError(INTERNAL_ERROR, "the answer has no result object")
-    return result

@@ -9,8 +9,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from acp_launch.demo import agent, replies
 from acp_launch.demo.replies import Reply
-from acp_launch.demo.tools import OPTIONS, ToolCall
-from acp_launch.demo.turn import Turn, TurnCancelled, chosen
+from acp_launch.demo.session import PERMISSION, Turn, TurnCancelled
+from acp_launch.demo.tools import OPTIONS, ToolCall, chosen_option
 from acp_launch.demo.wire import Call, Message, RpcError
 
 # Permission questions.
@@ -24,22 +24,25 @@ LEAVE = [
 ]
 
 
+def _open_question(turn: Turn, call: ToolCall) -> Call:
+    return turn.open(PERMISSION, {"toolCall": call.announced, "options": OPTIONS})
+
+
 def several(turn: Turn, rest: str) -> None:
     calls = [
         ToolCall(turn, "Read secrets.txt", "read", {"path": "secrets.txt"}),
         ToolCall(turn, "Delete build/", "delete", {"path": "build/"}),
         ToolCall(turn, "Fetch https://example.com/", "fetch", {"url": "https://example.com/"}),
     ]
+    questions = [_open_question(turn, call) for call in calls]
     try:
-        answers = turn.ask_permissions([call.announced for call in calls], OPTIONS)
-        words = [_pretend(call, answer) for call, answer in zip(calls, answers, strict=True)]
-    except (TurnCancelled, RpcError) as error:
-        for call in calls:
-            call.end("failed", str(error) or "cancelled")
-        if isinstance(error, TurnCancelled):
-            raise
-        turn.say(f"I could not ask: {error}")
-        return
+        words = [_pretend(call, chosen_option(turn.wait(each))) for call, each in zip(calls, questions, strict=True)]
+    except TurnCancelled:
+        for call, question in zip(calls, questions, strict=True):
+            call.end("failed", "cancelled")
+            if turn.is_withdrawn:
+                turn.take_back(question)
+        raise
     turn.say("\n".join(f"- {call.announced['title']}: {word}" for call, word in zip(calls, words, strict=True)))
 
 
@@ -55,31 +58,29 @@ def _pretend(call: ToolCall, answer: str | None) -> str:
 
 def withdraw(turn: Turn, rest: str) -> None:
     with ToolCall(turn, "Launch the rocket", "execute", {"command": "launch"}) as call:
-        question = turn.open_question(call.announced, OPTIONS)
-        with turn.pending([question]):
-            words = _answered(turn, question)
+        words = _await_answer(turn, _open_question(turn, call))
         call.end("failed", words)
     turn.say(words)
 
 
-def _answered(turn: Turn, question: Call) -> str:
+def _await_answer(turn: Turn, question: Call) -> str:
     """Return how the question ended, in words."""
     try:
-        return f"You answered before I withdrew the question: {chosen(turn.wait(question, PATIENCE)) or 'cancelled'}."
+        turn.wait(question, PATIENCE)
     except TimeoutError:
         turn.take_back(question)
+    else:
+        return "You answered before I withdrew the question."
     try:
-        late = chosen(turn.wait(question, ANSWER))
+        late = chosen_option(turn.wait(question, ANSWER))
     except RpcError as error:
         return f"I withdrew the question, and the client answered it with the error {error.code}."
-    except TimeoutError:
-        return f"I withdrew the question, and the client did not answer it within {ANSWER:.0f} s, as it must."
     return f"I withdrew the question, and the client answered it with {late or 'cancelled'}."
 
 
 def switch(turn: Turn, rest: str) -> None:
     with ToolCall(turn, "Leave the plan mode and start to work", "switch_mode", {"plan": "1. work\n2. rest"}) as call:
-        answer = turn.ask_permission(call.announced, LEAVE)
+        answer = chosen_option(turn.ask(PERMISSION, {"toolCall": call.announced, "options": LEAVE}))
         if answer is None:
             raise TurnCancelled
         call.end("completed" if answer != "no" else "failed", answer)
@@ -98,7 +99,7 @@ NO_LINKS = "Your client opens no pages (clientCapabilities.elicitation.url), so 
 
 
 def link(turn: Turn, rest: str) -> None:
-    if not turn.session.offered.urls:
+    if not turn.session.offers("elicitation", "url"):
         turn.say(NO_LINKS)
         return
     page = {"elicitationId": os.urandom(6).hex()}
@@ -114,37 +115,28 @@ def link(turn: Turn, rest: str) -> None:
         return
     turn.say("I wait until you are done there. ")
     turn.pause(MOMENT)
-    turn.notify("elicitation/complete", page)
+    turn.session.wire.notify("elicitation/complete", page)
     turn.say("That is done.")
 
 
 # The session.
 
-PRICE = 0.0125  # US dollars per use
+PRICE = 0.0125  # US dollars
 STEP = 0.2  # seconds between the steps of a compaction
 SUMMARY = ("The two of us talked ", "about what a demo agent can do, ", "and nothing was decided.")
 
 
 def cost(turn: Turn, rest: str) -> None:
-    turn.session.cost = round((turn.session.cost or 0.0) + PRICE, 4)
-    turn.say(f"This session has cost {turn.session.cost} US dollars (or would have, if I cost anything).")
+    price = {"amount": PRICE, "currency": "USD"}
+    turn.session.notify({"sessionUpdate": "usage_update", "used": 1, "size": 100, "cost": price})
 
 
 def compact(turn: Turn, rest: str) -> None:
-    offered = turn.session.offered
-    if offered.notices:
-        notice = {
-            "severity": "warning",
-            "title": "The context is nearly full",
-            "description": "I will make it shorter.",
-        }
-        turn.session.notify({"sessionUpdate": "notice", **notice})
-    if offered.compaction:
+    if turn.session.offers("session", "notices"):
+        about = {"title": "The context is nearly full", "description": "I will make it shorter."}
+        turn.session.notify({"sessionUpdate": "notice", "severity": "warning", **about})
+    if turn.session.offers("session", "compaction"):
         _compact(turn)
-    shown = [name for name, is_shown in (("notices", offered.notices), ("compaction", offered.compaction)) if is_shown]
-    turn.say(
-        f"Your client shows {' and '.join(shown)}." if shown else "Your client shows neither notices nor compaction."
-    )
 
 
 def _compact(turn: Turn) -> None:
@@ -167,6 +159,7 @@ def _compact(turn: Turn) -> None:
 
 # Trouble.
 
+PRETENCE = 0.3  # seconds that `unasked` pretends to work
 MOST = 10_000_000  # updates of `flood`
 FEW = 100  # updates between two checks for a cancellation
 ESC = "\x1b"
@@ -210,6 +203,14 @@ def _chunk(turn: Turn, text: str) -> dict[str, object]:
     return {"sessionUpdate": "agent_message_chunk", "messageId": turn.message, "content": content}
 
 
+def unasked(turn: Turn, rest: str) -> None:
+    with ToolCall(turn, "rm -rf build/", "execute", {"command": "rm -rf build/"}) as call:
+        call.begin()
+        turn.pause(PRETENCE)
+        call.end("completed", "(pretended: nothing was run)")
+    turn.say("I did not ask, and only pretended to run it.")
+
+
 def hostile(turn: Turn, rest: str) -> None:
     everything = "".join(ATTACKS.values())
     turn.think(f"thinking {everything} thoughts")
@@ -228,18 +229,8 @@ def hang(turn: Turn, rest: str) -> None:
     threading.Event().wait()
 
 
-REPLIES = {
-    "several": Reply(several, "", "three permission questions at once"),
-    "withdraw": Reply(withdraw, "", "a permission question that I withdraw after a second"),
-    "switch": Reply(switch, "", "a permission question that would change the mode"),
-    "link": Reply(link, "", "a page to open in the browser"),
-    "cost": Reply(cost, "", "report what this session has cost, from now on"),
-    "compact": Reply(compact, "", "a notice, and the compaction of the conversation"),
-    "flood": Reply(flood, "N", "N small updates as fast as possible"),
-    "hostile": Reply(hostile, "", "escape sequences that would take over a terminal"),
-    "hang": Reply(hang, "", "never answer, not even when cancelled"),
-}
+REPLIES = (several, withdraw, switch, link, cost, compact, unasked, flood, hostile, hang)
 
 if __name__ == "__main__":
-    replies.REPLIES.update(REPLIES)
+    replies.REPLIES.update({each.__name__: Reply(each, "", "for tests") for each in REPLIES})
     agent.main()

@@ -8,12 +8,12 @@ import pytest
 
 from tests.cli.launcher import Launcher
 
-AGENT = ["-I", "-m", "acp_launch.demo.agent"]
+ADD = 'add {"a": 1, "b": 2}'
 SERVERS = {"box": {"command": "${python}", "args": ["-m", "acp_launch.demo.server"]}}
 
 
 def demo(launch: Launcher, **agent: object) -> None:
-    launch.profile("polite", agent={"command": "${python}", "args": AGENT, **agent}, mcp_servers=SERVERS)
+    launch.profile("over_http", agent=agent, mcp_servers=SERVERS)
     launch("trust", "p", "--yes")
 
 
@@ -29,7 +29,7 @@ def test_the_agent_reaches_its_servers_as_the_profile_says(launch: Launcher, mcp
     """M-37: an address on 127.0.0.1, and a token, which is in no output of ours."""
     demo(launch, mcp=mcp)
     trace = launch.project / "trace"
-    done = launch("run", "--trace", str(trace), "p", "add 1 2")
+    done = launch("run", "--trace", str(trace), "p", ADD)
     assert (done.code, done.out) == (0, b"3\n")
     (entry,) = given(trace)
     assert entry.get("type") == kind
@@ -46,7 +46,7 @@ def test_an_agent_that_is_known_to_take_no_others_gets_them_over_http_by_itself(
     copilot.chmod(0o755)
     demo(launch, command="./copilot", env={"DEMO_PYTHON": "${python}"})
     trace = launch.project / "trace"
-    assert launch("run", "--trace", str(trace), "p", "add 1 2").out == b"3\n"
+    assert launch("run", "--trace", str(trace), "p", ADD).out == b"3\n"
     assert [entry["type"] for entry in given(trace)] == ["http"]
     assert "mcp        it reaches bridged servers over http" in launch("plan", "p").out.decode()
     checked = launch("doctor", "p")
@@ -71,7 +71,7 @@ def test_an_agent_that_takes_no_http_is_refused_with_a_way_out(launch: Launcher)
 @pytest.mark.parametrize("mcp", ["stdio", "auto"])
 def test_without_http_neither_the_front_nor_its_library_is_imported(launch: Launcher, mcp: str) -> None:
     demo(launch, mcp=mcp)
-    done = launch("run", "p", "add 1 2", PYTHONVERBOSE="1")
+    done = launch("run", "p", ADD, PYTHONVERBOSE="1")
     assert done.code == 0
     assert "import 'acp_launch.bridge.servers'" in done.err
     assert "h11" not in done.err

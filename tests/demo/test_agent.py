@@ -208,8 +208,7 @@ def test_a_repeated_call_that_is_refused_or_unknown_is_not_tried_again(agent: Cl
         ("repeat 0 notes add", 'I repeat a call from 1 to 1000 times: `repeat 20 notes add {"a":1,"b":2}`.'),
         (
             "repeat 3 notes",
-            "Say how often, which server, which tool, and its arguments as a JSON object:"
-            ' `repeat 20 notes add {"a":1,"b":2}`.',
+            'Say which server, which tool, and its arguments as a JSON object: `repeat 20 notes add {"a":1,"b":2}`.',
         ),
         (
             "call notes",
@@ -361,13 +360,9 @@ def test_methods_come_after_initialize_and_unknown_ones_are_not_found(agent: Cli
         {"cwd": "/nonexistent/directory"},
         {"cwd": None},
         {"mcpServers": None},
-        {"mcpServers": [{"name": "a", "command": "relative", "args": [], "env": []}]},
         {"mcpServers": [{"name": "a", "command": "/bin/true", "args": []}]},
         {"mcpServers": [{"name": "a", "command": "/bin/true", "args": [], "env": {"A": "b"}}]},
-        {"mcpServers": [{"type": "http", "name": "a", "url": "file:///etc", "headers": []}]},
-        {"mcpServers": [{"type": "http", "name": "a", "url": "https://example.com"}]},
-        {"mcpServers": [{"type": "http", "name": "a", "url": "https://example.com", "headers": {"A": "b"}}]},
-        {"mcpServers": [{"type": "acp", "name": "a", "id": "1"}]},
+        {"mcpServers": [{"type": "http", "name": "a", "url": "https://example.com", "headers": []}]},
         {"additionalDirectories": ["/nonexistent/directory"]},
     ],
 )
@@ -387,10 +382,7 @@ def test_content_that_was_not_advertised_is_refused_and_links_are_named(agent: C
     assert agent.said().endswith("Attached: a.py, file:///b.py, audio (audio/wav)")
 
 
-@pytest.mark.parametrize("stop", ["eof", "term"])
-def test_it_ends_at_once_and_takes_stubborn_servers_along(
-    start: Callable[[], Client], tmp_path: Path, stop: str
-) -> None:
+def test_it_ends_at_once_and_takes_stubborn_servers_along(start: Callable[[], Client], tmp_path: Path) -> None:
     client = start()
     session = client.open(tmp_path, server_entry(), script_entry("mcp_stubborn"))
     client.prompt(session, "tools")
@@ -398,10 +390,7 @@ def test_it_ends_at_once_and_takes_stubborn_servers_along(
     assert len(children) == 2
     client.begin_prompt(session, "count 10000")
     client.until(lambda message: "1 " in str(message.get("params")))
-    if stop == "term":
-        client.process.terminate()
-        assert client.process.wait(20) == 143
-    assert client.finish() == (0 if stop == "eof" else 143)
+    assert client.finish() == 0
     _, alive = psutil.wait_procs(children, timeout=5)
     assert alive == []
     assert client.violations == []

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.agents import demo
 from tests.demo.client import Chooser, Client, Refused, choose
 
 FILES: dict[str, Any] = {"fs": {"readTextFile": True, "writeTextFile": True}}
@@ -208,22 +207,6 @@ def test_a_form_has_a_field_of_each_kind_and_its_answers_are_said(agent: Client,
         assert agent.said() == f"The form was not filled in ({action})."
 
 
-def test_a_page_is_asked_for_and_said_to_be_done(agent: Client, tmp_path: Path) -> None:
-    agent.capabilities = ASKING
-    agent.services = {"elicitation/create": lambda params: {"action": "accept"}}
-    session = agent.open(tmp_path)
-    request = agent.begin_prompt(session, "link")
-    done = agent.until(lambda message: message.get("method") == "elicitation/complete")
-    asked = agent.requests("elicitation/create")[0]
-    assert asked["mode"] == "url"
-    assert asked["url"].startswith("https://example.com/demo?")
-    assert done["params"] == {"elicitationId": asked["elicitationId"]}
-    assert agent.answer_to(request)["result"]["stopReason"] == "end_turn"
-    agent.services["elicitation/create"] = lambda params: {"action": "decline"}
-    agent.prompt(session, "link")
-    assert agent.said() == "The page was not opened (decline)."
-
-
 def test_a_form_that_is_cancelled_with_its_turn_is_taken_back(agent: Client, tmp_path: Path) -> None:
     agent.capabilities = ASKING
     session = agent.open(tmp_path)
@@ -233,93 +216,3 @@ def test_a_form_that_is_cancelled_with_its_turn_is_taken_back(agent: Client, tmp
     withdrawn = agent.until(lambda message: message.get("method") == "$/cancel_request")
     assert withdrawn["params"] == {"requestId": asked["id"]}
     assert agent.answer_to(request)["result"]["stopReason"] == "cancelled"
-
-
-def test_several_questions_are_open_at_once_and_each_answer_finds_its_own(agent: Client, tmp_path: Path) -> None:
-    agent.permission = None
-    session = agent.open(tmp_path)
-    request = agent.begin_prompt(session, "several")
-    questions = [agent.until(lambda message: message.get("method") == "session/request_permission") for _ in range(3)]
-    assert [question["params"]["toolCall"]["kind"] for question in questions] == ["read", "delete", "fetch"]
-    for question, option in zip(reversed(questions), ("allow-always", "reject-once", "allow-once"), strict=True):
-        agent.send({"id": question["id"], "result": choose(option)({})})
-    assert agent.answer_to(request)["result"]["stopReason"] == "end_turn"
-    assert agent.said() == (
-        "- Read secrets.txt: allowed (allow-once); I only pretended to do it\n"
-        "- Delete build/: not allowed (reject-once)\n"
-        "- Fetch https://example.com/: allowed (allow-always); I only pretended to do it"
-    )
-
-
-@pytest.mark.parametrize("way", ["session/cancel", "$/cancel_request"])
-def test_a_cancel_ends_several_questions(agent: Client, tmp_path: Path, way: str) -> None:
-    agent.permission = None
-    session = agent.open(tmp_path)
-    request = agent.begin_prompt(session, "several")
-    questions = [agent.until(lambda message: message.get("method") == "session/request_permission") for _ in range(3)]
-    agent.notify(way, {"sessionId": session} if way == "session/cancel" else {"requestId": request})
-    if way == "$/cancel_request":
-        taken_back = [agent.until(lambda message: message.get("method") == way) for _ in questions]
-        assert [each["params"]["requestId"] for each in taken_back] == [question["id"] for question in questions]
-    assert agent.answer_to(request)["result"]["stopReason"] == "cancelled"
-    assert agent.statuses() == ["pending"] * 3 + ["failed"] * 3
-
-
-@pytest.mark.sample(1)
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ({"error": {"code": -32800, "message": "cancelled"}}, "the client answered it with the error -32800."),
-        ({"result": {"outcome": {"outcome": "cancelled"}}}, "the client answered it with cancelled."),
-        ({"result": choose("allow-once")({})}, "the client answered it with allow-once."),
-    ],
-)
-def test_a_question_is_withdrawn_and_its_late_answer_is_told(
-    agent: Client, tmp_path: Path, answer: dict[str, Any], said: str
-) -> None:
-    agent.permission = None
-    session = agent.open(tmp_path)
-    request = agent.begin_prompt(session, "withdraw")
-    withdrawn = agent.until(lambda message: message.get("method") == "$/cancel_request")
-    assert withdrawn["params"] == {"requestId": agent.asked[0]["id"]}
-    agent.send({"id": agent.asked[0]["id"], **answer})
-    assert agent.answer_to(request)["result"]["stopReason"] == "end_turn"
-    assert agent.said() == f"I withdrew the question, and {said}"
-    assert agent.statuses() == ["pending", "failed"]
-
-
-def test_a_client_that_answers_before_the_withdrawal_was_quicker(agent: Client, tmp_path: Path) -> None:
-    assert demo.PATIENCE > 0.5
-    session = agent.open(tmp_path)
-    agent.prompt(session, "withdraw")
-    assert agent.said() == "You answered before I withdrew the question: allow-once."
-
-
-@pytest.mark.parametrize(
-    ("option", "mode", "said"),
-    [
-        ("yes", "code", "I am in the mode `code` now."),
-        ("yes-ask", "ask", "I am in the mode `ask` now."),
-        ("no", "plan", "I go on planning."),
-    ],
-)
-def test_a_switch_of_the_mode_is_a_permission_with_a_kind_of_its_own(
-    agent: Client, tmp_path: Path, option: str, mode: str, said: str
-) -> None:
-    agent.permission = choose(option)
-    session = agent.open(tmp_path)
-    agent.result("session/set_mode", {"sessionId": session, "modeId": "plan"})
-    agent.prompt(session, "switch")
-    assert agent.asked[0]["params"]["toolCall"]["kind"] == "switch_mode"
-    assert agent.said() == said
-    agent.prompt(session, "mode")
-    assert f"- `mode` is `{mode}`\n" in agent.said()
-
-
-def test_a_command_can_be_run_without_asking(agent: Client, tmp_path: Path) -> None:
-    session = agent.open(tmp_path)
-    agent.prompt(session, "unasked")
-    assert agent.asked == []
-    assert agent.of_kind("tool_call")[0]["kind"] == "execute"
-    assert agent.statuses() == ["pending", "in_progress", "completed"]
-    assert agent.said() == "I did not ask, and only pretended to run it."

@@ -1,7 +1,5 @@
 """The demo agent's sessions outlive it: load, resume, list, close, delete, and what a crash or a damaged file does."""
 
-import json
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,7 +74,6 @@ def test_an_unfinished_last_line_is_dropped_and_the_session_goes_on(start: Start
         assert "result" in again(client, "session/load", session, tmp_path)
         client.prompt(session, "history")
         assert "had 1 turn." in client.said()
-    assert all(isinstance(json.loads(line), dict) for line in path.read_bytes().splitlines())
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage\n", b'{"sessionId":"another"}\n', b"[]\n"])
@@ -112,33 +109,20 @@ def test_a_session_is_loaded_in_its_own_directory_only(agent: Client, tmp_path: 
     assert "result" in agent.request("session/load", {**params, "cwd": f"{tmp_path}/"})
 
 
-def test_listing_is_paged_newest_first_and_filtered_by_directory(agent: Client, tmp_path: Path) -> None:
+def test_listing_is_newest_first_and_filtered_by_directory(agent: Client, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     agent.initialize()
     made = [
-        agent.result("session/new", {"cwd": str(other if number % 2 else tmp_path), "mcpServers": []})["sessionId"]
-        for number in range(45)
+        agent.result("session/new", {"cwd": str(cwd), "mcpServers": []})["sessionId"]
+        for cwd in (tmp_path, other, tmp_path, other)
     ]
     agent.prompt(made[0], "be the newest")
-    pages = []
-    params: dict[str, object] = {}
-    while True:
-        answer = agent.result("session/list", params)
-        pages.append(answer["sessions"])
-        if "nextCursor" not in answer:
-            break
-        params = {"cursor": answer["nextCursor"]}
-    assert [len(page) for page in pages] == [20, 20, 5]
-    listed = [item["sessionId"] for page in pages for item in page]
-    assert listed[0] == made[0]
-    assert sorted(listed) == sorted(made)
-    assert pages[0][0]["title"] == "be the newest"
-    mine = agent.result("session/list", {"cwd": str(other)})
-    assert {item["cwd"] for item in mine["sessions"]} == {str(other)}
-    assert len(mine["sessions"]) == 20
-    assert agent.code("session/list", {"cursor": "nonsense"}) == -32602
-    assert agent.code("session/list", {"cwd": "relative"}) == -32602
+    sessions = agent.result("session/list", {})["sessions"]
+    assert [each["sessionId"] for each in sessions] == [made[0], made[3], made[2], made[1]]
+    assert sessions[0]["title"] == "be the newest"
+    mine = agent.result("session/list", {"cwd": str(other)})["sessions"]
+    assert [each["sessionId"] for each in mine] == [made[3], made[1]]
 
 
 def test_closing_ends_the_turn_first_and_the_session_can_be_loaded_again(agent: Client, tmp_path: Path) -> None:
@@ -162,23 +146,3 @@ def test_a_deleted_session_is_gone_even_while_another_process_has_it_open(start:
         error = one.request("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "hi"}]})
         assert error["error"]["code"] == -32002
         assert list(journals(tmp_path).iterdir()) == []
-
-
-def test_two_processes_writing_one_session_keep_every_line_whole(start: Start, tmp_path: Path) -> None:
-    with start() as one, start() as other:
-        session = one.open(tmp_path)
-        other.initialize()
-        other.result("session/resume", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []})
-        text = "word " * 4000
-        threads = [
-            threading.Thread(target=lambda client=client: [client.prompt(session, text) for _ in range(3)])
-            for client in (one, other)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-        one.prompt(session, "history")
-        assert "had 6 turns" in one.said()
-    lines = (journals(tmp_path) / f"{session}.jsonl").read_bytes().splitlines()
-    assert len([line for line in lines if "turn" in json.loads(line)]) == 7

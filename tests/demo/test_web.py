@@ -1,4 +1,4 @@
-"""The demo MCP server over HTTP: both transports, its token, its sessions, and the demo agent as a client of it."""
+"""The demo MCP server over HTTP: its token and its sessions."""
 
 import json
 import subprocess
@@ -11,22 +11,21 @@ from urllib.error import HTTPError
 import anyio
 import pytest
 
-from tests.demo.client import Client, Message, command
-from tests.demo.test_remote import entry
+from tests.demo.client import Message, command
 from tests.patience import PATIENCE
 
 HELLO: Message = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 
 
 @contextmanager
-def serving(*words: str, home: Path) -> Iterator[list[str]]:
-    """The addresses of a server with these arguments."""
+def serving(*words: str, home: Path) -> Iterator[str]:
+    """The address of a server with these arguments."""
     argv = [*command("acp_launch.demo.web"), *words]
     env = {"ACP_DEMO_HOME": str(home)}
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, text=True) as running:
         try:
             assert running.stdout is not None
-            yield [running.stdout.readline().strip() for _ in range(2)]
+            yield running.stdout.readline().strip()
         finally:
             running.terminate()
             running.wait(PATIENCE)
@@ -50,7 +49,7 @@ def ask(number: int, method: str, params: Message) -> Message:
 
 
 def test_a_session_begins_with_the_handshake_and_ends_with_delete(tmp_path: Path) -> None:
-    with serving(home=tmp_path) as (url, _):
+    with serving(home=tmp_path) as url:
         assert visit(url, body=ask(1, "tools/list", {}))[0] == 400
         status, headers, _ = visit(url, body=ask(1, "initialize", HELLO))
         session = headers["Mcp-Session-Id"]
@@ -68,7 +67,7 @@ def test_a_session_begins_with_the_handshake_and_ends_with_delete(tmp_path: Path
     ("body", "code"), [(b"{", -32700), (b"[]", -32600), (b'{"jsonrpc":"2.0","id":true,"method":"x"}', -32600)]
 )
 def test_what_is_not_a_message_is_refused(tmp_path: Path, body: bytes, code: int) -> None:
-    with serving(home=tmp_path) as (url, _):
+    with serving(home=tmp_path) as url:
         status, _, answer = visit(url, body=body)
         assert (status, json.loads(answer)["error"]["code"]) == (400, code)
         assert visit(url.replace("/mcp", "/elsewhere"), body=ask(1, "ping", {}))[0] == 404
@@ -77,41 +76,29 @@ def test_what_is_not_a_message_is_refused(tmp_path: Path, body: bytes, code: int
 
 @pytest.mark.parametrize("said", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "right"}])
 def test_without_its_token_nothing_is_served(tmp_path: Path, said: dict[str, str]) -> None:
-    with serving("--token", "right", home=tmp_path) as (url, stream):
-        for method, where in (("POST", url), ("GET", stream), ("DELETE", url)):
+    with serving("--token", "right", home=tmp_path) as url:
+        for method in ("POST", "GET", "DELETE"):
             body = ask(1, "initialize", HELLO) if method == "POST" else None
-            status, headers, _ = visit(where, method, body, **said)
+            status, headers, _ = visit(url, method, body, **said)
             assert (status, headers["WWW-Authenticate"]) == (401, "Bearer")
 
 
-@pytest.mark.parametrize("type", ["http", "sse"])
-def test_the_demo_agent_takes_it_by_both_transports(agent: Client, tmp_path: Path, type: str) -> None:
-    with serving("--token", "right", home=tmp_path / "notes") as addresses:
-        url = addresses[type == "sse"]
-        session = agent.open(tmp_path, entry(url, type, Authorization="Bearer right"))
-        agent.prompt(session, 'call web add {"a": 2, "b": 3}')
-        assert agent.said().endswith("5")
-
-
-@pytest.mark.parametrize("type", ["http", "sse"])
-def test_the_published_client_takes_it_by_both_transports(tmp_path: Path, type: str) -> None:
+def test_the_published_client_takes_it(tmp_path: Path) -> None:
     from mcp import ClientSession
-    from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
 
     async def talk(url: str) -> str:
-        opening = sse_client(url) if type == "sse" else streamable_http_client(url)
-        async with opening as (read, write, *_), ClientSession(read, write) as session:
+        async with streamable_http_client(url) as (read, write, *_), ClientSession(read, write) as session:
             await session.initialize()
             result = await session.call_tool("add", {"a": 2, "b": 3})
             return str(result.content[0].text)  # type: ignore[union-attr]
 
-    with serving(home=tmp_path) as addresses:
-        assert anyio.run(talk, addresses[type == "sse"]) == "5"
+    with serving(home=tmp_path) as url:
+        assert anyio.run(talk, url) == "5"
 
 
 def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
-    with serving(home=tmp_path) as (url, _):
+    with serving(home=tmp_path) as url:
         port = url.rpartition(":")[2].removesuffix("/mcp")
         done = subprocess.run(
             [*command("acp_launch.demo.web"), port], capture_output=True, text=True, timeout=PATIENCE, check=False
