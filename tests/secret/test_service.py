@@ -358,6 +358,15 @@ def _paths(desktop: Desktop, name: str) -> Sequence[Any]:
         return list(collection(connection).search_items({"username": name}))
 
 
+def test_another_collection_is_the_one_that_the_library_would_use(keyring: Store, desktop: Desktop) -> None:
+    keyring.write("github", TOKEN)
+    chosen = {"KEYRING_PROPERTY_PREFERRED_COLLECTION": "/org/freedesktop/secrets/collection/session"}
+    store = opened(desktop.environ | chosen)
+    store.write("other", TOKEN)
+    assert store.read(["github", "other"])["github"].state == "missing"
+    assert (set(store.names() or ()), set(keyring.names() or ())) == ({"other"}, {"github"})
+
+
 @pytest.fixture
 def bare(bus: Desktop) -> Desktop:
     """A keyring that was just installed: no collection yet."""
@@ -383,20 +392,14 @@ def test_without_any_collection_everything_is_missing_and_no_dialog_is_shown(
             False,
             (
                 "unavailable",
-                "the desktop keyring is not set up: it has no default collection,"
-                " and acp-launch cannot ask you to create one",
+                "the desktop keyring has no default collection, and acp-launch cannot ask you to create one",
                 FILE,
             ),
         ),
         (
             {},
             True,
-            (
-                "unavailable",
-                "the desktop keyring is not set up: it has no default collection, and the dialog that"
-                " creates one needs a display",
-                FILE,
-            ),
+            ("locked", "the desktop keyring is locked, and its dialog needs a display", UNLOCK),
         ),
         (
             {"DISPLAY": ":0"},
@@ -465,10 +468,9 @@ def test_a_runtime_directory_is_written_as_an_address_must_be(desktop: Desktop) 
 
 def test_a_dead_bus_is_named(bus: Desktop) -> None:
     end(bus.bus)
-    address = bus.environ["DBUS_SESSION_BUS_ADDRESS"]
     assert fault(lambda: opened(bus.environ).read(["github"])) == (
         "unavailable",
-        f"cannot reach a desktop keyring: cannot reach the D-Bus session at {address}: [Errno 111] Connection refused",
+        "cannot reach a desktop keyring: [Errno 111] Connection refused",
         FILE,
     )
 
@@ -477,7 +479,7 @@ def test_a_dead_bus_is_named(bus: Desktop) -> None:
 def test_an_address_that_leads_nowhere_is_named(address: str) -> None:
     state, reason, fix = fault(lambda: opened({"DBUS_SESSION_BUS_ADDRESS": address}).read(["github"]))
     assert (state, fix) == ("unavailable", FILE)
-    assert reason.startswith(f"cannot reach a desktop keyring: cannot reach the D-Bus session at {address}: ")
+    assert reason.startswith("cannot reach a desktop keyring: ")
 
 
 @each_verb
@@ -524,8 +526,7 @@ def test_a_keyring_that_dies_under_our_hands_is_unavailable(
     # The bus may or may not have noticed the death when our call arrives.
     assert reason in {
         "no desktop keyring runs in this session: org.freedesktop.secrets is not on D-Bus",
-        "the desktop keyring ended during the request: Message recipient disconnected from message bus without"
-        " replying",
+        "the desktop keyring does not work here: DBusErrorResponse; its text is not shown, as it may hold the value",
     }
 
 
@@ -569,7 +570,7 @@ def test_a_bus_that_dies_under_our_hands_is_unavailable(
     monkeypatch.setattr(Collection, "search_items", dying)
     state, reason, fix = fault(lambda: keyring.read(["github"]))
     assert (state, fix) == ("unavailable", FILE)
-    assert reason.startswith("the desktop keyring ended during the request: [Errno ")
+    assert reason.startswith("the desktop keyring does not work here: [Errno ")
 
 
 @pytest.mark.parametrize("missing", ["secretstorage", "jeepney"])
