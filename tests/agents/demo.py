@@ -10,72 +10,16 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from acp_launch.demo import agent, replies
 from acp_launch.demo.replies import Reply
 from acp_launch.demo.session import PERMISSION, Turn, TurnCancelled
-from acp_launch.demo.tools import OPTIONS, ToolCall, chosen_option
-from acp_launch.demo.wire import Call, Message, RpcError
+from acp_launch.demo.tools import ToolCall, chosen_option
+from acp_launch.demo.wire import RpcError
 
 # Permission questions.
 
-PATIENCE = 1.0  # seconds until `withdraw` takes its question back
-ANSWER = 10.0  # seconds for the client to answer a withdrawn question
 LEAVE = [
     {"optionId": "yes", "name": "Yes, and make changes without asking", "kind": "allow_always"},
     {"optionId": "yes-ask", "name": "Yes, and ask before each change", "kind": "allow_once"},
     {"optionId": "no", "name": "No, keep planning", "kind": "reject_once"},
 ]
-
-
-def _open_question(turn: Turn, call: ToolCall) -> Call:
-    return turn.open(PERMISSION, {"toolCall": call.announced, "options": OPTIONS})
-
-
-def several(turn: Turn, rest: str) -> None:
-    calls = [
-        ToolCall(turn, "Read secrets.txt", "read", {"path": "secrets.txt"}),
-        ToolCall(turn, "Delete build/", "delete", {"path": "build/"}),
-        ToolCall(turn, "Fetch https://example.com/", "fetch", {"url": "https://example.com/"}),
-    ]
-    questions = [_open_question(turn, call) for call in calls]
-    try:
-        words = [_pretend(call, chosen_option(turn.wait(each))) for call, each in zip(calls, questions, strict=True)]
-    except TurnCancelled:
-        for call, question in zip(calls, questions, strict=True):
-            call.end("failed", "cancelled")
-            if turn.is_withdrawn:
-                turn.take_back(question)
-        raise
-    turn.say("\n".join(f"- {call.announced['title']}: {word}" for call, word in zip(calls, words, strict=True)))
-
-
-def _pretend(call: ToolCall, answer: str | None) -> str:
-    """Report the answer without doing anything, so that the user sees which question it belongs to."""
-    if answer in {"allow-once", "allow-always"}:
-        call.begin()
-        call.end("completed", "pretended")
-        return f"allowed ({answer}); I only pretended to do it"
-    call.end("failed", "rejected")
-    return f"not allowed ({answer or 'cancelled'})"
-
-
-def withdraw(turn: Turn, rest: str) -> None:
-    with ToolCall(turn, "Launch the rocket", "execute", {"command": "launch"}) as call:
-        words = _await_answer(turn, _open_question(turn, call))
-        call.end("failed", words)
-    turn.say(words)
-
-
-def _await_answer(turn: Turn, question: Call) -> str:
-    """Return how the question ended, in words."""
-    try:
-        turn.wait(question, PATIENCE)
-    except TimeoutError:
-        turn.take_back(question)
-    else:
-        return "You answered before I withdrew the question."
-    try:
-        late = chosen_option(turn.wait(question, ANSWER))
-    except RpcError as error:
-        return f"I withdrew the question, and the client answered it with the error {error.code}."
-    return f"I withdrew the question, and the client answered it with {late or 'cancelled'}."
 
 
 def switch(turn: Turn, rest: str) -> None:
@@ -119,47 +63,8 @@ def link(turn: Turn, rest: str) -> None:
     turn.say("That is done.")
 
 
-# The session.
-
-PRICE = 0.0125  # US dollars
-STEP = 0.2  # seconds between the steps of a compaction
-SUMMARY = ("The two of us talked ", "about what a demo agent can do, ", "and nothing was decided.")
-
-
-def cost(turn: Turn, rest: str) -> None:
-    price = {"amount": PRICE, "currency": "USD"}
-    turn.session.notify({"sessionUpdate": "usage_update", "used": 1, "size": 100, "cost": price})
-
-
-def compact(turn: Turn, rest: str) -> None:
-    if turn.session.offers("session", "notices"):
-        about = {"title": "The context is nearly full", "description": "I will make it shorter."}
-        turn.session.notify({"sessionUpdate": "notice", "severity": "warning", **about})
-    if turn.session.offers("session", "compaction"):
-        _compact(turn)
-
-
-def _compact(turn: Turn) -> None:
-    compaction = {"compactionId": os.urandom(6).hex()}
-
-    def tell(kind: str, **fields: object) -> None:
-        update: Message = {"sessionUpdate": kind, **compaction, **fields}
-        turn.session.notify(update)
-
-    status = "cancelled"
-    tell("compaction_update", status="in_progress")
-    try:
-        for piece in SUMMARY:
-            turn.pause(STEP)
-            tell("compaction_summary_chunk", content={"type": "text", "text": piece})
-        status = "completed"
-    finally:
-        tell("compaction_update", status=status)
-
-
 # Trouble.
 
-PRETENCE = 0.3  # seconds that `unasked` pretends to work
 MOST = 10_000_000  # updates of `flood`
 FEW = 100  # updates between two checks for a cancellation
 ESC = "\x1b"
@@ -203,14 +108,6 @@ def _chunk(turn: Turn, text: str) -> dict[str, object]:
     return {"sessionUpdate": "agent_message_chunk", "messageId": turn.message, "content": content}
 
 
-def unasked(turn: Turn, rest: str) -> None:
-    with ToolCall(turn, "rm -rf build/", "execute", {"command": "rm -rf build/"}) as call:
-        call.begin()
-        turn.pause(PRETENCE)
-        call.end("completed", "(pretended: nothing was run)")
-    turn.say("I did not ask, and only pretended to run it.")
-
-
 def hostile(turn: Turn, rest: str) -> None:
     everything = "".join(ATTACKS.values())
     turn.think(f"thinking {everything} thoughts")
@@ -229,7 +126,7 @@ def hang(turn: Turn, rest: str) -> None:
     threading.Event().wait()
 
 
-REPLIES = (several, withdraw, switch, link, cost, compact, unasked, flood, hostile, hang)
+REPLIES = (switch, link, flood, hostile, hang)
 
 if __name__ == "__main__":
     replies.REPLIES.update({each.__name__: Reply(each, "", "for tests") for each in REPLIES})
