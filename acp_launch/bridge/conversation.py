@@ -1,9 +1,9 @@
 """
 The state of a conversation that both sides of an exchange share, its ports, and the observer of servers. Sans-IO.
 
-`ConversationState` is the shared state. `Memory` and `Listing` hold what a new process of the server must be told, and
-`Restorer` tells it after a restart. `Lost` answers in place of a server that is gone. `ServerObserver` and `Ports` are
-the interfaces to the outside.
+`ConversationState` is the shared state. `ConversationMemory` and `Listing` hold what a new process of the server must
+be told, and `Restorer` tells it after a restart. `Lost` answers in place of a server that is gone. `ServerObserver` and
+`Ports` are the interfaces to the outside.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -181,7 +181,7 @@ def _page(params: Raw) -> str:
     return (asked.cursor if asked else None) or ""
 
 
-class Memory:
+class ConversationMemory:
     """The state that a restart of the server must not lose: handshake, logging level, subscriptions, seen lists.
 
     It holds only requests that the server has answered without an error.
@@ -341,7 +341,7 @@ class ConversationState:
         self.call, self.health, self.gives_roots = call, health or Health(), gives_roots
         self.is_careful = policy is not None or call is not None  # no line takes the quick way of `passes`
         self.phase: Phase = "absent"
-        self.memory = Memory()
+        self.memory = ConversationMemory()
         self.ledger, self.questions, self.queue = Ledger(), Questions(), Queue()
         self.mishaps = Mishaps(observer.note)
         self.introduction = Introduction()

@@ -62,7 +62,7 @@ class Direction:
         self.held, self.is_open = memoryview(b""), False
 
 
-class Pump:
+class CopyLoop:
     def __init__(self, seat: "socket", beginning: bytes) -> None:
         """`beginning` is sent to the seat before the agent's bytes."""
         seat.setblocking(False)

@@ -137,7 +137,7 @@ class Elevations:
         self._sessions.get(elevation.server, {}).pop(id, None)
 
 
-class Asked(Struct):
+class AgentRequest(Struct):
     """A request of the agent at the exchange; `id` and `token` are its own, if the exchange knows others."""
 
     method: str
@@ -157,8 +157,8 @@ class Elevation:
         self._is_silent = False  # a session has ended, and no other one has begun
         self._is_introduced = False  # the agent's connection has done its handshake
         self._is_stateless = False  # the session is of the era that has none
-        self._open: dict[bytes, Asked] = {}  # by their ids at the exchange
-        self._lost: dict[bytes, Asked] = {}  # the same of connections that were lost
+        self._open: dict[bytes, AgentRequest] = {}  # by their ids at the exchange
+        self._lost: dict[bytes, AgentRequest] = {}  # the same of connections that were lost
         self._cancelled: dict[bytes, None] = {}  # those of them that need not be answered; the oldest first
         self._renamed: dict[bytes, bytes] = {}  # ids of open requests → at the exchange, where they differ
         self._questions: dict[bytes, bytes] = {}  # the server's open requests by id; empty if too large to keep
@@ -190,7 +190,7 @@ class Elevation:
 
     def _asks(self, message: Envelope, id: Raw, line: bytes) -> bytes:
         """Note a request; rename what a request of a lost connection, which is still open, has called itself."""
-        asked, number = Asked(str(message.method)), key(id)
+        asked, number = AgentRequest(str(message.method)), key(id)
         if number in self._lost:
             asked.id = id.copy()
             self._renamed[number] = number = self._fresh()

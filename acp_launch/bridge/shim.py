@@ -106,9 +106,9 @@ def _wait(seat: "socket") -> None:
 
 def _copy(seat: "socket") -> None:
     sys.path.insert(0, __file__.rpartition("/")[0])
-    from copying import Pump  # type: ignore[import-not-found]
+    from copying import CopyLoop  # type: ignore[import-not-found]
 
-    Pump(seat, b"=").run()
+    CopyLoop(seat, b"=").run()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from acp_launch.checks.check import Check, ok, problem, warning
 from acp_launch.errors import LaunchError
 from acp_launch.process import cgroup, prepare
 from acp_launch.process.leftovers import launch_processes, launch_state, names
-from acp_launch.process.records import Launch, read_all
+from acp_launch.process.records import RecordedLaunch, read_all
 from acp_launch.settings.model import Settings
 from acp_launch.waits import stretch
 
@@ -354,7 +354,7 @@ def leftovers(state: Path) -> Iterator[Check]:
         yield ok("leftovers", "", f"none; {running} launch{'es' if running != 1 else ''} running", running=running)
 
 
-def _check_launch(launch: Launch) -> Check | None:
+def _check_launch(launch: RecordedLaunch) -> Check | None:
     alive = names(launch, launch_processes(launch).alive())
     if not alive:
         return None

@@ -21,7 +21,7 @@ from acp_launch.settings.model import Settings
 from acp_launch.waits import FIRST_WORD
 
 if TYPE_CHECKING:
-    from acp_launch.process.capture import Captured
+    from acp_launch.process.capture import CaptureResult
 
 STORE = "secrets.store"  # the setting
 NO_KEYRING = "No desktop keyring here. Keep secrets in a sealed file with a passphrase?"
@@ -132,7 +132,7 @@ def saying_waiting(what: str, limit: float) -> Iterator[None]:
         timer.join()
 
 
-def run_at_home(argv: Sequence[str], limit: float) -> "Captured":
+def run_at_home(argv: Sequence[str], limit: float) -> "CaptureResult":
     """Run a command of the user's settings in the home directory: the project must not replace its program or settings.
 
     Not while an event loop runs.
@@ -143,7 +143,7 @@ def run_at_home(argv: Sequence[str], limit: float) -> "Captured":
     return capture(argv, limit, env=inherited(os.environ, "all"), cwd=Path.home())
 
 
-async def run_at_home_in_loop(argv: Sequence[str], limit: float) -> "Captured":
+async def run_at_home_in_loop(argv: Sequence[str], limit: float) -> "CaptureResult":
     """Do the same while an event loop runs."""
     from acp_launch.plan.environment import inherited
     from acp_launch.process.capture import captured

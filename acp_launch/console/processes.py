@@ -11,7 +11,7 @@ from acp_launch.console import stdout
 from acp_launch.console.sessions import display_name, tilde
 from acp_launch.console.stderr import say
 from acp_launch.console.stdout import columns, terminal_width
-from acp_launch.process.leftovers import Ended, LaunchTree, LeftProcess, TreeProcess
+from acp_launch.process.leftovers import ClearedLaunch, LaunchTree, LeftProcess, TreeProcess
 
 HEADINGS = ("NAME", "PID", "AGE", "MEMORY", "RESTARTS", "SESSION", "DIRECTORY", "")
 SESSION, DIRECTORY = 5, 6  # the columns that give way when the terminal is narrow
@@ -47,7 +47,7 @@ def show_families(families: Sequence[LaunchTree], sessions: Sessions, *, home: s
         say("nothing is running")
 
 
-def show_ended(ended: Sequence[Ended], *, as_json: bool) -> None:
+def show_ended(ended: Sequence[ClearedLaunch], *, as_json: bool) -> None:
     """Print a line for each launch whose processes were stopped."""
     if as_json:
         _print_json({"ended": [_ended_json(each) for each in ended]})
@@ -60,7 +60,7 @@ def show_ended(ended: Sequence[Ended], *, as_json: bool) -> None:
         say("nothing was left behind")
 
 
-def sentence(ended: Ended) -> str:
+def sentence(ended: ClearedLaunch) -> str:
     """Return `stopped 2 processes left behind by a run of PROFILE`."""
     count = len(ended.processes)
     return f"stopped {count} process{'es' if count > 1 else ''} left behind by a {ended.verb} of {ended.profile}"
@@ -137,7 +137,7 @@ def _member(member: TreeProcess) -> Mapping[str, object]:
     return asdict(member) | {"name": member.name or None, "age": round(member.age, 2), "children": children}
 
 
-def _ended_json(ended: Ended) -> Mapping[str, object]:
+def _ended_json(ended: ClearedLaunch) -> Mapping[str, object]:
     processes, survivors = ([asdict(left) for left in lefts] for lefts in (ended.processes, ended.survivors))
     return {"profile": ended.profile, "verb": ended.verb, "processes": processes, "survivors": survivors}
 

@@ -35,7 +35,7 @@ from acp_launch.mcp.http.wire import (
 )
 from acp_launch.process.child import Tail
 from acp_launch.process.lifecycle import Ended
-from acp_launch.process.tree import Exit, Outcome
+from acp_launch.process.tree import Exit, StopOutcome
 from acp_launch.protocol.jsonrpc import Envelope, Mishaps
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret
@@ -155,7 +155,7 @@ class Remote:
         self._queue: deque[tuple[bytes, Envelope | None]] = deque()  # messages that were sent during a step
         self._turn: Literal["", "sends", "reads"] = ""  # the step under way
         self._was_full = False
-        self._stopping: asyncio.Task[Outcome] | None = None
+        self._stopping: asyncio.Task[StopOutcome] | None = None
         self._client: httpx2.AsyncClient | None = None
         self._old: list[httpx2.AsyncClient] = []  # of the time before a sleep; some of their requests may go on
         self._asleep = seconds_asleep()
@@ -208,7 +208,7 @@ class Remote:
     def stderr_tail(self) -> list[str]:
         return self._tail.lines()
 
-    async def stop(self, *, grace: float) -> Outcome:
+    async def stop(self, *, grace: float) -> StopOutcome:
         """End the session, if there is one, and the connection."""
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(grace))
@@ -241,7 +241,7 @@ class Remote:
         if self._program.credentials is not None:
             await self._program.credentials.leave()
 
-    async def _stop(self, grace: float) -> Outcome:
+    async def _stop(self, grace: float) -> StopOutcome:
         if not self.hurry.is_set() and self._connection.leave():
             until = self._loop.time() + min(grace, DELETE)
             while self._connection.is_leaving and (left := until - self._loop.time()) > 0 and not self.hurry.is_set():
@@ -249,7 +249,7 @@ class Remote:
                 await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 waits[-1].cancel()
         self._connection.stop(Ended("was disconnected", is_clean=True))
-        return Outcome(Exit(0, None), (), ())
+        return StopOutcome(Exit(0, None), (), ())
 
     # The face of a link.
 
@@ -535,5 +535,5 @@ def _keep_alive(response: "httpx2.Response") -> None:
             plug.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-async def _await_end(task: "asyncio.Task[Outcome]") -> None:
+async def _await_end(task: "asyncio.Task[StopOutcome]") -> None:
     await asyncio.wait({task})

@@ -39,7 +39,7 @@ _running: list[Spawned] = []
 _is_over = False
 
 
-class Captured(Struct, frozen=True):
+class CaptureResult(Struct, frozen=True):
     """The result. `err` is the end of stderr, line by line. `out` is stdout, at most `MOST` bytes."""
 
     ending: Exit
@@ -48,13 +48,13 @@ class Captured(Struct, frozen=True):
     timed_out: bool
 
     def __repr__(self) -> str:
-        return f"Captured({self.ending})"  # the output is usually a secret
+        return f"CaptureResult({self.ending})"  # the output is usually a secret
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
         return [("ending", str(self.ending))]
 
 
-def capture(argv: Sequence[str], limit: float, *, env: Mapping[str, str], cwd: Path) -> Captured:
+def capture(argv: Sequence[str], limit: float, *, env: Mapping[str, str], cwd: Path) -> CaptureResult:
     """Run `argv` with exactly `env`, nothing on stdin, for at most `limit` seconds. Its program is looked up on PATH.
 
     Raises:
@@ -70,10 +70,10 @@ def capture(argv: Sequence[str], limit: float, *, env: Mapping[str, str], cwd: P
     finally:
         _end(spawned)
     status = STATUS_LOST if spawned.status is None else spawned.status
-    return Captured(from_wait_status(status), heard.out, tuple(heard.err.lines()), timed_out)
+    return CaptureResult(from_wait_status(status), heard.out, tuple(heard.err.lines()), timed_out)
 
 
-async def captured(argv: Sequence[str], limit: float, *, env: Mapping[str, str], cwd: Path) -> Captured:
+async def captured(argv: Sequence[str], limit: float, *, env: Mapping[str, str], cwd: Path) -> CaptureResult:
     """Do the same in the running event loop. Cancelling it kills the program.
 
     Raises:
@@ -91,7 +91,7 @@ async def captured(argv: Sequence[str], limit: float, *, env: Mapping[str, str],
                     await child.wait()
         except TimeoutError:
             timed_out = True
-    return Captured(child.exit or from_wait_status(STATUS_LOST), out, tuple(child.stderr_tail()), timed_out)
+    return CaptureResult(child.exit or from_wait_status(STATUS_LOST), out, tuple(child.stderr_tail()), timed_out)
 
 
 def _begin(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> Spawned:

@@ -22,8 +22,8 @@ from acp_launch.process.pidfd import living
 from acp_launch.process.spawn import Spawned
 from acp_launch.process.tree import (
     Exit,
-    Outcome,
     Rung,
+    StopOutcome,
     Tree,
     end_now,
     from_wait_status,
@@ -303,7 +303,7 @@ class Child:
     def __init__(self, spawned: Spawned, log: Callable[[bytes], None] | None) -> None:
         self.spawned = spawned
         self.hurry = asyncio.Event()  # set: the stop under way goes straight to the kill
-        self.ending: asyncio.Task[Outcome] | None = None  # the one stop there is
+        self.ending: asyncio.Task[StopOutcome] | None = None  # the one stop there is
         self._exited = asyncio.Event()
         self._output = Output(spawned)
         self._input = Input(spawned)
@@ -375,7 +375,7 @@ class Child:
         """
         await self._input.write(payload)
 
-    async def stop(self, *, grace: float) -> Outcome:
+    async def stop(self, *, grace: float) -> StopOutcome:
         """Climb the ladder; see the function of this name."""
         return await stop(self, grace=grace)
 
@@ -438,7 +438,7 @@ async def _kill(child: Child) -> None:
     child.spawned.mark_ended()
 
 
-async def _see_through(task: "asyncio.Task[Outcome] | asyncio.Task[None]") -> None:
+async def _see_through(task: "asyncio.Task[StopOutcome] | asyncio.Task[None]") -> None:
     """Wait for `task` even while being cancelled; pass the cancellation on afterwards."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -468,7 +468,7 @@ FOLLOW = stretch(0.25)  # seconds for the rest of the tree to end by itself afte
 LAST_STATUS = stretch(1.0)  # seconds until the wait status of a killed process must have arrived
 
 
-async def stop(child: Child, *, grace: float = GRACE, hurry: asyncio.Event | None = None) -> Outcome:
+async def stop(child: Child, *, grace: float = GRACE, hurry: asyncio.Event | None = None) -> StopOutcome:
     """Climb the ladder, once however often this is called; later callers get the same outcome.
 
     Cancelling the caller does not cancel the climb: leaving the child's context completes it, in a hurry.
@@ -501,10 +501,10 @@ class _Ladder:
         self.rungs.append(Rung(name, self._clock() - self._began))
 
 
-async def _climb(child: Child, grace: float) -> Outcome:
+async def _climb(child: Child, grace: float) -> StopOutcome:
     ladder = _Ladder()
     if child.spawned.is_ended:
-        return Outcome(child.exit, (), ())
+        return StopOutcome(child.exit, (), ())
     tree = Tree(child.spawned)
     tree.alive()
     await _ask(child, tree, grace, ladder)
@@ -517,7 +517,7 @@ async def _climb(child: Child, grace: float) -> Outcome:
     survivors = await kill_tree(tree)
     # No await between the last listing and this: of two trees that end together, the later takes unclaimed orphans.
     child.spawned.mark_ended()
-    return Outcome(await child.wait_within(LAST_STATUS), tuple(ladder.rungs), tuple(survivors))
+    return StopOutcome(await child.wait_within(LAST_STATUS), tuple(ladder.rungs), tuple(survivors))
 
 
 async def _ask(child: Child, tree: Tree, grace: float, ladder: _Ladder) -> None:

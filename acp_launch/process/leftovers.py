@@ -26,7 +26,7 @@ from acp_launch.private import take_lock
 from acp_launch.process import cgroup, prepare
 from acp_launch.process.guardian import LaunchProcesses, end
 from acp_launch.process.pidfd import block_until_gone
-from acp_launch.process.records import Known, Launch, files, is_stillborn, read
+from acp_launch.process.records import Known, RecordedLaunch, files, is_stillborn, read
 from acp_launch.process.table import Process, PsutilTable, boot_id, pid_namespace
 from acp_launch.process.tree import send
 from acp_launch.waits import stretch
@@ -49,7 +49,7 @@ class LeftProcess(Struct, frozen=True):
     pid: int
 
 
-class Ended(Struct, frozen=True):
+class ClearedLaunch(Struct, frozen=True):
     """The processes left of one launch, and the survivors."""
 
     profile: str
@@ -58,7 +58,7 @@ class Ended(Struct, frozen=True):
     survivors: tuple[LeftProcess, ...]
 
 
-def launch_state(launch: Launch) -> LaunchState:
+def launch_state(launch: RecordedLaunch) -> LaunchState:
     if launch.boot != boot_id():
         return "over"
     if launch.namespace != pid_namespace():
@@ -69,13 +69,13 @@ def launch_state(launch: Launch) -> LaunchState:
     return "ending" if any(not guard.is_stopped for guard in guards) else "dead"
 
 
-def launch_processes(launch: Launch) -> LaunchProcesses:
+def launch_processes(launch: RecordedLaunch) -> LaunchProcesses:
     """Return what is left of a dead launch."""
     known = {process.identity for process in (*launch.children, *launch.seen)}
     return LaunchProcesses(known, launch.id, launch.launcher.started, cgroup=cgroup.recorded(launch.cgroup, launch.id))
 
 
-def clear(state: Path) -> list[Ended]:
+def clear(state: Path) -> list[ClearedLaunch]:
     """End what dead launches left behind, at most two seconds for each, and remove their records.
 
     Five seconds if a guard was stopped. Launches that left nothing are not in the result. Costs one listing of a
@@ -84,13 +84,13 @@ def clear(state: Path) -> list[Ended]:
     return [ended for path in files(state) if path.name != prepare.launch_id() and (ended := _clear(path))]
 
 
-def names(launch: Launch, processes: list[Process]) -> tuple[LeftProcess, ...]:
+def names(launch: RecordedLaunch, processes: list[Process]) -> tuple[LeftProcess, ...]:
     """Return the processes with their names in `ps`. Call this while they live."""
     known = {child.identity: child.name for child in launch.children}
     return tuple(LeftProcess(known.get((seen.pid, seen.started)) or _command(seen.pid), seen.pid) for seen in processes)
 
 
-def _clear(path: Path) -> Ended | None:
+def _clear(path: Path) -> ClearedLaunch | None:
     launch = read(path)
     if launch is None:
         _remove_stillborn(path)
@@ -104,7 +104,7 @@ def _clear(path: Path) -> Ended | None:
         return _end(launch) if is_ours else None
 
 
-def _end(launch: Launch) -> Ended | None:
+def _end(launch: RecordedLaunch) -> ClearedLaunch | None:
     left = launch_processes(launch)
     before = left.alive()
     named = {each.pid: each for each in names(launch, before)}
@@ -117,7 +117,7 @@ def _end(launch: Launch) -> Ended | None:
     ended = list({(seen.pid, seen.started): seen for seen in (*before, *found)}.values())
     if not ended:
         return None
-    return Ended(launch.profile, launch.verb, _lefts(ended, named), _lefts(survivors, named))
+    return ClearedLaunch(launch.profile, launch.verb, _lefts(ended, named), _lefts(survivors, named))
 
 
 def _wake_guards(guards: Iterable[Known]) -> None:
@@ -241,7 +241,7 @@ class LaunchTree(Struct, frozen=True, kw_only=True):
     cwd: str = ""  # the directory it works in
 
 
-def launch_tree(launch: Launch) -> LaunchTree | None:
+def launch_tree(launch: RecordedLaunch) -> LaunchTree | None:
     """Return the tree of a launch, or None if it has no process on this machine any more."""
     kind = launch_state(launch)
     if kind == "running":
@@ -256,7 +256,7 @@ def launch_tree(launch: Launch) -> LaunchTree | None:
     return LaunchTree(profile=launch.profile, verb=launch.verb, state=kind, root=None, members=members, cwd=launch.cwd)
 
 
-def _running(launch: Launch) -> LaunchTree | None:
+def _running(launch: RecordedLaunch) -> LaunchTree | None:
     root = _Snapshot(launch).member(launch.launcher.pid)
     if root is None:
         return None
@@ -279,7 +279,7 @@ def _running(launch: Launch) -> LaunchTree | None:
 class _Snapshot:
     """The processes of this machine at one moment, with the names that a launch has for its own."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: RecordedLaunch) -> None:
         guards = (Known(guard.pid, guard.started, GUARD) for guard in launch.guards)
         self._known = {known.pid: known for known in (*launch.children, *guards) if _living(known)}
         self._table = PsutilTable()

@@ -20,7 +20,7 @@ from acp_launch.process.child import GRACE, Child, attach
 from acp_launch.process.lifecycle import Ended
 from acp_launch.process.spawn import spawn
 from acp_launch.process.table import Table
-from acp_launch.process.tree import Outcome
+from acp_launch.process.tree import StopOutcome
 from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.regex import regex
 from acp_launch.secret.value import Secret
@@ -111,7 +111,7 @@ class Running(Protocol):
     async def wait(self) -> object:
         """Wait until it has ended."""
 
-    async def stop(self, *, grace: float) -> Outcome:
+    async def stop(self, *, grace: float) -> StopOutcome:
         """End it, if it still runs, and everything that belongs to it; bounded, and once however often it is called.
 
         `grace` is in seconds for each polite step.
@@ -179,7 +179,7 @@ class LocalProgram(Struct, frozen=True):
         return [("name", self.name)]
 
 
-async def stop(running: Running, *, hurry: asyncio.Event) -> Outcome:
+async def stop(running: Running, *, hurry: asyncio.Event) -> StopOutcome:
     """End it with the usual patience, which `hurry` cuts."""
     hasten = asyncio.create_task(_pass_on(hurry, running))
     try:

@@ -151,7 +151,7 @@ class Connection(Struct, frozen=True):
     since: float
 
 
-class Launch(Struct, frozen=True, kw_only=True):
+class RecordedLaunch(Struct, frozen=True, kw_only=True):
     """The content of a record. `children` have a name and have not ended; `guards` are the upper and the lower one.
 
     `ended` are the latest processes of children that have none at the moment.
@@ -182,11 +182,11 @@ def files(state: Path) -> list[Path]:
     return [state / FOLDER / name for name in names if _NAME.fullmatch(name)]
 
 
-def read_all(state: Path) -> list[Launch]:
+def read_all(state: Path) -> list[RecordedLaunch]:
     return [launch for path in files(state) if (launch := read(path))]
 
 
-def read(path: Path) -> Launch | None:
+def read(path: Path) -> RecordedLaunch | None:
     """Read a record; None if it is gone, cannot be read, or does not begin as the record of this name."""
     content = _content(path)
     text = "" if content is None else content.decode("ascii", errors="replace")
@@ -201,7 +201,7 @@ def read(path: Path) -> Launch | None:
     begun = list(_knowns(lines, "child"))
     over = {known.identity for known in _knowns(lines, "ended")}
     latest = {known.name: known for known in begun}
-    return Launch(
+    return RecordedLaunch(
         path=path,
         id=id,
         launcher=_known(pid, started),

@@ -37,7 +37,7 @@ from acp_launch.process.lifecycle import DOWNLOAD, OVERDUE, Change, Life, State
 from acp_launch.process.program import AT_HAND, LOOK_EVERY, Program, Running, is_fetching
 from acp_launch.process.spawn import observers
 from acp_launch.process.table import Process
-from acp_launch.process.tree import Outcome
+from acp_launch.process.tree import StopOutcome
 from acp_launch.profile.model import RemoteRestart, Restart
 
 
@@ -138,7 +138,7 @@ class Supervisor:
         self._is_running = False
         self._has_let_go = False  # the watcher was told to stop using `child`
         self._over = asyncio.Event()  # `run` has returned
-        self._outcome = Outcome(None, (), ())
+        self._outcome = StopOutcome(None, (), ())
 
     @property
     def life(self) -> Life:
@@ -214,7 +214,7 @@ class Supervisor:
     def _is_settled(self) -> bool:
         return self._life.is_up or self._life.is_final or self._life.state == "asleep"
 
-    async def stop(self, hurry: asyncio.Event | None = None) -> Outcome:
+    async def stop(self, hurry: asyncio.Event | None = None) -> StopOutcome:
         """End it by the ladder, once however often this is called, in any state. `hurry` cuts the grace.
 
         Returns when nothing is left, with the ladder's outcome for its latest process; without an exit if there was

@@ -17,7 +17,7 @@ session of ours, or by having been seen below a process that we spawned. A proce
 its session and lost its parents before we looked is spared then.
 
 `Tree` lists, `send` and `terminate` signal, `kill_tree` and `end_now` are the last rung, which nothing survives; `Exit`
-and `Outcome` are their results.
+and `StopOutcome` are their results.
 """
 
 import os
@@ -383,7 +383,7 @@ class Rung(Struct, frozen=True):
     after: float
 
 
-class Outcome(Struct, frozen=True):
+class StopOutcome(Struct, frozen=True):
     """The result of stopping a process.
 
     `exit` is None if there was no process, or if the kernel would not end it; then `survivors` is not empty.

@@ -11,7 +11,7 @@ from acp_launch.cli.credentials import REST, PrintedHeaders, read_headers
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError
 from acp_launch.mcp.http.wire import Headers, NoToken
-from acp_launch.process.capture import Captured
+from acp_launch.process.capture import CaptureResult
 from acp_launch.process.tree import Exit
 from acp_launch.secret.redact import redactor
 from acp_launch.settings.model import HeadersCommand
@@ -41,7 +41,7 @@ class Mint:
         self.answers, self.calls = list(answers), 0
         self.gate: asyncio.Event | None = None
 
-    async def run(self, argv: Sequence[str], limit: float) -> Captured:
+    async def run(self, argv: Sequence[str], limit: float) -> CaptureResult:
         if self.gate is not None:
             await self.gate.wait()
         assert (tuple(argv), limit) == (("mint", "--all"), 10.0)
@@ -49,7 +49,7 @@ class Mint:
         said = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(said, LaunchError):
             raise said
-        return Captured(said.ending, said.out, said.err, said.timed_out)
+        return CaptureResult(said.ending, said.out, said.err, said.timed_out)
 
 
 def made(mint: Mint, clock: Clock | None = None) -> PrintedHeaders:

@@ -10,7 +10,7 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import Any
 
-from acp_launch.process.records import Launch, read_all
+from acp_launch.process.records import RecordedLaunch, read_all
 from tests.cli.launcher import command
 from tests.patience import PATIENCE
 from tests.seat.roll import Voice, Watched
@@ -157,7 +157,7 @@ def guards(stage: Stage, play: Play) -> list[int]:
     return [each.pid for each in on_record(stage, play, lambda launch: len(launch.guards) == 2).guards]
 
 
-def on_record(stage: Stage, play: Play, holds: Callable[[Launch], bool]) -> Launch:
+def on_record(stage: Stage, play: Play, holds: Callable[[RecordedLaunch], bool]) -> RecordedLaunch:
     """The launch record, once this holds; a program is run between two looks, so that others get on."""
     deadline = time.monotonic() + PATIENCE
     while True:

@@ -14,7 +14,7 @@ from rich.pretty import pretty_repr
 
 from acp_launch.errors import AgentError, LaunchError
 from acp_launch.process import capture as module
-from acp_launch.process.capture import MOST, Captured, capture, captured
+from acp_launch.process.capture import MOST, CaptureResult, capture, captured
 from acp_launch.process.pidfd import NO_PIDFD
 from acp_launch.process.tree import Exit
 from acp_launch.secret.value import MAX_VALUE
@@ -27,7 +27,7 @@ ENV = {"PATH": os.environ["PATH"]}
 BRIEF = 0.2  # seconds, where the deadline is what is tested
 
 
-def shell(script: str, limit: float = PATIENCE) -> Captured:
+def shell(script: str, limit: float = PATIENCE) -> CaptureResult:
     return capture(["sh", "-c", script], limit, env=ENV, cwd=Path("/"))
 
 
@@ -199,8 +199,8 @@ def test_a_second_ctrl_c_does_not_keep_us_from_ending_it(alive: Liveness) -> Non
 
 def test_what_was_printed_does_not_show_in_a_repr() -> None:
     heard = shell("printf hunter22")
-    assert repr(heard) == "Captured(exited with status 0)"
-    assert pretty_repr(heard) == "Captured(ending='exited with status 0')"
+    assert repr(heard) == "CaptureResult(exited with status 0)"
+    assert pretty_repr(heard) == "CaptureResult(ending='exited with status 0')"
 
 
 def test_on_windows_it_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +216,7 @@ def test_on_windows_it_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> No
 # In an event loop.
 
 
-def shell_in_loop(script: str, limit: float = PATIENCE) -> Captured:
+def shell_in_loop(script: str, limit: float = PATIENCE) -> CaptureResult:
     return asyncio.run(captured(["sh", "-c", script], limit, env=ENV, cwd=Path("/")))
 
 

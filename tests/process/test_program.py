@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import AgentError
 from acp_launch.process.lifecycle import Change, Ended
-from acp_launch.process.tree import Outcome
+from acp_launch.process.tree import StopOutcome
 from acp_launch.profile.model import Backoff, Restart
 
 from .supervising import HandClock, Watched, supervised
@@ -36,10 +36,10 @@ class Connection:
     async def wait(self) -> None:
         await self._over.wait()
 
-    async def stop(self, *, grace: float) -> Outcome:
+    async def stop(self, *, grace: float) -> StopOutcome:
         self.stops += 1
         self.over(Ended("was stopped", is_clean=True))
-        return Outcome(None, (), ())
+        return StopOutcome(None, (), ())
 
     def stderr_tail(self) -> list[str]:
         return ["connecting", "what the server said"]
@@ -79,7 +79,7 @@ async def test_a_session_that_timed_out_is_replaced_at_once_and_a_refusal_is_fin
         assert (watched.supervisor.pid, watched.supervisor.restarts) == (None, 1)
         network.begun[1].over(REFUSED)
         await watched.until_final()
-        assert await watched.supervisor.stop() == Outcome(None, (), ())
+        assert await watched.supervisor.stop() == StopOutcome(None, (), ())
         await task
     assert watched.story == [
         "starting", "started", "ready",

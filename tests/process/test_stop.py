@@ -16,7 +16,7 @@ from acp_launch.process import prepare
 from acp_launch.process.child import GRACE, Child, attach, stop
 from acp_launch.process.spawn import spawn
 from acp_launch.process.table import Process
-from acp_launch.process.tree import Exit, Outcome, end_all_now, end_now, send
+from acp_launch.process.tree import Exit, StopOutcome, end_all_now, end_now, send
 from tests.looped import looped
 from tests.patience import PATIENCE
 
@@ -68,11 +68,11 @@ TREES = {
 
 
 def stopping(
-    argv: list[str], alive: Liveness, heard: list[str], use: Callable[[Child], Awaitable[Outcome]]
-) -> tuple[Outcome, Child]:
+    argv: list[str], alive: Liveness, heard: list[str], use: Callable[[Child], Awaitable[StopOutcome]]
+) -> tuple[StopOutcome, Child]:
     """Start, wait for the hellos, `use`, and see everybody dead before the context is left."""
 
-    async def run() -> tuple[Outcome, Child]:
+    async def run() -> tuple[StopOutcome, Child]:
         async with asyncio.timeout(PATIENCE), attach(spawn(argv, env=alive.env, cwd=Path("/"))) as child:
             alive.hear(*heard)
             outcome = await use(child)
@@ -82,7 +82,7 @@ def stopping(
     return asyncio.run(run())
 
 
-def names(outcome: Outcome) -> list[str]:
+def names(outcome: StopOutcome) -> list[str]:
     return [rung.name for rung in outcome.rungs]
 
 
@@ -102,7 +102,7 @@ def test_no_tree_survives_and_no_rung_is_taken_that_is_not_needed(temper: str, a
 def test_in_a_hurry_every_tree_is_killed_at_once(temper: str, alive: Liveness) -> None:
     argv, heard, _ = TREES[temper]
 
-    async def use(child: Child) -> Outcome:
+    async def use(child: Child) -> StopOutcome:
         child.hurry.set()
         return await stop(child, grace=LONG)
 
@@ -117,7 +117,7 @@ def test_the_end_of_the_ladder_tells_how_the_process_itself_ended(alive: Livenes
 
 
 def test_a_hurry_that_comes_later_cuts_the_grace_short(alive: Liveness) -> None:
-    async def use(child: Child) -> Outcome:
+    async def use(child: Child) -> StopOutcome:
         hurry = asyncio.Event()
         stopping = asyncio.create_task(stop(child, grace=LONG, hurry=hurry))
         with pytest.raises(BrokenPipeError):  # the first rung has been taken
@@ -131,7 +131,7 @@ def test_a_hurry_that_comes_later_cuts_the_grace_short(alive: Liveness) -> None:
 
 
 def test_stopping_twice_at_once_or_later_is_stopping_once(alive: Liveness) -> None:
-    async def use(child: Child) -> Outcome:
+    async def use(child: Child) -> StopOutcome:
         first, second = await asyncio.gather(stop(child, grace=LONG), stop(child, grace=LONG))
         assert first is second is await stop(child)
         return first
@@ -141,17 +141,17 @@ def test_stopping_twice_at_once_or_later_is_stopping_once(alive: Liveness) -> No
 
 
 def test_stopping_after_the_context_has_ended_it_says_how_it_ended(alive: Liveness) -> None:
-    async def run() -> Outcome:
+    async def run() -> StopOutcome:
         async with asyncio.timeout(PATIENCE):
             async with attach(spawn(program("deaf"), env=alive.env, cwd=Path("/"))) as child:
                 alive.hear("deaf")
             return await stop(child)
 
-    assert asyncio.run(run()) == Outcome(Exit(None, signal.SIGKILL), (), ())
+    assert asyncio.run(run()) == StopOutcome(Exit(None, signal.SIGKILL), (), ())
 
 
 def test_a_child_that_is_dead_already_is_stopped_without_any_wait(alive: Liveness) -> None:
-    async def use(child: Child) -> Outcome:
+    async def use(child: Child) -> StopOutcome:
         os.kill(child.pid, signal.SIGKILL)
         await child.wait()
         return await stop(child, grace=LONG)
@@ -163,7 +163,7 @@ def test_a_child_that_is_dead_already_is_stopped_without_any_wait(alive: Livenes
 def test_a_writer_stuck_in_a_full_pipe_does_not_hold_up_the_ladder(alive: Liveness) -> None:
     """C-13: bounded even if the agent never reads."""
 
-    async def use(child: Child) -> Outcome:
+    async def use(child: Child) -> StopOutcome:
         writing = asyncio.create_task(child.write(bytes(1_000_000)))
         await asyncio.sleep(0)
         outcome = await stop(child, grace=SHORT)
@@ -176,7 +176,7 @@ def test_a_writer_stuck_in_a_full_pipe_does_not_hold_up_the_ladder(alive: Livene
 
 
 def test_a_child_stuck_in_its_own_full_output_can_still_end_politely() -> None:
-    async def run() -> Outcome:
+    async def run() -> StopOutcome:
         argv = ["/bin/sh", "-c", "head -c 1000000 /dev/zero; exit 7"]
         async with (
             asyncio.timeout(PATIENCE),
@@ -255,19 +255,19 @@ async def test_stopping_one_leaves_another_ones_tree_alone_and_the_last_takes_th
 
 
 def test_ten_trees_are_stopped_at_once(alive: Liveness) -> None:
-    async def run() -> list[Outcome]:
+    async def run() -> list[StopOutcome]:
         async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(number)) for number in range(10)]
         return [task.result() for task in tasks]
 
-    async def one(number: int) -> Outcome:
+    async def one(number: int) -> StopOutcome:
         temper = ["daemon", "respawn", "setsid", "hold", "follow"][number % 5]
         spawned = spawn(program("forker", temper), env=alive.env, cwd=Path("/"))
         async with attach(spawned) as child:
             await ready.wait()
             return await stop(child, grace=SHORT)
 
-    async def both() -> list[Outcome]:
+    async def both() -> list[StopOutcome]:
         running = asyncio.create_task(run())
         await asyncio.sleep(0)
         await asyncio.to_thread(alive.hear, *hellos)

@@ -13,7 +13,7 @@ from acp_launch.process.child import Child
 from acp_launch.process.lifecycle import Change
 from acp_launch.process.program import LocalProgram
 from acp_launch.process.table import Process
-from acp_launch.process.tree import Exit, Outcome
+from acp_launch.process.tree import Exit, StopOutcome
 from acp_launch.profile.model import Backoff, Restart
 
 from .liveness import Liveness, program
@@ -281,8 +281,8 @@ async def test_the_time_until_the_next_process_is_known_while_it_is_waited_for()
 async def test_no_process_is_started_beside_one_that_cannot_be_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Uninterruptible sleep, which no test can order: here the ladder only says that something survived."""
 
-    async def stop_in_vain(child: Child, *, grace: float) -> Outcome:
-        return Outcome(child.exit, (), (Process(7, 1.0, 1, 7, 7), Process(8, 1.0, 1, 7, 7)))
+    async def stop_in_vain(child: Child, *, grace: float) -> StopOutcome:
+        return StopOutcome(child.exit, (), (Process(7, 1.0, 1, 7, 7), Process(8, 1.0, 1, 7, 7)))
 
     monkeypatch.setattr(Child, "stop", stop_in_vain)
     watched = Watched(CAT)

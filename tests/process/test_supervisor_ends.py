@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from acp_launch.process.tree import Exit, Outcome
+from acp_launch.process.tree import Exit, StopOutcome
 
 from .liveness import Liveness, program
 from .supervising import HandClock, Watched, alive_of, kill, supervised
@@ -116,7 +116,7 @@ async def test_cancelled_before_its_first_step_it_can_be_stopped() -> None:
     task = asyncio.create_task(watched.supervisor.run())
     task.cancel()
     await asyncio.wait({task})
-    assert await watched.supervisor.stop() == Outcome(None, (), ())
+    assert await watched.supervisor.stop() == StopOutcome(None, (), ())
     assert watched.story == ["stopped", "lost: stopped"]
 
 
