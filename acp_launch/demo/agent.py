@@ -213,7 +213,7 @@ class Agent:
         session.options.choose(option, params.get("value"))
         if option == "mode":
             session.tell_mode()
-        return {"configOptions": session.options.listed()}
+        return {"configOptions": session.options.list_options()}
 
 
 # The client's parameters, checked. What is wrong is refused with the name of the field (-32602).

@@ -61,7 +61,7 @@ class Options:
             raise RpcError(INVALID_PARAMS, f"{option} cannot be {value!r}; it is one of {', '.join(map(str, allowed))}")
         self.values[option] = value
 
-    def listed(self) -> list[Message]:
+    def list_options(self) -> list[Message]:
         """Return the complete list, as every answer and update about it must contain it."""
         modes = [{"value": mode, "name": name, "description": about} for mode, (name, about) in MODES.items()]
         models = [
@@ -130,7 +130,7 @@ class Session:
 
     def state(self) -> Message:
         """Return the session's state for the answer that opens it."""
-        return {"modes": self.options.modes(), "configOptions": self.options.listed()}
+        return {"modes": self.options.modes(), "configOptions": self.options.list_options()}
 
     def choose_mode(self, mode: str) -> None:
         self.options.choose("mode", mode)
@@ -141,7 +141,7 @@ class Session:
         self.notify({"sessionUpdate": "current_mode_update", "currentModeId": self.options.values["mode"]})
 
     def tell_options(self) -> None:
-        self.notify({"sessionUpdate": "config_option_update", "configOptions": self.options.listed()})
+        self.notify({"sessionUpdate": "config_option_update", "configOptions": self.options.list_options()})
 
     def records(self) -> list[Message]:
         return self._store.read(self.identity)[1]

@@ -82,7 +82,7 @@ class _Question:
         forget = leave.at_exit(self._give_back)
         try:
             with asyncio.Runner(loop_factory=_loop) as runner:
-                runner.run(self._asked())
+                runner.run(self._ask_line())
             self._read()
             return f"{self._line}\n{self._behind}"
         except OSError:
@@ -92,7 +92,7 @@ class _Question:
                 os.write(self._terminal, b"\n")  # Enter was not echoed
             forget()
 
-    async def _asked(self) -> None:
+    async def _ask_line(self) -> None:
         loop = asyncio.get_running_loop()  # which gives the signals back when it is closed
         for number in (signal.SIGTSTP, signal.SIGQUIT):
             loop.add_signal_handler(number, self._obey, number)

@@ -137,11 +137,11 @@ def bounded(work: Callable[[], T], *, limit: float, waiting: Callable[[float], N
         _children_before = _children() | _children()  # the kernel may omit one whose sibling exits
     answers: SimpleQueue[Callable[[], T]] = SimpleQueue()
     try:
-        threading.Thread(target=lambda: answers.put(_done(work)), daemon=True).start()
+        threading.Thread(target=lambda: answers.put(_run_work(work)), daemon=True).start()
     except RuntimeError as error:
         raise NoThread from error
     try:
-        answer = _awaited(answers, limit, waiting)
+        answer = _await_answer(answers, limit, waiting)
     except BaseException:  # the deadline; a signal; a stdout that refuses the message
         _give_up()
         raise
@@ -160,7 +160,7 @@ def end_children() -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _awaited(
+def _await_answer(
     answers: "SimpleQueue[Callable[[], T]]", limit: float, waiting: Callable[[float], None]
 ) -> Callable[[], T]:
     begun = time.monotonic()
@@ -182,7 +182,7 @@ def _give_up() -> None:
     restore_descriptors()
 
 
-def _done(work: Callable[[], T]) -> Callable[[], T]:
+def _run_work(work: Callable[[], T]) -> Callable[[], T]:
     """Return the result of `work` as a function that returns or raises it."""
     try:
         result = work()

@@ -46,7 +46,7 @@ class SecretService:
         def work(connection: Any) -> dict[str, Outcome]:
             from secretstorage.util import open_session
 
-            collection = self._unlocked(connection)
+            collection = self._open_collection(connection)
             items = {name: next(iter(_search(collection, name)), None) for name in names}
             session = open_session(connection) if any(items.values()) else None  # the slow part
             return {name: self._look(name, item, session) for name, item in items.items()}
@@ -57,7 +57,7 @@ class SecretService:
         value = storable_text(secret).encode()
 
         def work(connection: Any) -> None:
-            collection = self._unlocked(connection) or self._create(connection)
+            collection = self._open_collection(connection) or self._create(connection)
             items = _search(collection, name)
             if not items:
                 attributes = {"service": SERVICE, "username": name, "application": "Python keyring library"}
@@ -73,7 +73,7 @@ class SecretService:
 
     def remove(self, name: str) -> bool:
         def work(connection: Any) -> bool:
-            items = _search(self._unlocked(connection), name)
+            items = _search(self._open_collection(connection), name)
             for item in items:
                 self._unlock(item)
                 item.delete()
@@ -114,7 +114,7 @@ class SecretService:
         except ItemNotFoundException:
             return None
 
-    def _unlocked(self, connection: Any) -> "Collection | None":
+    def _open_collection(self, connection: Any) -> "Collection | None":
         if collection := self._collection(connection):
             self._unlock(collection)
         return collection
