@@ -10,6 +10,7 @@ the environment.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -291,6 +292,7 @@ def _log_out(params: Message) -> Message:
 
 def main() -> None:
     agent = Agent(Wire(sys.stdout.fileno()))
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # its servers are stopped first
     try:
         for line in sys.stdin.buffer:
             agent.receive(line)

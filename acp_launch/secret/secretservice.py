@@ -94,10 +94,16 @@ class SecretService:
     def _look(self, name: str, item: "Item | None", session: Any) -> Outcome:
         if item is None:
             return Outcome("missing", self.label)
+        from secretstorage import LockedException
+
         item.session = session
         try:
-            self._unlock(item)  # an item may have its own lock
-            return found(item.get_secret().decode(), self.label)
+            try:
+                value = item.get_secret()
+            except LockedException:  # an item may have its own lock
+                self._unlock(item)
+                value = item.get_secret()
+            return found(value.decode(), self.label)
         except UnicodeDecodeError:
             return failed(not_text_fault(name), self.label)
         except StoreFault as fault:

@@ -10,6 +10,7 @@ import pytest
 
 from acp_launch.demo import replies
 from tests.demo.client import Client, choose, prompt_params, script_entry, server_entry
+from tests.patience import PATIENCE
 
 OTHERS = 20
 
@@ -382,7 +383,10 @@ def test_content_that_was_not_advertised_is_refused_and_links_are_named(agent: C
     assert agent.said().endswith("Attached: a.py, file:///b.py, audio (audio/wav)")
 
 
-def test_it_ends_at_once_and_takes_stubborn_servers_along(start: Callable[[], Client], tmp_path: Path) -> None:
+@pytest.mark.parametrize("stop", ["eof", "term"])
+def test_it_ends_at_once_and_takes_stubborn_servers_along(
+    start: Callable[[], Client], tmp_path: Path, stop: str
+) -> None:
     client = start()
     session = client.open(tmp_path, server_entry(), script_entry("mcp_stubborn"))
     client.prompt(session, "tools")
@@ -390,7 +394,10 @@ def test_it_ends_at_once_and_takes_stubborn_servers_along(start: Callable[[], Cl
     assert len(children) == 2
     client.begin_prompt(session, "count 10000")
     client.until(lambda message: "1 " in str(message.get("params")))
-    assert client.finish() == 0
+    if stop == "term":
+        client.process.terminate()
+        assert client.process.wait(PATIENCE) == 143
+    assert client.finish() == (0 if stop == "eof" else 143)
     _, alive = psutil.wait_procs(children, timeout=5)
     assert alive == []
     assert client.violations == []
