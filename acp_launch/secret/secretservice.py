@@ -151,16 +151,14 @@ class SecretService:
             from jeepney.io.blocking import open_dbus_connection  # type: ignore[import-untyped]
             from secretstorage.util import add_match_rules
 
+            address = self._address()
             try:
-                address = self._address()
                 connection = open_dbus_connection(address, auth_timeout=WELCOME)
             except Exception as error:  # also ValueError and RuntimeError, for malformed addresses
-                reason = f"cannot reach a desktop keyring: {sentence(error)}"
-            else:
-                with connection:
-                    add_match_rules(connection)  # for the signal that a dialog has ended
-                    return work(connection)
-            raise StoreFault("unavailable", reason, fix=USE_A_FILE, is_absent=True)
+                raise _no_bus(f"cannot reach the D-Bus session at {address}: {sentence(error)}") from None
+            with connection:
+                add_match_rules(connection)  # for the signal that a dialog has ended
+                return work(connection)
 
         return attempt(connected, lambda error: self._fault(error, tell(error)))
 
@@ -170,7 +168,7 @@ class SecretService:
         # Where systemd puts it. A login over SSH finds the desktop's session there if the variable was not passed on.
         socket = Path(self._environ.get("XDG_RUNTIME_DIR") or "/nonexistent") / "bus"
         if not socket.exists():
-            raise LookupError(f"there is no D-Bus session, {BUS} is not set")
+            raise _no_bus(f"there is no D-Bus session, {BUS} is not set")
         return f"unix:path={quote(str(socket), safe='/-_.')}"
 
     def _fault(self, error: BaseException, told: str) -> StoreFault:
@@ -198,6 +196,10 @@ def _search(collection: "Collection | None", name: str = "") -> list["Item"]:
     if collection is None:
         return []
     return list(collection.search_items({"service": SERVICE, **({"username": name} if name else {})}))
+
+
+def _no_bus(why: str) -> StoreFault:
+    return StoreFault("unavailable", f"cannot reach a desktop keyring: {why}", fix=USE_A_FILE, is_absent=True)
 
 
 def _locked(why: str) -> StoreFault:

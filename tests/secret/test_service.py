@@ -468,9 +468,10 @@ def test_a_runtime_directory_is_written_as_an_address_must_be(desktop: Desktop) 
 
 def test_a_dead_bus_is_named(bus: Desktop) -> None:
     end(bus.bus)
+    address = bus.environ["DBUS_SESSION_BUS_ADDRESS"]
     assert fault(lambda: opened(bus.environ).read(["github"])) == (
         "unavailable",
-        "cannot reach a desktop keyring: [Errno 111] Connection refused",
+        f"cannot reach a desktop keyring: cannot reach the D-Bus session at {address}: [Errno 111] Connection refused",
         FILE,
     )
 
