@@ -2,20 +2,19 @@
 Forms and links that the agent wants the user to fill in or follow (ACP v1 "Elicitation"; C-68, C-74, C-75).
 
 `read` turns the params of `elicitation/create` into a form or a link, `check` says whether a value is valid against the
-agent's schema, `Elicitation` serves the requests. Pure except for the clock of a pattern.
+agent's schema, `Elicitation` serves the requests. Pure, but for the service itself.
 
 Descriptive members (titles, descriptions, defaults) count as omitted if they are malformed; members that decide which
 answers are valid must be right. A field of an unknown type is never shown as a known one: an optional field is left
 out, and with a required one nothing can be sent. A request too large to fill in or read is refused before it is
 inspected, because this code holds up everything else. Every answer comes from the user: nothing is ever taken from the
-secrets of a launch, or decided alone.
+secrets of a launch, or decided alone. A pattern is shown and never run, since it may take any time (C-76): the agent
+judges it.
 """
 
 import math
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import date, datetime
-from functools import lru_cache
-from math import prod
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
@@ -25,7 +24,7 @@ from msgspec.structs import replace
 from acp_launch.protocol import acp
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
-from acp_launch.session.observer import Refusal, Services, invalid
+from acp_launch.session.observer import Services, invalid
 
 T = TypeVar("T")
 Action = Literal["accept", "decline", "cancel"]
@@ -94,7 +93,7 @@ INT64 = range(-(2**63), 2**63)  # what ACP carries as an integer
 
 _EMAIL = regex(r"[^\s@]+@[^\s@.]+(\.[^\s@.]+)*")
 _DATE = regex(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_TIME = regex(r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([zZ]|[+-][0-9]{2}:[0-9]{2})")
+_TIME = regex(r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})")
 _URI = regex(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+")
 
 
@@ -110,7 +109,7 @@ def _check_text(field: Field, value: object) -> str:
         return "holds an incomplete character"
     if len(value) > LONGEST:
         return f"must have at most {LONGEST:,} characters, not {len(value):,}"
-    return _check_size(field, len(value), "character") or _check_format(field, value) or _check_pattern(field, value)
+    return _check_size(field, len(value), "character") or _check_format(field, value)
 
 
 def _check_choice(field: Field, value: object) -> str:
@@ -121,13 +120,11 @@ def _check_choice(field: Field, value: object) -> str:
 
 def _check_choices(field: Field, value: object) -> str:
     offered = {option.value for option in field.options}
-    if not isinstance(value, list) or not all(_is_one(item, offered) for item in value):
+    if not isinstance(value, list) or not all(
+        isinstance(item, str) and item in offered and _is_unicode(item) for item in value
+    ):
         return "must be some of the choices"
     return _check_size(field, len(value), "choice")
-
-
-def _is_one(item: object, offered: Collection[str]) -> bool:
-    return isinstance(item, str) and item in offered and _is_unicode(item)
 
 
 def _check_integer(field: Field, value: object) -> str:
@@ -167,15 +164,6 @@ def _counted(count: float, unit: str) -> str:
     return f"{count:g} {unit}{'' if count == 1 else 's'}"
 
 
-def _check_pattern(field: Field, value: str) -> str:
-    if not field.pattern:
-        return ""
-    try:
-        return "" if matches(field.pattern, value) else f"must match {field.pattern}"
-    except TooSlow:
-        return f"takes too long to compare with {field.pattern}"
-
-
 def _check_format(field: Field, value: str) -> str:
     if not field.format:
         return ""
@@ -183,50 +171,36 @@ def _check_format(field: Field, value: str) -> str:
     return "" if is_right(value) else f"must be {example}"
 
 
-def _is_uri(value: str) -> bool:
-    if not _URI.fullmatch(value) or not value.isprintable():
-        return False
+def _can(read: Callable[[str], object], value: str) -> bool:
     try:
-        urlsplit(value)
+        read(value)
     except ValueError:
         return False
     return True
 
 
 def _is_date(value: str) -> bool:
-    if not _DATE.fullmatch(value):
-        return False
-    try:
-        date.fromisoformat(value)
-    except ValueError:
-        return False
-    return True
+    return _DATE.fullmatch(value) is not None and _can(date.fromisoformat, value)
 
 
 def _is_moment(value: str) -> bool:
     """Whether it is an RFC 3339 time, which includes the offset from UTC."""
-    day, between, time = value[:10], value[10:11].upper(), value[11:]
-    if between != "T" or not _is_date(day) or not _TIME.fullmatch(time):
-        return False
-    try:
-        datetime.fromisoformat(f"{day}T{time.upper()}")
-    except ValueError:
-        return False
-    return True
+    text = value.upper()
+    day, between, time = text.partition("T")
+    return between != "" and _is_date(day) and _TIME.fullmatch(time) is not None and _can(datetime.fromisoformat, text)
 
 
 def _is_unicode(value: str) -> bool:
     """Whether it can be sent: half a surrogate pair cannot."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return _can(str.encode, value)
 
 
 _FORMATS: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "email": (lambda value: _EMAIL.fullmatch(value) is not None, "an e-mail address, such as me@example.com"),
-    "uri": (_is_uri, "a whole address, such as https://example.com"),
+    "uri": (
+        lambda value: _URI.fullmatch(value) is not None and value.isprintable() and _can(urlsplit, value),
+        "a whole address, such as https://example.com",
+    ),
     "date": (_is_date, "a date, such as 2026-12-31"),
     "date-time": (_is_moment, "a date and time with its offset, such as 2026-12-31T23:59:00Z"),
 }
@@ -349,65 +323,6 @@ _READERS: Mapping[str, Callable[[Field, str], tuple[Value | None, str]]] = {
 }
 
 
-# Patterns that an agent gives for a form, matched in bounded time (C-76).
-#
-# JSON Schema wants ECMA-262. A pattern is checked here only if the `regex` package reads it in the same way. The agent
-# judges all others, so that a valid answer is not refused. `re` cannot be stopped; `regex` can. Its clock bounds the
-# time but not the memory: `(a?){9999999}` needs gigabytes at once. So the size of a pattern is bounded as well.
-
-
-LONGEST_PATTERN = 1000  # characters of a pattern; the longest published one for e-mail addresses has 426
-WIDEST = 20_000  # atoms, each counted as often as it must be repeated; costs 26 MiB
-TIME = 0.25  # seconds for one match: a thousand times what a sensible pattern needs for a sensible text
-
-_ESCAPE = r"\\(?:[dDwWsStnrfv]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[^\w\s])"
-_ATOM = rf"[^\\\[\](){{}}*+?|^$]|\)|{_ESCAPE}|\[(?:\^|(?!\^))(?:[^\\\[\]]|{_ESCAPE})+\]"
-_COUNT = r"(?:[*+?]|\{[0-9]{1,9}(?:,[0-9]{0,9})?\})\??"
-_SAME = regex(rf"(?:(?:{_ATOM})(?:{_COUNT})?|\((?:\?<?[=!]|\?:)?|[|^$]|\\[bB])*")
-_LEAST = regex(r"(\)?)\{([0-9]+)")  # how often a group, or one atom, must come
-
-
-class TooSlow(Exception):  # noqa: N818 - the name states the fault
-    """Raised by `matches` if it did not finish within `TIME`."""
-
-
-def is_readable(pattern: str) -> bool:
-    """Whether we can match this pattern."""
-    return _compile(pattern) is not None
-
-
-def matches(pattern: str, text: str) -> bool:
-    """Whether the pattern is found anywhere in `text`. A pattern that is not readable matches everything.
-
-    Raises:
-        TooSlow: it did not finish in time.
-    """
-    compiled = _compile(pattern)
-    try:
-        return compiled is None or compiled.search(text, timeout=TIME) is not None
-    except (TimeoutError, MemoryError) as error:
-        raise TooSlow(pattern) from error
-
-
-@lru_cache(maxsize=64)
-def _compile(pattern: str) -> Any:  # a regex.Pattern; importing it for the annotation would cost as much as using it
-    if len(pattern) > LONGEST_PATTERN or not _SAME.fullmatch(pattern) or _width(pattern) > WIDEST:
-        return None
-    import regex
-
-    try:
-        return regex.compile(pattern, regex.V0 | regex.ASCII)  # \d and \w are ASCII in ECMA-262
-    except (regex.error, RecursionError, OverflowError, ValueError):
-        return None
-
-
-def _width(pattern: str) -> int:
-    """Return an upper bound of the atoms that `regex` compiles: it expands counts, and multiplies nested ones."""
-    found = _LEAST.findall(pattern)
-    atoms = sum(int(least) for group, least in found if not group)
-    return (len(pattern) + atoms) * prod(max(1, int(least)) for group, least in found if group)
-
-
 # The params of a request.
 
 FIELDS = 200  # of a form
@@ -463,7 +378,8 @@ class _Object(Struct, frozen=True):
 
     def options(self, name: str) -> list[FieldOption] | None:
         found = self.listed(name, OPTIONS)
-        return found and [_option(_Object(acp.mapping(item), f"{self.place}: {name}")) for item in found]
+        items = [_Object(acp.mapping(item), f"{self.place}: {name}") for item in found or ()]
+        return found and [FieldOption(item.written("const", NAME), item.written("title", NAME)) for item in items]
 
 
 def read(params: Mapping[str, Any]) -> Form | Link | None:
@@ -510,12 +426,13 @@ def _property(name: str, item: object, *, is_required: bool) -> Field | None:
         description=schema.text("description", PROSE),
         is_required=is_required,
     )
+    found: Field | None = None
     if type == "string":
         found = _text(schema, field)
     elif type == "array":
         found = _choices(schema, field)
-    else:
-        found = _plain(schema, field) if type in _KINDS else None
+    elif type in _KINDS:
+        found = replace(field, least=schema.number("minimum"), most=schema.number("maximum"))
     return found and _with_default(found, schema.said.get("default"))
 
 
@@ -531,7 +448,7 @@ def _text(schema: _Object, field: Field) -> Field | None:
     titled, values = schema.options("oneOf"), schema.strings("enum")
     if titled is None and values is None:
         return text
-    options = _without_titles(values or []) if titled is None else titled
+    options = [FieldOption(value, value) for value in values or ()] if titled is None else titled
     if titled is not None and values is not None:
         both = frozenset(values)
         options = [option for option in titled if option.value in both]
@@ -546,12 +463,8 @@ def _choices(schema: _Object, field: Field) -> Field | None:
         if items.required("type", str) != "string":
             return None
         items.required("enum", list)
-        options = _without_titles(items.strings("enum") or [])
+        options = [FieldOption(value, value) for value in items.strings("enum") or ()]
     return _with_options(replace(field, kind="choices", least=least, most=most), options)
-
-
-def _plain(schema: _Object, field: Field) -> Field:
-    return replace(field, least=schema.number("minimum"), most=schema.number("maximum"))
 
 
 def _with_options(field: Field, options: list[FieldOption]) -> Field | None:
@@ -561,24 +474,13 @@ def _with_options(field: Field, options: list[FieldOption]) -> Field | None:
     return replace(field, options=offered) if offered else None
 
 
-def _option(schema: _Object) -> FieldOption:
-    return FieldOption(schema.written("const", NAME), schema.written("title", NAME))
-
-
-def _without_titles(values: list[str]) -> list[FieldOption]:
-    return [FieldOption(value, value) for value in values]
-
-
 def _with_default(field: Field, said: object) -> Field:
-    """Set the default, unless it would be refused as an answer.
-
-    Its pattern is checked only when the user takes it, because this code holds up everything else, and a form may have
-    any number of fields.
-    """
+    """Set the default, unless it would be refused as an answer."""
     if field.kind == "choices" and isinstance(said, list):
         offered = {option.value for option in field.options}
-        said = [value for value in dict.fromkeys(filter(_is_text, said)) if value in offered] or None
-    if said is None or check(replace(field, pattern=""), said):
+        texts = [value for value in said if isinstance(value, str) and value in offered]
+        said = list(dict.fromkeys(texts)) or None
+    if said is None or check(field, said):
         return field
     return replace(field, default=said)
 
@@ -587,10 +489,6 @@ def _require_short(text: str, most: int, place: str) -> str:
     if len(text) > most:
         raise invalid(f"{place} has {len(text):,} characters; at most {most:,} are allowed")
     return text
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 REMEMBERED = 1000  # links that may be open at a time; the oldest is forgotten
@@ -637,14 +535,17 @@ class Elicitation:
         asked = read(params)
         match asked:
             case Form() if self._forms:
-                return _answer(await self._fill(asked))
+                filled = await self._fill(asked)
+                content = {"content": filled.content} if filled.action == "accept" else {}
+                return {"action": filled.action, **content}
             case Link() if self._urls:
                 return {"action": await self._follow(asked)}
-        raise _not_offered(params["mode"])
+        raise invalid(f'elicitations of the mode "{params["mode"]}" were not offered')
 
     async def _follow(self, link: Link) -> Action:
         """Ask the user to follow a link. It may be completed while the question is open; not once it is declined."""
-        self._open[link.id] = _first_words(redactor.text(link.message))
+        about = " ".join(redactor.text(link.message).split())
+        self._open[link.id] = about if len(about) <= _WORDS else f"{about[: _WORDS - 1]}…"
         if len(self._open) > REMEMBERED:
             self._open.pop(next(iter(self._open)))
         action: Action = "cancel"
@@ -654,18 +555,3 @@ class Elicitation:
             if action != "accept":
                 self._open.pop(link.id, None)
         return action
-
-
-def _answer(filled: Filled) -> dict[str, Any]:
-    if filled.action != "accept":
-        return {"action": filled.action}
-    return {"action": "accept", "content": filled.content}
-
-
-def _not_offered(mode: str) -> Refusal:
-    return invalid(f'elicitations of the mode "{mode}" were not offered')
-
-
-def _first_words(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _WORDS else f"{line[: _WORDS - 1]}…"

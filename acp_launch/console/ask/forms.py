@@ -14,7 +14,6 @@ from acp_launch.session.elicitation import (
     Form,
     Value,
     check,
-    is_readable,
     typed,
     whole,
 )
@@ -48,7 +47,9 @@ def label(field: Field) -> str:
 def hint(field: Field, *, has_default: bool) -> str:
     """Describe the valid answers in one line; empty for a required text of any kind."""
     kind = _KINDS.get(field.kind) or _FORMATS.get(field.format) or "Text"
-    said = [*([f"{kind}{_bounds(field)}"] if kind != "Text" or _bounds(field) else []), *_pattern(field)]
+    said = [f"{kind}{_bounds(field)}"] if kind != "Text" or _bounds(field) else []
+    if field.pattern:
+        said.append(f"It must match {quote_line(field.pattern)}")
     if not field.is_required:
         said.append(f"Optional: {LEAVE_OUT if has_default else 'an empty line'} leaves it out")
     return "".join(f"{sentence}. " for sentence in said).rstrip()
@@ -111,13 +112,6 @@ def _bounds(field: Field) -> str:
     if field.most is None:
         return f", at least {field.least}{unit}"
     return f", at most {field.most}{unit}" if field.least is None else f", {field.least} to {field.most}{unit}"
-
-
-def _pattern(field: Field) -> list[str]:
-    if not field.pattern:
-        return []
-    pattern = quote_line(field.pattern)
-    return [f"It must match {pattern}" if is_readable(field.pattern) else f"It must match {pattern} (not checked here)"]
 
 
 SEND = Choice("s", "send")

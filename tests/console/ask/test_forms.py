@@ -125,14 +125,6 @@ def test_a_default_is_shown_and_taken_as_it_is(field: Field, shown: str, sent: o
     assert f'"x" [{shown}]' in person.told
 
 
-def test_a_default_that_fails_its_pattern_is_not_taken() -> None:
-    """A pattern is not matched while a form is read."""
-    person = Scripted("", "ab", "s")
-    field = Field(name="x", kind="text", pattern="^[a-z]+$", default="A")
-    assert filled(person, form(field)).content == {"x": "ab"}
-    assert person.of_tone("warning") == ['"x" must match ^[a-z]+$.']
-
-
 @pytest.mark.parametrize(
     ("field", "hint"),
     [
@@ -142,7 +134,6 @@ def test_a_default_that_fails_its_pattern_is_not_taken() -> None:
             "A date, such as 2026-12-31, at most 10 characters.",
         ),
         (Field(name="x", kind="text", is_required=True, pattern="^a"), "It must match ^a."),
-        (Field(name="x", kind="text", is_required=True, pattern="("), "It must match ( (not checked here)."),
         (Field(name="x", kind="boolean", default=True), "Yes or no. Optional: - leaves it out."),
         (Field(name="x", kind="number", is_required=True, most=0.5), "A number, at most 0.5."),
         (

@@ -258,8 +258,7 @@ def test_what_is_typed_becomes_a_value(schema: dict[str, Any], text: str, value:
         ({"type": "boolean"}, "perhaps", "must be yes or no"),
         ({**TEXT, "minLength": 3}, "ab", "must have at least 3 characters, not 2"),
         ({**TEXT, "maxLength": 1}, "ab", "must have at most 1 character, not 2"),
-        ({**TEXT, "pattern": "^[a-z]+$"}, "A", "must match ^[a-z]+$"),
-        ({**TEXT, "pattern": "(a+)+$"}, "a" * 10_000 + "!", "takes too long to compare with (a+)+$"),
+        ({**TEXT, "pattern": "(a+)+$"}, "a" * 10_000 + "!", ""),  # shown, and never run (C-76)
         (TEXT, "x" * (LONGEST + 1), "must have at most 100,000 characters, not 100,001"),
         (TEXT, "\ud83d", "holds an incomplete character"),
         ({**TEXT, "format": "email"}, "me", "must be an e-mail address, such as me@example.com"),
@@ -332,7 +331,6 @@ def test_all_the_answers_are_judged_together() -> None:
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 COUNTS = st.none() | st.integers(0, 4)
 OPTIONS = st.lists(WORDS, max_size=4, unique=True)
-PATTERNS = st.none() | st.sampled_from(["^a", "b$", "[0-9]{2}", "^[a-z]*$", "(", "(a|b)+c?"])
 FORMATTED = st.none() | st.sampled_from(["email", "uri", "date", "date-time"])
 
 
@@ -351,7 +349,6 @@ PROPERTIES = st.one_of(
             "type": st.just("string"),
             "minLength": COUNTS,
             "maxLength": COUNTS,
-            "pattern": PATTERNS,
             "format": FORMATTED,
             "default": st.none() | WORDS,
             "enum": st.none() | OPTIONS,
@@ -413,9 +410,6 @@ def test_whatever_is_accepted_is_valid_against_what_was_asked(schema: dict[str, 
     response = {"jsonrpc": "2.0", "id": 1, "result": {"action": "accept", "content": content}}
     line = json.dumps(response).encode() + b"\n"
     assert check_client_message(line, answers="elicitation/create") == []
-    for name, item in schema["properties"].items():
-        if item.get("pattern") == "(":  # which Python cannot read either
-            del schema["properties"][name]["pattern"]
     jsonschema.Draft202012Validator(schema, format_checker=CHECKED).validate(content)
 
 
