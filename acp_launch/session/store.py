@@ -33,6 +33,11 @@ if TYPE_CHECKING:  # the agent is started before these are imported
     from acp_launch.protocol.acp import Negotiated
     from acp_launch.session.observer import SessionReady
 
+# Every failure of the session store in words: which file, what is wrong, and what to do about it.
+
+
+ELSEWHERE = "set ACP_LAUNCH_STATE_DIR to a directory on a local disk that you can write to"
+
 
 @contextmanager
 def explain_faults(path: Path, *, patience: float) -> Iterator[None]:
@@ -40,27 +45,14 @@ def explain_faults(path: Path, *, patience: float) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        match _code(error):
-            case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-                raise SessionError(
-                    f"the session store {path} has been locked by another process for more than {patience:g} s",
-                    fix=f"end the process that holds it (fuser {shlex.quote(str(path))} names it) and run again",
-                ) from error
-            case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_ERROR:
-                raise damage_error(path, str(error)) from error
-        raise _unusable(path, str(error)) from error
+        raise _explain(path, error, patience) from error
     except OSError as error:
-        raise _unusable(path, error.strerror or str(error)) from error
+        fix = f"check the owner and mode of {shlex.quote(str(path.parent))}, or {ELSEWHERE}"
+        raise SessionError(f"cannot use the session store {path}: {error.strerror or error}", fix=fix) from error
     except UnicodeEncodeError as error:
         raise SessionError(f"the session store cannot hold {error.object!r}: it is not valid Unicode") from error
     except UnicodeDecodeError as error:  # also when SQLite's message quotes a damaged schema
         raise damage_error(path, "its text is not UTF-8") from error
-
-
-def _unusable(path: Path, why: str) -> SessionError:
-    folder = shlex.quote(str(path.parent))
-    fix = f"check owner, mode and free space of {folder}, or set ACP_LAUNCH_STATE_DIR to a directory on a local disk"
-    return SessionError(f"cannot use the session store {path}: {why}", fix=fix)
 
 
 def damage_error(path: Path, what: str) -> SessionError:
@@ -71,6 +63,35 @@ def damage_error(path: Path, what: str) -> SessionError:
         f"the session store {path} is damaged: {shown}; it was not changed",
         fix=f"{aside}, then start again; agents still have their sessions: acp-launch session list PROFILE --agent",
     )
+
+
+def newer(path: Path, version: int, known: int) -> SessionError:
+    return SessionError(
+        f"the session store {path} was written by a newer acp-launch (store version {version}, this one knows {known})",
+        fix="pip install --upgrade acp-launch, or set ACP_LAUNCH_STATE_DIR to another directory",
+    )
+
+
+def _explain(path: Path, error: sqlite3.Error, patience: float) -> SessionError:
+    match _code(error):
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return SessionError(
+                f"the session store {path} has been locked by another process for more than {patience:g} s",
+                fix=f"end the process that holds it (fuser {shlex.quote(str(path))} names it) and run again",
+            )
+        case sqlite3.SQLITE_FULL:
+            return SessionError(f"no room to write the session store {path}: {error}", fix="free some disk space")
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_AUTH:
+            fix = f"make {shlex.quote(str(path.parent))} and its files writable for you, or {ELSEWHERE}"
+            return SessionError(f"cannot open the session store {path} for writing: {error}", fix=fix)
+        case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_PROTOCOL | sqlite3.SQLITE_NOLFS:
+            return SessionError(
+                f"cannot read or write the session store {path}: {error}", fix=f"check the disk, or {ELSEWHERE}"
+            )
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_ERROR:
+            return damage_error(path, str(error))
+        case _:
+            return SessionError(f"the session store {path} failed: {error}", fix="this is a bug, please report it")
 
 
 def _code(error: sqlite3.Error) -> int:
@@ -91,19 +112,25 @@ def _code(error: sqlite3.Error) -> int:
 # - A store that is damaged, foreign or newer is refused and left unchanged.
 
 
-VERSION = 2  # of the table below, in SQLite's user_version; 1 was in development versions
+# A store of an earlier version gets the columns it lacks when it is opened, all in one transaction. Versions that do
+# not know a column name their own when they read and write, so they go on using the store, and the column's default
+# stands. A change that they would not survive needs a higher `VERSION`: they refuse the store, and leave it as it is.
+
+
+VERSION = 1  # of the tables below; stored in SQLite's user_version
 APPLICATION_ID = 0x4143504C  # "ACPL", identifies our files
+ADDED = {"turns": "INTEGER NOT NULL DEFAULT 0"}  # columns that the first stores lack; no seal covers them
 BESIDE = ("-wal", "-shm", "-journal")  # the files that SQLite keeps beside a store
 HEADER = 100  # bytes that every SQLite file begins with
-TABLES = """
+TABLES = f"""
 CREATE TABLE session (
     project TEXT NOT NULL, profile TEXT NOT NULL, name TEXT NOT NULL,
     session_id TEXT NOT NULL,
     agent_name TEXT NOT NULL, agent_version TEXT NOT NULL, agent_command TEXT NOT NULL,
     cwd TEXT NOT NULL, title TEXT NOT NULL,
     created REAL NOT NULL, last_used REAL NOT NULL,
-    turns INTEGER NOT NULL,
     seal INTEGER NOT NULL,
+    {", ".join(f"{name} {type}" for name, type in ADDED.items())},
     PRIMARY KEY (project, profile, name)
 ) WITHOUT ROWID
 """
@@ -118,7 +145,7 @@ def connect(path: Path, *, patience: float) -> sqlite3.Connection:
     with explain_faults(path, patience=patience):
         if not path.exists():
             _make(path)
-        _refuse_cut(path)
+        _look(path)
         # rw, not rwc: a store that vanished this instant must not come back empty.
         connection = sqlite3.connect(f"{sqlite_uri(path)}?mode=rw", uri=True, timeout=patience, isolation_level=None)
         try:
@@ -152,10 +179,7 @@ def verify(connection: sqlite3.Connection, path: Path) -> None:
 def _make(path: Path) -> None:
     """Build a store and put it at `path`, unless another process does so first."""
     make_private(path.parent)
-    log = path.with_name(path.name + "-wal")  # of a store that alone was moved; it may hold sessions
-    # In this order: another process would have created the store before its log.
-    if log.exists() and not path.exists():
-        raise damage_error(path, f"its log {log.name} exists, but the store does not")
+    _refuse_orphan(path)
     draft = path.with_name(f".new-{os.getpid()}-{os.urandom(6).hex()}")
     try:
         _build(draft)
@@ -165,6 +189,14 @@ def _make(path: Path) -> None:
     finally:
         for ending in ("", *BESIDE):
             draft.with_name(draft.name + ending).unlink(missing_ok=True)
+
+
+def _refuse_orphan(path: Path) -> None:
+    """Refuse to create a store beside a log: the store alone was moved, and the log may hold sessions."""
+    log = path.with_name(path.name + "-wal")
+    # In this order: another process would have created the store before its log.
+    if log.exists() and not path.exists():
+        raise damage_error(path, f"its log {log.name} exists, but the store does not")
 
 
 def _build(draft: Path) -> None:
@@ -190,7 +222,7 @@ def _choose_journal(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA journal_mode = DELETE")  # any other fault fails again here
 
 
-def _refuse_cut(path: Path) -> None:
+def _look(path: Path) -> None:
     """Refuse what SQLite would take for an empty store, wait for, or drop the log of."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
@@ -202,18 +234,24 @@ def _refuse_cut(path: Path) -> None:
 def _check(connection: sqlite3.Connection, path: Path) -> None:
     (identity,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if identity != APPLICATION_ID or version < VERSION:
-        raise damage_error(path, "it is not a session store of this acp-launch")
+    if identity != APPLICATION_ID or version < 1:
+        raise damage_error(path, "it is not a session store of acp-launch")
     if version > VERSION:
-        raise SessionError(
-            f"the session store {path} was written by a newer acp-launch (store version {version}, "
-            f"this one knows {VERSION})",
-            fix="pip install --upgrade acp-launch, or set ACP_LAUNCH_STATE_DIR to another directory",
-        )
+        raise newer(path, version, VERSION)
     (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
     if journal == "wal":  # NORMAL cannot damage a WAL store, only lose the last commits at a power cut
         connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA cell_size_check = ON")
+    if _missing_columns(connection):
+        with transaction(connection):
+            for column in _missing_columns(connection):  # anew: another process may have been faster
+                connection.execute(f"ALTER TABLE session ADD COLUMN {column} {ADDED[column]}")
+
+
+def _missing_columns(connection: sqlite3.Connection) -> list[str]:
+    """Return the added columns that this store does not have yet."""
+    there = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('session')")}
+    return [name for name in ADDED if name not in there]
 
 
 PATIENCE = stretch(5.0)  # seconds to wait for other writers; ten at once need less than 0.1
@@ -234,14 +272,15 @@ class Record(Struct, frozen=True):
     title: str
     created: float
     last_used: float
-    turns: int = 0
+    turns: int = 0  # those that were counted: earlier versions of acp-launch did not
 
     @property
     def key(self) -> Key:
         return self.project, self.profile, self.name
 
 
-COLUMNS = [*Record.__struct_fields__, "seal"]
+# The seal does not cover the turns: versions that do not know them read and write the same store.
+COLUMNS = [*Record.__struct_fields__[:-1], "seal", "turns"]
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM session"
 INSERT = f"INSERT OR REPLACE INTO session ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 BY_KEY = "project = ? AND profile = ? AND name = ?"
@@ -352,17 +391,18 @@ class Registry:
         return tuple(self._unseal(row) for row in rows)
 
     def _unseal(self, row: tuple[Any, ...]) -> Record:
-        *values, seal = row
+        *values, seal, turns = row
         if seal != _seal(values):
             raise damage_error(self._path, f"the entry of session {values[2]!r} does not match its checksum")
-        return Record(*values)
+        return replace(Record(*values), turns=turns if isinstance(turns, int) else 0)
 
     def _write(self, record: Record) -> None:
         # The title comes from the agent and may be anything. The other texts are ours and are refused if invalid.
         title = record.title.encode(errors="replace").decode()
-        created, last_used = float(record.created), float(record.last_used)
-        values = astuple(replace(record, title=title, created=created, last_used=last_used))
-        self._connection.execute(INSERT, (*values, _seal(values)))
+        *values, turns = astuple(
+            replace(record, title=title, created=float(record.created), last_used=float(record.last_used))
+        )
+        self._connection.execute(INSERT, (*values, _seal(values), turns))
 
     def _delete(self, key: Key) -> int:
         return self._connection.execute(f"DELETE FROM session WHERE {BY_KEY}", key).rowcount

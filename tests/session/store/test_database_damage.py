@@ -80,7 +80,7 @@ def test_a_foreign_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "sessions").mkdir()
     with raw(tmp_path) as connection:
         connection.execute("CREATE TABLE session (name TEXT)")
-    assert "is not a session store of this acp-launch" in refusal(tmp_path).message
+    assert "is not a session store of acp-launch" in refusal(tmp_path).message
 
 
 def test_a_newer_store_is_refused_untouched(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_newer_store_is_refused_untouched(tmp_path: Path) -> None:
     error = refusal(tmp_path)
     assert error.message == (
         f"the session store {store_file(tmp_path)} was written by a newer acp-launch "
-        "(store version 7, this one knows 2)"
+        "(store version 7, this one knows 1)"
     )
     assert error.fix.startswith("pip install --upgrade acp-launch, or set ACP_LAUNCH_STATE_DIR")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.errors import SessionError
+from acp_launch.session import store
 from acp_launch.session.store import Registry, open_registry, transaction
 from tests.patience import PATIENCE
 from tests.session.programs import line, programs, tell
@@ -31,6 +32,44 @@ def test_ten_first_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     with open_registry(state) as registry:
         assert {record.name for record in registry.list()} == {f"{w}-{n}" for w in range(10) for n in range(20)}
     assert is_whole(state)
+
+
+def test_ten_writers_at_once_lose_nothing_of_a_store_of_an_earlier_version(tmp_path: Path) -> None:
+    """Each of them may be the one that adds the columns."""
+    with open_registry(tmp_path) as registry:
+        registry.save(FIX)
+    with raw(tmp_path) as connection:
+        connection.execute("ALTER TABLE session DROP COLUMN turns")
+    with programs("store_writer", *((str(tmp_path), str(who), "5", "never") for who in range(10))) as writers:
+        for writer in writers:
+            tell(writer, "go")
+        outputs = [writer.communicate(timeout=PATIENCE)[0] for writer in writers]
+        assert [writer.returncode for writer in writers] == [0] * 10
+    assert [acknowledged(output) for output in outputs] == [set(range(5))] * 10
+    with open_registry(tmp_path) as registry:
+        assert {record.name for record in registry.list()} == {FIX.name} | {
+            f"{w}-{n}" for w in range(10) for n in range(5)
+        }
+    assert is_whole(tmp_path)
+
+
+def test_a_column_that_cannot_be_added_leaves_the_store_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All columns are added in one transaction."""
+    with open_registry(tmp_path) as registry:
+        registry.save(FIX)
+    with raw(tmp_path) as connection:
+        connection.execute("ALTER TABLE session DROP COLUMN turns")
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "ADDED", {**store.ADDED, "other": "TEXT NOT NULL"})  # without a default: refused
+        with pytest.raises(SessionError):
+            open_registry(tmp_path)
+    with raw(tmp_path) as connection:
+        names = [row[1] for row in connection.execute("PRAGMA table_info(session)")]
+    assert "turns" not in names and "other" not in names
+    with open_registry(tmp_path) as registry:
+        assert registry.list() == (FIX,)
 
 
 def test_what_was_acknowledged_survives_writers_killed_at_any_instant(tmp_path: Path) -> None:

@@ -31,9 +31,9 @@ def unprivileged(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("mode_of_file", "mode_of_directory", "why"),
     [
-        (0o000, 0o700, "unable to open database file"),
-        (0o400, 0o700, "attempt to write a readonly database"),
-        (0o600, 0o500, "attempt to write a readonly database"),
+        (0o000, 0o700, "for writing: unable to open database file"),
+        (0o400, 0o700, "for writing: attempt to write a readonly database"),
+        (0o600, 0o500, "for writing: attempt to write a readonly database"),
         (0o600, 0o000, "Permission denied"),
     ],
 )
@@ -91,7 +91,7 @@ def test_no_room_is_said_and_nothing_is_lost(tmp_path: Path) -> None:
             registry.save(replace(FIX, name="big", title="x" * 100_000))
         assert registry.list() == (FIX,)
     path = store_file(tmp_path)
-    assert caught.value.message == f"cannot use the session store {path}: database or disk is full"
+    assert caught.value.message == f"no room to write the session store {path}: database or disk is full"
     assert is_whole(tmp_path)
 
 
