@@ -37,7 +37,8 @@ def project(tmp_path: Path) -> Path:
 
 
 def profile(project: Path, name: str, description: str) -> None:
-    text = f"description: '{description}'\nmcp_servers:\n  one:\n    command: x\n  two.b:\n    command: y\n"
+    servers = "mcp_servers: {one: {command: x}, two.b: {command: y}}"
+    text = f"version: 1\nagent: {{command: x}}\ndescription: '{description}'\n{servers}\n"
     (project / ".acp-launch" / f"{name}.yaml").write_text(text)
 
 
@@ -104,7 +105,8 @@ def test_a_completion_without_the_program_says_nothing(shell: Shell, tmp_path: P
 
 def test_fish_offers_what_is_wanted(has_fish: None, project: Path, env: dict[str, str]) -> None:
     offered = {typed: fish(f"acp-launch {typed}", cwd=project, env=env) for typed in ("show my", "secret ren")}
-    assert offered == {"show my": ["my-prof\tproject"], "secret ren": ["rename\tRename a secret."]}
+    (rename,) = offered["secret ren"]
+    assert (offered["show my"], rename.partition(" ")[0]) == (["my-prof\tproject"], "rename\tRename")
     assert not (project / "pwned").exists()
 
 
