@@ -3,8 +3,6 @@
 import json
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ import pytest
 from tests.cli.launcher import AGENTS, Launcher
 from tests.cli.terminal import on_terminal
 from tests.cli.test_run_interactive import ENTER, after, leaves, sitting
-from tests.interactive.screen import Terminal, on_screen
+from tests.interactive.screen import Terminal
 
 NOTE = ("run", "demo", "note buy milk")
 GOOD = "Allow for good, listed by acp-launch permission list"
@@ -52,13 +50,6 @@ def test_what_is_allowed_in_this_session_is_asked_again_in_the_next_run(demo: La
     assert by(demo) == [("allow", "you, in this session"), ("deny", DENIED.partition("(")[2][:-1])]
 
 
-def test_a_session_that_is_continued_later_asks_again(demo: Launcher) -> None:
-    answered(demo, "a", *NOTE, "--session", "work")
-    piped = demo(*NOTE, "--session", "work")
-    assert (piped.code, DENIED in piped.err) == (10, True)
-    assert demo(*NOTE, "--continue").code == 10
-
-
 def test_what_is_allowed_for_good_is_said_to_be_listed_and_holds_until_it_is_forgotten(demo: Launcher) -> None:
     text = answered(demo, "g", *NOTE)
     assert f"[g] {GOOD} demo\n" in text
@@ -70,23 +61,6 @@ def test_what_is_allowed_for_good_is_said_to_be_listed_and_holds_until_it_is_for
     assert (piped.code, "(your earlier answer: always allow)" in piped.err) == (0, True)
     demo("permission", "forget", "demo", "--all")
     assert demo(*NOTE).code == 10
-
-
-@pytest.mark.parametrize(
-    ("always", "key", "label", "again"),
-    [
-        ("Allow for this session", "a", "Allow for this session", 10),
-        ("Allow All Edits", "a", 'Allow from now on ("Allow All Edits")', 10),
-        ("Always allow", "g", f"{GOOD} p", 0),
-        ("Allow for all future sessions", "g", f'{GOOD} p ("Allow for all future sessions")', 0),
-    ],
-)
-def test_the_agents_own_label_decides(launch: Launcher, always: str, key: str, label: str, again: int) -> None:
-    launch.profile("asker", "allow_once,allow_always,reject_once", 'input={"path": "a"}', f"always={always}")
-    text = answered(launch, key, "run", "p", "hi")
-    assert f"[{key}] {label} " in " ".join(text.split())
-    assert "outcomes: allow_always-1" in text
-    assert launch("run", "p", "hi").code == again
 
 
 def test_an_agent_without_a_profile_has_its_answers_listed_too(launch: Launcher) -> None:
@@ -161,57 +135,6 @@ def test_a_session_answer_outlives_the_agent_that_is_started_again(tmp_path: Pat
         goes_through(terminal, "edit a.txt two", "a.txt is written, through the client.")
         leaves(terminal)
     assert (tmp_path / "a.txt").read_text() == "zero\none\ntwo\n"
-
-
-DESCRIPTION = "It only tidies up a little. " * 110  # 3,080 characters
-SHELL = ['input={"description": "' + DESCRIPTION + '", "command": "rm -rf ~/precious", "cwd": "/w"}', "kind=execute"]
-META = 'meta={"toolName": "mcp__shell__run"}'
-SCREENS = [(80, 24), (40, 12), (60, 8)]
-
-
-@contextmanager
-def asking(launch: Launcher, *words: str, columns: int, rows: int, **env: str) -> Iterator[Terminal]:
-    """A run on a terminal whose agent wants to run a command that it has much to say of."""
-    launch.profile("asker", "allow_once,reject_once", *SHELL, META, "title=Tidy", "announced=run (shell): Tidy")
-    argv = [sys.executable, "-m", "acp_launch", "run", "--trust", "p", *words]
-    with on_screen(*argv, cwd=launch.project, columns=columns, rows=rows, env={**launch.env, **env}) as terminal:
-        yield terminal
-
-
-def sees(terminal: Terminal) -> None:
-    """What a person decides about is on the screen, and all of it was."""
-    shown = terminal.shown
-    assert any(row.endswith(": Tidy") for row in (terminal.rows if len(terminal.rows) > 8 else terminal.all))
-    assert "tool: mcp__shell__run" in shown
-    assert "command: rm -rf ~/precious" in shown
-    everything = "".join("".join(terminal.all).split()).replace("▐|", "")
-    assert DESCRIPTION.replace(" ", "") in everything
-    assert "announcedas:run(shell):Tidy" in everything
-
-
-@pytest.mark.parametrize(("columns", "rows"), SCREENS)
-def test_a_long_description_leaves_the_command_on_the_screen_of_one_prompt(
-    launch: Launcher, columns: int, rows: int
-) -> None:
-    with asking(launch, "hi", columns=columns, rows=rows) as terminal:
-        terminal.until("[n] ")
-        sees(terminal)
-        terminal.types("n\n")
-        assert terminal.ends() == 0
-
-
-@pytest.mark.parametrize(("columns", "rows"), SCREENS)
-def test_a_long_description_leaves_the_command_on_the_screen_of_a_session(
-    launch: Launcher, columns: int, rows: int
-) -> None:
-    with asking(launch, columns=columns, rows=rows) as terminal:
-        terminal.until("ready")
-        terminal.types(f"hi{ENTER}")
-        terminal.until("[y]")
-        sees(terminal)
-        terminal.types("n")
-        terminal.until("ready")
-        leaves(terminal)
 
 
 def test_an_answer_that_cannot_be_kept_for_good_holds_in_its_session_and_is_said_to(demo: Launcher) -> None:

@@ -46,14 +46,6 @@ def test_a_person_is_asked_and_the_answer_counts(tmp_path: Path, env: dict[str, 
     assert "▐ Allow it? " in terminal.text and "(you)" not in terminal.text, "the answer stands below its question"
 
 
-def test_everything_that_is_to_be_allowed_can_be_seen(tmp_path: Path, env: dict[str, str]) -> None:
-    with on_terminal("run", "demo", f"note {'a' * 3000} THE END", cwd=tmp_path, env=env) as terminal:
-        terminal.until("THE END")
-        terminal.until("[y] Allow once")
-        terminal.types("n")
-        assert terminal.ends() == 0
-
-
 def test_keys_pressed_in_a_turn_do_not_disturb_the_picture(tmp_path: Path, env: dict[str, str]) -> None:
     with on_terminal("run", "demo", "count 40", cwd=tmp_path, env=env) as terminal:
         terminal.until("1 2 3")
@@ -98,22 +90,6 @@ def test_a_poor_terminal_shows_the_answer_all_the_same(
     assert "\n42\n" in terminal.text.replace(" ", "") or "42" in terminal.text.split()
     if "TERM" in changed:
         assert b"\x1b" not in terminal.raw
-
-
-@pytest.mark.parametrize(
-    ("options", "changed", "has_links"),
-    [((), {}, True), ((), {"NO_COLOR": "1"}, True), (("--plain",), {}, False), ((), {"TERM": "dumb"}, False)],
-)
-def test_a_file_is_a_link_unless_the_user_wants_it_plain(
-    tmp_path: Path, env: dict[str, str], options: tuple[str, ...], changed: dict[str, str], has_links: bool
-) -> None:
-    (tmp_path / "notes.txt").write_text("milk\n")
-    env = {name: value for name, value in env.items() if name not in ("NO_COLOR", "VTE_VERSION", "TERM_PROGRAM")}
-    env |= {"TERM": "xterm-256color", **changed}
-    with on_terminal("run", "demo", *options, "read notes.txt", cwd=tmp_path, env=env) as terminal:
-        assert terminal.ends() == 0
-    assert "notes.txt" in terminal.text
-    assert (b"\x1b]8;" in terminal.raw) is has_links
 
 
 def test_without_a_prompt_a_script_is_told_the_ways_to_give_one(tmp_path: Path, env: dict[str, str]) -> None:

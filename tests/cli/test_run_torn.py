@@ -66,16 +66,6 @@ def test_a_session_goes_on_after_each_of_them(tmp_path: Path) -> None:
         leaves(terminal)
 
 
-def test_a_question_that_is_nested_too_deeply_is_asked_all_the_same(tmp_path: Path) -> None:
-    with sitting("--trust", torn(tmp_path), cwd=tmp_path) as terminal:
-        terminal.until("ready ·")
-        terminal.types(f"question 900{ENTER}")
-        terminal.until("[y] Allow")
-        terminal.types("y")
-        terminal.until("'optionId': 'a'")
-        leaves(terminal)
-
-
 @pytest.mark.parametrize("term", ["xterm", "dumb"])
 def test_a_question_that_offers_no_answer_is_denied_with_a_word(tmp_path: Path, term: str) -> None:
     with sitting("--trust", torn(tmp_path), cwd=tmp_path, env={"TERM": term}) as terminal:
