@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from acp_launch.session.connection import ACP_MODE
-from tests.cli.launcher import AGENTS, ROOT, Ended, Launcher, command
+from tests.cli.launcher import AGENTS, Ended, Launcher
 from tests.cli.terminal import on_terminal
+from tests.cli.test_mcp import server
 from tests.demo.web import serving
 from tests.patience import AS_USERS_WAIT, PATIENCE
 from tests.remote.children import tempered
 from tests.secret.bus import Desktop
 from tests.secret.test_service import lock
 
-SERVERS = ROOT / "tests" / "servers"
 FAIL_KEYRING = "unset PYTHON_KEYRING_BACKEND, or name another one there"
 TOKEN = "t0ken-" + "a1B2c3" * 4
 Json = dict[str, Any]
@@ -30,13 +30,6 @@ Json = dict[str, Any]
 
 def agent(temper: str, *arguments: str, **keys: Any) -> Json:
     return {"command": sys.executable, "args": ["-I", "-S", str(AGENTS / f"{temper}.py"), *arguments], **keys}
-
-
-def server(temper: str, *arguments: str, **keys: Any) -> Json:
-    """It inherits the mark by which a test finds what was left behind."""
-    command = {"command": sys.executable, "args": ["-I", "-S", str(SERVERS / f"{temper}.py"), *arguments]}
-    keys["env"] = {"ACP_TEST_TRANSCRIPT": "", **keys.get("env", {})}  # which is judged as an agent's
-    return {**command, "inherit_env": "all", **keys}
 
 
 def own(launch: Launcher, agent: Json, name: str = "p", **sections: Any) -> None:
@@ -182,23 +175,6 @@ def test_without_a_profile_it_is_about_the_machine_and_every_profile_there_is(la
     assert (standing, fix) == ("problem", f"acp-launch validate {launch.project}/.acp-launch/broken.yaml")
     assert re.fullmatch(r"\d problems? \(project\)", text)
     assert done.heard == []
-
-
-def test_servers_for_which_there_may_be_no_room_are_told_of(launch: Launcher) -> None:
-    own(launch, agent("polite"), mcp_servers={f"s{number}": server("probe_polite") for number in range(2)})
-    assert "limit servers" not in examined(launch, 0)
-    environment = {**launch.env, "ACP_TEST_TRANSCRIPT": str(launch.project / "transcript")}
-    narrow = ["sh", "-c", 'ulimit -n 80; exec "$0" "$@"', *command("doctor", "p", "--json", "--no-session")]
-    done = subprocess.run(
-        narrow, cwd=launch.project, env=environment, capture_output=True, timeout=PATIENCE, check=False
-    )
-    found = {f"{each['check']} {each['subject']}": each for each in json.loads(done.stdout)["checks"]}
-    assert told(found["limit servers"]) == (
-        "warning",
-        "2 in the profile, and room for about 2 within 80 open files",
-        "raise the hard limit of open files to 88 or more",
-    )
-    assert found["limit open files"]["facts"] == {"soft": 80, "hard": 80, "servers": 2}
 
 
 # What is wrong
@@ -427,39 +403,6 @@ def test_a_profile_of_a_project_starts_nothing_until_it_is_trusted(launch: Launc
     assert touched.exists()
 
 
-def test_a_state_directory_that_cannot_be_written_is_a_problem_and_no_obstacle(launch: Launcher) -> None:
-    state = launch.project / "state"
-    state.touch()
-    own(launch, agent("polite"))
-    found = examined(launch, 3, ACP_LAUNCH_STATE_DIR=str(state))
-    assert told(found["directory state"]) == (
-        "problem",
-        f"{state} is not a directory",
-        "move it away, or export ACP_LAUNCH_STATE_DIR=DIRECTORY",
-    )
-    assert found["agent"]["standing"] == "ok"
-
-
-def test_what_is_known_of_an_agent_is_told_before_anything_starts(
-    launch: Launcher, tmp_path: Path, remote: Json
-) -> None:
-    """Nothing is started by `validate` and `plan`."""
-    program = tmp_path / "codex-acp"
-    program.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S {AGENTS}/polite.py http\n")
-    program.chmod(0o755)
-    own(launch, {"command": str(program)}, mcp_servers={"old": remote["old"]})
-    known = "mcp_servers.old: warning: Codex takes MCP servers over stdio and http only, as far as is known"
-    for verb in ("validate", "plan"):
-        done = launch(verb, "p")
-        assert (done.code, done.methods) == (0, [])
-        assert known in done.err
-    for arguments in (["doctor", "p"], ["run", "p", "hi"]):
-        done = launch(*arguments)
-        assert done.code == 3
-        assert "takes MCP servers over stdio and http only" in done.out.decode() + done.err
-        assert "mcpCapabilities.sse is not advertised" in done.out.decode() + done.err
-
-
 DEMO = {"command": sys.executable, "args": ["-I", "-m", "acp_launch.demo.agent"]}
 SILENT = 'no answer to initialize from the MCP server "m" within 0.3 s'
 
@@ -574,26 +517,6 @@ def test_a_command_that_keeps_secrets_is_looked_for_and_not_run(launch: Launcher
 
 
 # What strangers say
-
-
-def test_names_of_agents_and_servers_cannot_drive_a_terminal_or_show_a_secret(launch: Launcher) -> None:
-    name = "\\u001b[2J\\u202ename\\nok       fake"
-    file = launch.project / "agent.py"
-    file.write_text(
-        f"import os, sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom tests.agents import script\n"
-        f'about = {{"name": "{name}", "version": os.environ["KEY"] + "-" + "9" * 5000}}\n'
-        'answer = {"protocolVersion": 1, "agentCapabilities": {}, "agentInfo": about}\n'
-        'script.serve({"initialize": lambda request: script.answer(request, answer)})\n'
-    )
-    own(launch, {"command": sys.executable, "args": ["-I", "-S", str(file)], "env": {"KEY": "${secret:github}"}})
-    done = launch("doctor", "p", ACP_LAUNCH_SECRET_GITHUB=TOKEN)
-    assert done.code == 0, done.err
-    (line,) = [line for line in done.out.decode().splitlines() if re.match(r"ok +agent ", line)]
-    assert re.sub(" +", " ", line).startswith(r"ok agent \x1b[2J\u202ename ok fake ***-999")
-    assert len(line) < 450
-    out = launch("doctor", "p", "--json", ACP_LAUNCH_SECRET_GITHUB=TOKEN).out
-    assert TOKEN.encode() not in out
-    assert b"\x1b" not in out
 
 
 # Leftovers, and its own end

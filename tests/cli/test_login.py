@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.launcher import AGENTS, MARK, Ended, Launcher, alive, kill_all
+from tests.cli.launcher import AGENTS, MARK, Launcher, alive, kill_all
 from tests.cli.serving import serving
 from tests.cli.terminal import Terminal, on_terminal
 
@@ -118,36 +118,6 @@ def test_an_agent_that_refuses_or_offers_nothing_is_exit_6(account: Account) -> 
     )
 
 
-def test_an_agent_that_dies_in_its_login_is_exit_4(account: Account) -> None:
-    account.launch.scripted(
-        "def initialize(request):\n"
-        "    methods = [{'id': 'a', 'name': 'A'}]\n"
-        "    script.answer(request, {'protocolVersion': 1, 'authMethods': methods})\n"
-        "def authenticate(request):\n"
-        "    raise SystemExit('no network')\n"
-        "script.serve({'initialize': initialize, 'authenticate': authenticate})\n"
-    )
-    done = account.launch("login", "p")
-    assert (done.code, done.err) == (
-        4,
-        "no network\n▐ acp-launch: the agent exited with status 1 before it answered authenticate\n"
-        f"  {account.launch.started()}      no network\n",
-    )
-
-
-def test_a_key_that_is_missing_is_asked_for_by_the_commands_that_would_give_it(account: Account) -> None:
-    account.offers("key")
-    done = account.launch("login", "p")
-    assert (done.code, done.err) == (
-        6,
-        'acp-launch: "API key" is not a login: the agent reads LOGIN_KEY from its environment\n'
-        "    API key: https://example.com/keys\n"
-        "    in the profile, under agent.env: LOGIN_KEY: ${secret:login-key}  # your key\n"
-        "    fix: acp-launch secret set login-key; and add the above to the profile\n",
-    )
-    assert done.methods == ["initialize"]
-
-
 def test_a_key_that_is_there_is_an_ordinary_way(account: Account) -> None:
     """C-28. What was advised does it, and the value is seen nowhere."""
     account.offers("key", env={"LOGIN_KEY": "${secret:login-key}"})
@@ -155,83 +125,6 @@ def test_a_key_that_is_there_is_an_ordinary_way(account: Account) -> None:
     assert (done.code, done.methods) == (0, ["initialize", "authenticate"])
     assert done.err.endswith(logged_in("API key"))
     assert "s3cr3t" not in done.err
-
-
-def fixes(done: Ended) -> list[str]:
-    return [line.strip().removeprefix("fix: ") for line in done.err.splitlines() if line.startswith("    fix: ")]
-
-
-def test_a_profile_that_only_its_path_leads_to_is_named_by_it(account: Account) -> None:
-    account.offers("agent")
-    file = (account.launch.project / ".acp-launch" / "p.yaml").rename(account.launch.project / "one two.yaml")
-    done = account.launch("run", f"./{file.name}", "hi")
-    assert (done.code, fixes(done)) == (6, ["acp-launch login 'one two.yaml'"])
-    done = account.launch("login", "one two.yaml")
-    assert done.code == 0
-    assert done.err.endswith("    to use it: acp-launch run 'one two.yaml'\n")
-
-
-def test_an_agent_that_shows_its_ways_in_a_terminal_only_is_logged_in_to_there(account: Account) -> None:
-    """Claude Code lists its ways to clients that have a terminal: `acp-launch login` works, in one."""
-    account.offers("terminal")
-    there = "in a terminal: acp-launch login p; or log in with the agent's own command, then run this again"
-    for arguments in (["run", "p", "hi"], ["login", "p"]):
-        done = account.launch(*arguments)
-        assert (done.code, fixes(done)) == (6, [there])
-
-
-def test_an_agent_that_is_known_is_logged_in_to_by_a_command_that_is_known(account: Account) -> None:
-    program = account.launch.project / "auggie"
-    program.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S {AGENTS}/login.py {account.launch.project}/no\n")
-    program.chmod(0o755)
-    account.launch.write({"agent": {"command": str(program), "args": ["--acp"]}})
-    done = account.launch("run", "p", "hi")
-    own = "log in once with `auggie login`, then run this again"
-    assert (done.code, fixes(done)) == (6, [f"in a terminal: acp-launch login p; or {own}"])
-    with account.at_terminal("login", "p") as terminal:
-        assert terminal.ends() == 6
-    assert terminal.text.endswith(f"    fix: {own}\n")
-
-
-def test_a_verb_about_sessions_names_the_login_too(account: Account) -> None:
-    account.launch.scripted(
-        "def initialize(request):\n"
-        "    able = {'sessionCapabilities': {'list': {}}}\n"
-        "    methods = [{'id': 'a', 'name': 'A'}]\n"
-        "    script.answer(request, {'protocolVersion': 1, 'agentCapabilities': able, 'authMethods': methods})\n"
-        "def refuse(request):\n"
-        "    script.refuse(request, -32000, 'Authentication required', hint='see the manual')\n"
-        "script.serve({'initialize': initialize, 'session/list': refuse})\n"
-    )
-    done = account.launch("session", "list", "p", "--agent")
-    assert (done.code, done.err) == (
-        6,
-        "acp-launch: the agent wants a login first: Authentication required\n"
-        '    it offers: A (a)\n    data: {"hint":"see the manual"}\n    fix: acp-launch login p\n',
-    )
-
-
-def test_an_error_that_names_the_missing_variable_is_no_reason_to_try_again(account: Account) -> None:
-    account.offers("naming")
-    secret = "acp-launch secret set openai-api-key; and add the above to the profile"
-    line = "    in the profile, under agent.env: OPENAI_API_KEY: ${secret:openai-api-key}\n"
-    done = account.launch("login", "p")
-    assert (done.code, done.err) == (
-        6,
-        'acp-launch: the login "OpenAI" failed: the agent answered authenticate with an error:'
-        " Internal error (-32603)\n"
-        f'    data: {{"details":"Missing environment variable OPENAI_API_KEY"}}\n{line}    fix: {secret}\n',
-    )
-    done = account.launch("run", "p", "hi")
-    assert (done.code, done.err) == (
-        4,
-        "acp-launch: the agent answered session/new with an error: Internal error (-32603)\n"
-        f'    data: {{"details":"set OPENAI_API_KEY (INVALID_API_KEY)"}}\n{line}    fix: {secret}\n',
-    )
-    account.offers("naming", env={"OPENAI_API_KEY": "${secret:openai-api-key}"})
-    account.launch.env["ACP_LAUNCH_SECRET_OPENAI_API_KEY"] = "s3cr3t-value-of-it"
-    assert account.launch("login", "p").code == 0
-    assert account.launch("run", "p", "hi").code == 0
 
 
 def test_what_a_profile_that_cannot_be_changed_lacks_goes_elsewhere(account: Account, tmp_path: Path) -> None:
@@ -355,14 +248,6 @@ def test_a_person_chooses_and_the_program_on_the_terminal_does_it(account: Accou
     assert account.is_in
 
 
-def test_a_login_that_was_a_lie_is_no_business_of_the_login(account: Account) -> None:
-    """C-27: success is the exit status; nothing the agent answers would prove more."""
-    account.offers("terminal:lie")
-    with account.at_terminal("login", "p") as terminal:
-        assert terminal.ends() == 0
-    assert terminal.text.lstrip("\n") == "lie, new: " + logged_in("Terminal")
-
-
 def test_a_run_logs_in_when_the_agent_wants_it_and_goes_on_with_its_prompt(account: Account) -> None:
     """C-30."""
     account.offers("agent")
@@ -371,18 +256,6 @@ def test_a_run_logs_in_when_the_agent_wants_it_and_goes_on_with_its_prompt(accou
         terminal.types("1")
         assert terminal.ends() == 0
     assert "▐ The agent test-agent needs a login\n▐\n▐ Log in with:\n▐ [1] Browser: Opens a page" in terminal.text
-    assert terminal.text.rstrip().endswith("You said: hi")
-
-
-def test_a_run_starts_its_agent_again_after_a_login_on_the_terminal(account: Account) -> None:
-    """C-27."""
-    account.offers("agent", "terminal")
-    with account.at_terminal("run", "p", "hi") as terminal:
-        terminal.until("[2] ")
-        terminal.types("2")
-        terminal.until("ask, new: ")
-        terminal.types("please\n")
-        assert terminal.ends() == 0
     assert terminal.text.rstrip().endswith("You said: hi")
 
 
@@ -397,20 +270,6 @@ def test_servers_outlive_the_agent_that_is_started_again_after_a_login(account: 
         terminal.types("please\n")
         assert terminal.ends() == 0, terminal.text
     assert terminal.text.rstrip().endswith("You said: hi")
-
-
-def test_a_run_without_a_user_names_the_command_that_logs_in(account: Account) -> None:
-    """C-30."""
-    account.offers("agent")
-    done = account.launch("run", "p", "hi")
-    assert (done.code, done.out, done.err) == (
-        6,
-        b"",
-        "acp-launch: the agent wants a login first: Authentication required\n"
-        "    it offers: Browser (browser): Opens a page\n"
-        "    fix: acp-launch login p\n",
-    )
-    assert done.methods == ["initialize", "session/new"]
 
 
 def test_a_person_who_wants_none_is_let_go(account: Account) -> None:
@@ -477,17 +336,6 @@ def test_a_command_of_the_agents_choosing_is_shown_whole_and_run_only_when_allow
         assert terminal.text.endswith(
             '▐ acp-launch: the login "Old way" was not run\n▐     fix: choose another: acp-launch login p --list\n'
         )
-
-
-def test_a_command_of_the_agents_choosing_is_not_run_where_there_is_no_one_to_allow_it(account: Account) -> None:
-    account.offers("legacy")
-    done = account.launch("login", "p", "old")
-    assert (done.code, done.err) == (
-        6,
-        'acp-launch: the login "Old way" needs a terminal, with nothing redirected\n'
-        "    fix: run in a terminal: acp-launch login p old\n",
-    )
-    assert not account.is_in
 
 
 def test_an_editor_runs_a_login_on_its_terminal_through_serve(account: Account) -> None:

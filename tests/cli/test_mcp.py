@@ -397,30 +397,6 @@ def test_a_file_without_end_is_read_up_to_a_limit(launch: Launcher) -> None:
     )
 
 
-def test_a_tool_whose_name_is_no_text_is_refused(launch: Launcher) -> None:
-    polite(launch)
-    assert failure(launch, "call", "p", "polite", "\udcff") == (
-        2,
-        "acp-launch: the tool's name is not UTF-8\n    fix: acp-launch mcp tools p polite lists them\n",
-    )
-
-
-def test_a_result_is_printed_as_it_is_and_what_is_no_text_in_a_line(launch: Launcher) -> None:
-    polite(launch)
-    assert shown(launch, "call", "p", "polite", "kinds") == (
-        "[image, image/png, 5 bytes]\n"
-        "[audio, audio/wav, 5 bytes]\n"
-        "[resource, file:///a, text/plain, 6 bytes]\n"
-        "[resource, file:///b, 5 bytes]\n"
-        "[resource_link, file:///c, c]\n"
-        "[hologram]\n"
-        '{\n  "answer": 42\n}\n'
-    )
-    assert shown(launch, "call", "p", "polite", "escape") == "\x1b[31mred\ufffd\n"
-    raw = shown(launch, "call", "p", "polite", "structured", "--json")
-    assert raw == '{"content": [], "structuredContent": {"answer": 42}}\n'
-
-
 def test_the_error_of_a_tool_is_on_stderr_and_ends_in_9(launch: Launcher) -> None:
     polite(launch)
     assert failure(launch, "call", "p", "polite", "fail") == (9, "it cannot be done\n")
@@ -538,18 +514,6 @@ def test_a_line_of_progress_is_for_terminals_and_the_log_for_the_verbose(launch:
 def test_whose_fault_it_is_decides_the_exit_code(launch: Launcher, mode: str, code: int, message: str) -> None:
     profile(launch, rude=server("probe_rude", mode, timeouts={"start": "500ms"}))
     assert failure(launch, "tools", "p", "rude") == (code, f"acp-launch: {message}{SEEN if code == 5 else ''}\n")
-
-
-def test_a_server_that_cannot_be_started_is_unreachable(launch: Launcher) -> None:
-    broken = launch.project / "broken"
-    broken.write_text("neither a program nor a script")
-    broken.chmod(0o755)
-    profile(launch, broken={"command": str(broken)})
-    assert failure(launch, "tools", "p", "broken") == (
-        8,
-        f'acp-launch: the MCP server "broken": {broken} could not be started: it is not a program for this machine,'
-        " and not a script with a #! line\n    fix: name its interpreter first\n",
-    )
 
 
 def test_a_missing_command_is_this_machines_fault(launch: Launcher) -> None:

@@ -25,9 +25,9 @@ from acp_launch.oauth.grant import STEP_UPS, Login, Logins
 from acp_launch.private import locked
 from tests.cli.launcher import Launcher
 from tests.cli.terminal import on_terminal
+from tests.cli.test_secrets import configured, files_holding
 from tests.oauth.authority import Authority, authority
 from tests.patience import AS_USERS_WAIT, PATIENCE
-from tests.secret.bus import Desktop
 
 Json = dict[str, Any]
 PASTE = "Paste the address that the browser ends at"
@@ -82,9 +82,7 @@ def page(address: str) -> str:
 @pytest.fixture
 def home(launch: Launcher) -> Launcher:
     """A sealed file for tokens, and no browser."""
-    config = Path(launch.env["ACP_LAUNCH_CONFIG_DIR"])
-    config.mkdir(exist_ok=True)
-    (config / "config.yaml").write_text("secrets: {store: file, file: {key_file: key}}\n")
+    configured(launch, "secrets: {store: file, file: {key_file: key}}\n")
     for variable in ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
         launch.env.pop(variable, None)
     return launch
@@ -131,10 +129,6 @@ def sent_tokens(server: Authority) -> set[str]:
     return bearers | {each["form"]["token"] for each in server.asked("as /revoke")}
 
 
-def holding(text: str, *roots: Path) -> list[Path]:
-    return [file for root in roots for file in root.rglob("*") if file.is_file() and text.encode() in file.read_bytes()]
-
-
 def test_a_login_in_the_browser_is_kept_shown_and_taken_back(home: Launcher) -> None:
     with authority(tokens={"id_token": ID_TOKEN}) as server, browsing(home) as browser:
         profile(home, server, scopes=["read", "write"])
@@ -166,30 +160,9 @@ def test_a_login_in_the_browser_is_kept_shown_and_taken_back(home: Launcher) -> 
     assert len(tokens) == 2
     for token in tokens:
         assert token not in said + out.err
-        assert holding(token, Path(home.env["HOME"]), home.project.parent) == []
+        assert files_holding(token, Path(home.env["HOME"]), home.project.parent) == []
     again = home("mcp", "logout", "p")
     assert (again.code, again.err) == (0, "acp-launch: docs: not logged in\n")
-
-
-def test_tokens_are_in_the_store_only_and_no_verb_of_secrets_shows_them(home: Launcher) -> None:
-    with authority() as server, browsing(home):
-        profile(home, server)
-        logged_in(home)
-        home("mcp", "tools", "p", "docs")  # which sends it to the server
-        (token,) = sent_tokens(server)
-        (record,) = records(home)
-        assert holding(token, Path(home.env["HOME"]), home.project.parent) == []
-        assert json.loads(home("secret", "list", "--json").out)["secrets"] == []
-        for verb in (("rm", record["item"]), ("copy-to-env", record["item"], "--", "true")):
-            refused = home("secret", *verb)
-            assert (refused.code, "holds the tokens of a login" in refused.err) == (2, True)
-
-
-def test_a_profile_cannot_name_the_tokens_of_a_login(home: Launcher) -> None:
-    home.write({"agent": {"command": sys.executable, "env": {"A": "${secret:oauth/docs.example/0123456789abcdef}"}}})
-    refused = home("validate", "p")
-    assert refused.code == 2
-    assert "${secret:oauth/docs.example/0123456789abcdef} holds the tokens of a login" in refused.err
 
 
 def test_a_login_asks_for_what_the_server_has_demanded_in_runs_unless_that_was_in_vain(home: Launcher) -> None:
@@ -207,16 +180,6 @@ def test_a_login_asks_for_what_the_server_has_demanded_in_runs_unless_that_was_i
     assert asked == [["read"], ["read write"], ["read"]]
     assert "docs: it wants write, which 3 logins in a row have not brought; this one has not asked" in said
     assert "ask its operator" in said
-
-
-def test_a_logout_forgets_what_the_server_has_demanded(home: Launcher) -> None:
-    with authority(names_scopes=["read"]) as server, browsing(home) as browser:
-        profile(home, server)
-        logged_in(home)
-        demanding(home, "write")
-        assert home("mcp", "logout", "p").code == 0
-        logged_in(home)
-    assert parse_qs(urlsplit(browser.addresses[-1]).query)["scope"] == ["read"]
 
 
 def demanding(launch: Launcher, *scopes: str) -> list[Login]:
@@ -313,16 +276,6 @@ def test_a_configured_client_uses_its_secret_and_its_port(home: Launcher) -> Non
         assert len(server.asked("as /revoke")) == 2
 
 
-def test_a_port_that_is_taken_is_a_problem_at_its_place(home: Launcher) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, authority() as server, browsing(home) as browser:
-        port = taken.getsockname()[1]
-        profile(home, server, callback_port=port)
-        refused = home("mcp", "login", "p")
-        assert (refused.code, browser.addresses) == (3, [])
-    told = f"docs: cannot listen on 127.0.0.1, port {port}: "
-    assert told in refused.err
-
-
 def test_a_server_that_takes_nothing_back_is_told_and_the_tokens_are_removed(home: Launcher) -> None:
     with authority(server={"revocation_endpoint": None}) as server, browsing(home):
         profile(home, server)
@@ -340,15 +293,6 @@ def test_a_logout_without_the_server_removes_the_tokens_all_the_same(home: Launc
     out = home("mcp", "logout", "p")
     assert (out.code, records(home)) == (0, [])
     assert "the server did not take the tokens back: the authorization server" in out.err
-
-
-def test_an_answer_with_another_state_does_not_end_the_wait(home: Launcher) -> None:
-    with authority(redirect={"state": "another"}) as server, browsing(home) as browser:
-        profile(home, server)
-        late = home("mcp", "login", "p", "--timeout", "1s")
-        assert (late.code, records(home)) == (124, [])
-        assert "no answer from the browser within 1 s" in late.err
-        assert ["Not our login" in page for page in browser.pages] == [True]
 
 
 def test_an_untrusted_profile_opens_no_page(home: Launcher) -> None:
@@ -469,20 +413,6 @@ def test_a_store_that_only_reads_says_so_before_the_browser_opens(home: Launcher
         refused = home("mcp", "login", "p")
         assert (refused.code, browser.addresses, server.log) == (3, [], [])
     assert "cannot store a login: " in refused.err
-
-
-def test_a_login_is_kept_in_the_keyring(home: Launcher, desktop: Desktop) -> None:
-    Path(home.env["ACP_LAUNCH_CONFIG_DIR"], "config.yaml").unlink()
-    del home.env["PYTHON_KEYRING_BACKEND"]
-    home.env |= desktop.environ
-    home.env.pop("DISPLAY", None)
-    with authority() as server, browsing(home):
-        profile(home, server)
-        logged_in(home)
-        assert home("mcp", "status", "p").code == 0
-        assert json.loads(home("secret", "list", "--json").out)["secrets"] == []
-        assert home("mcp", "logout", "p").code == 0
-        assert len(server.asked("as /revoke")) == 2
 
 
 def test_status_asks_neither_the_store_nor_a_server(home: Launcher) -> None:

@@ -1,12 +1,7 @@
 """`:login` in an interactive session: the browser's way, beside a screen that is left for it."""
 
 import sys
-from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
-from msgspec.structs import replace
-
-from acp_launch.oauth.grant import STEP_UPS, Logins
 from tests.cli.launcher import Launcher
 from tests.cli.test_mcp_login import Json, browsing, home, logged_in
 from tests.cli.test_run_interactive import ENTER, leaves, sitting
@@ -64,35 +59,6 @@ def test_a_server_that_the_session_was_opened_without_is_there_after_a_login_and
             terminal.until("ready ·")
             terminal.until_it(lambda: server.asked("mcp /mcp")[-1]["authorization"] != "", "the token")
             leaves(terminal)
-
-
-def test_scopes_that_a_call_lacks_come_with_the_next_login(home: Launcher) -> None:
-    with authority(names_scopes=["read"], calls_need=["write"]) as server, browsing(home) as browser:
-        profile(home, server)
-        logged_in(home)
-        with sitting("p", "--trust", cwd=home.project, env=home.env) as terminal:
-            terminal.until("ready ·")
-            terminal.types("call web save" + ENTER)
-            terminal.until("403 Forbidden")
-            terminal.types(":login web" + ENTER)
-            terminal.until("restarting web, so that it uses the login")
-            terminal.types("call web save" + ENTER)
-            terminal.until("it is saved")
-            leaves(terminal)
-    asked = [parse_qs(urlsplit(address).query)["scope"] for address in browser.addresses]
-    assert asked == [["read"], ["read write"]]
-
-
-def test_scopes_that_no_login_brings_are_given_up_after_three(home: Launcher) -> None:
-    """The user is told whom to ask, and no login command any more."""
-    with authority(names_scopes=["read"], calls_need=["write"], allows=["read"]) as server, browsing(home):
-        profile(home, server)
-        logged_in(home)
-        logins = Logins(Path(home.env["ACP_LAUNCH_STATE_DIR"]))
-        (login,) = logins.all()
-        logins.put(replace(login, demanded=("write",), step_ups=STEP_UPS))
-        said = home("mcp", "call", "p", "web", "save").err
-    assert "it wants the scopes write; 3 logins in a row have not brought them: ask its operator" in said
 
 
 def test_a_login_that_fails_leaves_the_session_as_it_was(home: Launcher) -> None:

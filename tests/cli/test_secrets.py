@@ -356,15 +356,6 @@ def test_a_list_without_a_keyring_says_what_to_do(launch: Launcher) -> None:
     assert "keep secrets in a sealed file instead: acp-launch config set secrets.store file\n" in done.err
 
 
-def test_a_list_without_its_index_is_made_anew_by_what_is_found(sealed: Launcher) -> None:
-    sealed.write(NEEDY, name="review")
-    kept(sealed)
-    index = Path(sealed.env["ACP_LAUNCH_STATE_DIR"], "secrets.json")
-    index.write_text("{ garbage")
-    sealed("secret", "check")
-    assert listed(sealed) == {"github": ["review"]}
-
-
 def test_check_tells_of_each_secret_whether_it_is_there_and_exits_3_when_one_is_not(sealed: Launcher) -> None:
     sealed.write(NEEDY, name="review")
     kept(sealed)
@@ -539,27 +530,6 @@ def with_passphrase(launch: Launcher) -> None:
     launch.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
 
 
-def test_a_sealed_file_without_a_passphrase_is_locked(launch: Launcher) -> None:
-    with_passphrase(launch)
-    assert launch("run", "p", "hi", ACP_LAUNCH_PASSPHRASE="correct horse").code == 0
-    for passphrase, words in (("", "needs its passphrase"), ("wrong horse", "ACP_LAUNCH_PASSPHRASE does not open")):
-        done = launch.within("run", "p", "hi", ACP_LAUNCH_PASSPHRASE=passphrase)
-        assert done.code == 3
-        assert 'agent.env.KEY: cannot read secret "github": ' in done.err
-        assert words in done.err
-        assert done.heard == []
-
-
-def test_a_person_types_the_passphrase_once_for_a_run(launch: Launcher) -> None:
-    with_passphrase(launch)
-    with on_terminal("run", "p", "hello there", cwd=launch.project, env=launch.env) as terminal:
-        terminal.until("Passphrase of ")
-        terminal.types("correct horse\n")
-        assert terminal.ends() == 0
-    assert "hello there" in terminal.text
-    assert "correct horse" not in terminal.text
-
-
 def test_the_user_is_not_asked_for_a_passphrase_without_a_prompt(launch: Launcher) -> None:
     with_passphrase(launch)
     with on_terminal("run", "p", "--output", "json", cwd=launch.project, env=launch.env) as terminal:
@@ -594,23 +564,6 @@ def test_what_one_secret_says_is_masked_where_the_store_fails_for_another(launch
         assert "told ***" in done.out.decode() + done.err
 
 
-def test_what_was_found_is_listed_from_then_on_though_the_store_cannot_be(launch: Launcher) -> None:
-    stored_by(launch, *ECHO)
-    launch.write(NEEDY, name="review")
-    assert listed(launch) == {}
-    assert launch.apart("secret", "check", "review").code == 0
-    assert listed(launch) == {"github": ["review"], "team/docs": ["review"]}
-
-
-def test_a_command_that_fails_shows_its_stderr(launch: Launcher) -> None:
-    stored_by(launch, "/bin/sh", "-c", "echo 'not signed in' >&2; exit 4", "{name}")
-    launch.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
-    done = launch("run", "p", "hi")
-    assert done.code == 3
-    assert "sh exited with status 4" in done.err
-    assert "not signed in" in done.err
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_while_a_store_works_ends_what_works_for_us(launch: Launcher, number: int) -> None:
     started = launch.project / "started"
@@ -642,15 +595,6 @@ def test_a_secret_that_would_break_a_header_in_two_is_refused(sealed: Launcher, 
     assert "abcdef" not in done.err
 
 
-def test_bytes_that_are_no_text_are_no_secret(sealed: Launcher) -> None:
-    sealed.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
-    done = sealed.within("run", "p", "hi", ACP_LAUNCH_SECRET_GITHUB=os.fsdecode(b"abc\xff"))
-    assert (done.code, done.heard) == (3, [])
-    assert "ACP_LAUNCH_SECRET_GITHUB does not hold UTF-8 text" in done.err
-    done = sealed("secret", "set", "github", "--from-env", "HELD", HELD=os.fsdecode(b"abc\xff"))
-    assert (done.code, done.err.splitlines()[0]) == (2, "acp-launch: the value is not UTF-8 text")
-
-
 def test_a_session_is_removed_without_the_secrets_of_its_servers(sealed: Launcher) -> None:
     kept(sealed)
     server = {"command": sys.executable, "env": {"KEY": "${secret:github}"}, "required": False}
@@ -659,13 +603,6 @@ def test_a_session_is_removed_without_the_secrets_of_its_servers(sealed: Launche
     assert sealed("secret", "rm", "github").code == 0
     assert sealed("session", "close", "work").code == 0
     assert sealed.within("run", "p", "hi", "--session", "work").code == 3
-
-
-def test_settings_that_contradict_themselves_are_told(launch: Launcher) -> None:
-    configured(launch, "secrets: {store: file, file: {path: x, key_file: x}}\n")
-    for verb in (["list"], ["check"], ["set", "x"], ["rm", "x"]):
-        done = launch("secret", *verb, stdin=b"a-value")
-        assert (done.code, done.err.splitlines()[0][:35]) == (3, "acp-launch: cannot open the store: ")
 
 
 # nothing touches the store unless it is asked to

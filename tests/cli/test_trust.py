@@ -106,34 +106,6 @@ def test_a_login_is_shown_with_its_scopes_and_client(project: Path, run: Run) ->
     assert "asks you to log in, for the scopes that it names" in wiki
 
 
-def test_looking_at_it_needs_no_trust(project: Path, run: Run) -> None:
-    write(project)
-    for looking in (
-        ("validate", "review"),
-        ("list",),
-        ("show", "review"),
-        ("plan", "review"),
-        ("mcp", "list", "review"),
-    ):
-        assert run(*looking).returncode == 0, looking
-
-
-def test_every_verb_that_would_start_something_refuses(project: Path) -> None:
-    write(project, mcp_servers={"notes": {**DEMO, "args": ["-I", "-m", "acp_launch.demo.server"]}})
-    for starting in (
-        ("run", "review", "hi"),
-        ("mcp", "inspect", "review", "notes"),
-        ("mcp", "tools", "review", "notes"),
-        ("mcp", "call", "review", "notes", "add", "a=1", "b=2"),
-        ("login", "review"),
-        ("logout", "review"),
-        ("session", "list", "review", "--agent"),
-    ):
-        refused = completed(starting, env=os.environ, cwd=project)
-        assert refused.returncode == 7, (starting, refused.stderr)
-        assert "is not trusted yet" in refused.stderr
-
-
 def test_one_run_may_do_without(project: Path, run: Run) -> None:
     write(project)
     assert run("run", "--trust", "review", "where").returncode == 0
@@ -154,13 +126,6 @@ def test_a_change_makes_it_inert_again_and_is_shown_and_a_comment_does_not(proje
     assert '+ description: "harmless"' in refused.stderr
     file.write_text(text)
     assert run("run", "review", "where").returncode == 0, "it is what was accepted"
-
-
-def test_an_acceptance_belongs_to_its_project(project: Path, run: Run, tmp_path: Path) -> None:
-    write(project)
-    run("trust", "review", "--yes")
-    project.rename(elsewhere := tmp_path / "elsewhere")
-    assert run("run", "review", "where", cwd=elsewhere).returncode == 7
 
 
 def test_it_is_taken_back(project: Path, run: Run) -> None:
@@ -200,61 +165,6 @@ def test_what_is_the_users_own_or_built_in_is_trusted(project: Path, run: Run) -
     assert run("run", "mine", "where").returncode == 0
     assert run("run", "demo", "where").returncode == 0
     assert "it is your own, or built in" in run("trust", "mine").stderr
-
-
-def test_a_profile_named_like_a_built_in_is_no_built_in(project: Path, run: Run) -> None:
-    write(project, "demo")
-    assert run("run", "demo", "where").returncode == 7
-
-
-def test_a_directory_of_ours_inside_the_project_vouches_for_nothing(project: Path, run: Run) -> None:
-    """An environment variable that redirects the lookup."""
-    (project / "config" / "profiles").mkdir(parents=True)
-    (project / "config" / "profiles" / "evil.yaml").write_text(json.dumps({"version": 1, "agent": DEMO}))
-    assert run("run", "evil", "where", ACP_LAUNCH_CONFIG_DIR=str(project / "config")).returncode == 7
-    write(project)
-    run("trust", "review", "--yes")
-    state = Path(os.environ["ACP_LAUNCH_STATE_DIR"])
-    planted = project / "state"
-    planted.mkdir()
-    (state / "trust").rename(planted / "trust")
-    assert run("run", "review", "where", ACP_LAUNCH_STATE_DIR=str(planted)).returncode == 7
-    refused = run("trust", "review", "--yes", ACP_LAUNCH_STATE_DIR=str(planted))
-    assert refused.returncode == 3
-    assert "lies in the project, so acceptances in it cannot be trusted" in refused.stderr
-
-
-def test_a_file_that_others_may_write_is_not_to_be_trusted(project: Path, run: Run) -> None:
-    file = write(project)
-    run("trust", "review", "--yes")
-    file.chmod(0o666)
-    for arguments in (("run", "review", "where"), ("run", "--trust", "review", "where"), ("trust", "review", "--yes")):
-        refused = run(*arguments)
-        assert refused.returncode == 7, arguments
-        assert ".acp-launch/review.yaml can be written by all users" in refused.stderr
-    file.chmod(0o644)
-    file.parent.chmod(0o777)
-    assert "lies in .acp-launch, which can be written by all users" in run("run", "review", "where").stderr
-
-
-def test_a_link_out_of_the_project_is_not_to_be_trusted(project: Path, run: Run, tmp_path: Path) -> None:
-    outside = tmp_path / "outside.yaml"
-    outside.write_text(json.dumps({"version": 1, "agent": DEMO}))
-    (project / ".acp-launch" / "review.yaml").symlink_to(outside)
-    refused = run("trust", "review", "--yes")
-    assert refused.returncode in (2, 7)
-    assert "out of the project" in refused.stderr
-    assert run("run", "review", "where").returncode in (2, 7)
-
-
-def test_a_damaged_acceptance_counts_as_none(project: Path, run: Run) -> None:
-    write(project)
-    run("trust", "review", "--yes")
-    (kept,) = (Path(os.environ["ACP_LAUNCH_STATE_DIR"]) / "trust").glob("*.json")
-    kept.write_bytes(kept.read_bytes()[:-20])
-    assert run("run", "review", "where").returncode == 7
-    assert run("trust", "review", "--yes").returncode == 0
-    assert run("run", "review", "where").returncode == 0
 
 
 @pytest.mark.parametrize(("typed", "code"), [("y", 0), ("n", 7)])
@@ -322,11 +232,3 @@ def test_a_name_does_not_take_back_what_is_trusted_in_another_project(project: P
     assert refused.returncode == 2
     assert f'"review" is trusted in another project: {file}\n    fix: give the file\'s path\n' in refused.stderr
     assert run("trust", str(file), "--revoke", cwd=other).returncode == 0
-
-
-def test_what_cannot_be_kept_is_this_machines_fault(project: Path, run: Run, tmp_path: Path) -> None:
-    write(project)
-    (tmp_path / "state").write_text("")
-    ended = run("trust", "review", "--yes", ACP_LAUNCH_STATE_DIR=str(tmp_path / "state"))
-    assert ended.returncode == 3
-    assert "cannot store the acceptance in" in ended.stderr
