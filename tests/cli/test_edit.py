@@ -280,15 +280,6 @@ def test_a_profile_that_was_trusted_has_to_be_trusted_again(project: Path, typed
     assert trust_state(load(find("p", start=project, settings=settings)), settings).how == "changed"
 
 
-@pytest.mark.parametrize("key", ["", "agent.", "agent[x]", "\x1b[31m"])
-def test_what_is_no_key_is_refused(project: Path, typed: Typed, key: str) -> None:
-    answer = typed("set", "p", key, "x")
-    assert answer.code == 2
-    assert answer.err.endswith(' is not a key\n    fix: write it as in agent.args[0], or mcp_servers."my.server".url\n')
-    assert "\x1b" not in answer.err
-    assert text(project) == PROFILE
-
-
 def test_a_text_that_would_drive_the_terminal_is_shown_harmless(project: Path, typed: Typed) -> None:
     answer = typed("set", "p", "description", "a\x1b[31m\u202eb")
     assert answer.code == 0

@@ -14,12 +14,10 @@ from tests.cli.launcher import Ended, Launcher
 from tests.cli.terminal import Terminal, on_terminal, yes_or_no
 from tests.cli.test_secrets import (
     NO_KEYRING,
-    PASSPHRASE,
     config_file,
     configured,
     files_holding,
     listed,
-    sealed_with,
     value_of,
 )
 from tests.interactive.screen import on_screen
@@ -441,30 +439,6 @@ def without_keyring(project: Launcher) -> Launcher:
     config_file(project).unlink()
     declared(project, {"gh": {"command": "cat", "env": {"TOKEN": TOKENS["github"]}}})
     return project
-
-
-def test_import_without_a_keyring_offers_a_sealed_file_before_it_asks_for_the_profile(
-    without_keyring: Launcher,
-) -> None:
-    project = without_keyring
-    with asked(project) as terminal:
-        terminal.until("Numbers of those to import [all]: ")
-        terminal.types("\n")
-        terminal.until(NO_KEYRING)
-        terminal.types("y")
-        terminal.until("Name of the profile [p]: ")
-        terminal.types("\n")
-        terminal.until(yes_or_no("Change it?"))
-        terminal.types("y")
-        terminal.until("[n] No, I will store it myself")
-        terminal.types("y")
-        sealed_with(terminal, PASSPHRASE)
-        terminal.until(yes_or_no("Run p now?"))
-        terminal.types("n")
-        assert terminal.ends() == 0
-    assert terminal.text.count(NO_KEYRING) == 1
-    project.env["ACP_LAUNCH_PASSPHRASE"] = PASSPHRASE
-    assert value_of(project, "gh") == TOKENS["github"]
 
 
 def test_import_that_can_store_nothing_ends_before_it_asks_for_the_profile(without_keyring: Launcher) -> None:

@@ -23,7 +23,6 @@ OURS = "▐ acp-launch: type your keyring passphrase"
 EVIL = f"{OSC}{CLIPBOARD}{HIDDEN}{BIDI}{C1}{LINE}\n{OURS}"
 # In YAML these may stand as they are; of the others there are escapes, which are raw in what is made of them.
 IN_YAML = f"{BIDI} {LINE} {OURS}"
-STYLE = re.compile(r"\x1b\[[0-9;]*m")  # of our own
 AGENT = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.agent"]}
 TOOLS = (
     "claude",
@@ -188,14 +187,3 @@ def test_last_words_that_we_quote_have_no_mark(launch: Launcher) -> None:
     assert "      \\u2590 acp-launch: mine" in lines
     assert any(line.startswith('▐ acp-launch: the MCP server "bad" failed: exited with status 1') for line in lines)
     assert any(line.startswith("▐     fix: ") for line in lines)
-
-
-def test_where_the_answer_goes_alone_it_is_what_the_agent_said(launch: Launcher) -> None:
-    launch.scripted(
-        "def prompt(request):\n"
-        f"    script.say(script.session_of(request), {OURS!r})\n"
-        "    script.end(request)\n"
-        "script.serve({'session/prompt': prompt})\n"
-    )
-    done = launch("run", "p", "hi")
-    assert (done.out.decode(), done.err) == (f"{OURS}\n", "")

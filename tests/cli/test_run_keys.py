@@ -30,22 +30,6 @@ def is_done(terminal: Terminal, prompt: str) -> None:
     terminal.until("ready ·")
 
 
-def test_escape_interrupts_the_turn_however_often_it_is_pressed_and_keeps_the_session(tmp_path: Path) -> None:
-    with sitting(cwd=tmp_path) as terminal:
-        terminal.until("ready ·")
-        terminal.types(f"count 10000{ENTER}")
-        terminal.until("1 2 3")
-        terminal.types(ESCAPE)
-        terminal.types(ESCAPE)
-        terminal.until("cancelling the turn")
-        terminal.until("ready ·")
-        terminal.types(CTRL_C)  # the second Escape may have brought the prompt back
-        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "\u276f", "an empty line")
-        asks(terminal, "add 1 1")
-        assert "2" in after(terminal, "add 1 1")
-        leaves(terminal)
-
-
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("word", ["exit", "quit", ":q", ":exit", ":wq"])
 def test_a_word_that_leaves_elsewhere_leaves_here(tmp_path: Path, word: str) -> None:
@@ -171,44 +155,11 @@ def test_an_agent_that_was_started_by_its_command_is_come_back_to_by_it(tmp_path
 
 
 @pytest.mark.slow
-def test_nothing_is_said_of_coming_back_to_what_cannot_be(filler: Terminal) -> None:
-    """This agent forgets its sessions."""
-    is_done(filler, "fill 1")
-    leaves(filler)
-    assert "resume:" not in "\n".join(filler.all)
-
-
-@pytest.mark.slow
 def test_nothing_is_said_of_coming_back_to_a_session_without_a_turn(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
         leaves(terminal)
         assert "resume:" not in "\n".join(terminal.all)
-
-
-@pytest.mark.slow
-def test_what_is_queued_comes_back_to_the_line_and_is_not_sent(tmp_path: Path) -> None:
-    with sitting(cwd=tmp_path) as terminal:
-        terminal.until("ready ·")
-        terminal.types(f"count 10000{ENTER}")
-        terminal.until("1 2 3")
-        terminal.types(f"add 20 22{ENTER}add 1 1{ENTER}")
-        terminal.until("queued: add 1 1")
-        terminal.types(UP)
-        terminal.until_gone("queued: add 1 1")
-        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "\u276f add 1 1", "the last one on the line")
-        terminal.types(f"0{ENTER}")
-        terminal.until("queued: add 1 10")
-        terminal.types(f"{UP}")
-        terminal.until_gone("queued: add 1 10")
-        terminal.types(f"{UP}")
-        terminal.until_gone("queued")
-        terminal.types(f"{ESCAPE}")
-        terminal.until("ready ·")
-        terminal.until("\u276f add 20 22\n  add 1 10")
-        assert "42" not in terminal.all
-        terminal.types(CTRL_C)
-        leaves(terminal)
 
 
 @pytest.mark.slow

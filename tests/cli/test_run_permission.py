@@ -33,16 +33,6 @@ def test_the_command_line_answers_by_kind(launch: Launcher, approve: str, option
     assert QUESTION % (word, f"--approve {approve}") in done.err
 
 
-@pytest.mark.parametrize(
-    ("approve", "options"), [("none", "allow_once"), ("all", "reject_once,reject_always"), ("all", "none")]
-)
-def test_cancelled_is_answered_only_when_nothing_else_fits(launch: Launcher, approve: str, options: str) -> None:
-    launch.profile("asker", options)
-    done = launch("run", "p", "hi", "--approve", approve)
-    assert (done.code, outcomes(done)) == (9, ["cancelled"])
-    assert QUESTION % ("cancelled", f"--approve {approve}") in done.err
-
-
 @pytest.mark.parametrize(("default", "chosen"), [("allow", "allow_once-1"), ("deny", "reject_once-3")])
 def test_the_profile_answers_when_the_command_line_does_not(launch: Launcher, default: str, chosen: str) -> None:
     launch.profile("asker", permissions={"default": default})
@@ -65,19 +55,6 @@ def test_a_question_without_a_terminal_is_denied_and_ends_in_exit_10(launch: Lau
     done = launch("run", "p", "hi")
     assert (done.code, done.out, outcomes(done)) == (10, b"outcomes: reject_once-3\n", ["reject_once-3"])
     assert "denied: Change a file (permissions.default: ask, and no terminal to ask on)\n" in done.err
-
-
-def test_a_denial_is_an_event_for_scripts_and_a_line_for_a_person(launch: Launcher) -> None:
-    launch.profile("asker")
-    done = launch("run", "p", "hi", "--output", "json")
-    assert (done.code, done.event("result")["denied"]) == (10, "Change a file")
-    by = "permissions.default: ask, and no terminal to ask on"
-    assert (done.event("permission")["allowed"], done.event("permission")["by"]) == (False, by)
-    assert done.err == QUESTION % ("denied", by)
-    launch.profile("asker", "allow_once")
-    done = launch("run", "p", "hi", "--output", "json", "--approve", "none")
-    assert (done.code, done.event("permission")["optionId"]) == (9, None)
-    assert done.err == QUESTION % ("cancelled", "--approve none")
 
 
 def test_work_that_went_on_after_a_denial_is_no_failure(launch: Launcher) -> None:

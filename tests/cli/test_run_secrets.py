@@ -107,17 +107,6 @@ def test_an_agent_that_tells_what_it_knows_is_not_heard(planted: Launcher, outpu
     assert servers["two"]["headers"] == [{"name": "X", "value": CANARIES["two"]}]
 
 
-def test_the_texts_of_all_events_put_together_tell_nothing(planted: Launcher) -> None:
-    blabber(planted)
-    done = planted("run", "p", "hi", "--output", "json")
-    updates = [event["update"] for event in done.events if event["type"] == "update"]
-    for kind in ("agent_message_chunk", "agent_thought_chunk"):
-        texts = [update["content"]["text"] for update in updates if update["sessionUpdate"] == kind]
-        assert len(texts) > 50, "every chunk is still an event"
-        assert seen("".join(texts)) == []
-    assert seen(json.dumps(done.events)) == []
-
-
 def test_what_the_store_of_sessions_keeps_shows_nothing(planted: Launcher) -> None:
     blabber(planted)
     assert planted("run", "p", CANARIES["one"], "--session", "s").code == 0
@@ -188,37 +177,3 @@ def test_each_canary_is_in_the_environment_of_its_own_process_and_in_no_other_pl
     assert "demo.server" in found["two"][0]
     assert not any("acp_launch run" in command for commands in found.values() for command in commands)
     blind(planted, done)
-
-
-def test_an_agent_hears_of_a_bridged_server_neither_its_secrets_nor_its_command(planted: Launcher) -> None:
-    """Secret-blind: what the agent was sent is all in its transcript."""
-    demo = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.server", "${secret:arg}"]}
-    planted.profile("polite", mcp_servers={"one": {**demo, "env": {"FOR": "${secret:one}"}}})
-    done = planted("run", "p", "hi")
-    assert done.code == 0, done.err
-    (entry,) = done.params("session/new")["mcpServers"]
-    assert [pair["name"] for pair in entry["env"]] == ["ACP_LAUNCH_SEAT"]
-    assert entry["args"][-1] == "one"
-    assert seen(json.dumps(done.heard)) == []
-    assert "demo.server" not in json.dumps(done.heard)
-    blind(planted, done)
-
-
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("word", ["content", "session", "update", "message", "agent_message_chunk"])
-def test_a_secret_that_is_a_word_of_the_protocol_leaves_the_answer_whole(planted: Launcher, word: str) -> None:
-    kept(planted, "word", word)
-    agent = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.agent"]}
-    planted.write({"agent": agent})
-    before = planted("run", "p", "help", "--output", "json")
-    planted.write({"agent": {**agent, "env": {"WORD": "${secret:word}"}}})
-    after = planted("run", "p", "help", "--output", "json")
-    assert after.code == 0, after.err
-    assert [shape(event) for event in after.events] == [shape(event) for event in before.events]
-
-
-def shape(event: object) -> object:
-    """The names in decoded JSON, and what kind of thing each holds."""
-    if isinstance(event, dict):
-        return {name: value if name in {"type", "sessionUpdate"} else shape(value) for name, value in event.items()}
-    return [shape(item) for item in event] if isinstance(event, list) else type(event)

@@ -1,11 +1,10 @@
 """`run` in a named session (docs/session.md): opened once, continued afterwards, never silently a new one."""
 
 import re
-import sys
 
 import pytest
 
-from tests.cli.launcher import AGENTS, Ended, Json, Launcher, names
+from tests.cli.launcher import Ended, Json, Launcher, names
 
 OTHER_AGENT = """
 about = {"name": "other-agent", "version": "2"}
@@ -59,28 +58,6 @@ def test_a_session_is_resumed_without_its_history_when_that_is_wanted(launch: La
     assert done.methods == ["initialize", "session/resume", "session/prompt"]
 
 
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("is_known", [True, False])
-def test_a_history_that_comes_mostly_after_the_answer_is_complete_and_apart(launch: Launcher, is_known: bool) -> None:
-    """C-44: gemini, and an agent of which nobody knows that it does the same."""
-    launch.profile("gemini_like", "21")
-    if is_known:
-        program = launch.project / "gemini"
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {AGENTS}/gemini_like.py "$@"\n')
-        program.chmod(0o755)
-        launch.write({"agent": {"command": str(program), "args": ["21"]}})
-    arguments = ("run", "p", "hi", "--session", "work", "--approve", "all")
-    assert launch(*arguments).code == 0
-    done = launch(*arguments, "--output", "json")
-    types = [event["type"] for event in replies(done)]
-    assert types == ["replay"] * 21 + ["update"] * 2
-    assert done.event("session")["replayed"] == 21
-    if is_known:
-        assert done.methods == ["initialize", "session/load", "session/prompt"]
-    for output in ("text", "quiet"):
-        assert launch(*arguments, "--output", output).out == b"outcome: proceed_once\n"
-
-
 def test_what_an_agent_says_late_of_a_history_is_asked_for_and_apart(launch: Launcher) -> None:
     """It looks at what it is asked when it has said all; that it does not know this is no failure."""
     launch.scripted(LATE)
@@ -90,14 +67,6 @@ def test_what_an_agent_says_late_of_a_history_is_asked_for_and_apart(launch: Lau
         assert (done.code, done.out) == (0, b"You said: hi\n")
         assert done.err == "acp-launch: resumed work (2 turns)\n"
         assert done.methods == ["initialize", "session/load", "_acp-launch/replayed", "session/prompt"]
-
-
-def test_a_load_may_be_answered_with_null(launch: Launcher) -> None:
-    """C-44."""
-    launch.profile("replayer", "4", "null")
-    assert launch("run", "p", "hi", "--session", "work").code == 0
-    done = launch("run", "p", "hi", "--session", "work")
-    assert (done.code, done.out) == (0, b"live 1\n")
 
 
 def test_continue_takes_the_latest_session_and_new_a_fresh_one(launch: Launcher) -> None:
@@ -132,26 +101,6 @@ def test_runs_without_a_name_are_sessions_of_their_own(launch: Launcher) -> None
     found = names(launch)
     assert len(found) == 2
     assert all(re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", name) for name in found)
-
-
-def test_a_session_stays_in_its_directory(launch: Launcher) -> None:
-    launch.profile("replayer")
-    (launch.project / "other").mkdir()
-    assert launch("run", "p", "hi", "--session", "work").code == 0
-    done = launch.within("run", "p", "hi", "--session", "work", "--cwd", "other")
-    assert (done.code, done.err) == (
-        3,
-        f'acp-launch: the session "work" works in {launch.project}, this run in {launch.project}/other\n'
-        f"    fix: --cwd {launch.project}, or --new to start afresh here\n",
-    )
-    assert done.heard == []
-    done = launch.within("run", "p", "hi", "--continue", "--cwd", "other")
-    assert (done.code, done.err) == (
-        3,
-        f'acp-launch: the session "work" works in {launch.project}, this run in {launch.project}/other\n'
-        f"    fix: --cwd {launch.project}, or no --continue to start afresh here\n",
-    )
-    assert done.heard == []
 
 
 def test_another_agent_in_the_same_session_is_reported(launch: Launcher) -> None:

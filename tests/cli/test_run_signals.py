@@ -3,7 +3,6 @@
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
 
@@ -100,16 +99,6 @@ def test_the_tool_calls_that_were_cancelled_are_named(launch: Launcher) -> None:
     assert (done.code, done.err) == (130, f"{CANCELLING}acp-launch: cancelled: Long work\nacp-launch: cancelled\n")
 
 
-def test_an_agent_that_answers_a_cancel_with_an_error_was_cancelled_all_the_same(launch: Launcher) -> None:
-    launch.profile("cancellable", "error", "-32603")
-    with launch.start("run", "p", "hi", "--output", "json") as running:
-        until_working(running)
-        running.kill(SIGINT)
-        done = running.end()
-    assert (done.code, done.err) == (130, "acp-launch: cancelled\n")
-    assert done.event("result")["stopReason"] == "cancelled"
-
-
 @pytest.mark.parametrize("number", [SIGTERM, SIGHUP])
 def test_a_signal_that_ends_programs_ends_the_run_in_the_turn(launch: Launcher, number: int) -> None:
     launch.profile("cancellable")
@@ -131,19 +120,6 @@ def test_a_second_ctrl_c_ends_an_agent_that_is_deaf_to_the_first(launch: Launche
         running.kill(SIGINT)
         done = running.end()
     assert (done.code, done.out, done.err) == (130, b"\n", f"{CANCELLING}acp-launch: stopped\n")
-
-
-@pytest.mark.slow
-def test_an_agent_that_is_deaf_to_ctrl_c_is_given_up_as_announced(launch: Launcher) -> None:
-    """However long it might have been silent."""
-    launch.profile("cancel_deaf", "never", agent={"timeouts": {"silence": "3s"}})
-    with launch.start("run", "p", "hi", ACP_LAUNCH_TEST_PATIENCE="1") as running:
-        running.hears("session/prompt")
-        running.kill(SIGINT)
-        done = running.end()
-    cancelling = CANCELLING.replace(seconds(GRACE), "3 s")
-    said = "acp-launch: cancelled; the agent went on for 3 s after its turn was cancelled\n"
-    assert (done.code, done.out, done.err) == (130, b"working\n", f"{cancelling}{said}{launch.started()}")
 
 
 def test_an_agent_that_dies_of_a_cancel_was_cancelled(launch: Launcher) -> None:
@@ -186,20 +162,6 @@ def test_what_nohup_ignores_stays_ignored(launch: Launcher, tmp_path: Path) -> N
     assert (done.code, done.out, done.err) == (0, b"You said: hi\n", "")
 
 
-def test_permission_asked_after_a_cancel_is_answered_cancelled(launch: Launcher) -> None:
-    """C-61."""
-    launch.profile("asker", "allow_once,reject_once", "late")
-    with launch.start("run", "p", "hi", "--output", "json", "--approve", "all") as running:
-        for text in ("initialized", "session", "tool_call", "permission"):
-            running.shows(text)
-        running.kill(SIGINT)
-        done = running.end()
-    assert done.code == 130
-    assert b'"outcomes: allow_once-0, cancelled"' in done.out
-    outcomes = [message["result"]["outcome"] for message in done.heard if "result" in message]
-    assert outcomes == [{"outcome": "selected", "optionId": "allow_once-0"}, {"outcome": "cancelled"}]
-
-
 @pytest.mark.parametrize("output", ["text", "json", "quiet"])
 def test_a_reader_who_had_enough_ends_the_run_without_words(launch: Launcher, output: str) -> None:
     launch.profile("polite")
@@ -236,23 +198,6 @@ def test_wrappers_and_their_daemons_are_gone_when_the_run_is(launch: Launcher, t
     assert (ill.code, ill.err) == (4, died + words)
     assert_gone(tmp_path / "well")
     assert_gone(tmp_path / "ill")
-
-
-def test_wrappers_and_their_daemons_are_gone_when_a_signal_ends_the_run(launch: Launcher, tmp_path: Path) -> None:
-    launch.profile("wrapper", "cancellable")
-    arguments = ("run", "p", "hi", "--output", "json")
-    pids = {number: tmp_path / str(number) for number in (SIGINT, SIGTERM)}
-    with ExitStack() as stack:
-        started = {
-            number: stack.enter_context(launch.start(*arguments, ACP_TEST_PIDS=str(file)))
-            for number, file in pids.items()
-        }
-        for number, running in started.items():
-            until_working(running)
-            running.kill(number)
-        for number, running in started.items():
-            assert running.end().code == 128 + number
-            assert_gone(pids[number])
 
 
 def assert_gone(pids: Path) -> None:

@@ -1,6 +1,5 @@
 """What is wrong before anything starts: exit 2 and 3, with the place and the way out (docs/scripting.md)."""
 
-import json
 import os
 import re
 import subprocess
@@ -88,19 +87,6 @@ def test_a_wrong_profile_is_told_with_its_line_and_starts_nothing(launch: Launch
         done.err,
     )
     assert done.heard == []
-
-
-def test_what_this_machine_lacks_is_told_at_its_place_in_the_profile(launch: Launcher) -> None:
-    launch.write({"agent": {"command": "no-such-command-anywhere"}, "workspace": {"cwd": "gone"}})
-    done = launch.within("run", "p", "hi")
-    assert done.code == 3
-    assert re.sub(r"looked in \d+ folders?", "looked in N folders", done.err) == (
-        '.acp-launch/p.yaml:4:14: agent.command: "no-such-command-anywhere" is not on PATH (looked in N folders)\n'
-        "    fix: install it, or give an absolute path; aliases and functions of a shell do not work here\n"
-        f'.acp-launch/p.yaml:7:10: workspace.cwd: the directory "{launch.project}/gone" does not exist\n'
-        f"    fix: mkdir -p {launch.project}/gone\n"
-        "2 problems; nothing was started\n"
-    )
 
 
 def test_missing_secrets_are_told_together_with_everything_else_in_the_order_of_the_file(launch: Launcher) -> None:
@@ -195,50 +181,6 @@ def test_a_tilde_that_the_shell_left_alone_is_the_home_directory(launch: Launche
         2,
         "acp-launch: --cwd: no home directory is known for ~no-such-user/x\n    fix: give an absolute path\n",
     )
-
-
-def test_a_directory_given_on_the_command_line_must_exist(launch: Launcher) -> None:
-    launch.profile("polite")
-    done = launch.within("run", "p", "hi", "--cwd", "/no/such/place")
-    assert (done.code, done.err) == (
-        3,
-        '--cwd: the directory "/no/such/place" does not exist\n'
-        "    fix: mkdir -p /no/such/place\n1 problem; nothing was started\n",
-    )
-
-
-def test_http_and_sse_servers_an_agent_cannot_take_are_named(launch: Launcher) -> None:
-    """C-40."""
-    url = "http://127.0.0.1:9/mcp"
-    theirs = {kind: {"type": kind, "url": url, "bridge": False} for kind in ("http", "sse")}
-    launch.profile("polite", mcp_servers={"docs": theirs["http"], "old": theirs["sse"]})
-    done = launch("run", "p", "hi")
-    assert done.code == 3
-    assert re.sub(r":\d+:\d+:", ":", done.err) == (
-        ".acp-launch/p.yaml: mcp_servers.docs.url: test-agent does not support http MCP servers,"
-        ' so it cannot use "docs"'
-        " (mcpCapabilities.http is not advertised)\n"
-        "    fix: remove the server from the profile, or use an agent that supports it\n"
-        '.acp-launch/p.yaml: mcp_servers.old.url: test-agent does not support sse MCP servers, so it cannot use "old"'
-        " (mcpCapabilities.sse is not advertised)\n"
-        "    fix: remove the server from the profile, or use an agent that supports it\n"
-        "2 problems; all started processes were stopped\n"
-    )
-    assert done.methods == ["initialize"]
-    told = launch("run", "p", "hi", "--output", "json").event("error")
-    assert (told["exitCode"], told["message"]) == (3, "2 problems; all started processes were stopped")
-    assert [problem["path"] for problem in told["problems"]] == ["mcp_servers.docs.url", "mcp_servers.old.url"]
-
-
-def test_a_script_is_told_every_problem_as_data(launch: Launcher) -> None:
-    launch.write({"agent": {"command": "no-such-command-anywhere"}})
-    done = launch.within("run", "p", "hi", "--output", "json")
-    assert done.code == 3
-    (error,) = done.events
-    assert (error["type"], error["exitCode"]) == ("error", 3)
-    (problem,) = error["problems"]
-    assert (problem["file"], problem["line"], problem["path"]) == (".acp-launch/p.yaml", 4, "agent.command")
-    assert json.loads(done.out)["problems"] == error["problems"]
 
 
 def test_an_agent_runs_without_any_profile(launch: Launcher) -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from acp_launch.process.records import read_all
 from tests.cli.launcher import Launcher, Running, patient, trusting
 from tests.patience import PATIENCE
 
@@ -103,34 +101,6 @@ def test_a_prompt_of_ten_megabytes_reaches_the_agent_whole(launch: Launcher, way
     assert (done.code, done.out, patient(done.err)) == (0, f"{10 * MIB} characters\n".encode(), "")
 
 
-def test_an_agent_that_reads_its_big_prompt_late_gets_it_all_the_same(launch: Launcher) -> None:
-    launch.profile("big_paste", "slow")
-    (launch.project / "paste.txt").write_bytes(b"x" * MIB)
-    with launch.start("run", "p", "--file", "paste.txt", "--output", "json", ACP_TEST_TRANSCRIPT="") as running:
-        running.shows("initialized")
-        running.shows("session")
-        os.kill(agent(launch), signal.SIGUSR1)
-        running.shows(f"{MIB} characters")
-        assert running.end().code == 0
-
-
-def agent(launch: Launcher) -> int:
-    """Its pid, by the launch's record."""
-    (record,) = read_all(Path(launch.env["ACP_LAUNCH_STATE_DIR"]))
-    (child,) = record.children
-    return child.pid
-
-
-@pytest.mark.slow
-def test_a_slow_reader_gets_every_line_whole_and_in_order(launch: Launcher) -> None:
-    launch.profile("flood", "20000", "1000")
-    with launch.start("run", "p", "hi", "--output", "json") as running:
-        running.hears("session/prompt")
-        running.gets_stuck()
-        events = read_slowly(running)
-    assert [event["type"] for event in events] == ["initialized", "session", *["update"] * 20_001, "result"]
-
-
 def test_the_end_of_a_turn_waits_for_what_the_reader_has_not_taken_yet(launch: Launcher) -> None:
     """The last update and the end come in one chunk, when our stdout has room for neither."""
     launch.scripted(LAST_CHUNK)
@@ -148,24 +118,6 @@ def read_slowly(running: Running) -> list[Any]:
         out += piece
     assert running.end().code == 0
     return [json.loads(line) for line in out.splitlines()]
-
-
-def test_an_agent_is_not_read_while_our_output_is_not_read(launch: Launcher) -> None:
-    launch.profile("flood", "200000", "1000")  # 200 MB
-    with launch.start("run", "p", "hi", "--output", "json", apart=True) as running:
-        running.hears("session/prompt")
-        running.shows("initialized")
-        running.gets_stuck()
-        held = resident(running.process.pid)
-        running.kill(signal.SIGTERM)
-        assert running.process.wait(PATIENCE) == 143
-    assert held < 60
-
-
-def resident(pid: int) -> int:
-    """Its memory in MiB."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") // MIB
 
 
 @pytest.mark.sample(1)

@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import sqlite3
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,6 @@ from acp_launch.session.hold import hold
 from acp_launch.session.store import open_registry
 from tests.cli.launcher import AGENTS, Launcher, names, store
 from tests.cli.terminal import on_terminal, yes_or_no
-from tests.patience import PATIENCE
 from tests.session.stores import FIX
 
 
@@ -54,20 +52,6 @@ def test_a_corrupt_store_is_an_error_and_stays_as_it_is(launch: Launcher, conten
         assert done.err.startswith(f"acp-launch: the session store {store(launch)} is damaged: ")
         assert "; it was not changed\n    fix: mv " in done.err
         assert store(launch).read_bytes() == content
-
-
-def test_a_store_of_a_newer_version_is_an_error_and_stays_as_it_is(launch: Launcher) -> None:
-    launch.profile("polite")
-    assert launch("run", "p", "hi", "--session", "work").code == 0
-    rows = sqlite3.connect(store(launch))
-    rows.execute("PRAGMA user_version = 99")
-    rows.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    rows.close()
-    before = store(launch).read_bytes()
-    done = launch.within("run", "p", "hi", "--session", "work")
-    assert done.code == 3
-    assert "was written by a newer acp-launch (store version 99, this one knows" in done.err
-    assert store(launch).read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -257,19 +241,6 @@ def test_a_list_that_never_ends_or_is_not_to_be_had_is_an_error(
     done = launch("session", "list", "p", "--agent")
     fix = "    fix: run it again with --trace FILE to see what was said\n" if code == 5 else ""
     assert (done.code, done.out, done.err) == (code, b"", f"acp-launch: {said}\n{fix}")
-
-
-def test_a_full_disk_under_the_state_directory_loses_no_session(launch: Launcher, tmp_path: Path) -> None:
-    """A file size limit of nothing stands for the full disk: root may write anywhere else."""
-    launch.profile("replayer")
-    assert launch("run", "p", "hi", "--session", "work").code == 0
-    nothing = ("sh", "-c", 'ulimit -f 0; trap "" XFSZ; exec "$@"', "sh")
-    with launch.start("run", "p", "hi", "--session", "other", prefix=nothing, ACP_TEST_TRANSCRIPT="") as running:
-        out, err = running.process.communicate(timeout=PATIENCE)
-    assert (running.process.returncode, out) == (3, b"")
-    said = f"acp-launch: cannot read or write the session store {store(launch)}: disk I/O error\n    fix: check the"
-    assert err.decode().startswith(said)
-    assert names(launch) == ["work"]
 
 
 def test_one_name_in_two_profiles_needs_the_profile_to_be_said(launch: Launcher) -> None:

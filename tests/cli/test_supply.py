@@ -17,7 +17,6 @@ from tests.cli.test_secrets import (
     PASSPHRASE,
     config_file,
     configured,
-    kept,
     listed,
     sealed_with,
     value_of,
@@ -52,16 +51,6 @@ def test_secrets_that_are_not_set_are_asked_for_and_the_run_goes_on(needy: Launc
     assert "hello there" in terminal.text
     assert ONE not in terminal.text and TWO not in terminal.text
     assert (value_of(needy, "github"), value_of(needy, "team/docs")) == (ONE, TWO)
-
-
-def test_a_secret_that_is_set_is_not_asked_for(needy: Launcher) -> None:
-    kept(needy, "github", ONE)
-    with on_terminal("run", "p", "hello there", cwd=needy.project, env=needy.env) as terminal:
-        terminal.until("a secret is not set")
-        terminal.until('value of the secret "team/docs"')
-        terminal.types(f"{TWO}\n")
-        assert terminal.ends() == 0
-    assert "github" not in terminal.text
 
 
 def test_ctrl_c_stores_nothing_of_what_was_half_typed(needy: Launcher) -> None:
@@ -121,19 +110,6 @@ def test_without_a_keyring_a_sealed_file_is_offered_and_the_run_goes_on(without_
     assert config_file(launch).stat().st_mode & 0o077 == 0
     launch.env["ACP_LAUNCH_PASSPHRASE"] = PASSPHRASE
     assert value_of(launch, "github") == ONE
-
-
-@pytest.mark.parametrize("typed", ["n", "\x1b"])
-def test_without_a_yes_to_a_sealed_file_the_run_says_what_is_missing(without_keyring: Launcher, typed: str) -> None:
-    launch = without_keyring
-    with on_terminal("run", "p", "hello there", cwd=launch.project, env=launch.env) as terminal:
-        terminal.until(NO_KEYRING)
-        terminal.types(typed)
-        assert terminal.ends() == 3
-    assert 'cannot read secret "github": cannot reach a desktop keyring: ' in terminal.text
-    assert "fix: keep secrets in a sealed file instead: acp-launch config set secrets.store file" in terminal.text
-    assert terminal.text.count(NO_KEYRING) == 1
-    assert not config_file(launch).exists()
 
 
 def test_a_pipe_is_not_offered_a_sealed_file(without_keyring: Launcher) -> None:
