@@ -68,13 +68,11 @@ def install(
     as_json: Json = False,
 ) -> None:
     """Install an agent's binary for profiles that name it: agent: {registry: ID}."""
-    import json
-
     from acp_launch.console import agents, stdout
 
     made, is_new = _install(_settings(), _reference(agent), allow_unverified=allow_unverified)
     if as_json:
-        stdout.put_json(json.dumps({**agents.installation_json(made), "is_new": is_new}, indent=2))
+        stdout.put_json({**agents.installation_json(made), "is_new": is_new})
         return
     said = made.manifest
     what = "installed" if is_new else "already installed:"

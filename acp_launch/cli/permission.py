@@ -83,15 +83,13 @@ def log(
     last: Last = None,
 ) -> None:
     """Show what agents asked, what was answered, and by which rule; the latest comes last."""
-    import json
-
     from acp_launch.console import permissions, stdout
     from acp_launch.session.permission.audit import entries, files
 
     state = _settings().state
     found, damaged = entries(files(state, None if profile is None else _name(profile)), last)
     for entry in found if as_json else ():
-        stdout.put_json(json.dumps(entry))
+        stdout.put_json(entry)
     if found and not as_json:
         stdout.line(permissions.log_lines(found, with_profile=profile is None))
     if not found:

@@ -94,11 +94,13 @@ def show(name: Name, profile: Profile = None, as_json: Json = False) -> None:
     import time
     from pathlib import Path
 
+    from msgspec.structs import asdict
+
     from acp_launch.console import sessions, stdout
 
     record = _find(name, profile)
     if as_json:
-        stdout.put_json(sessions.details_json(record))
+        stdout.put_json(asdict(record))
     else:
         stdout.line(sessions.details(record, now=time.time(), home=str(Path.home())))
 
@@ -368,7 +370,7 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
 
     found = _with_agent(planned, _settings(), story, trace)
     if as_json:
-        stdout.put_json(sessions.agent_json(found))
+        stdout.put_json({"sessions": found})
     elif found:
         stdout.line(sessions.agent_table(found, home=str(Path.home())))
     else:

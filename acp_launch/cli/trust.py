@@ -109,7 +109,6 @@ def lock(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
 ) -> None:
     """Write the packages of a profile, with versions and hashes, into .acp-launch/lock.yaml."""
-    import json
 
     from acp_launch.cli.planning import loaded_profile, resolved_from
     from acp_launch.console import stdout
@@ -135,7 +134,7 @@ def lock(
         raise StateError(f"cannot write the lock file: {error}", fix="restore or remove it") from None
     if as_json:
         listed = [{"path": key, "package": each.package, "integrity": each.integrity} for key, each in entries.items()]
-        stdout.put_json(json.dumps({"file": str(file), "packages": listed}, indent=2))
+        stdout.put_json({"file": str(file), "packages": listed})
         return
     for key, each in entries.items():
         say(harmless(f"acp-launch: {key} is locked to {each.package}", keep=""))

@@ -4,14 +4,13 @@ Agents of the registry for users and for scripts: pure functions from entries an
 The registry's texts are others', so control and direction characters in them are replaced.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import asdict
 
 from acp_launch.console.sessions import ago
-from acp_launch.console.stdout import columns, plain
+from acp_launch.console.stdout import columns, labelled
 from acp_launch.registry.index import Copy, PublishedAgent, pin_line
 from acp_launch.registry.installed import Installation
 from acp_launch.secret.detect import masked
@@ -31,16 +30,15 @@ def search_table(entries: Sequence[PublishedAgent], installed: Installed, *, wid
     return "\n".join(columns(rows, width=width, ends=[DESCRIPTION]))
 
 
-def search_json(entries: Sequence[PublishedAgent], installed: Installed, copy: Copy, fault: str) -> str:
+def search_json(entries: Sequence[PublishedAgent], installed: Installed, copy: Copy, fault: str) -> dict[str, Any]:
     """Return the JSON for `agents search --json`."""
-    listed = [_entry(each, installed) for each in entries]
-    return json.dumps({"agents": listed, "index": _index(copy, fault)}, indent=2)
+    return {"agents": [_entry(each, installed) for each in entries], "index": _index(copy, fault)}
 
 
 def details(entry: PublishedAgent, installed: Sequence[Installation], platform: str) -> str:
     """Return the lines for `agents show`."""
     ways, binary = entry.distribution, entry.distribution.binary.get(platform)
-    lines = {
+    texts = {
         "agent": entry.id,
         "name": entry.name,
         "version": entry.version,
@@ -55,15 +53,15 @@ def details(entry: PublishedAgent, installed: Sequence[Installation], platform: 
         "here": _command(binary.archive, ()) if binary else "",
         "sha256": (binary.sha256 or "not known to the registry") if binary else "",
     }
-    return "\n".join(f"{label + ':':<11}{plain(value)}" for label, value in lines.items() if value)
+    return labelled(texts)
 
 
-def details_json(entry: PublishedAgent, installed: Installed, copy: Copy, fault: str) -> str:
+def details_json(entry: PublishedAgent, installed: Installed, copy: Copy, fault: str) -> dict[str, Any]:
     """Return the JSON for `agents show --json`."""
     ways = {kind: _way(getattr(entry.distribution, kind)) for kind in entry.distribution.kinds}
     about = {"license": entry.license, "website": entry.website, "repository": entry.repository}
     more = {**about, "distribution": ways, "profile": masked(pin_line(entry)) or None}
-    return json.dumps({**_entry(entry, installed), **more, "index": _index(copy, fault)}, indent=2)
+    return {**_entry(entry, installed), **more, "index": _index(copy, fault)}
 
 
 def table(installed: Sequence[Installation], newest: Mapping[str, str], *, now: float, width: int | None) -> str:
@@ -77,14 +75,14 @@ def table(installed: Sequence[Installation], newest: Mapping[str, str], *, now: 
     return "\n".join(columns(rows, width=width, ends=[PACKAGE]))
 
 
-def table_json(installed: Sequence[Installation], copy: Copy | None) -> str:
+def table_json(installed: Sequence[Installation], copy: Copy | None) -> dict[str, Any]:
     """Return the JSON for `agents list --json`."""
     known = copy.agents if copy else {}
     listed = [
         {**installation_json(each), "newest": known[each.manifest.id].version if each.manifest.id in known else None}
         for each in installed
     ]
-    return json.dumps({"agents": listed, "index": _index(copy, "") if copy else None}, indent=2)
+    return {"agents": listed, "index": _index(copy, "") if copy else None}
 
 
 def installation_json(installation: Installation) -> dict[str, Any]:

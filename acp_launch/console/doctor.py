@@ -26,7 +26,7 @@ from typing import Any
 from acp_launch.checks.check import Anonymizer, Check
 from acp_launch.console.draw.outside import cut, one_line
 from acp_launch.console.stderr import YELLOW, say
-from acp_launch.console.stdout import cells
+from acp_launch.console.stdout import cells, has_colours
 from acp_launch.problem import count
 from acp_launch.secret.detect import masked
 from acp_launch.secret.redact import redactor
@@ -46,7 +46,7 @@ def show(found: Sequence[Check], profile: str | None, code: int, *, as_json: boo
         answer = _answer(found, profile, code, is_complete=not is_cut_short)
         _put([json.dumps(discretion.tree(_bound_size(redactor.tree(answer))))])
     else:
-        _put(lines(found, discretion, coloured=_has_colours()))
+        _put(lines(found, discretion, coloured=has_colours()))
     if is_cut_short:
         say("acp-launch: stopped; these are the results so far", style=YELLOW)
 
@@ -131,7 +131,3 @@ def _users() -> list[str]:
     except (KeyError, OSError, ImportError):  # the user of a container may have no name
         return names
     return names
-
-
-def _has_colours() -> bool:
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"

@@ -5,7 +5,6 @@ Other tools' files hold credentials in plain text, so text quoted from a file pa
 and only changed lines are shown.
 """
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -44,7 +43,7 @@ def warn(text: str) -> None:
 def show_findings(found: Sequence[Finding], *, as_json: bool, is_first: bool) -> None:
     """Print each file with its content, and the command that imports it. `is_first`: there is no profile yet."""
     if as_json:
-        stdout.put_json(json.dumps({"found": [_members(one) for one in found]}))
+        stdout.put_json({"found": [_members(one) for one in found]})
         return
     for line in columns([(one.tool.title, discreet(shown(one.file)), _content(one)) for one in found]):
         stdout.line(line)

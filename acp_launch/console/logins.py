@@ -4,7 +4,6 @@ What a user reads about logins to remote MCP servers: their state, the page to v
 Names and addresses of servers, and what a server calls the user, are made harmless.
 """
 
-import json
 import os
 import time
 from collections.abc import Sequence
@@ -82,7 +81,7 @@ def show(states: Sequence[State], now: float, *, as_json: bool) -> None:
     """Print the logins on stdout."""
     if as_json:
         servers = [{"name": each.name, "url": masked(each.url) or None, **data(each, now)} for each in states]
-        stdout.put_json(json.dumps({"servers": servers}))
+        stdout.put_json({"servers": servers})
         return
     rows = [(each.name, masked(each.url) or "?", describe_state(each, now), _scopes(each)) for each in states]
     for line in columns([("NAME", "URL", "LOGIN", "SCOPES"), *rows] if rows else []):

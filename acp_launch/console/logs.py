@@ -6,7 +6,6 @@ made visible, and only the last state of a progress bar is shown.
 """
 
 import json
-import os
 import sys
 import time
 from collections import deque
@@ -15,15 +14,13 @@ from pathlib import Path
 from zlib import crc32
 
 from acp_launch.console.sessions import ago
-from acp_launch.console.stderr import DIM, harmless, say
-from acp_launch.console.stdout import cells
+from acp_launch.console.stderr import DIM, harmless, strip_colours, tell
+from acp_launch.console.stdout import cells, has_colours
 from acp_launch.errors import StateError
 from acp_launch.process.logs import LogName, LogReader, began, logs
-from acp_launch.regex import regex
 
 AGENT = "agent"
 COLOURS = ("36", "33", "32", "35", "34", "96", "93", "92", "95", "94")
-_STYLING = regex(r"\x1b\[[0-9;:]*m")
 
 
 def label(name: LogName) -> str:
@@ -37,7 +34,7 @@ class LogPrinter:
     def __init__(self, *, as_json: bool) -> None:
         self._written = self._json if as_json else self._line
         self._is_terminal = sys.stdout.isatty()
-        self._is_coloured = self._is_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        self._is_coloured = has_colours()
         self._width = 0
 
     def prefix(self, labels: Iterable[str]) -> None:
@@ -58,7 +55,7 @@ class LogPrinter:
 
     def note(self, text: str) -> None:
         self.flush()
-        say(f"acp-launch: {harmless(text, keep='')}", style=DIM)
+        tell(text, style=DIM)
 
     def _json(self, name: LogName, line: bytes) -> bytes:
         members = {"launch": name.launch, "profile": name.profile, "name": label(name)}
@@ -78,7 +75,7 @@ class LogPrinter:
 
 def on_terminal(line: bytes) -> bytes:
     """Return what a terminal would show of this line, without control characters."""
-    text = _STYLING.sub("", line.decode(errors="replace")).rstrip("\r").rpartition("\r")[2]
+    text = strip_colours(line.decode(errors="replace")).rstrip("\r").rpartition("\r")[2]
     return harmless(text, keep="\t").encode(errors="replace")
 
 

@@ -4,7 +4,6 @@ Verdicts, remembered answers and the permission log, for users and for scripts.
 Titles and commands come from agents, so control characters are replaced; JSON is ASCII for the same reason.
 """
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,13 +28,13 @@ def verdict(verdict: Verdict, considered: Considered, *, verbose: bool) -> str:
     return "\n".join(harmless(line, keep="") for line in lines)
 
 
-def verdict_json(verdict: Verdict, considered: Considered) -> str:
+def verdict_json(verdict: Verdict, considered: Considered) -> dict[str, Any]:
     origin = None if verdict.origin is None else str(verdict.origin)
     rules = [
         {"rule": rule.origin.path, "origin": str(rule.origin), "answer": rule.answer, "matches": not why, "why": why}
         for rule, why in considered
     ]
-    return json.dumps({"answer": verdict.answer, "by": verdict.by, "origin": origin, "rules": rules}, indent=2)
+    return {"answer": verdict.answer, "by": verdict.by, "origin": origin, "rules": rules}
 
 
 def answer_lines(answers: Sequence[Remembered], *, now: float) -> str:
@@ -47,9 +46,8 @@ def answer_lines(answers: Sequence[Remembered], *, now: float) -> str:
     return "\n".join(columns([("N", "ANSWER", "WHAT", "GIVEN"), *rows])) if rows else ""
 
 
-def answers_json(answers: Sequence[Remembered]) -> str:
-    listed = [{"number": number, **to_builtins(each)} for number, each in enumerate(answers, 1)]
-    return json.dumps({"remembered": listed}, indent=2)
+def answers_json(answers: Sequence[Remembered]) -> dict[str, Any]:
+    return {"remembered": [{"number": number, **to_builtins(each)} for number, each in enumerate(answers, 1)]}
 
 
 def about(answer: Remembered) -> str:

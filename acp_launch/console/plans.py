@@ -6,7 +6,6 @@ stored by CI. Arguments and addresses are shown with references in place of secr
 in place of credentials written in the profile.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -59,7 +58,7 @@ def show(
     if as_json:
         found = [problem.as_json() for problem in resolved.problems]
         looked_up = {} if secrets is None else {"secret_states": states(secrets)}
-        stdout.put_json(json.dumps({**plan_json(plan, logins or {}), **looked_up, "problems": found}))
+        stdout.put_json({**plan_json(plan, logins or {}), **looked_up, "problems": found})
         return
     problems.show(resolved.problems, as_json=False, outcome="a run would not start")
     stdout.line(as_text(plan, verbose=verbose, logins=said))

@@ -16,11 +16,9 @@ STDOUT_CLOSED = 141
 def show(problems: Sequence[Problem], *, as_json: bool, outcome: str = "nothing was started") -> None:
     """Print all problems. `outcome` ends the closing line, which counts errors; warnings alone have none."""
     if as_json:
-        import json
-
         from acp_launch.console import stdout
 
-        stdout.put_json(json.dumps({"problems": [problem.as_json() for problem in problems]}))
+        stdout.put_json({"problems": [problem.as_json() for problem in problems]})
         return
     for line in "\n".join((*map(_text, problems), *summary(problems, outcome))).splitlines():
         say(line)

@@ -1,6 +1,5 @@
 """The output of `ps` and `reap`: names, pids and numbers. Of processes started by agents, only the program's name."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -38,7 +37,7 @@ Sessions = Mapping[int, Sequence[SessionRow]]  # of launches by the pid of the l
 def show_families(families: Sequence[LaunchTree], sessions: Sessions, *, home: str, as_json: bool) -> None:
     """Print all launches of this user as trees."""
     if as_json:
-        _print_json({"launches": [_family(family, sessions) for family in families]})
+        stdout.put_json({"launches": [_family(family, sessions) for family in families]})
     elif families:
         rows = [HEADINGS, *(row for family in families for row in _rows(family, sessions, home))]
         for line in columns(rows, width=terminal_width(), ends=[SESSION], starts=[DIRECTORY]):
@@ -50,7 +49,7 @@ def show_families(families: Sequence[LaunchTree], sessions: Sessions, *, home: s
 def show_ended(ended: Sequence[ClearedLaunch], *, as_json: bool) -> None:
     """Print a line for each launch whose processes were stopped."""
     if as_json:
-        _print_json({"ended": [_ended_json(each) for each in ended]})
+        stdout.put_json({"ended": [_ended_json(each) for each in ended]})
     elif ended:
         for each in ended:
             stdout.line(f"{sentence(each)}: {', '.join(map(_process_name, each.processes))}")
@@ -144,7 +143,3 @@ def _ended_json(ended: ClearedLaunch) -> Mapping[str, object]:
 
 def _process_name(left: LeftProcess) -> str:
     return f"{left.name} ({left.pid})" if left.name else str(left.pid)
-
-
-def _print_json(answer: Mapping[str, object]) -> None:
-    stdout.put_json(json.dumps(answer))

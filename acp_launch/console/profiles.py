@@ -36,7 +36,8 @@ def show_reports(
     if as_json:
         verdicts = [_verdict(report, ok=report not in bad) for report in reports]
         looked_up = {"secret_states": states(secrets)} if secrets else {}
-        _print_json({"profiles": verdicts, **looked_up, "problems": [each.as_json() for each in (*everything, *unmet)]})
+        found = [each.as_json() for each in (*everything, *unmet)]
+        stdout.put_json({"profiles": verdicts, **looked_up, "problems": found})
         return not bad
     for report in reports:
         if report not in bad:
@@ -71,12 +72,10 @@ def _verdict(report: Entry, *, ok: bool) -> dict[str, Any]:
 def show_list(entries: Sequence[Entry], *, as_json: bool) -> None:
     """Print one line per profile: its name, its origin, its description."""
     if as_json:
-        _print_json({"profiles": [_as_json(*entry) for entry in entries]})
+        stdout.put_json({"profiles": [_as_json(*entry) for entry in entries]})
         return
-    from acp_launch.console.stdout import columns
-
-    for line in columns(list(rows(entries))):
-        stdout.line(harmless(line, keep=""))
+    for line in stdout.columns(list(rows(entries))):
+        stdout.line(line)
 
 
 def rows(entries: Sequence[Entry]) -> Iterator[tuple[str, str, str]]:
@@ -109,12 +108,6 @@ def _remark(found: Found, loaded: Loaded | None, problems: Sequence[Problem]) ->
     wrong = f"({count(faults, 'problem')}: {ours('validate', shown(found.file))})" if faults else ""
     hidden = f"(shadowed by {shown(found.shadowed_by)})" if found.shadowed_by else ""
     return " ".join(filter(None, (description(loaded), wrong, hidden))) or shown(found.file)
-
-
-def _print_json(answer: dict[str, Any]) -> None:
-    import json  # 2 ms
-
-    stdout.put_json(json.dumps(answer))
 
 
 # A merged profile as YAML: it extends nothing, and a comment gives the origin of each value.

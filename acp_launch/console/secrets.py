@@ -1,6 +1,5 @@
 """The output of `secret`: names, places and times on stdout, never a value."""
 
-import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -36,7 +35,7 @@ class Checked(Struct, frozen=True):
 def show_list(rows: Sequence[Listed], remark: str, *, as_json: bool) -> None:
     """Print the stored secrets. `remark` says why the list may be wrong; empty if it comes from the store itself."""
     if as_json:
-        stdout.put_json(json.dumps({"secrets": [asdict(row) for row in rows], "remark": remark}))
+        stdout.put_json({"secrets": [asdict(row) for row in rows], "remark": remark})
     elif rows:
         now = time.time()
         ages = [ago(row.set, now=now) if row.set else "" for row in rows]
@@ -53,7 +52,7 @@ def show_check(rows: Sequence[Checked], needs: Sequence[Need], *, as_json: bool)
         for row in rows:
             outcome = {key: getattr(row.outcome, key) for key in ("state", "source", "reason")}
             found.append({"name": row.name, **outcome, "profiles": row.profiles})
-        stdout.put_json(json.dumps({"secrets": found, "problems": [problem.as_json() for problem in problems]}))
+        stdout.put_json({"secrets": found, "problems": [problem.as_json() for problem in problems]})
         return
     table = [("NAME", "STATE", "WHERE", "USED BY")]
     table += [(row.name, row.outcome.state, row.outcome.source, ", ".join(row.profiles)) for row in rows]

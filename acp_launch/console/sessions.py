@@ -5,7 +5,6 @@ Titles come from the agent, so control and direction characters are replaced; JS
 are never cut, because users type them again.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
 from types import MappingProxyType
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from acp_launch.console.stdout import columns, plain
+from acp_launch.console.stdout import columns, labelled, plain
 
 if TYPE_CHECKING:
     from acp_launch.session.store import Record
@@ -69,7 +68,7 @@ def choice_row(record: "Record", *, now: float) -> tuple[str, ...]:
 def details(record: "Record", *, now: float, home: str, zone: tzinfo | None = None) -> str:
     """Return the lines for `session show`."""
     agent = f"{record.agent_name} {record.agent_version}".strip()
-    shown = {
+    texts = {
         "name": record.name,
         "profile": record.profile,
         "project": tilde(record.project, home),
@@ -82,28 +81,13 @@ def details(record: "Record", *, now: float, home: str, zone: tzinfo | None = No
         "created": f"{_moment(record.created, zone)} ({ago(record.created, now=now, zone=zone)})",
         "last used": f"{_moment(record.last_used, zone)} ({ago(record.last_used, now=now, zone=zone)})",
     }
-    return "\n".join(f"{label + ':':<12}{plain(value)}" for label, value in shown.items() if value)
+    return labelled(texts)
 
 
-def table_json(records: "Sequence[Record]", states: States = MappingProxyType({})) -> str:
-    """Return the JSON for `session list --json`: objects as in `details_json`, and a `state` where a host has one.
-
-    For 10,000 sessions: `json` indents in Python, but separators, such as a line's end, are written in C.
-    """
-    if not records:
-        return json.dumps({"sessions": []}, indent=2)
-    encode = json.JSONEncoder(separators=(",\n      ", ": ")).encode
-    shown = (
-        asdict(record) | ({"state": state} if (state := states.get(record.key)) else {}) if states else asdict(record)
-        for record in records
-    )
-    objects = (f"    {{\n      {encode(each)[1:-1]}\n    }}" for each in shown)
-    return '{\n  "sessions": [\n' + ",\n".join(objects) + "\n  ]\n}"
-
-
-def details_json(record: "Record") -> str:
-    """Return the JSON for `session show --json`: every field by its name in Record, times in Unix seconds."""
-    return json.dumps(asdict(record), indent=2)
+def table_json(records: "Sequence[Record]", states: States = MappingProxyType({})) -> dict[str, Any]:
+    """Return the JSON for `session list --json`: the fields of each record, and a `state` where a host has one."""
+    found = [(asdict(record), states.get(record.key)) for record in records]
+    return {"sessions": [fields | ({"state": state} if state else {}) for fields, state in found]}
 
 
 def ago(moment: float, *, now: float, zone: tzinfo | None = None) -> str:
@@ -152,11 +136,6 @@ def agent_table(found: Sequence[Mapping[str, Any]], *, home: str) -> str:
     """Return lines for users. Session ids are never cut, because users compare them."""
     rows = [OF_THE_AGENT, *(tuple(_cell(session.get(column), home) for column in COLUMNS) for session in found)]
     return "\n".join(columns(rows))
-
-
-def agent_json(found: Sequence[Mapping[str, Any]]) -> str:
-    """Return everything the agent sent, unchanged."""
-    return json.dumps({"sessions": list(found)}, indent=2)
 
 
 def _cell(value: object, home: str) -> str:

@@ -56,7 +56,7 @@ def _entry(value: Any) -> str:
     return ", ".join(f"{key} {_text(item)}" for key, item in value.items()) if isinstance(value, dict) else _text(value)
 
 
-def _json(file: Path, settings: Sequence[SettingOrigin], directories: Sequence[DirectoryOrigin]) -> str:
+def _json(file: Path, settings: Sequence[SettingOrigin], directories: Sequence[DirectoryOrigin]) -> dict[str, Any]:
     def as_json(value: Any) -> Any:
         if isinstance(value, tuple):
             return [as_json(item) for item in value]
@@ -65,11 +65,5 @@ def _json(file: Path, settings: Sequence[SettingOrigin], directories: Sequence[D
         return masked(value) if isinstance(value, str) else value
 
     listed = [{**asdict(each), "value": as_json(each.value)} for each in settings]
-    return json.dumps(
-        {
-            "file": str(file),
-            "exists": file.exists(),
-            "settings": listed,
-            "directories": [asdict(each) for each in directories],
-        }
-    )
+    places = [asdict(each) for each in directories]
+    return {"file": str(file), "exists": file.exists(), "settings": listed, "directories": places}

@@ -76,7 +76,12 @@ def paint(text: str, style: str) -> str:
 
 
 def has_colours() -> bool:
-    return sys.stderr.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return sys.stderr.isatty() and wants_colours()
+
+
+def wants_colours() -> bool:
+    """Return whether the user wants colours where they are possible."""
+    return "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def _is_one_file() -> bool:

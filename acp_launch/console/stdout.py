@@ -9,9 +9,9 @@ everywhere: unprintable characters in it are escapes.
 import shutil
 import sys
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from acp_launch.console.stderr import harmless, is_marking
+from acp_launch.console.stderr import harmless, is_marking, wants_colours
 from acp_launch.mark import MARK, unmarked
 from acp_launch.protocol.written import visible
 
@@ -31,9 +31,15 @@ def line(text: str) -> None:
     put(f"{text}\n")
 
 
-def put_json(text: str) -> None:
-    """Write one JSON text, which is the same on a terminal and in a pipe."""
-    line(visible(text))
+def put_json(answer: object) -> None:
+    """Write one JSON text on one line, which is the same on a terminal and in a pipe."""
+    import json  # 2 ms
+
+    line(visible(json.dumps(answer)))
+
+
+def has_colours() -> bool:
+    return sys.stdout.isatty() and wants_colours()
 
 
 def printable(text: str) -> str:
@@ -119,6 +125,12 @@ def _cells(character: str) -> int:
     if unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def labelled(texts: Mapping[str, str]) -> str:
+    """Return a line for each text that is not empty, after its label."""
+    width = max(map(len, texts)) + 2
+    return "\n".join(f"{label + ':':<{width}}{plain(text)}" for label, text in texts.items() if text)
 
 
 def terminal_width() -> int | None:

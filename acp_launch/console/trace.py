@@ -4,14 +4,13 @@ The output of `trace`: one line for each step of a trace, each answer with its q
 All text of agents and servers in it is on one line and cannot drive a terminal. Notices that repeat are counted.
 """
 
-import os
 import sys
 from typing import Any
 
 import msgspec
 from msgspec import Struct, field
 
-from acp_launch.console.stdout import cells, fit, plain, terminal_width
+from acp_launch.console.stdout import cells, fit, has_colours, plain, terminal_width
 from acp_launch.protocol.acp import mapping, sequence
 
 WAY = 20  # cells of `acp-launch → agent` and most servers' names
@@ -61,9 +60,7 @@ class TraceView:
         self._open: dict[tuple[str, str, str], tuple[float, str, str, str]] = {}
         self._notices: tuple[float, str, str, int] | None = None  # those that may repeat: time, way, text and count
         self._width = terminal_width()
-        self._is_coloured = (
-            self._width is not None and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-        )
+        self._is_coloured = has_colours()
         self._put("TIME", "FROM → TO", "MESSAGE", "1", "TOOK")
 
     def add(self, entry: TraceEntry) -> None:

@@ -12,10 +12,11 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
-from acp_launch.console.stderr import DIM, RED, harmless, paint
+from acp_launch.console.stderr import DIM, GREEN, RED, harmless, paint
 from acp_launch.console.stdout import cells, columns
 from acp_launch.problem import KeyPath
 from acp_launch.profile.model import Agent, OAuth, Profile, RemoteServer, StdioServer
@@ -194,7 +195,6 @@ def _services(profile: Profile) -> Iterator[ReportRow]:
         yield ReportRow("commands", "the agent may run through acp-launch")
 
 
-GREEN = "32"
 LONGEST = 400  # lines of a diff; further ones are counted
 WIDEST = 20_000  # characters of a line; further ones are counted
 NARROWEST = 20  # columns; below that the terminal wraps
@@ -285,13 +285,10 @@ def table(acceptances: Sequence[Acceptance]) -> str:
     return "\n".join(columns([tuple(map(_plain, row)) for row in rows]))
 
 
-def table_json(acceptances: Sequence[Acceptance]) -> str:
+def table_json(acceptances: Sequence[Acceptance]) -> dict[str, Any]:
     """Return the JSON for `trust --list --json`; `since` is in Unix seconds."""
-    listed = [
-        {"profile": each.profile, "project": each.project, "file": each.file, "since": each.since}
-        for each in acceptances
-    ]
-    return json.dumps({"profiles": listed})
+    members = ("profile", "project", "file", "since")
+    return {"profiles": [{name: getattr(each, name) for name in members} for each in acceptances]}
 
 
 def _cut(lines: Sequence[str]) -> Iterator[str]:

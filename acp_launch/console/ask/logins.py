@@ -1,6 +1,5 @@
 """The ways to log in to an agent: as a table, and as questions to the user; and the agent's stderr meanwhile."""
 
-import json
 import shlex
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
@@ -63,8 +62,8 @@ def table(methods: Sequence[AuthMethod]) -> str:
     return "\n".join(columns([[redactor.text(cell) for cell in row] for row in rows]))
 
 
-def as_json(agent: str, methods: Sequence[AuthMethod]) -> str:
-    return json.dumps(redactor.tree({"agent": agent, "methods": list(map(_members, methods))}), indent=2)
+def as_json(agent: str, methods: Sequence[AuthMethod]) -> object:
+    return redactor.tree({"agent": agent, "methods": list(map(_members, methods))})
 
 
 def _type(method: AuthMethod) -> str:
