@@ -31,7 +31,7 @@ class Host:
     @property
     def note(self) -> Json:
         """What the host says of itself."""
-        (note,) = (self.state / "hosts").glob("*.json")
+        (note,) = (self.launcher.state / "hosts").glob("*.json")
         found: Json = json.loads(note.read_bytes())
         return found
 
@@ -42,10 +42,6 @@ class Host:
     @property
     def status(self) -> HostStatus:
         return read_status(msgspec.convert(self.note, HostNote))
-
-    @property
-    def state(self) -> Path:
-        return Path(self.launcher.env["ACP_LAUNCH_STATE_DIR"])
 
     @property
     def heard(self) -> list[Json]:
@@ -101,4 +97,4 @@ def brought_up(launcher: Launcher, *words: str, name: str = "p", is_killed: bool
         kill_all(mark)
     if is_killed:
         return
-    assert not os.listdir(Path(launcher.env["ACP_LAUNCH_STATE_DIR"]) / "launches"), "a record is left"  # noqa: PTH208
+    assert not os.listdir(launcher.state / "launches"), "a record is left"  # noqa: PTH208

@@ -31,11 +31,13 @@ from tests.oracle import check_transcript
 from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
-AGENTS = ROOT / "tests" / "agents"
+AGENTS, SERVERS = ROOT / "tests" / "agents", ROOT / "tests" / "servers"
 MARK = "ACP_TEST_MARK"
 GUARD = "acp_launch-guard "
 FULL = 65536 - 2 * 4096  # bytes a pipe holds when it takes no more: it counts in pages, and they need not be full
 Json = dict[str, Any]
+DEMO: Json = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.agent"]}
+DEMO_SERVER: Json = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.server"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,20 @@ class Launcher:
 
     project: Path
     env: dict[str, str]
+
+    @property
+    def config(self) -> Path:
+        """The directory of the user's settings and profiles."""
+        return Path(self.env["ACP_LAUNCH_CONFIG_DIR"])
+
+    @property
+    def state(self) -> Path:
+        return Path(self.env["ACP_LAUNCH_STATE_DIR"])
+
+    def configure(self, settings: str) -> None:
+        """Write the user's settings."""
+        self.config.mkdir(parents=True, exist_ok=True)
+        (self.config / "config.yaml").write_text(settings)
 
     def profile(self, temper: str, /, *arguments: str, name: str = "p", **sections: Json) -> Path:
         """Write `.acp-launch/NAME.yaml` for one of tests/agents; `sections` are merged over it."""
@@ -299,7 +315,7 @@ def names(launch: Launcher) -> list[str]:
 
 
 def store(launch: Launcher) -> Path:
-    return Path(launch.env["ACP_LAUNCH_STATE_DIR"], "sessions", "sessions.db")
+    return launch.state / "sessions" / "sessions.db"
 
 
 STARTING = (

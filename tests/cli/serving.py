@@ -105,7 +105,7 @@ def serving(
                 assert editor.end() == 0, editor.told
         if is_valid:
             judged(editor)
-        records = Path(launcher.env["ACP_LAUNCH_STATE_DIR"]) / "launches"
+        records = launcher.state / "launches"
         left = [record.read_bytes().split() for record in records.iterdir()] if records.exists() else []
         is_left = any(str(editor.pid).encode() in record for record in left)
         assert leaves_record or not is_left, "its record is left"

@@ -34,10 +34,6 @@ def agents(launch: Launcher, web: Web) -> Launcher:
     return launch
 
 
-def state(launch: Launcher) -> Path:
-    return Path(launch.env["ACP_LAUNCH_STATE_DIR"])
-
-
 def answer(launch: Launcher, *words: str) -> Any:
     done = launch("agents", *words, "--json")
     assert done.code == 0, done.err
@@ -108,7 +104,7 @@ def test_the_plan_and_the_trust_screen_name_the_version(agents: Launcher) -> Non
     assert agents("trust", "p", "--revoke").code == 0
     answer(agents, "install", "an-agent")
     plan = json.loads(agents("plan", "p", "--json").out)["agent"]
-    program = str(state(agents) / "agents/an-agent/1.0.0/files/agent")
+    program = str(agents.state / "agents/an-agent/1.0.0/files/agent")
     assert (plan["registry"], plan["command"], plan["args"]) == ("an-agent@1.0.0", program, ["--more"])
     assert plan["env"]["FROM_INDEX"]["origin"] == "registry an-agent@1.0.0"
     assert "  registry   an-agent@1.0.0  " in agents("plan", "p").out.decode()

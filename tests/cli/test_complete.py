@@ -32,7 +32,7 @@ def project(launch: Launcher) -> Launcher:
     """A repository of its own, in which `p` has servers and one session."""
     (launch.project / ".git").mkdir()
     launch.write({"agent": {"command": "x"}, "mcp_servers": {"git": {"command": "g"}}})
-    with open_registry(Path(launch.env["ACP_LAUNCH_STATE_DIR"])) as registry:
+    with open_registry(launch.state) as registry:
         for name, profile in (("fix-42", "p"), ("other", "q")):
             save(registry, launch.project, profile=profile, name=name)
     return launch
@@ -122,14 +122,14 @@ def test_sessions_are_those_of_the_profile_of_a_run(project: Launcher) -> None:
 
 
 def test_sessions_are_those_of_this_project(project: Launcher) -> None:
-    with open_registry(Path(project.env["ACP_LAUNCH_STATE_DIR"])) as registry:
+    with open_registry(project.state) as registry:
         save(registry, project.project.parent, profile="p", name="elsewhere")
     assert names(asked(project, "run p -s ")) == ["fix-42"]
 
 
 def test_a_session_that_is_being_written_is_seen_and_nothing_is_written(project: Launcher) -> None:
     """SQLite keeps the latest in a log beside the store, and its index in shared memory, while somebody has it open."""
-    state = Path(project.env["ACP_LAUNCH_STATE_DIR"])
+    state = project.state
     with open_registry(state) as registry:
         save(registry, project.project, profile="p", name="just-now")
         before = files(state)
@@ -148,12 +148,12 @@ def test_a_completion_writes_nothing(project: Launcher, typed: str) -> None:
 
 def test_a_completion_makes_no_store(launch: Launcher) -> None:
     assert asked(launch, "session show ") == []
-    assert not Path(launch.env["ACP_LAUNCH_STATE_DIR"]).exists()
+    assert not launch.state.exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"no database at all" * 100])
 def test_a_damaged_store_is_no_answer(project: Launcher, content: bytes) -> None:
-    store = Path(project.env["ACP_LAUNCH_STATE_DIR"], "sessions", "sessions.db")
+    store = project.state / "sessions" / "sessions.db"
     store.write_bytes(content)
     assert asked(project, "run p -s ") == []
     assert store.read_bytes() == content
@@ -169,7 +169,7 @@ def test_servers_are_those_of_the_profile_on_the_line_and_of_what_it_extends(pro
 
 def test_secrets_come_from_the_index(project: Launcher) -> None:
     """No store is asked: the one these settings name would be started, and leave its mark."""
-    state, config = Path(project.env["ACP_LAUNCH_STATE_DIR"]), Path(project.env["ACP_LAUNCH_CONFIG_DIR"])
+    state, config = project.state, project.config
     mark = project.project / "asked"
     config.mkdir()
     (config / "config.yaml").write_text(f"secrets: {{store: command, command: [touch, {mark}]}}\n")
@@ -188,7 +188,7 @@ def test_a_name_that_means_more_to_a_terminal_or_a_shell_is_left_out(project: La
 
 
 def test_a_description_says_nothing_to_a_terminal_or_a_shell(project: Launcher) -> None:
-    with open_registry(Path(project.env["ACP_LAUNCH_STATE_DIR"])) as registry:
+    with open_registry(project.state) as registry:
         title = 'a\x1b[31m\tb\nc \\$(touch pwned) `it\'s` [/bold] "x" ' + "x" * 200
         save(registry, project.project, profile="p", name="named", title=title)
     assert f"named\tp a31m b c (touch pwned) its /bold x {'x' * 200}"[:106] in asked(project, "session show ")

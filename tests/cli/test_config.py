@@ -12,7 +12,7 @@ from tests.cli.launcher import Launcher
 
 @pytest.fixture
 def file(launch: Launcher) -> Path:
-    return Path(launch.env["ACP_LAUNCH_CONFIG_DIR"], "config.yaml")
+    return launch.config / "config.yaml"
 
 
 def settings(launch: Launcher, **env: Any) -> dict[str, dict[str, Any]]:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from acp_launch.session.connection import ACP_MODE
-from tests.cli.launcher import AGENTS, Ended, Launcher
+from tests.cli.launcher import AGENTS, DEMO, Ended, Launcher
 from tests.cli.terminal import on_terminal
 from tests.cli.test_mcp import server
 from tests.demo.web import serving
@@ -34,7 +34,7 @@ def agent(temper: str, *arguments: str, **keys: Any) -> Json:
 
 def own(launch: Launcher, agent: Json, name: str = "p", **sections: Any) -> None:
     """A profile of the user's own, which is trusted."""
-    folder = Path(launch.env["ACP_LAUNCH_CONFIG_DIR"], "profiles")
+    folder = launch.config / "profiles"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.yaml").write_text(json.dumps({"version": 1, "agent": agent, **sections}, indent=1))
 
@@ -123,7 +123,7 @@ def test_the_screen_of_a_profile_that_is_fit_for_a_run(launch: Launcher) -> None
             "docs": {"type": "http", "url": "http://127.0.0.1:${env:PORT}/${env:TENANT}"},
         },
     )
-    Path(launch.env["ACP_LAUNCH_CONFIG_DIR"]).chmod(0o755)
+    launch.config.chmod(0o755)
     with serving() as web:
         port = str(web.server_address[1])
         done = launch("doctor", "p", ACP_LAUNCH_SECRET_GITHUB=TOKEN, PORT=port, TENANT="acme-tenant")
@@ -351,9 +351,7 @@ def test_a_profile_that_is_not_there_is_a_line_like_any_other(launch: Launcher) 
 
 
 def test_wrong_settings_are_told_and_nothing_is_guessed(launch: Launcher) -> None:
-    config = Path(launch.env["ACP_LAUNCH_CONFIG_DIR"])
-    config.mkdir()
-    (config / "config.yaml").write_text("max_line: 3 parsecs\n")
+    launch.configure("max_line: 3 parsecs\n")
     found = examined(launch, 2)
     assert list(found) == ["acp-launch", "settings"]
     assert found["settings"]["text"].startswith("~/config/config.yaml:1:11: max_line: ")
@@ -403,7 +401,6 @@ def test_a_profile_of_a_project_starts_nothing_until_it_is_trusted(launch: Launc
     assert touched.exists()
 
 
-DEMO = {"command": sys.executable, "args": ["-I", "-m", "acp_launch.demo.agent"]}
 SILENT = 'no answer to initialize from the MCP server "m" within 0.3 s'
 
 

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.launcher import ROOT, Json, Launcher
+from tests.cli.launcher import SERVERS, Json, Launcher
 
-SERVERS = ROOT / "tests" / "servers"
 FETCHES = "acp-launch: mcp server notes is downloading: its package runner fetches it for the first time"
 BRIEF = {"start": "1s"}  # less than the test takes; and than a download
 

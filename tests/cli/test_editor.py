@@ -141,7 +141,7 @@ def test_without_an_editor_it_is_said_in_one_message(editing: Editing, mine: Pat
 
 
 def test_the_settings_are_edited_and_checked_likewise(editing: Editing) -> None:
-    file = Path(editing.launch.env["ACP_LAUNCH_CONFIG_DIR"], "config.yaml")
+    file = editing.launch.config / "config.yaml"
     good = "# how long\nsecrets: {timeout: 20s}\n"
     with editing("config", "edit", saving=["secrets: {timeout: soon}\n", good]) as terminal:
         terminal.until("[E/d]: ")

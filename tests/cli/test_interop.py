@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from acp_launch.cli import exporting
-from tests.cli.launcher import Ended, Launcher
+from tests.cli.launcher import DEMO_SERVER, Ended, Launcher
 from tests.cli.terminal import Terminal, on_terminal, yes_or_no
 from tests.cli.test_secrets import (
     NO_KEYRING,
     config_file,
-    configured,
     files_holding,
     listed,
     value_of,
@@ -67,7 +66,7 @@ TEN = {
 @pytest.fixture
 def project(launch: Launcher) -> Launcher:
     """A sealed store, and a profile `p` with comments."""
-    configured(launch, "secrets: {store: file, file: {key_file: key}}\n")
+    launch.configure("secrets: {store: file, file: {key_file: key}}\n")
     (launch.project / ".git").mkdir()
     profile(launch).write_text(PROFILE.replace("command: true", "command: cat"))
     return launch
@@ -131,7 +130,7 @@ def test_of_ten_literal_tokens_none_is_left_behind_and_all_are_in_the_store(proj
 def test_each_credential_is_named_with_its_place_and_its_new_name(project: Launcher) -> None:
     declared(project, {"gh": {"command": "x", "env": {"TOKEN": TOKENS["github"]}}})
     done = taken(project, "--yes")
-    store = Path(project.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
+    store = project.config / "secrets.sealed"
     assert done.err == (
         "acp-launch: gh: env.TOKEN is a GitHub token; it becomes the secret gh\n"
         f"acp-launch: kept in the sealed file ({store}): gh\n"
@@ -158,7 +157,7 @@ def test_a_dry_run_shows_the_change_and_makes_none(project: Launcher) -> None:
     assert b'+     env: {GITHUB_TOKEN: "${secret:' in done.out or b"${secret:one/github-token}" in done.out
     assert done.err.endswith("acp-launch: nothing was written (--dry-run)\n")
     assert profile(project).read_bytes() == before
-    assert not Path(project.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed").exists()
+    assert not (project.config / "secrets.sealed").exists()
 
 
 def test_without_a_terminal_nothing_is_written_unless_yes_is_said(project: Launcher) -> None:
@@ -170,7 +169,7 @@ def test_without_a_terminal_nothing_is_written_unless_yes_is_said(project: Launc
         "acp-launch: there is no terminal to ask on; nothing was written\n    fix: --yes imports all of it\n"
     )
     assert profile(project).read_bytes() == before
-    assert not Path(project.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed").exists()
+    assert not (project.config / "secrets.sealed").exists()
 
 
 def test_a_person_is_asked_about_the_change_and_about_each_credential(project: Launcher) -> None:
@@ -385,7 +384,7 @@ def test_the_first_command_in_a_pipe_prints_what_to_type(project: Launcher) -> N
 def test_import_as_the_first_command_leads_to_a_running_session(project: Launcher) -> None:
     """Source, agent, place, name, credential; then trust, a secret, and a session: in one go."""
     profile(project).unlink()
-    run = {"command": sys.executable, "args": ["-I", "-m", "acp_launch.demo.server"]}
+    run = {**DEMO_SERVER, "command": sys.executable}
     declared(project, {"notes": {**run, "env": {"TOKEN": TOKENS["github"]}}})
     with on_screen(
         sys.executable, "-m", "acp_launch", "import", cwd=project.project, columns=120, rows=60, env=project.env

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.launcher import Launcher
+from tests.cli.launcher import DEMO, DEMO_SERVER, Launcher
 from tests.cli.verbs import commands
 from tests.test_readme import ROOT
 
@@ -75,9 +75,7 @@ def members(text: str) -> set[str]:
 @pytest.fixture
 def answering(launch: Launcher) -> Launcher:
     """A project with a profile, a session and a server."""
-    server = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.server"]}
-    agent = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.agent"]}
-    launch.write({"agent": agent, "mcp_servers": {"notes": server}})
+    launch.write({"agent": DEMO, "mcp_servers": {"notes": DEMO_SERVER}})
     assert launch("run", "p", "hello", "--session", "s").code == 0
     assert launch("trust", "p", "--yes").code == 0
     return launch

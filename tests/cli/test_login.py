@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.launcher import AGENTS, MARK, Launcher, alive, kill_all
+from tests.cli.launcher import AGENTS, MARK, SERVERS, Launcher, alive, kill_all
 from tests.cli.serving import serving
 from tests.cli.terminal import Terminal, on_terminal
 
-SERVERS = AGENTS.parent / "servers"
 CTRL_C = "\x03"
 WAYS = ("agent", "terminal", "key")
 
@@ -118,15 +117,6 @@ def test_an_agent_that_refuses_or_offers_nothing_is_exit_6(account: Account) -> 
     )
 
 
-def test_a_key_that_is_there_is_an_ordinary_way(account: Account) -> None:
-    """C-28. What was advised does it, and the value is seen nowhere."""
-    account.offers("key", env={"LOGIN_KEY": "${secret:login-key}"})
-    done = account.launch("login", "p", ACP_LAUNCH_SECRET_LOGIN_KEY="s3cr3t-value-of-it")
-    assert (done.code, done.methods) == (0, ["initialize", "authenticate"])
-    assert done.err.endswith(logged_in("API key"))
-    assert "s3cr3t" not in done.err
-
-
 def test_what_a_profile_that_cannot_be_changed_lacks_goes_elsewhere(account: Account, tmp_path: Path) -> None:
     """Each command that is advised does what it is advised for."""
     launch = account.launch
@@ -210,18 +200,6 @@ def test_logging_out_where_it_is_offered(account: Account) -> None:
     assert (done.methods, account.is_in) == (["initialize", "logout"], False)
     done = account.launch("logout", "p")
     assert (done.code, done.err) == (0, "acp-launch: test-agent was not logged in\n")
-
-
-def test_logging_out_where_it_is_not_offered(account: Account) -> None:
-    """C-29."""
-    account.offers("agent", "stays")
-    done = account.launch("logout", "p")
-    assert (done.code, done.err) == (
-        3,
-        "acp-launch: test-agent does not offer to log out\n"
-        "    fix: use the agent's own command; where the login is a secret in the profile, remove it there\n",
-    )
-    assert done.methods == ["initialize"]
 
 
 def test_ctrl_c_gives_up_waiting_for_the_agent(account: Account) -> None:

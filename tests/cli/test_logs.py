@@ -51,7 +51,7 @@ class Logs:
 
 @pytest.fixture
 def logs(launch: Launcher) -> Iterator[Logs]:
-    made = Logs(Path(launch.env["ACP_LAUNCH_STATE_DIR"], "log"))
+    made = Logs(launch.state / "log")
     yield made
     made.close()
 

@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.launcher import ROOT, Launcher, alive, patient
+from tests.cli.launcher import ROOT, SERVERS, Launcher, alive, patient
 from tests.cli.terminal import on_terminal
 from tests.patience import PATIENCE
 
-SERVERS = ROOT / "tests" / "servers"
 SEEN = "run it again with --trace FILE to see what was said"
 TRACE = "; run it again with --trace FILE to see what was said"
 STDIO = "is the command right? some servers speak MCP on stdio only with a flag or a subcommand"

@@ -25,7 +25,7 @@ from acp_launch.oauth.grant import STEP_UPS, Login, Logins
 from acp_launch.private import locked
 from tests.cli.launcher import Launcher
 from tests.cli.terminal import on_terminal
-from tests.cli.test_secrets import configured, files_holding
+from tests.cli.test_secrets import files_holding
 from tests.oauth.authority import Authority, authority
 from tests.patience import AS_USERS_WAIT, PATIENCE
 
@@ -82,7 +82,7 @@ def page(address: str) -> str:
 @pytest.fixture
 def home(launch: Launcher) -> Launcher:
     """A sealed file for tokens, and no browser."""
-    configured(launch, "secrets: {store: file, file: {key_file: key}}\n")
+    launch.configure("secrets: {store: file, file: {key_file: key}}\n")
     for variable in ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
         launch.env.pop(variable, None)
     return launch
@@ -108,7 +108,7 @@ def profile(launch: Launcher, *servers: Authority, **oauth: Any) -> None:
 
 
 def records(launch: Launcher) -> list[Json]:
-    files = Path(launch.env["ACP_LAUNCH_STATE_DIR"], "logins").glob("*.json")
+    files = (launch.state / "logins").glob("*.json")
     return [json.loads(file.read_text()) for file in files]
 
 
@@ -174,7 +174,7 @@ def test_a_login_asks_for_what_the_server_has_demanded_in_runs_unless_that_was_i
         logged_in(home)
         (kept,) = demanding(home, "write")
         assert (kept.demanded, kept.scopes, kept.step_ups) == (("write",), ("read",), 1)
-        Logins(Path(home.env["ACP_LAUNCH_STATE_DIR"])).put(replace(kept, step_ups=STEP_UPS))
+        Logins(home.state).put(replace(kept, step_ups=STEP_UPS))
         said = logged_in(home)
         asked = [parse_qs(urlsplit(address).query)["scope"] for address in browser.addresses]
     assert asked == [["read"], ["read write"], ["read"]]
@@ -184,7 +184,7 @@ def test_a_login_asks_for_what_the_server_has_demanded_in_runs_unless_that_was_i
 
 def demanding(launch: Launcher, *scopes: str) -> list[Login]:
     """The records after the servers have refused a call for want of scopes."""
-    logins = Logins(Path(launch.env["ACP_LAUNCH_STATE_DIR"]))
+    logins = Logins(launch.state)
     return [kept for login in logins.all() if (kept := logins.note_demand(login, scopes))]
 
 
@@ -234,7 +234,7 @@ def test_tokens_whose_record_is_lost_are_found_by_a_logout(home: Launcher) -> No
         profile(home, server, other)
         logged_in(home, "docs")
         logged_in(home, "docs2")
-        logins = Logins(Path(home.env["ACP_LAUNCH_STATE_DIR"]))
+        logins = Logins(home.state)
         (lost,) = (login for login in logins.all() if login.url == server.url)
         logins.drop(lost)
         out = home("mcp", "logout", "p", "docs")
@@ -248,7 +248,7 @@ def test_a_logout_waits_for_a_renewal_and_says_so(home: Launcher) -> None:
         profile(home, server)
         logged_in(home)
         (record,) = records(home)
-        lock = Logins(Path(home.env["ACP_LAUNCH_STATE_DIR"])).lock(record["item"])
+        lock = Logins(home.state).lock(record["item"])
         with ExitStack() as held:
             held.enter_context(locked(lock))
             env = home.env | AS_USERS_WAIT
@@ -406,7 +406,7 @@ def test_ctrl_c_while_the_browser_is_awaited_leaves_no_listener_and_no_login(hom
 
 
 def test_a_store_that_only_reads_says_so_before_the_browser_opens(home: Launcher) -> None:
-    config = Path(home.env["ACP_LAUNCH_CONFIG_DIR"], "config.yaml")
+    config = home.config / "config.yaml"
     config.write_text("secrets: {store: command, command: [/bin/echo, '{name}']}\n")
     with authority() as server, browsing(home) as browser:
         profile(home, server)
@@ -419,7 +419,7 @@ def test_status_asks_neither_the_store_nor_a_server(home: Launcher) -> None:
     with authority() as server, browsing(home):
         profile(home, server)
         logged_in(home)
-        config = Path(home.env["ACP_LAUNCH_CONFIG_DIR"])
+        config = home.config
         (config / "secrets.sealed").write_text("broken")
         before = len(server.log)
         shown = home("mcp", "status", "p")
@@ -431,7 +431,7 @@ def test_an_expired_login_that_is_not_renewed_is_none(home: Launcher) -> None:
     with authority(rotation="none") as server, browsing(home):
         profile(home, server)
         logged_in(home)
-    (file,) = Path(home.env["ACP_LAUNCH_STATE_DIR"], "logins").glob("*.json")
+    (file,) = (home.state / "logins").glob("*.json")
     file.write_text(json.dumps({**json.loads(file.read_text()), "expires": 1.0}))
     shown = home("mcp", "status", "p")
     assert (shown.code, "expired " in shown.out.decode()) == (6, True)

@@ -1,7 +1,6 @@
 """`acp-launch` alone: where the user stands, and what to type next."""
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,7 +34,7 @@ def test_in_a_new_directory_it_says_how_to_begin(launch: Launcher) -> None:
         "      acp-launch import    take agents and MCP servers from other tools",
         "      acp-launch --help    all commands; acp-launch help is the manual",
     ]
-    assert not Path(launch.env["ACP_LAUNCH_STATE_DIR"], "sessions").exists(), "it makes no store"
+    assert not (launch.state / "sessions").exists(), "it makes no store"
 
 
 def test_it_shows_profiles_with_their_trust_and_the_latest_sessions(launch: Launcher) -> None:
@@ -88,7 +87,7 @@ def test_of_many_profiles_the_first_are_shown(launch: Launcher) -> None:
 def test_a_secret_in_a_variable_or_in_the_index_is_set(launch: Launcher) -> None:
     needing(launch, "github")
     assert not [line for line in shown(launch, ACP_LAUNCH_SECRET_GITHUB="not-real") if "secrets" in line]
-    index = Path(launch.env["ACP_LAUNCH_STATE_DIR"], "secrets.json")
+    index = launch.state / "secrets.json"
     index.parent.mkdir(parents=True, exist_ok=True)
     index.write_text('{"version": 1, "stores": {"keyring": {"github": 1.0}}}')
     index.chmod(0o600)
@@ -104,7 +103,7 @@ def test_what_a_command_keeps_is_not_guessed(launch: Launcher) -> None:
 
 
 def test_a_damaged_store_of_sessions_is_no_obstacle(launch: Launcher) -> None:
-    store = Path(launch.env["ACP_LAUNCH_STATE_DIR"], "sessions", "sessions.db")
+    store = launch.state / "sessions" / "sessions.db"
     store.parent.mkdir(parents=True)
     store.write_bytes(b"no database" * 100)
     assert "sessions  cannot be read: acp-launch session list" in shown(launch)

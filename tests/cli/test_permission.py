@@ -28,7 +28,7 @@ def ruled(launch: Launcher) -> Launcher:
 
 
 def shelf(launch: Launcher, profile: str = "p") -> AnswerStore:
-    return AnswerStore(Path(launch.env["ACP_LAUNCH_STATE_DIR"]), str(launch.project), profile)
+    return AnswerStore(launch.state, str(launch.project), profile)
 
 
 def kept(launch: Launcher, call: dict[str, Any], *, allowed: bool = True) -> None:

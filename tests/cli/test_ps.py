@@ -7,14 +7,13 @@ import select
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from acp_launch.cli import machine
 from acp_launch.errors import MachineError
-from tests.cli.launcher import Launcher, Running, alive
+from tests.cli.launcher import DEMO, DEMO_SERVER, Launcher, Running, alive
 from tests.patience import PATIENCE
 
 
@@ -101,13 +100,12 @@ def pids(processes: list[dict[str, Any]]) -> list[int]:
 @pytest.fixture
 def supplied(launch: Launcher) -> Iterator[Running]:
     """The demo agent in its turn, with a server it has opened and one that has failed."""
-    program = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.agent"]}
     gone = {"command": sys.executable, "args": ["-I", "-S", "-c", "raise SystemExit(3)"], "required": False}
     servers = {
-        "notes": {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.server"]},
+        "notes": DEMO_SERVER,
         "gone": {**gone, "restart": {"policy": "never"}},
     }
-    launch.write({"agent": program, "mcp_servers": servers})
+    launch.write({"agent": DEMO, "mcp_servers": servers})
     with launch.start("run", "p", "count 10000", "--output", "json") as running:
         awaited = {("server", "gone", "failed"), ("update", "agent_message_chunk")}
         while awaited:
@@ -150,7 +148,7 @@ def test_a_run_that_has_ended_is_not_shown(launch: Launcher) -> None:
     launch.profile("polite")
     assert launch("run", "p", "hi").code == 0
     assert listed(launch) == []
-    assert list(Path(launch.env["ACP_LAUNCH_STATE_DIR"], "launches").iterdir()) == []
+    assert list((launch.state / "launches").iterdir()) == []
 
 
 def test_what_is_left_behind_is_marked_and_reap_ends_it(launch: Launcher, running: Running) -> None:
@@ -194,24 +192,11 @@ def test_the_next_run_ends_what_the_last_one_left_behind_and_says_so(launch: Lau
     assert alive(running.mark) == []
 
 
-def test_a_killed_run_leaves_nothing_to_reap(launch: Launcher, running: Running) -> None:
-    upper, _ = guards_of(launch)
-    dying = os.pidfd_open(upper)
-    try:
-        running.kill(signal.SIGKILL)
-        running.process.wait(PATIENCE)
-        assert select.select([dying], [], [], PATIENCE)[0]
-    finally:
-        os.close(dying)
-    assert alive(running.mark) == []
-    assert launch("reap").err == "nothing was left behind\n"
-
-
 def test_a_state_directory_that_cannot_be_written_costs_the_record_and_nothing_else(
     launch: Launcher,
 ) -> None:
     launch.profile("polite")
-    state = Path(launch.env["ACP_LAUNCH_STATE_DIR"])
+    state = launch.state
     state.mkdir(parents=True)
     (state / "launches").write_bytes(b"")
     done = launch("run", "p", "hi")

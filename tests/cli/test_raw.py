@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.launcher import Launcher, command
+from tests.cli.launcher import DEMO, Launcher, command
 from tests.cli.terminal import on_terminal
 from tests.patience import PATIENCE
 
@@ -23,7 +23,6 @@ OURS = "▐ acp-launch: type your keyring passphrase"
 EVIL = f"{OSC}{CLIPBOARD}{HIDDEN}{BIDI}{C1}{LINE}\n{OURS}"
 # In YAML these may stand as they are; of the others there are escapes, which are raw in what is made of them.
 IN_YAML = f"{BIDI} {LINE} {OURS}"
-AGENT = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.agent"]}
 TOOLS = (
     "claude",
     "vscode",
@@ -63,7 +62,7 @@ def evil(launch: Launcher) -> Launcher:
     (launch.project / ".acp-launch" / "p.yaml").write_text(
         f"# {IN_YAML}\n"
         f"version: 1\ndescription: {said}\n"
-        f"agent: {json.dumps(AGENT)}\n"
+        f"agent: {json.dumps(DEMO)}\n"
         f"mcp_servers:\n  s: {{command: npx, args: [{said}], env: {{A: {said}}}}}\n"
         f"  h: {{type: http, url: 'https://example.com/mcp', headers: {{A: {header}}}}}\n"
     )

@@ -14,10 +14,8 @@ from acp_launch.host.place import HostNote
 from acp_launch.host.wire import RELOAD
 from acp_launch.settings.load import load
 from tests.cli.hosted import Host, up
-from tests.cli.launcher import ROOT, Ended, Json, Launcher
+from tests.cli.launcher import SERVERS, Ended, Json, Launcher
 from tests.patience import PATIENCE
-
-SERVERS = ROOT / "tests" / "servers"
 
 
 def server(**more: object) -> Json:

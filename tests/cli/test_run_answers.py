@@ -140,7 +140,7 @@ def test_a_session_answer_outlives_the_agent_that_is_started_again(tmp_path: Pat
 def test_an_answer_that_cannot_be_kept_for_good_holds_in_its_session_and_is_said_to(demo: Launcher) -> None:
     with on_terminal(*NOTE, cwd=demo.project, env=demo.env) as terminal:
         terminal.until("[n] ")
-        (Path(demo.env["ACP_LAUNCH_STATE_DIR"]) / "permissions").write_text("in the way")
+        (demo.state / "permissions").write_text("in the way")
         terminal.types("g")
         assert terminal.ends() == 0
         text = " ".join(terminal.text.split())

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.launcher import ROOT, Launcher
+from tests.cli.launcher import DEMO_SERVER, ROOT, Launcher
 from tests.patience import PATIENCE
 
-SERVER = {"command": sys.executable, "args": ["-I", "-m", "acp_launch.demo.server"]}
 STRANGER = 54321  # a user id that nobody has, so that its processes can be counted
 NO_MORE = ("no more processes are allowed", "no more threads are allowed")
 
@@ -32,7 +31,7 @@ def ends(launch: Launcher, *arguments: str, prefix: tuple[str, ...]) -> tuple[in
 
 @pytest.mark.parametrize("descriptors", [8, 12, 18, 19, 20, 30, 46])
 def test_too_few_descriptors_are_told_before_anything_starts(launch: Launcher, descriptors: int) -> None:
-    launch.profile("polite", mcp_servers={"notes": SERVER})
+    launch.profile("polite", mcp_servers={"notes": DEMO_SERVER})
     code, out, err = ends(launch, "run", "p", "hi", prefix=limited(f"-n {descriptors}"))
     assert (code, out) == (3, "")
     assert err == (
@@ -42,12 +41,12 @@ def test_too_few_descriptors_are_told_before_anything_starts(launch: Launcher, d
 
 
 def test_as_many_as_are_asked_for_are_enough(launch: Launcher) -> None:
-    launch.profile("mcp_client", mcp_servers={"notes": SERVER})
+    launch.profile("mcp_client", mcp_servers={"notes": DEMO_SERVER})
     assert ends(launch, "run", "p", "hi", prefix=limited("-n 47"))[0] == 0
 
 
 def test_many_required_servers_take_more(launch: Launcher) -> None:
-    launch.profile("polite", mcp_servers={f"s{number}": SERVER for number in range(6)})
+    launch.profile("polite", mcp_servers={f"s{number}": DEMO_SERVER for number in range(6)})
     code, _, err = ends(launch, "run", "p", "hi", prefix=limited("-n 60"))
     assert (code, err.splitlines()[0]) == (
         3,
@@ -106,7 +105,7 @@ def test_the_answer_comes_where_stderr_cannot_be_written(launch: Launcher, outpu
     shell = shutil.which("bash")
     if shell is None:
         pytest.skip("no bash")
-    launch.profile("chatty", mcp_servers={"notes": SERVER})
+    launch.profile("chatty", mcp_servers={"notes": DEMO_SERVER})
     prefix = (shell, "-c", redirected, "bash")
     with launch.start("run", "p", "hi", "--verbose", "--output", output, prefix=prefix) as running:
         done = running.end()

@@ -1,14 +1,11 @@
 """`:login` in an interactive session: the browser's way, beside a screen that is left for it."""
 
-import sys
-
-from tests.cli.launcher import Launcher
+from tests.cli.launcher import DEMO, Launcher
 from tests.cli.test_mcp_login import Json, browsing, home, logged_in
 from tests.cli.test_run_interactive import ENTER, leaves, sitting
 from tests.oauth.authority import Authority, authority
 
 __all__ = ["home"]  # the fixture
-DEMO = {"command": sys.executable, "args": ["-I", "-m", "acp_launch.demo.agent"]}
 
 
 def profile(launch: Launcher, server: Authority, **keys: object) -> None:

@@ -18,9 +18,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.cli.launcher import Ended, Launcher
+from tests.cli.launcher import DEMO, DEMO_SERVER, Ended, Launcher
 from tests.cli.terminal import on_terminal
-from tests.cli.test_secrets import configured, kept
+from tests.cli.test_secrets import kept
 
 CANARIES = {
     "agent": "canary-of-the-agent-" + "Ag3nT" * 4,
@@ -34,7 +34,7 @@ KEYS = {"store": "file", "file": {"key_file": "key"}}
 @pytest.fixture
 def planted(launch: Launcher) -> Iterator[Launcher]:
     """A sealed file with the canaries, and a port that takes connections."""
-    configured(launch, json.dumps({"secrets": KEYS}))
+    launch.configure(json.dumps({"secrets": KEYS}))
     for name, value in CANARIES.items():
         kept(launch, name, value)
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -141,17 +141,16 @@ def processes(root: int) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 def test_each_canary_is_in_the_environment_of_its_own_process_and_in_no_other_place(planted: Launcher) -> None:
-    demo = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.server"]}
     planted.write(
         {
-            "agent": {
-                "command": "${python}",
-                "args": ["-I", "-m", "acp_launch.demo.agent"],
-                "env": {"FOR": "${secret:agent}"},
-            },
+            "agent": {**DEMO, "env": {"FOR": "${secret:agent}"}},
             "mcp_servers": {
-                "one": {**demo, "env": {"FOR": "${secret:one}"}},
-                "two": {**demo, "args": [*demo["args"], "${secret:arg}"], "env": {"FOR": "${secret:two}"}},
+                "one": {**DEMO_SERVER, "env": {"FOR": "${secret:one}"}},
+                "two": {
+                    **DEMO_SERVER,
+                    "args": [*DEMO_SERVER["args"], "${secret:arg}"],
+                    "env": {"FOR": "${secret:two}"},
+                },
             },
         }
     )

@@ -135,16 +135,3 @@ def test_a_list_of_sessions_that_does_not_fit_is_named_too(launch: Launcher) -> 
     with Path("/dev/full").open("wb") as full:
         done = launch("session", "list", out=full)
     assert (done.code, done.err) == (1, "acp-launch: cannot write to stdout: No space left on device\n")
-
-
-def test_a_log_that_cannot_be_written_stops_nothing(launch: Launcher) -> None:
-    Path(launch.env["ACP_LAUNCH_STATE_DIR"]).mkdir(parents=True)
-    log = Path(launch.env["ACP_LAUNCH_STATE_DIR"], "log")
-    log.write_text("not a directory")
-    launch.profile("chatty", "2000")
-    done = launch("run", "p", "hi", "--output", "quiet")
-    assert (done.code, done.out) == (0, b"loud and clear\n")
-    launch.profile("crasher", "prompt")
-    done = launch("run", "p", "hi")
-    assert done.code == 4
-    assert f"    acp-launch: the log stops here: cannot write it: [Errno 17] File exists: '{log}'\n" in done.err

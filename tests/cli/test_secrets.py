@@ -28,23 +28,18 @@ NEEDY = {"agent": {"command": sys.executable, "env": {"KEY": "${secret:github}",
 @pytest.fixture
 def sealed(launch: Launcher) -> Launcher:
     """A sealed file that a key file opens; both are made by the first `set`."""
-    return configured(launch, "secrets: {store: file, file: {key_file: key}}\n")
-
-
-def configured(launch: Launcher, settings: str) -> Launcher:
-    config = Path(launch.env["ACP_LAUNCH_CONFIG_DIR"])
-    config.mkdir(exist_ok=True)
-    (config / "config.yaml").write_text(settings)
+    launch.configure("secrets: {store: file, file: {key_file: key}}\n")
     return launch
 
 
 def stored_by(launch: Launcher, *command: str) -> Launcher:
     """A store that is a command."""
-    return configured(launch, json.dumps({"secrets": {"store": "command", "command": command}}))
+    launch.configure(json.dumps({"secrets": {"store": "command", "command": command}}))
+    return launch
 
 
 def config_file(launch: Launcher) -> Path:
-    return Path(launch.env["ACP_LAUNCH_CONFIG_DIR"], "config.yaml")
+    return launch.config / "config.yaml"
 
 
 def sealed_with(terminal: Terminal, passphrase: str) -> None:
@@ -83,7 +78,7 @@ def files_holding(text: str, *roots: Path) -> list[Path]:
 
 def test_what_is_piped_in_is_kept_where_the_settings_say(sealed: Launcher) -> None:
     done = sealed("secret", "set", "github", stdin=TOKEN.encode() + b"\n")
-    file = Path(sealed.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
+    file = sealed.config / "secrets.sealed"
     assert (done.code, done.out, done.err) == (0, b"", f"github: stored in the sealed file ({file})\n")
     assert value_of(sealed, "github") == TOKEN
     assert files_holding(TOKEN, Path(sealed.env["HOME"]), sealed.project) == []
@@ -201,7 +196,7 @@ def test_ctrl_c_at_the_prompt_keeps_nothing(sealed: Launcher) -> None:
 def test_without_a_keyring_the_choices_are_explained(launch: Launcher) -> None:
     launch.env.pop("PYTHON_KEYRING_BACKEND")
     done = launch("secret", "set", "github", stdin=TOKEN.encode())
-    config = Path(launch.env["ACP_LAUNCH_CONFIG_DIR"], "config.yaml")
+    config = launch.config / "config.yaml"
     assert done.code == 3
     first, *rest = done.err.splitlines()
     assert first.startswith('acp-launch: cannot store secret "github": ')
@@ -233,7 +228,7 @@ def test_a_person_is_told_before_typing_that_nothing_can_be_kept(launch: Launche
 
 def test_without_a_keyring_a_sealed_file_is_offered_and_on_a_yes_the_secret_is_stored_there(launch: Launcher) -> None:
     del launch.env["PYTHON_KEYRING_BACKEND"]
-    configured(launch, "# mine\nmax_line: 8MiB\n")
+    launch.configure("# mine\nmax_line: 8MiB\n")
     with on_terminal("secret", "set", "github", cwd=launch.project, env=launch.env) as terminal:
         terminal.until(NO_KEYRING)
         terminal.types("y")
@@ -261,7 +256,7 @@ def test_no_other_store_is_offered_where_the_user_has_chosen_one(
     launch: Launcher, settings: str, variables: dict[str, str]
 ) -> None:
     del launch.env["PYTHON_KEYRING_BACKEND"]
-    configured(launch, settings)
+    launch.configure(settings)
     env = {**launch.env, **variables}
     with on_terminal("secret", "set", "github", cwd=launch.project, env=env) as terminal:
         assert terminal.ends() == 3
@@ -288,7 +283,7 @@ def test_the_list_names_secrets_times_and_profiles_never_values(sealed: Launcher
     kept(sealed)
     kept(sealed, "unused", "another-value")
     done = sealed("secret", "list", ACP_LAUNCH_SECRET_TEAM_DOCS="docs-value")
-    file = Path(sealed.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
+    file = sealed.config / "secrets.sealed"
     assert done.code == 0
     assert [re.split(r"\s{2,}", line) for line in done.out.decode().splitlines()] == [
         ["NAME", "STORE", "SET", "USED BY"],
@@ -335,7 +330,7 @@ def test_an_empty_list_says_how_to_begin(sealed: Launcher) -> None:
 
 def test_a_list_says_what_is_gone_and_fails_when_the_store_cannot_be_read(sealed: Launcher) -> None:
     kept(sealed)
-    file = Path(sealed.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
+    file = sealed.config / "secrets.sealed"
     content = file.read_bytes()
     file.write_bytes(content[:-5])
     done = sealed("secret", "list")
@@ -360,7 +355,7 @@ def test_check_tells_of_each_secret_whether_it_is_there_and_exits_3_when_one_is_
     sealed.write(NEEDY, name="review")
     kept(sealed)
     done = sealed("secret", "check", "review")
-    file = Path(sealed.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
+    file = sealed.config / "secrets.sealed"
     assert done.code == 3
     assert [re.split(r"\s{2,}", line) for line in done.out.decode().splitlines()] == [
         ["NAME", "STATE", "WHERE", "USED BY"],
@@ -408,7 +403,7 @@ def test_what_was_removed_is_gone_and_who_still_needs_it_is_told(sealed: Launche
     sealed.write(NEEDY, name="review")
     kept(sealed)
     kept(sealed, "other", "other-value")
-    file = Path(sealed.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
+    file = sealed.config / "secrets.sealed"
     done = sealed("secret", "rm", "github", "githbu", "nothing", "other")
     assert (done.code, done.err) == (
         3,
@@ -431,7 +426,7 @@ def test_a_renamed_secret_keeps_its_value_and_lists_the_references_to_change(sea
     kept(sealed)
     done = sealed("secret", "rename", "github", "team/github")
     assert done.code == 0
-    file = Path(sealed.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
+    file = sealed.config / "secrets.sealed"
     assert re.sub(r":\d+:\d+:", ":L:C:", done.err) == (
         f"github: renamed to team/github in the sealed file ({file})\n"
         ".acp-launch/review.yaml:L:C: agent.env.KEY: review still needs ${secret:github}; write ${secret:team/github}\n"
@@ -511,7 +506,7 @@ def test_the_command_starts_as_any_other_does(launch: Launcher) -> None:
 def test_a_colleague_is_told_every_missing_secret_at_once_with_the_commands(sealed: Launcher) -> None:
     sealed.write(NEEDY, name="review")
     done = sealed.within("run", "review", "hi")
-    file = Path(sealed.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
+    file = sealed.config / "secrets.sealed"
     assert done.code == 3
     assert re.sub(r":\d+:\d+:", ":L:C:", done.err) == (
         f'.acp-launch/review.yaml:L:C: agent.env.KEY: secret "github" is not set in the sealed file ({file})\n'
@@ -524,7 +519,7 @@ def test_a_colleague_is_told_every_missing_secret_at_once_with_the_commands(seal
 
 def with_passphrase(launch: Launcher) -> None:
     """A profile with a secret in a sealed file."""
-    configured(launch, "secrets: {store: file}\n")
+    launch.configure("secrets: {store: file}\n")
     done = launch("secret", "set", "github", stdin=TOKEN.encode(), ACP_LAUNCH_PASSPHRASE="correct horse")
     assert done.code == 0, done.err
     launch.profile("polite", agent={"env": {"KEY": "${secret:github}"}})

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.launcher import AGENTS, Launcher, alive
+from tests.cli.launcher import DEMO, SERVERS, Launcher, alive
 from tests.cli.serving import Editor, serving
 from tests.patience import PATIENCE
-
-SERVERS = AGENTS.parent / "servers"
 
 
 def capable(**more: object) -> str:
@@ -211,7 +209,7 @@ def test_mode_and_options_of_the_profile_are_set_before_the_editor_hears_of_the_
 
 
 def test_a_mode_that_is_an_option_shows_in_the_older_modes_too(launch: Launcher) -> None:
-    launch.write({"agent": {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.agent"]}})
+    launch.write({"agent": DEMO})
     launch.extend(session={"mode": "plan"})
     with serving(launch) as editor:
         editor.begin()

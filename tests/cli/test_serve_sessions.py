@@ -1,7 +1,6 @@
 """Ring 3. Permissions, secrets and named sessions of an editor that `serve` stands behind."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -184,7 +183,7 @@ script.serve({"session/prompt": prompt})
         assert seen.count("***") >= 7
         assert wrote == [CANARY], "a file is written as the agent wants it"
     assert CANARY not in editor.told
-    state = Path(launch.env["ACP_LAUNCH_STATE_DIR"])
+    state = launch.state
     assert not [path for path in state.rglob("*") if path.is_file() and CANARY.encode() in path.read_bytes()]
 
 

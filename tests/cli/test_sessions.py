@@ -6,7 +6,6 @@ import shlex
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -63,7 +62,7 @@ def test_a_corrupt_store_is_an_error_and_stays_as_it_is(launch: Launcher, conten
     ],
 )
 def test_the_latest_50_are_listed_unless_all_are_wanted(launch: Launcher, count: int, remark: str) -> None:
-    with open_registry(Path(launch.env["ACP_LAUNCH_STATE_DIR"])) as registry:
+    with open_registry(launch.state) as registry:
         for number in range(count):
             registry.save(replace(FIX, project=str(launch.project), name=f"s{number}", last_used=float(number)))
         registry.save(replace(FIX, project="/elsewhere"))
@@ -79,7 +78,7 @@ def test_the_latest_50_are_listed_unless_all_are_wanted(launch: Launcher, count:
 
 def test_a_state_directory_that_cannot_be_used_is_named(launch: Launcher) -> None:
     launch.profile("polite")
-    state = Path(launch.env["ACP_LAUNCH_STATE_DIR"])
+    state = launch.state
     state.write_text("a file where a directory belongs")
     done = launch.within("run", "p", "hi", "--session", "work")
     assert done.code == 3
@@ -266,7 +265,7 @@ DAY = 86400.0
 
 def kept(launch: Launcher, **sessions: float) -> None:
     """Sessions of profile `p` by their names, each last used so many days ago."""
-    with open_registry(Path(launch.env["ACP_LAUNCH_STATE_DIR"])) as registry:
+    with open_registry(launch.state) as registry:
         for name, days in sessions.items():
             used = time.time() - days * DAY
             registry.save(replace(FIX, project=str(launch.project), profile="p", name=name, last_used=used))
@@ -290,7 +289,7 @@ def test_old_sessions_are_shown_and_deleted_when_that_is_wanted(launch: Launcher
 
 def test_a_session_in_use_is_not_pruned_however_old(launch: Launcher) -> None:
     kept(launch, held=31, old=31)
-    with hold(Path(launch.env["ACP_LAUNCH_STATE_DIR"]), (str(launch.project), "p", "held")):
+    with hold(launch.state, (str(launch.project), "p", "held")):
         done = launch("session", "prune", "--older-than", "30d", "--yes")
     assert done.err == ("in use, and so not deleted: held\ndeleted 1 session; the agents still have what they stored\n")
     assert names(launch) == ["held"]

@@ -16,7 +16,6 @@ from tests.cli.test_secrets import (
     NO_KEYRING,
     PASSPHRASE,
     config_file,
-    configured,
     listed,
     sealed_with,
     value_of,
@@ -31,7 +30,7 @@ OFFER = yes_or_no("Run this now?")
 @pytest.fixture
 def needy(launch: Launcher) -> Launcher:
     """A sealed file, and a profile with two secrets in it."""
-    configured(launch, "secrets: {store: file, file: {key_file: key}}\n")
+    launch.configure("secrets: {store: file, file: {key_file: key}}\n")
     launch.profile("polite", agent={"env": {"A": "${secret:github}", "B": "${secret:team/docs}"}})
     return launch
 
@@ -75,7 +74,7 @@ def test_an_empty_answer_ends_the_questions_and_leaves_what_to_type(needy: Launc
 
 
 def test_the_passphrase_of_the_store_is_typed_once(launch: Launcher) -> None:
-    configured(launch, "secrets: {store: file}\n")
+    launch.configure("secrets: {store: file}\n")
     made = launch("secret", "set", "other", stdin=b"x-value-x", ACP_LAUNCH_PASSPHRASE="correct horse")
     assert made.code == 0, made.err
     launch.profile("polite", agent={"env": {"A": "${secret:github}"}})
@@ -147,7 +146,7 @@ def test_the_prompt_says_which_value_in_one_row(
 
 
 def test_a_store_that_only_reads_says_how_to_set_it_and_asks_nothing(launch: Launcher) -> None:
-    configured(launch, json.dumps({"secrets": {"store": "command", "command": ["/usr/bin/printf", "%.0s", "{name}"]}}))
+    launch.configure(json.dumps({"secrets": {"store": "command", "command": ["/usr/bin/printf", "%.0s", "{name}"]}}))
     launch.profile("polite", agent={"env": {"A": "${secret:github}"}})
     with on_terminal("run", "p", "hello there", cwd=launch.project, env=launch.env) as terminal:
         assert terminal.ends() == 3
@@ -156,7 +155,7 @@ def test_a_store_that_only_reads_says_how_to_set_it_and_asks_nothing(launch: Lau
 
 
 def test_nothing_is_asked_if_the_run_could_not_start_anyway(launch: Launcher) -> None:
-    configured(launch, "secrets: {store: file, file: {key_file: key}}\n")
+    launch.configure("secrets: {store: file, file: {key_file: key}}\n")
     launch.profile("polite", agent={"env": {"A": "${secret:github}", "B": "${env:NOT_SET_ANYWHERE}"}})
     with on_terminal("run", "p", "hello there", cwd=launch.project, env=launch.env) as terminal:
         assert terminal.ends() == 3
@@ -208,24 +207,21 @@ def test_without_a_yes_nothing_is_installed_and_the_problem_is_told(bare: Launch
     assert not (Path(bare.env["PATH"]) / "claude-agent-acp").exists()
 
 
-def test_an_installer_that_fails_is_told_with_its_exit_code(bare: Launcher) -> None:
-    program(Path(bare.env["PATH"]) / "npm", "echo EACCES >&2\nexit 243\n")
-    with on_terminal("run", "p", "hello there", cwd=bare.project, env=bare.env) as terminal:
-        terminal.until(OFFER)
-        terminal.types("y")
-        assert terminal.ends() == 3
-    assert "EACCES" in terminal.text
-    assert f"npm install -g {PACKAGE} exited with status 243" in terminal.text
-
-
-def test_an_installer_that_does_not_bring_the_program_leaves_the_problem(bare: Launcher) -> None:
-    program(Path(bare.env["PATH"]) / "npm", "exit 0\n")
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("echo EACCES >&2\nexit 243\n", f"npm install -g {PACKAGE} exited with status 243"),
+        ("exit 0\n", '"claude-agent-acp" is not on PATH'),
+    ],
+)
+def test_an_installer_that_does_not_bring_the_program_leaves_the_problem(bare: Launcher, body: str, said: str) -> None:
+    program(Path(bare.env["PATH"]) / "npm", body)
     with on_terminal("run", "p", "hello there", cwd=bare.project, env=bare.env) as terminal:
         terminal.until(OFFER)
         terminal.types("y")
         assert terminal.ends() == 3
     assert terminal.text.count(OFFER) == 1
-    assert '"claude-agent-acp" is not on PATH' in terminal.text
+    assert said in terminal.text
 
 
 def test_ctrl_c_ends_the_installer_and_the_run(bare: Launcher) -> None:

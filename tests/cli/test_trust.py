@@ -12,11 +12,10 @@ import pytest
 
 from tests.cli import forkserver
 from tests.cli.inprocess import completed
-from tests.cli.launcher import needs_a_process
+from tests.cli.launcher import DEMO, DEMO_SERVER, needs_a_process
 from tests.cli.terminal import on_terminal, yes_or_no
 from tests.interactive.screen import on_screen
 
-DEMO = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.agent"]}
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -50,7 +49,7 @@ def test_a_project_profile_is_refused_until_it_is_trusted_and_runs_afterwards(pr
         permissions={"default": "allow"},
         client={"terminal": True},
         mcp_servers={
-            "notes": {**DEMO, "args": ["-I", "-m", "acp_launch.demo.server"], "env": {"TOKEN": "${env:HOME}"}},
+            "notes": {**DEMO_SERVER, "env": {"TOKEN": "${env:HOME}"}},
             "docs": {"type": "http", "url": "https://docs.example.com/mcp", "headers": {"X-Team": "a"}},
         },
     )

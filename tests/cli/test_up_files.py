@@ -59,7 +59,7 @@ def test_each_file_of_the_profile_counts(launch: Launcher, change: Callable[[Pat
 
 def test_a_base_that_is_nearer_than_the_one_that_was_read_counts(launch: Launcher) -> None:
     """The base is the user's own until the project has one of its name."""
-    users = Path(launch.env["ACP_LAUNCH_CONFIG_DIR"]) / "profiles"
+    users = launch.config / "profiles"
     users.mkdir(parents=True, exist_ok=True)
     extending(launch).rename(users / "base.yaml")
     with up(launch) as host:

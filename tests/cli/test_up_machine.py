@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -36,7 +35,7 @@ def test_a_full_disk_is_said_and_the_host_goes_on_once_there_is_room(launch: Lau
     if unshare is None or subprocess.run([unshare, "-rm", "mount", "-t", "tmpfs", "none", "/mnt"]).returncode:
         pytest.skip("takes a mount namespace")
     launch.profile("polite")
-    Path(launch.env["ACP_LAUNCH_STATE_DIR"]).mkdir(parents=True, exist_ok=True)
+    launch.state.mkdir(parents=True, exist_ok=True)
     env = {**launch.env, MARK: "full disk", "PYTHON": sys.executable, "SAID": str(said)}
     try:
         done = subprocess.run(

@@ -128,7 +128,7 @@ def test_a_question_without_a_terminal_waits_as_the_profile_says_and_the_user_is
     launch: Launcher,
 ) -> None:
     told = launch.project.parent / "told"
-    config = Path(launch.env["ACP_LAUNCH_CONFIG_DIR"])
+    config = launch.config
     config.mkdir(parents=True, exist_ok=True)
     notify = ["/bin/sh", "-c", 'echo "$0 $1" > "$2.part"; mv "$2.part" "$2"', "{profile}", "{session}", str(told)]
     (config / "config.yaml").write_text(json.dumps({"notify_command": notify}))
@@ -168,9 +168,7 @@ def test_without_a_terminal_reads_may_be_allowed_and_all_may_be_denied(
 def test_a_turn_whose_terminal_closes_ends_or_goes_on_as_the_settings_say(
     launch: Launcher, gate: Path, hangup: str
 ) -> None:
-    config = Path(launch.env["ACP_LAUNCH_CONFIG_DIR"])
-    config.mkdir(parents=True, exist_ok=True)
-    (config / "config.yaml").write_text(f"hangup: {hangup}\n")
+    launch.configure(f"hangup: {hangup}\n")
     if hangup == "stop":
         launch.profile("cancellable")
     with up(launch) as host:
