@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from acp_launch import leave
 from acp_launch.errors import MachineError
 from acp_launch.problem import Problem
 from acp_launch.process import prepare, spawn
@@ -45,20 +46,20 @@ async def foreground(program: LocalProgram) -> Exit:
     if not available():
         raise MachineError([_no_terminal()])
     terminal = _Terminal()
-    spawned = spawn_in_our_session(
-        program.argv,
-        env=program.env,
-        cwd=program.cwd,
-        name=program.name,
-        streams=(STDIN, STDOUT if os.isatty(STDOUT) else STDERR, STDERR),
-    )
-    tree = _Tree(spawned)
+    streams = (STDIN, STDOUT if os.isatty(STDOUT) else STDERR, STDERR)
+    tree: Tree | None = None
     with terminal.taken_back():
         try:
+            with leave.deferred():  # a signal in between would leave a program that is not known yet
+                spawned = spawn_in_our_session(
+                    program.argv, env=program.env, cwd=program.cwd, name=program.name, streams=streams
+                )
+                tree = _Tree(spawned)
             with reaped():
                 ended = await _until_over(tree, terminal)
         finally:
-            await _end(tree)
+            if tree is not None:
+                await _end(tree)
         terminal.is_at_line_start = ended.signal is None
         return ended
 
