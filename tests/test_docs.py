@@ -13,7 +13,7 @@ PAGE = 25_000
 FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]*)\)")
 ORDER = ["Install", "60 seconds", "Your project", "The session", "Moving from", "Teams", "Security", "More"]
-STATEMENT = re.compile(r"^\| ([CM]-\d+) \| (.*) \| (`.*`) \|$", re.MULTILINE)
+STATEMENT = re.compile(r"^\| ([CM]-\d+) \| [^|]+ \|$", re.MULTILINE)
 CITED = re.compile(r"\b([CM]-\d{1,2})\b(?!\.\d)")
 # Documents that are not in this repository, however they are called.
 OUTSIDE = re.compile(
@@ -93,17 +93,13 @@ def test_every_file_that_a_page_names_is_there() -> None:
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
 
 
-def test_every_statement_that_is_cited_is_written_down_with_a_test_that_cites_it() -> None:
+def test_every_statement_that_is_cited_is_written_down_and_a_test_cites_each() -> None:
     pages = (ROOT / "docs" / name for name in ("acp.md", "bridge.md"))
-    stated = {number: tests for page in pages for number, _, tests in STATEMENT.findall(page.read_text())}
-    cited: dict[str, set[str]] = {}
-    for name, text in texts():
-        for number in CITED.findall(text) if name.endswith(".py") else ():
-            cited.setdefault(number, set()).add(name)
-    assert sorted(set(cited) - set(stated)) == []
-    for number, tests in stated.items():
-        for test in re.findall(r"`([^`]+)`", tests):
-            assert test in cited.get(number, ()), f"{test} does not cite {number}"
+    stated = {number for page in pages for number in STATEMENT.findall(page.read_text())}
+    assert len(stated) > 100
+    python = [(name, set(CITED.findall(text))) for name, text in texts() if name.endswith(".py")]
+    assert set().union(*(cited for _, cited in python)) <= stated
+    assert stated <= set().union(*(cited for name, cited in python if name.startswith("tests/")))
 
 
 def test_nothing_cites_a_document_that_is_not_here() -> None:
