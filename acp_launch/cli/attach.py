@@ -1,19 +1,17 @@
 """A run whose host is up: the checks, the prompt and the user are here, everything else is the host's."""
 
 import os
-import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acp_launch.cli.run_request import RunRequest, Screen, elicitor, exit_code, settings_of
+from acp_launch.cli.verb import import_without
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share, tell
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from acp_launch.cli.reload import Content
     from acp_launch.cli.up import Begun
     from acp_launch.errors import AuthRequired
@@ -214,7 +212,8 @@ def _run(request: RunRequest, plan: "LaunchPlan", settings: "Settings", screen: 
     plan = replace(plan, timeouts=replace(plan.timeouts, **request.limits))
     if request.is_interactive:
         return _interact(request, plan, settings, note)
-    asyncio = _import_asyncio_without_tls()
+    import_without("asyncio", "ssl")  # the only line is that to the host
+    import asyncio
 
     from acp_launch.launch.run import Prompt, SessionRequest
 
@@ -275,19 +274,6 @@ async def _prompt_host(
             await run_once(launch, partial(handed_over, launch, prompt))
             return None
         return await run_once(launch, partial(open_and_prompt, launch, prompt))
-
-
-def _import_asyncio_without_tls() -> "ModuleType":
-    """Import asyncio, but not OpenSSL with it, which takes 5 ms and 4 MiB: the only line is that to the host."""
-    kept = sys.modules.get("ssl")
-    sys.modules["ssl"] = None  # type: ignore[assignment]
-    try:
-        import asyncio
-    finally:
-        del sys.modules["ssl"]
-        if kept is not None:
-            sys.modules["ssl"] = kept
-    return asyncio
 
 
 def _session_of(request: RunRequest, plan: "LaunchPlan", settings: "Settings") -> "tuple[str, Record | None]":

@@ -85,8 +85,9 @@ def _run(arguments: Sequence[str]) -> int:
 
         return show()
     if not HELP & set(arguments) and arguments[0] in PLAIN:
-        from acp_launch.cli.verb import load, plain
+        from acp_launch.cli.verb import import_without, load, plain
 
+        import_without("msgspec", "typing_extensions")
         verb: Callable[..., Verb] = load(arguments[0])
         if asked := plain(verb, arguments[1:]):
             return asked.carry_out()

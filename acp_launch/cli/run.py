@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 from acp_launch.cli.run_request import RunRequest, Screen, exit_code, settings_of
-from acp_launch.cli.verb import PLAIN, Argument, Option
+from acp_launch.cli.verb import PLAIN, Argument, Option, import_without
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.errors import SessionError, Stopped, UsageError
 from acp_launch.problem import ours
@@ -122,13 +122,22 @@ def _launch(request: RunRequest, settings: "Settings", screen: Screen) -> int:
         held = stack.enter_context(ExitStack())
         chosen = session_of(plan, settings, stack, held, latest=request.latest, is_new=request.new)
         with launch_agent(settings, ready._replace(plan=plan), request.trace) as started:
-            import asyncio  # while the agent starts
+            _import_asyncio(started.plan)  # while the agent starts
+            import asyncio
 
             if not request.is_interactive:
                 return _run_turn(request, started, chosen, text, screen)
             from acp_launch.cli.interactive_run import run_interactive
 
             return asyncio.run(run_interactive(request, started, chosen, held))
+
+
+def _import_asyncio(plan: "LaunchPlan") -> None:
+    """Import asyncio; without OpenSSL, which takes 5 ms and 4 MiB, if no server is remote."""
+    from acp_launch.plan.model import RemotePlan
+
+    if not any(isinstance(server, RemotePlan) for server in plan.servers):
+        import_without("asyncio", "ssl")
 
 
 def _run_turn(request: RunRequest, started: "Launched", chosen: "ChosenSession", text: str, screen: Screen) -> int:

@@ -16,6 +16,7 @@ parameters from the same fields. A field is a flag (`bool`), a text, a path, a c
 for several values. The module imports little, because help is made from it.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -74,6 +75,18 @@ def load(name: str) -> Any:
     """Import the verb of this name; a start pays for no other."""
     module, _, attribute = VERBS[name].partition(".")
     return getattr(import_module(f"acp_launch.cli.{module}"), attribute)
+
+
+def import_without(name: str, absent: str) -> None:
+    """Import a module as if another one were not installed: it takes long to import, and nothing of it is needed."""
+    kept = sys.modules.get(absent)
+    sys.modules[absent] = None  # type: ignore[assignment]
+    try:
+        import_module(name)
+    finally:
+        del sys.modules[absent]
+        if kept is not None:
+            sys.modules[absent] = kept
 
 
 class Argument(NamedTuple):
