@@ -18,9 +18,9 @@ No other language is allowed. A comment right above a block says more about it:
     <!-- needs: a keyring -->   it is run where a real one can be started, as in CI
     <!-- file: PATH -->         its text is also put into that file of the project, for the blocks below
 
-`acp-launch` means this checkout. `pip …` at the beginning of a line is not run; what follows it after `&&` is. The
-project is a repository with nothing in it, the home is empty, nothing is on stdin, and output is 80 columns wide and
-has no colour.
+`acp-launch` means this checkout. As after `pipx install`, it is on PATH, and `python3` knows nothing of it. `pip …` at
+the beginning of a line is not run; what follows it after `&&` is. The project is a repository with nothing in it, the
+home is empty, nothing is on stdin, and output is 80 columns wide and has no colour.
 """
 
 import doctest
@@ -183,10 +183,11 @@ def _json(block: Block) -> Iterator[str]:
 def _shell(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     programs = project.parent / "bin"
     programs.mkdir(exist_ok=True)
-    launcher = programs / "acp-launch"
-    launcher.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m acp_launch "$@"\n')
-    launcher.chmod(0o755)
-    path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
+    ours = shlex.quote(sys.executable)
+    for name, argv in (("acp-launch", f"{ours} -m acp_launch"), ("python3", f"{ours} -I -S")):
+        (programs / name).write_text(f'#!/bin/sh\nexec {argv} "$@"\n')
+        (programs / name).chmod(0o755)
+    path = os.pathsep.join([str(programs), os.environ["PATH"]])
     return subprocess.run(
         ["sh", *arguments],
         cwd=project,
