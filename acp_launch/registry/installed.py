@@ -19,7 +19,6 @@ from acp_launch.regex import regex
 
 MANIFEST = "install.json"
 LARGEST = 256 * 1024  # bytes of a manifest
-Kind = Literal["npx", "uvx", "binary"]
 _REFERENCE = regex(rf"(?P<id>{AGENT_ID})(?:@(?P<version>{AGENT_VERSION}))?")
 
 
@@ -41,15 +40,15 @@ def reference(text: str) -> Reference | None:
 
 class Manifest(Struct, frozen=True, kw_only=True):
     """
-    What was installed. `package` is its name and version, or the address of its archive; `command` is the program, as a
-    path in the directory. `integrity` is the hash that was checked, as `sha512-…` (npm) or `sha256:…`; empty if none
-    was. `registry` is the address of the index, `since` Unix seconds.
+    What was installed. `package` is the address of its archive; `command` is the program, as a path in the directory.
+    `integrity` is the hash that was checked, as `sha256:…`; empty if none was. `registry` is the address of the index,
+    `since` Unix seconds.
     """
 
     id: str
     version: str
     name: str
-    kind: Kind
+    kind: Literal["binary"] = "binary"
     package: str
     command: str
     args: tuple[str, ...] = ()
