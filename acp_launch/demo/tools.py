@@ -5,7 +5,6 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 from acp_launch.demo.servers import Server
@@ -17,7 +16,7 @@ OPTIONS: list[Message] = [
     {"optionId": "allow-always", "name": "Always allow in this session", "kind": "allow_always"},
     {"optionId": "reject-once", "name": "Reject", "kind": "reject_once"},
 ]
-PLANNING = "I did not do it: in the mode `plan` I change nothing. `mode ask` gets me out of it."
+PLANNING = "I did not do it: in the mode `plan` I change nothing."
 REFUSED = "I did not do it: permission was refused."
 
 ANSWER = 60.0  # seconds; longest wait for a tool
@@ -50,9 +49,7 @@ class ToolCall:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if isinstance(error, TurnCancelled):
             self.end("failed", "cancelled")
 
@@ -68,12 +65,7 @@ class ToolCall:
             return PLANNING
         if session.options.values["mode"] == "code" or key in session.allowed:
             return ""
-        try:
-            answer = self._turn.ask(PERMISSION, {"toolCall": self.announced, "options": OPTIONS})
-        except RpcError as error:
-            self.end("failed", f"the client could not be asked: {error}")
-            return f"I did not do it, because I could not ask for permission: {error}"
-        option = chosen_option(answer)
+        option = chosen_option(self._turn.ask(PERMISSION, {"toolCall": self.announced, "options": OPTIONS}))
         if option is None:
             raise TurnCancelled
         if option == "allow-always":

@@ -14,10 +14,9 @@ import uuid
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from acp_launch.demo.server import Server
+from acp_launch.demo.server import answer
 from acp_launch.demo.wire import Message, RpcError, decode
 
-LONGEST = 1024 * 1024  # bytes of a request
 SESSION = "Mcp-Session-Id"
 
 
@@ -29,7 +28,7 @@ class Web(ThreadingHTTPServer):
     def __init__(self, port: int, token: str) -> None:
         super().__init__(("127.0.0.1", port), Handler)
         self.token = token
-        self.sessions: dict[str, Server] = {}
+        self.sessions: set[str] = set()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say in one line that a client went away."""
@@ -44,12 +43,7 @@ class Handler(BaseHTTPRequestHandler):
     server: Web
 
     def do_POST(self) -> None:
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > LONGEST:
-            self.close_connection = True
-            self._reply(413 if length.isdecimal() else 411)
-            return
-        body = self.rfile.read(int(length))
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         if not self._is_refused():
             try:
                 self._receive(decode(body) or {})
@@ -62,7 +56,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_DELETE(self) -> None:
         if not self._is_refused():
-            self._reply(204 if self.server.sessions.pop(self.headers.get(SESSION, ""), None) else 404)
+            session = self.headers.get(SESSION, "")
+            self._reply(204 if session in self.server.sessions else 404)
+            self.server.sessions.discard(session)
 
     def log_message(self, format: str, *args: object) -> None:
         print(format % args, file=sys.stderr)
@@ -82,12 +78,12 @@ class Handler(BaseHTTPRequestHandler):
         identity = self.headers.get(SESSION)
         if message.get("method") == "initialize" and identity is None:
             identity = uuid.uuid4().hex
-            self.server.sessions[identity] = Server()
-        if (session := self.server.sessions.get(identity or "")) is None:
+            self.server.sessions.add(identity)
+        if identity not in self.server.sessions:
             self._reply(400 if identity is None else 404)
         else:
-            answer = session.answer(message)
-            self._reply(200 if answer else 202, answer, session=str(identity))
+            response = answer(message)
+            self._reply(200 if response else 202, response, session=str(identity))
 
     def _reply(self, status: int, message: Message | None = None, *, session: str = "") -> None:
         body = b"" if message is None else json.dumps({"jsonrpc": "2.0", **message}).encode()
