@@ -146,8 +146,6 @@ class Checkup:
         self._note([trusted])
         parts = list(profile_checks.parts(loaded, cwd=here(), environ=os.environ, override=at_home(self._cwd)))
         self._note(profile_checks.faults(parts))
-        if not machine.IS_WINDOWS:
-            self._note(machine.servers(sum(part.stdio is not None and part.stdio.bridge for part in parts)))
         if trusted.verdict == "problem":
             return
         require_platform()
