@@ -17,13 +17,10 @@ FIRST = 1.0  # seconds for servers to start before a session's first answer
 BEAT = 0.05  # seconds between the chunks of `count`: slow enough to press Ctrl-C, fast enough not to bore
 STEP = 0.03  # seconds for each step of `plan`
 MOST = 10_000  # chunks of `count`
-STATUS = 3  # exit status of `crash`
-
-INTRODUCTION = "I am a scripted demo agent: a real ACP agent without a model behind it. Try one of these:\n"
 
 
 def introduce(turn: Turn, rest: str) -> None:
-    turn.say(INTRODUCTION)
+    turn.say("I am a scripted demo agent: a real ACP agent without a model behind it. Try one of these:\n")
     for group, each in GROUPS.items():
         lines = [f"- `{f'{name} {each[name].hint}'.strip()}`: {each[name].description}" for name in each]
         turn.say(f"\n**{group}**\n\n" + "\n".join(lines) + "\n")
@@ -95,7 +92,7 @@ def crash(turn: Turn, rest: str) -> None:
     turn.say("I am about to ")
     servers.stop(turn.session.servers)
     print("demo agent: crashing as requested", file=sys.stderr, flush=True)
-    os._exit(STATUS)
+    os._exit(3)
 
 
 class Reply(NamedTuple):
@@ -158,14 +155,6 @@ def reply(turn: Turn, text: str) -> None:
         turn.say(f"You said: {text}\n\nI am a scripted demo without a model, so I can only repeat it. Try `help`.")
     else:
         chosen.play(turn, rest.strip())
-    names = [_name_attachment(block) for block in turn.blocks if block["type"] != "text"]
-    if names and chosen is not REPLIES["look"]:
-        turn.say(f"\n\nAttached: {', '.join(names)}")
     options = turn.session.options.values
     if options.get("verbose"):
         turn.say(f"\n\n(mode {options['mode']}, model {options['model']})")
-
-
-def _name_attachment(block: Message) -> str:
-    uri = block.get("uri") or block.get("resource", {}).get("uri")
-    return str(block.get("name") or uri or f"{block['type']} ({block.get('mimeType')})")

@@ -7,7 +7,6 @@ standard library only, and runs until Ctrl-C.
 """
 
 import argparse
-import hmac
 import json
 import sys
 import uuid
@@ -60,18 +59,12 @@ class Handler(BaseHTTPRequestHandler):
             self._reply(204 if session in self.server.sessions else 404)
             self.server.sessions.discard(session)
 
-    def log_message(self, format: str, *args: object) -> None:
-        print(format % args, file=sys.stderr)
-
     def _is_refused(self) -> bool:
         """Refuse a request for another address, or without the token."""
-        said = self.headers.get("Authorization", "").encode()
-        if self.server.token and not hmac.compare_digest(said, f"Bearer {self.server.token}".encode()):
-            self._reply(401)
-        elif self.path != "/mcp":
-            self._reply(404)
-        else:
+        is_known = not self.server.token or self.headers.get("Authorization") == f"Bearer {self.server.token}"
+        if is_known and self.path == "/mcp":
             return False
+        self._reply(404 if is_known else 401)
         return True
 
     def _receive(self, message: Message) -> None:
@@ -87,12 +80,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def _reply(self, status: int, message: Message | None = None, *, session: str = "") -> None:
         body = b"" if message is None else json.dumps({"jsonrpc": "2.0", **message}).encode()
-        kind = "application/json" if body else ""
-        challenge = "Bearer" if status == HTTPStatus.UNAUTHORIZED else ""
         self.send_response(status)
-        for name, value in (("Content-Type", kind), (SESSION, session), ("WWW-Authenticate", challenge)):
-            if value:
-                self.send_header(name, value)
+        self.send_header("Content-Type", "application/json")
+        if session:
+            self.send_header(SESSION, session)
+        if status == HTTPStatus.UNAUTHORIZED:
+            self.send_header("WWW-Authenticate", "Bearer")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

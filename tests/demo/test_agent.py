@@ -298,15 +298,6 @@ def test_a_session_with_wrong_parameters_is_refused(agent: Client, tmp_path: Pat
     assert agent.code("session/new", {"cwd": str(tmp_path), "mcpServers": [], **change}) == -32602
 
 
-def test_attachments_are_named(agent: Client, tmp_path: Path) -> None:
-    session = agent.open(tmp_path)
-    link = {"type": "resource_link", "uri": "file:///a.py", "name": "a.py"}
-    embedded = {"type": "resource", "resource": {"uri": "file:///b.py", "text": "pass"}}
-    sound = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
-    agent.prompt(session, "hello", link, embedded, sound)
-    assert agent.said().endswith("Attached: a.py, file:///b.py, audio (audio/wav)")
-
-
 @pytest.mark.parametrize("stop", ["eof", "term"])
 def test_it_ends_at_once_and_takes_stubborn_servers_along(
     start: Callable[[], Client], tmp_path: Path, stop: str

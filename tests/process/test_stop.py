@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from acp_launch.process import prepare
-from acp_launch.process.child import Child, attach, stop
+from acp_launch.process.child import Child, attach
+from acp_launch.process.program import stop
 from acp_launch.process.spawn import spawn
 from acp_launch.process.table import Process
 from acp_launch.process.tree import Exit, StopOutcome, end_all_now, end_now, send
