@@ -107,15 +107,9 @@ def of_program(program: Path) -> Installation | None:
 
 def precedence(version: str) -> tuple[object, ...]:
     """Return the key by which versions are ordered as Semantic Versioning does; other texts come first."""
-    core, _, before = version.partition("+")[0].partition("-")
-    numbers = tuple(_order_key(part, words_first=True) for part in core.split("."))
-    return numbers, not before, tuple(_order_key(part, words_first=False) for part in before.split(".") if before)
-
-
-def _order_key(part: str, *, words_first: bool) -> tuple[bool, int, str]:
-    if re.fullmatch("[0-9]+", part):
-        return (words_first, int(part), "")
-    return (not words_first, 0, part)
+    padded = re.sub(r"\d+", lambda number: number[0].zfill(20), version)
+    core, _, before = padded.partition("+")[0].partition("-")
+    return core[:1].isdigit(), core, not before, before
 
 
 def _list(directory: Path) -> Sequence[Path]:

@@ -410,17 +410,3 @@ async def test_of_what_is_gathered_the_rest_goes_when_it_is_taken_and_room_is_to
         inflow.drain()
         assert taken == b"".join(pieces)
         outflow.close()
-
-
-@bounded
-async def test_a_reader_that_has_gone_by_the_release_is_told_once_and_not_from_within(kind: str) -> None:
-    with ends(kind) as pair:
-        pair.close("reader")
-        told: list[str] = []
-        outflow = Outflow(pair.writer, never_called, lambda: told.append("broken"))
-        outflow.gather()
-        outflow.send(b"one")
-        outflow.release()
-        assert (told, outflow.held) == ([], 0)
-        await a_turn_of_the_loop()
-        assert told == ["broken"]
