@@ -131,5 +131,4 @@ def decode(line: bytes) -> Message | None:
     is_message = isinstance(message, dict) and {"method", "id"} & message.keys()
     if not is_message or not isinstance(message.get("method", ""), str) or isinstance(message.get("id"), dict | list):
         raise RpcError(INVALID_REQUEST, "this is not a JSON-RPC 2.0 message")
-    result: Message = message
-    return result
+    return dict(message)
