@@ -253,11 +253,6 @@ def descriptors() -> Check:
     return open_files(*_descriptors())
 
 
-def servers(count: int) -> Iterator[Check]:
-    """Check whether there is room for the servers of a profile, and for as many again."""
-    return server_room(count, _descriptors()[1])
-
-
 def _descriptors() -> list[int | None]:
     import resource
 
@@ -277,16 +272,6 @@ def open_files(soft: int | None, hard: int | None) -> Check:
     if hard is not None and hard < FEW_DESCRIPTORS:
         return warning("limit", "open files", text, f"raise the hard limit to {FEW_DESCRIPTORS} or more", **facts)
     return ok("limit", "open files", text, **facts)
-
-
-def server_room(count: int, hard: int | None) -> Iterator[Check]:
-    """Report the room for `count` servers; yields nothing if there is plenty."""
-    room = _room(hard)
-    if room is not None and room < 2 * count:
-        text = f"{count} in the profile, and room for about {room:,} within {hard:,} open files"
-        least = OF_A_LAUNCH + 2 * count * OF_A_SERVER
-        fix = f"raise the hard limit of open files to {least:,} or more"
-        yield warning("limit", "servers", text, fix, count=count, servers=room)
 
 
 def _room(hard: int | None) -> int | None:

@@ -17,10 +17,9 @@ from acp_launch.checks.check import Check, ok, warning
 from acp_launch.plan.executable import CannotRun, find
 from acp_launch.regex import regex
 
-# Versions of Node.js and npm's range grammar, as used by `engines` in package.json.
 Version = tuple[int, int, int]
-_NUMBER = r"(\d{1,9}|[xX*])"
-_COMPARATOR = regex(rf"\s*(>=|<=|>|<|=|\^|~)?\s*v?{_NUMBER}(?:\.{_NUMBER})?(?:\.{_NUMBER})?(?:[-+][\w.-]+)?(?![\w.])")
+# What packages of agents and servers say in `engines`, of npm's grammar; other ranges are not judged.
+_AT_LEAST = regex(r"\s*(>=|\^)\s*v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?\s*")
 
 
 def parse_version(text: str) -> Version | None:
@@ -30,65 +29,14 @@ def parse_version(text: str) -> Version | None:
 
 
 def satisfies(version: Version, wanted: str) -> bool | None:
-    """Whether `version` is in the range `wanted`; None if the range cannot be read, for instance one with a hyphen."""
-    verdicts = [_all(version, alternative.strip()) for alternative in wanted.split("||")]
-    return True if True in verdicts else None if None in verdicts else False
+    """Whether a Node.js is in the range `wanted`; None if that is not one of `>=` and `^`, or several with `||`."""
+    found = [_AT_LEAST.fullmatch(alternative) for alternative in wanted.split("||")]
+    return None if None in found else any(_holds(version, each) for each in found if each)
 
 
-def _all(version: Version, wanted: str) -> bool | None:
-    position, result = 0, True
-    while position < len(wanted):
-        found = _COMPARATOR.match(wanted, position)
-        if found is None:
-            return None
-        result = result and _holds(version, found[1] or "=", _numbers(found))
-        position = found.end()
-    return result
-
-
-def _numbers(found: re.Match[str]) -> tuple[int, ...]:
-    """Return the numbers of a comparator up to its first wildcard."""
-    numbers: list[int] = []
-    for text in found.groups()[1:]:
-        if text is None or not text.isdecimal():
-            break
-        numbers.append(int(text))
-    return tuple(numbers)
-
-
-def _holds(version: Version, sign: str, given: tuple[int, ...]) -> bool:
-    if not given:
-        return sign not in ("<", ">")
-    low, after = _pad(given), _after(given, len(given))
-    match sign:
-        case ">=":
-            return version >= low
-        case ">":
-            return version >= after
-        case "<":
-            return version < low
-        case "<=":
-            return version < after
-        case "^":
-            return low <= version < _after(given, _first_nonzero(given))
-        case "~":
-            return low <= version < _after(given, min(2, len(given)))
-    return low <= version < after
-
-
-def _first_nonzero(given: tuple[int, ...]) -> int:
-    """Count the numbers that `^` fixes."""
-    return next((index for index, number in enumerate(given, 1) if number), len(given))
-
-
-def _after(given: tuple[int, ...], kept: int) -> Version:
-    """Return the first version whose first `kept` numbers exceed the given ones."""
-    return _pad((*given[: kept - 1], given[kept - 1] + 1))
-
-
-def _pad(numbers: tuple[int, ...]) -> Version:
-    major, minor, patch = (*numbers, 0, 0)[:3]
-    return major, minor, patch
+def _holds(version: Version, found: re.Match[str]) -> bool:
+    least = tuple(int(number or 0) for number in found.groups()[1:])
+    return version >= least and (found[1] == ">=" or version[0] == least[0])
 
 
 _SHIM = "a shim: what it runs depends on the directory"

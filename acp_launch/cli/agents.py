@@ -1,6 +1,5 @@
 """The verbs of `agents`, for agents of the registry: `search`, `show`, `install`, `list` and `rm`."""
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +11,8 @@ from acp_launch.errors import RegistryError, UsageError
 from acp_launch.problem import did_you_mean
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from acp_launch.console.agents import Installed
     from acp_launch.registry.index import Copy, PublishedAgent
     from acp_launch.registry.installed import Installation, Reference
@@ -38,7 +39,7 @@ def search(
     if as_json:
         stdout.put_json(agents.search_json(entries, installed, copy, fault))
     elif entries:
-        stdout.line(agents.search_table(entries, installed, width=_width()))
+        stdout.line(agents.search_table(entries, installed, width=stdout.terminal_width()))
     else:
         say("no agent of the registry has these words; acp-launch agents search lists all of them")
 
@@ -76,7 +77,7 @@ def install(
         return
     said = made.manifest
     what = "installed" if is_new else "already installed:"
-    say(_safe(f"acp-launch: {what} {said.id} {said.version} ({said.kind} {said.package})"))
+    say(harmless(f"acp-launch: {what} {said.id} {said.version} ({said.kind} {said.package})", keep=""))
     say(f"    a profile starts it with agent: {{registry: {said.id}}}")
 
 
@@ -96,7 +97,7 @@ def list_(as_json: Json = False) -> None:
         stdout.put_json(agents.table_json(found, copy))
     elif found:
         newest = {entry.id: entry.version for entry in copy.agents.values()} if copy else {}
-        stdout.line(agents.table(found, newest, now=time.time(), width=_width()))
+        stdout.line(agents.table(found, newest, now=time.time(), width=stdout.terminal_width()))
     else:
         say("no agents of the registry are installed; acp-launch agents search lists those that can be")
 
@@ -110,17 +111,17 @@ def rm(
     from acp_launch.registry.installed import installations
 
     settings = _settings()
-    wanted = [_reference(each) for each in agents]
-    found = {each: [made for made in installations(settings.state, each.id) if _is(made, each)] for each in wanted}
-    if absent := next((str(each) for each, those in found.items() if not those), ""):
-        raise RegistryError(f"{absent} is not installed", fix="acp-launch agents list")
-    for made in {made.directory: made for those in found.values() for made in those}.values():
+    found: dict[Path, Installation] = {}
+    for wanted in map(_reference, agents):
+        those = [
+            made for made in installations(settings.state, wanted.id) if wanted.version in ("", made.manifest.version)
+        ]
+        if not those:
+            raise RegistryError(f"{wanted} is not installed", fix="acp-launch agents list")
+        found |= {made.directory: made for made in those}
+    for made in found.values():
         remove(made, settings.state)
         say(f"acp-launch: removed {made.reference}")
-
-
-def _is(made: "Installation", wanted: "Reference") -> bool:
-    return wanted.version in ("", made.manifest.version)
 
 
 def _settings() -> "Settings":
@@ -157,7 +158,7 @@ def _latest(settings: "Settings") -> "tuple[Copy, str]":
         copy, fault = latest(address, settings.cache)
     if fault:
         when = ago(copy.fetched, now=time.time())
-        say(_safe(f"acp-launch: the registry's index {fault}; this is the copy of {when}"))
+        say(harmless(f"acp-launch: the registry's index {fault}; this is the copy of {when}", keep=""))
     return copy, fault
 
 
@@ -180,16 +181,6 @@ def _list_installed(settings: "Settings") -> "Installed":
 def _has(entry: "PublishedAgent", words: Sequence[str]) -> bool:
     text = f"{entry.id} {entry.name} {entry.description}".casefold()
     return all(word.casefold() in text for word in words)
-
-
-def _width() -> int | None:
-    import shutil
-
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def _safe(text: str) -> str:
-    return harmless(text, keep="")
 
 
 def _install(settings: "Settings", wanted: "Reference", *, allow_unverified: bool) -> "tuple[Installation, bool]":

@@ -49,9 +49,9 @@ from acp_launch.mcp.client import PING, ROOTS, Survey, survey
 from acp_launch.mcp.http.wire import Credentials
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.capture import capture
-from acp_launch.process.child import Child, attach, stop
+from acp_launch.process.child import Child, attach
 from acp_launch.process.foreground import available
-from acp_launch.process.program import Running
+from acp_launch.process.program import Running, stop
 from acp_launch.process.spawn import Spawned, require_platform
 from acp_launch.profile.discover import discover, find, here
 from acp_launch.profile.load import Loaded, load, shown
@@ -146,8 +146,6 @@ class Checkup:
         self._note([trusted])
         parts = list(profile_checks.parts(loaded, cwd=here(), environ=os.environ, override=at_home(self._cwd)))
         self._note(profile_checks.faults(parts))
-        if not machine.IS_WINDOWS:
-            self._note(machine.servers(sum(part.stdio is not None and part.stdio.bridge for part in parts)))
         if trusted.verdict == "problem":
             return
         require_platform()

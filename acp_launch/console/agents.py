@@ -69,7 +69,7 @@ def table(installed: Sequence[Installation], newest: Mapping[str, str], *, now: 
     rows = [("AGENT", "VERSION", "NEWEST", "INSTALLED", "PACKAGE")]
     for each in installed:
         said = each.manifest
-        package = said.package if said.integrity or said.kind != "binary" else f"{said.package} (not verified)"
+        package = said.package if said.integrity else f"{said.package} (not verified)"
         since = ago(said.since, now=now)
         rows.append((said.id, said.version, newest.get(said.id, ""), since, f"{said.kind} {masked(package)}"))
     return "\n".join(columns(rows, width=width, ends=[PACKAGE]))

@@ -23,7 +23,6 @@ from acp_launch.demo.wire import (
     AUTH_REQUIRED,
     INTERNAL_ERROR,
     INVALID_PARAMS,
-    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     NOT_FOUND,
     Message,
@@ -48,24 +47,15 @@ TOKEN_LOGIN: Message = {  # no longer in the protocol, but agents still send it
     "vars": [{"name": TOKEN, "label": "Any text"}],
 }
 
-# The members that a prompt's block of each type must have.
-BLOCKS = {
-    "text": ("text", str),
-    "resource_link": ("uri", str),
-    "resource": ("resource", dict),
-    "image": ("data", str),
-    "audio": ("data", str),
-}
-
 
 class Agent:
-    """The agent's methods; a result of None means that a turn will answer later."""
+    """The agent's methods."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._sessions: dict[str, Session] = {}
         self._store = Store()
-        self._client: Message | None = None  # the client's capabilities; None until initialized
+        self._client: Message = {}  # the client's capabilities
         self._methods: dict[str, Callable[[Message], Message]] = {
             "initialize": self._initialize,
             "session/new": self._new,
@@ -102,49 +92,34 @@ class Agent:
 
     def _answer(self, message: Message) -> None:
         identity, method = message["id"], message["method"]
+        params: Message = message.get("params", {})
         try:
-            params = self._admit(message)
+            if method.startswith("session/") and self._requires_login and not _is_logged_in():
+                raise RpcError(AUTH_REQUIRED, "log in to the demo agent first")
             if method == "session/prompt":
-                self._session(params).prompt(identity, [_check_block(each) for each in _list_of(params, "prompt")])
+                self._session(params).prompt(identity, params["prompt"])
                 return
+            if method not in self._methods:
+                raise RpcError(METHOD_NOT_FOUND, f"this agent has no method {method}")
             result = self._methods[method](params)
         except RpcError as error:
             self._wire.refuse(identity, error)
             return
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            self._wire.refuse(identity, RpcError(INTERNAL_ERROR, f"the session store failed: {error}"))
+        except (KeyError, TypeError, AttributeError, OSError) as error:
+            code = INTERNAL_ERROR if isinstance(error, OSError) else INVALID_PARAMS
+            self._wire.refuse(identity, RpcError(code, f"it failed: {error!r}"))
             return
         self._wire.answer(identity, result)
         if method in {"session/new", "session/load", "session/resume"}:
             commands = {"sessionUpdate": "available_commands_update", "availableCommands": replies.list_commands()}
             self._sessions[result.get("sessionId") or params["sessionId"]].notify(commands)
 
-    def _admit(self, message: Message) -> Message:
-        method, params = message["method"], message.get("params")
-        if method not in self._methods and method != "session/prompt":
-            raise RpcError(METHOD_NOT_FOUND, f"this agent has no method {method}")
-        if (self._client is None) != (method == "initialize"):
-            raise RpcError(INVALID_REQUEST, "initialize comes first, and once")
-        if not isinstance(params, dict):
-            raise RpcError(INVALID_PARAMS, "params must be an object")
-        if method.startswith("session/") and self._requires_login and not _is_logged_in():
-            raise RpcError(AUTH_REQUIRED, "log in to the demo agent first")
-        return params
-
     def _cancel(self, method: str, params: Message) -> None:
-        for session in self._sessions.values():
-            if (turn := session.turn) is None:
-                continue
-            if method == "session/cancel" and params.get("sessionId") == session.identity:
-                turn.cancel(withdraw=False)
-            elif method == "$/cancel_request" and params.get("requestId") == turn.request:
-                turn.cancel(withdraw=True)
+        session = self._sessions.get(params.get("sessionId", ""))
+        if method == "session/cancel" and session and session.turn:
+            session.turn.cancel()
 
     def _initialize(self, params: Message) -> Message:
-        if type(params.get("protocolVersion")) is not int:
-            raise RpcError(INVALID_PARAMS, "protocolVersion must be an integer")
         self._client = params.get("clientCapabilities") or {}
         answer = {"protocolVersion": 1, "agentInfo": ABOUT, "agentCapabilities": CAPABILITIES, "authMethods": []}
         if self._requires_login:
@@ -163,7 +138,7 @@ class Agent:
         return session.state()
 
     def _reopen(self, params: Message) -> Session:
-        identity = _text(params, "sessionId")
+        identity = params["sessionId"]
         cwd, directories, entries = _read_opening(params)
         head, _ = self._store.read(identity)
         if head["cwd"] != cwd:
@@ -171,22 +146,21 @@ class Agent:
         return self._open(identity, cwd, directories, entries)
 
     def _open(self, identity: str, cwd: str, directories: list[str], entries: list[Message]) -> Session:
-        if identity in self._sessions:
-            self._sessions.pop(identity).close()
-        store, wire, client = self._store, self._wire, self._client
-        session = Session(identity, cwd, directories, store=store, wire=wire, client=client, reply=replies.reply)
+        if former := self._sessions.pop(identity, None):
+            former.close()
+        session = Session(identity, cwd, directories, self._store, self._wire, self._client, replies.reply)
         self._sessions[identity] = session
         session.servers = [servers.Server(entry, cwd) for entry in entries]
         return session
 
     def _session(self, params: Message) -> Session:
-        identity = _text(params, "sessionId")
+        identity = params["sessionId"]
         if identity not in self._sessions:
             raise RpcError(NOT_FOUND, f"no session {identity[:64]!r} is open")
         return self._sessions[identity]
 
     def _list(self, params: Message) -> Message:
-        cwd = None if params.get("cwd") is None else os.path.normpath(_text(params, "cwd"))
+        cwd = None if params.get("cwd") is None else os.path.normpath(params["cwd"])
         return {"sessions": [each for each in self._store.list_sessions() if cwd in (None, each["cwd"])]}
 
     def _close(self, params: Message) -> Message:
@@ -196,10 +170,9 @@ class Agent:
         return {}
 
     def _delete(self, params: Message) -> Message:
-        identity = _text(params, "sessionId")
-        if identity in self._sessions:
-            self._sessions.pop(identity).close()
-        self._store.delete(identity)
+        if session := self._sessions.pop(params["sessionId"], None):
+            session.close()
+        self._store.delete(params["sessionId"])
         return {}
 
     def _set_mode(self, params: Message) -> Message:
@@ -210,55 +183,26 @@ class Agent:
 
     def _set_option(self, params: Message) -> Message:
         session = self._session(params)
-        option = _text(params, "configId")
-        session.options.choose(option, params.get("value"))
-        if option == "mode":
+        session.options.choose(params["configId"], params.get("value"))
+        if params["configId"] == "mode":
             session.tell_mode()
         return {"configOptions": session.options.list_options()}
 
 
-# The client's parameters, checked. What is wrong is refused with the name of the field (-32602).
-
-
-def _text(params: Message, key: str) -> str:
-    if not isinstance(found := params.get(key), str):
-        raise RpcError(INVALID_PARAMS, f"{key} must be a string")
-    return found
-
-
-def _list_of(params: Message, key: str, kind: type = dict) -> list[Message]:
-    found = params.get(key)
-    if not isinstance(found, list) or not all(isinstance(each, kind) for each in found):
-        raise RpcError(INVALID_PARAMS, f"{key} must be a list of {kind.__name__}")
-    return found
-
-
 def _read_opening(params: Message) -> tuple[str, list[str], list[Message]]:
     """Return the directory of a session, its additional directories and its MCP servers."""
-    paths: list[object] = [params.get("cwd"), *(params.get("additionalDirectories") or [])]
+    paths = [params["cwd"], *(params.get("additionalDirectories") or [])]
     for path in paths:
-        if not isinstance(path, str) or not Path(path).is_absolute() or not Path(path).is_dir():
+        if not Path(path).is_absolute() or not Path(path).is_dir():
             raise RpcError(INVALID_PARAMS, f"{path!r} is not the absolute path of a directory that exists")
-    entries = [_read_server(entry) for entry in _list_of({"mcpServers": [], **params}, "mcpServers")]
-    cwd, *more = (os.path.normpath(str(path)) for path in paths)
-    return cwd, more, entries
+    cwd, *more = map(os.path.normpath, paths)
+    return cwd, more, [_read_server(entry) for entry in params.get("mcpServers", [])]
 
 
 def _read_server(entry: Message) -> Message:
-    name = _text(entry, "name")
     if kind := entry.get("type"):
-        raise RpcError(INVALID_PARAMS, f"mcpServers[{name}]: this agent speaks stdio, not {kind}")
-    env = {_text(pair, "name"): _text(pair, "value") for pair in _list_of(entry, "env")}
-    return {"name": name, "command": _text(entry, "command"), "args": _list_of(entry, "args", str), "env": env}
-
-
-def _check_block(block: Message) -> Message:
-    key, expected = BLOCKS.get(str(block.get("type")), ("", str))
-    if not isinstance(block.get(key), expected):
-        raise RpcError(
-            INVALID_PARAMS, f"prompt: a block of type {block.get('type')!r} was not advertised, or lacks a member"
-        )
-    return block
+        raise RpcError(INVALID_PARAMS, f"mcpServers[{entry['name']}]: this agent speaks stdio, not {kind}")
+    return {**entry, "env": {pair["name"]: pair["value"] for pair in entry["env"]}}
 
 
 # The login.
@@ -273,7 +217,7 @@ def _is_logged_in() -> bool:
 
 
 def _authenticate(params: Message) -> Message:
-    method = _text(params, "methodId")
+    method = params["methodId"]
     if method == LOGIN["id"]:
         _login_file().touch(mode=0o600)
     elif method != TOKEN_LOGIN["id"]:

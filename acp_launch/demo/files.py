@@ -1,20 +1,22 @@
 """
-Replies that use the client: its files, or without them those of the session's directories (ACP v1 "file system"), its
-terminals (ACP v1 "terminals") and its forms (ACP v1 "elicitation").
+Replies that use the client: its files (ACP v1 "file system"), its terminals (ACP v1 "terminals") and its forms (ACP v1
+"elicitation").
 """
 
 import os
-import stat
 from pathlib import Path
 
 from acp_launch.demo.session import Turn
 from acp_launch.demo.tools import ToolCall
-from acp_launch.demo.wire import INVALID_PARAMS, NOT_FOUND, Message, RpcError
+from acp_launch.demo.wire import NOT_FOUND, Message, RpcError
 
-LIMIT = 1 << 20  # bytes read directly
 LINE = "Edited by the demo agent."
 OUTPUT = 100_000  # bytes of output to keep
 TITLE = 200  # characters
+NO_FILES = (
+    "Your client serves no files (clientCapabilities.fs), and I use no others."
+    " In a profile, `client: {fs: true}` offers them."
+)
 NO_TERMINALS = (
     "Your client offers no terminals (clientCapabilities.terminal), so I cannot run anything."
     " In a profile, `client: {terminal: true}` offers them."
@@ -65,19 +67,22 @@ def read(turn: Turn, rest: str) -> None:
     if not name or len(numbers) > 2 or not all(number.isdecimal() and int(number) for number in numbers):
         turn.say("Say which file, and if you like from which line on and how many: `read README.md 1 5`.")
         return
+    if not turn.session.offers("fs", "readTextFile"):
+        turn.say(NO_FILES)
+        return
     path = _absolute(turn, name)
-    line, count = [*map(int, numbers), None, None][:2]
-    location = {"path": str(path), **({"line": line} if line else {})}
+    window = dict(zip(("line", "limit"), map(int, numbers), strict=False))
+    location = {"path": path, **({"line": window["line"]} if window else {})}
     with ToolCall(turn, f"Read {name}", "read", location, locations=[location]) as call:
         call.begin()
         try:
-            text = _read_text(turn, path, line, count)
-        except (RpcError, OSError) as error:
+            text = _read_text(turn, path, **window)
+        except RpcError as error:
             call.end("failed", str(error))
             turn.say(f"I could not read {name}: {error}")
             return
         call.end("completed", text)
-    turn.say(f"{name}, read {_through(turn, 'readTextFile')}:\n\n```\n{text.rstrip()}\n```\n")
+    turn.say(f"{name}, read through the client:\n\n```\n{text.rstrip()}\n```\n")
 
 
 def edit(turn: Turn, rest: str) -> None:
@@ -85,42 +90,35 @@ def edit(turn: Turn, rest: str) -> None:
     if not name:
         turn.say("Say which file, and if you like the line to add: `edit notes.txt buy milk`.")
         return
+    if not turn.session.offers("fs", "readTextFile") or not turn.session.offers("fs", "writeTextFile"):
+        turn.say(NO_FILES)
+        return
     path = _absolute(turn, name)
     try:
-        old: str | None = _read_text(turn, path, None, None)
-    except (RpcError, OSError) as error:
-        if not isinstance(error, FileNotFoundError) and getattr(error, "code", None) != NOT_FOUND:
+        old: str | None = _read_text(turn, path)
+    except RpcError as error:
+        if error.code != NOT_FOUND:
             turn.say(f"I could not read {name}: {error}")
             return
         old = None
     before = old or ""
     new = before + ("\n" if before and not before.endswith("\n") else "") + (text or LINE) + "\n"
-    diff = {"type": "diff", "path": str(path), "oldText": old, "newText": new}
-    location = {"path": str(path), "line": len(new.splitlines())}
+    diff = {"type": "diff", "path": path, "oldText": old, "newText": new}
+    location = {"path": path, "line": len(new.splitlines())}
     title = f"{'Create' if old is None else 'Edit'} {name}"
-    with ToolCall(turn, title, "edit", {"path": str(path)}, content=[diff], locations=[location]) as call:
-        turn.say(call.refusal(("demo", "edit")) or _write(turn, name, path, diff, call))
+    with ToolCall(turn, title, "edit", {"path": path}, content=[diff], locations=[location]) as call:
+        turn.say(call.refusal(("demo", "edit")) or _write(turn, name, diff, call))
 
 
-def _write(turn: Turn, name: str, path: Path, diff: Message, call: ToolCall) -> str:
-    text = diff["newText"]
+def _write(turn: Turn, name: str, diff: Message, call: ToolCall) -> str:
     call.begin()
     try:
-        if turn.session.offers("fs", "writeTextFile"):
-            turn.ask("fs/write_text_file", {"path": str(path), "content": text})
-        else:
-            _check_inside(turn, path)
-            path.write_text(text, encoding="utf-8", newline="")
-    except (RpcError, OSError) as error:
+        turn.ask("fs/write_text_file", {"path": diff["path"], "content": diff["newText"]})
+    except RpcError as error:
         call.end("failed", str(error))
         return f"I could not write {name}: {error}"
-    call.end("completed", f"wrote {len(text)} characters", keep=[diff])
-    return f"{name} is written, {_through(turn, 'writeTextFile')}."
-
-
-def _through(turn: Turn, service: str) -> str:
-    is_served = turn.session.offers("fs", service)
-    return "through the client" if is_served else "by myself, since the client serves no files"
+    call.end("completed", f"wrote {len(diff['newText'])} characters", keep=[diff])
+    return f"{name} is written, through the client."
 
 
 def _split_name(rest: str) -> tuple[str, str]:
@@ -130,29 +128,13 @@ def _split_name(rest: str) -> tuple[str, str]:
     return name, after.strip()
 
 
-def _absolute(turn: Turn, name: str) -> Path:
-    return Path(os.path.normpath(Path(turn.session.cwd, name)))
+def _absolute(turn: Turn, name: str) -> str:
+    return os.path.normpath(Path(turn.session.cwd, name))
 
 
-def _read_text(turn: Turn, path: Path, line: int | None, count: int | None) -> str:
-    """Return `count` lines of the file, starting with `line`, counted from 1."""
-    if turn.session.offers("fs", "readTextFile"):
-        window = {key: value for key, value in (("line", line), ("limit", count)) if value is not None}
-        content = turn.ask("fs/read_text_file", {"path": str(path), **window}).get("content")
-        return content if isinstance(content, str) else ""
-    _check_inside(turn, path)
-    if not stat.S_ISREG(path.stat().st_mode):  # a FIFO would block
-        raise RpcError(INVALID_PARAMS, "it is not a file")
-    with path.open("rb") as file:
-        lines = file.read(LIMIT).decode(errors="replace").splitlines(keepends=True)
-    start = (line or 1) - 1
-    return "".join(lines[start : None if count is None else start + count])
-
-
-def _check_inside(turn: Turn, path: Path) -> None:
-    roots = [turn.session.cwd, *turn.session.directories]
-    if not any(path.resolve().is_relative_to(Path(root).resolve()) for root in roots):
-        raise RpcError(INVALID_PARAMS, "it is outside the directories of this session")
+def _read_text(turn: Turn, path: str, **window: int) -> str:
+    content = turn.ask("fs/read_text_file", {"path": path, **window}).get("content")
+    return content if isinstance(content, str) else ""
 
 
 def run(turn: Turn, rest: str) -> None:

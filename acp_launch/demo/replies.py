@@ -11,60 +11,19 @@ from typing import NamedTuple
 
 from acp_launch.demo import files, servers, tools
 from acp_launch.demo.session import Turn
-from acp_launch.demo.wire import Message, RpcError
+from acp_launch.demo.wire import Message
 
 FIRST = 1.0  # seconds for servers to start before a session's first answer
 BEAT = 0.05  # seconds between the chunks of `count`: slow enough to press Ctrl-C, fast enough not to bore
 STEP = 0.03  # seconds for each step of `plan`
 MOST = 10_000  # chunks of `count`
-STATUS = 3  # exit status of `crash`
-
-INTRODUCTION = "I am a scripted demo agent: a real ACP agent without a model behind it. Try one of these:\n"
-MARKDOWN = """\
-# Heading one
-
-Text with *emphasis*, **strong emphasis**, `code`, ~~a mistake~~ and [a link](https://example.com/path?a=1&b=2).
-
-## Lists
-
-- one
-- two, which is long enough to be broken into several lines on a narrow terminal, and then goes on below its own words
-  - nested
-    1. first
-    2. second
-- [x] a task that is done
-- [ ] a task that is not
-
-### A table
-
-| agent | protocol | speed |
-|:------|:--------:|------:|
-| demo  | ACP v1   | 1.0   |
-| 日本語 | naïve    | 12.5  |
-
-```python
-def greet(name: str) -> str:
-    return f"Hello, {name}!"  # no model was needed
-```
-
-> A quotation,
-> in two lines.
-
----
-
-The end.
-"""
 
 
 def introduce(turn: Turn, rest: str) -> None:
-    turn.say(INTRODUCTION)
+    turn.say("I am a scripted demo agent: a real ACP agent without a model behind it. Try one of these:\n")
     for group, each in GROUPS.items():
         lines = [f"- `{f'{name} {each[name].hint}'.strip()}`: {each[name].description}" for name in each]
         turn.say(f"\n**{group}**\n\n" + "\n".join(lines) + "\n")
-
-
-def show_markdown(turn: Turn, rest: str) -> None:
-    turn.say(MARKDOWN)
 
 
 def think(turn: Turn, rest: str) -> None:
@@ -129,25 +88,11 @@ def _describe(block: Message) -> str:
     return f"{block['type']} of type {kind}, {len(block['data'])} characters of base64"
 
 
-def choose_mode(turn: Turn, rest: str) -> None:
-    options = turn.session.options
-    if not rest:
-        lines = [f"- `{option}` is `{value}`" for option, value in options.values.items()]
-        turn.say("The options of this session:\n\n" + "\n".join(lines) + "\n\nTry `mode plan`.")
-        return
-    try:
-        turn.session.choose_mode(rest)
-    except RpcError as error:
-        turn.say(f"{error}.")
-    else:
-        turn.say(f"I am in the mode `{rest}` now.")
-
-
 def crash(turn: Turn, rest: str) -> None:
     turn.say("I am about to ")
     servers.stop(turn.session.servers)
     print("demo agent: crashing as requested", file=sys.stderr, flush=True)
-    os._exit(STATUS)
+    os._exit(3)
 
 
 class Reply(NamedTuple):
@@ -161,7 +106,6 @@ class Reply(NamedTuple):
 GROUPS: dict[str, dict[str, Reply]] = {
     "Talking": {
         "help": Reply(introduce, "", "what I can do"),
-        "markdown": Reply(show_markdown, "", "headings, lists, a table, code"),
         "think": Reply(think, "TEXT", "think before answering"),
         "plan": Reply(plan, "", "show a plan and carry it out"),
         "count": Reply(count, "N", "count slowly, so that you can cancel me"),
@@ -179,13 +123,12 @@ GROUPS: dict[str, dict[str, Reply]] = {
         "repeat": Reply(tools.repeat, "N SERVER TOOL {JSON}", "the same, N times in a row: kill the server meanwhile"),
     },
     "Files and commands": {
-        "read": Reply(files.read, "FILE [LINE [COUNT]]", "read a file, through the client if it serves files"),
+        "read": Reply(files.read, "FILE [LINE [COUNT]]", "read a file, through the client"),
         "edit": Reply(files.edit, "FILE [TEXT]", "add a line to a file; asks first, and shows the diff"),
         "shell": Reply(files.run, "COMMAND", "run a command in a terminal of the client; asks first"),
     },
     "You": {
         "form": Reply(files.ask, "", "a form with a field of each kind"),
-        "mode": Reply(choose_mode, "[MODE]", "show the session options, or change the mode"),
         "crash": Reply(crash, "", "end in the middle of the turn, with exit status 3"),
     },
 }
@@ -212,14 +155,6 @@ def reply(turn: Turn, text: str) -> None:
         turn.say(f"You said: {text}\n\nI am a scripted demo without a model, so I can only repeat it. Try `help`.")
     else:
         chosen.play(turn, rest.strip())
-    names = [_name_attachment(block) for block in turn.blocks if block["type"] != "text"]
-    if names and chosen is not REPLIES["look"]:
-        turn.say(f"\n\nAttached: {', '.join(names)}")
     options = turn.session.options.values
     if options.get("verbose"):
         turn.say(f"\n\n(mode {options['mode']}, model {options['model']})")
-
-
-def _name_attachment(block: Message) -> str:
-    uri = block.get("uri") or block.get("resource", {}).get("uri")
-    return str(block.get("name") or uri or f"{block['type']} ({block.get('mimeType')})")

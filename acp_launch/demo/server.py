@@ -10,10 +10,9 @@ from collections.abc import Callable
 
 import acp_launch
 from acp_launch.demo.store import append, home
-from acp_launch.demo.wire import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Message, RpcError, Wire, decode
+from acp_launch.demo.wire import INVALID_PARAMS, METHOD_NOT_FOUND, Message, RpcError, Wire, decode
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # newest first
-LONGEST = 10_000  # characters of a note
 NOTES = "notes.txt"
 
 
@@ -21,8 +20,6 @@ def add_note(arguments: Message) -> str:
     text = arguments.get("text")
     if not isinstance(text, str) or not text.strip():
         raise ValueError("text must be a string that is not empty")
-    if len(text) > LONGEST:
-        raise ValueError(f"text has {len(text)} characters; a note has at most {LONGEST}")
     line = " ".join(text.split())  # a note is one line of the file
     append(home() / NOTES, line.encode("utf-8", "replace") + b"\n", create=True)
     return f"Noted: {line}"
@@ -60,46 +57,13 @@ TOOLS: dict[str, tuple[Callable[[Message], str], Message]] = {
 }
 
 
-class Server:
-    """The server's methods."""
-
-    def __init__(self) -> None:
-        self._initialized = False
-        self._methods: dict[str, Callable[[Message], Message]] = {
-            "initialize": self._initialize,
-            "ping": lambda params: {},
-            "tools/list": lambda params: {"tools": [{"name": name, **about} for name, (_, about) in TOOLS.items()]},
-            "tools/call": _call_tool,
-        }
-
-    def answer(self, message: Message) -> Message | None:
-        """Return the response to a request; None for other messages, which have none."""
-        if "method" not in message or "id" not in message:
-            return None
-        try:
-            return {"id": message["id"], "result": self._call_method(message["method"], message.get("params", {}))}
-        except RpcError as error:
-            return {"id": message["id"], "error": error.members()}
-
-    def _call_method(self, method: str, params: object) -> Message:
-        if method not in self._methods:
-            raise RpcError(METHOD_NOT_FOUND, f"this server has no method {method}")
-        if not self._initialized and method not in {"initialize", "ping"}:
-            raise RpcError(INVALID_REQUEST, f"initialize comes before {method}")
-        if not isinstance(params, dict):
-            raise RpcError(INVALID_PARAMS, "params must be an object")
-        return self._methods[method](params)
-
-    def _initialize(self, params: Message) -> Message:
-        wanted = params.get("protocolVersion")
-        if not isinstance(wanted, str):
-            raise RpcError(INVALID_PARAMS, "protocolVersion must be a string")
-        self._initialized = True
-        return {
-            "protocolVersion": wanted if wanted in VERSIONS else VERSIONS[0],
-            "capabilities": {"tools": {}},
-            "serverInfo": {"name": "acp-launch-notes", "version": acp_launch.__version__},
-        }
+def _initialize(params: Message) -> Message:
+    wanted = params.get("protocolVersion")
+    return {
+        "protocolVersion": wanted if wanted in VERSIONS else VERSIONS[0],
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "acp-launch-notes", "version": acp_launch.__version__},
+    }
 
 
 def _call_tool(params: Message) -> Message:
@@ -107,8 +71,6 @@ def _call_tool(params: Message) -> Message:
     name, arguments = params.get("name"), params.get("arguments", {})
     if not isinstance(name, str) or name not in TOOLS:
         raise RpcError(INVALID_PARAMS, f"this server has no tool {name!r}")
-    if not isinstance(arguments, dict):
-        raise RpcError(INVALID_PARAMS, "arguments must be an object")
     try:
         text, failed = TOOLS[name][0](arguments), False
     except (ValueError, OSError) as error:
@@ -116,16 +78,36 @@ def _call_tool(params: Message) -> Message:
     return {"content": [{"type": "text", "text": text}], "isError": failed}
 
 
+METHODS: dict[str, Callable[[Message], Message]] = {
+    "initialize": _initialize,
+    "ping": lambda params: {},
+    "tools/list": lambda params: {"tools": [{"name": name, **about} for name, (_, about) in TOOLS.items()]},
+    "tools/call": _call_tool,
+}
+
+
+def answer(message: Message) -> Message | None:
+    """Return the response to a request; None for other messages, which have none."""
+    if "method" not in message or "id" not in message:
+        return None
+    try:
+        if message["method"] not in METHODS:
+            raise RpcError(METHOD_NOT_FOUND, f"this server has no method {message['method']}")
+        return {"id": message["id"], "result": METHODS[message["method"]](message.get("params") or {})}
+    except RpcError as error:
+        return {"id": message["id"], "error": error.members()}
+
+
 def main() -> None:
-    server, wire = Server(), Wire(sys.stdout.fileno())
+    wire = Wire(sys.stdout.fileno())
     try:
         for line in sys.stdin.buffer:
             try:
-                answer = server.answer(decode(line) or {})
+                response = answer(decode(line) or {})
             except RpcError as error:
-                answer = {"id": None, "error": error.members()}
-            if answer is not None:
-                wire.send(answer)
+                response = {"id": None, "error": error.members()}
+            if response is not None:
+                wire.send(response)
     except (BrokenPipeError, KeyboardInterrupt):
         print("the client closed our output", file=sys.stderr)
 

@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import acp_launch
-from acp_launch.demo.server import VERSIONS
 from acp_launch.demo.wire import METHOD_NOT_FOUND, Call, Message, RpcError, Wire, decode, start_thread
 
 if TYPE_CHECKING:
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 
 HANDSHAKE = 10.0  # seconds for each answer while a server starts; `npx` may be downloading
 PAGES = 50  # of tools/list; more than that means a loop of cursors
-# Seconds after closing stdin, after TERM, after KILL: together below the 0.3 s for our own end.
-RUNGS = (0.12, 0.06, 0.06)
+PARTING = 0.2  # seconds; below the 0.3 s for our own end
 STUCK = 0.05  # seconds; a writer that takes longer is blocked by a server that does not read
 # Our own environment may contain credentials, so a server gets only the variables of its entry and these.
 INHERITED: tuple[str, ...] = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
@@ -80,8 +78,17 @@ class Server:
     def _read(self, lines: Iterable[bytes]) -> None:
         for line in lines:
             with suppress(RpcError, OSError):  # noise on its stdout, or it stopped reading: the connection continues
-                receive(self._wire, decode(line))
+                self._receive(decode(line) or {})
         self._fail(f"{self.name} closed its output")
+
+    def _receive(self, message: Message) -> None:
+        if "method" not in message:
+            self._wire.deliver(message)
+        elif message["method"] == "ping":
+            self._wire.answer(message["id"], {})
+        elif "id" in message:
+            refusal = RpcError(METHOD_NOT_FOUND, f"{message['method']} is not offered by this client")
+            self._wire.refuse(message["id"], refusal)
 
     def _fail(self, problem: str) -> None:
         self.problem = problem
@@ -92,9 +99,7 @@ class Server:
         try:
             about = {"name": "acp-launch-demo", "version": acp_launch.__version__}
             params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about}
-            version = self._request("initialize", params).get("protocolVersion")
-            if version not in VERSIONS:
-                raise RpcError(METHOD_NOT_FOUND, f"it speaks MCP {version!r}, which this agent does not support")
+            self._request("initialize", params)
             self._wire.notify("notifications/initialized", {})
             self.tools = self._list_tools()
             self.ready.set()
@@ -103,14 +108,13 @@ class Server:
 
     def _list_tools(self) -> list[Message]:
         tools: list[Message] = []
-        params: Message = {}
+        cursor = None
         for _ in range(PAGES):
-            page = self._request("tools/list", params)
-            tools += [tool for tool in page.get("tools", []) if isinstance(tool, dict) and "name" in tool]
-            if not isinstance(page.get("nextCursor"), str):
-                return tools
-            params = {"cursor": page["nextCursor"]}
-        raise RpcError(METHOD_NOT_FOUND, f"its list of tools has no end ({PAGES} pages read)")
+            page = self._request("tools/list", {"cursor": cursor} if cursor else {})
+            tools += page.get("tools", [])
+            if not (cursor := page.get("nextCursor")):
+                break
+        return tools
 
     def _request(self, method: str, params: Message) -> Message:
         call = self._wire.ask(method, params)
@@ -120,33 +124,15 @@ class Server:
 
 
 def stop(servers: list[Server]) -> None:
-    """Stop all servers together, within sum(RUNGS) seconds: close stdin, then TERM, then KILL."""
-    for server in servers:
-        server.close()
-    processes = [server.process for server in servers if server.process is not None]
-    for seconds, push in zip(RUNGS, ("terminate", "kill", ""), strict=True):
-        deadline = time.monotonic() + seconds
-        processes = [process for process in processes if not _has_ended(process, deadline)]
-        for process in processes if push else ():
-            getattr(process, push)()
-
-
-def _has_ended(process: "subprocess.Popen[bytes]", deadline: float) -> bool:
+    """Stop all servers together: close stdin, and KILL what has not ended `PARTING` seconds later."""
     import subprocess
 
-    try:
-        process.wait(timeout=max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        return False
-    return True
-
-
-def receive(wire: Wire, message: Message | None) -> None:
-    if message is None:
-        return
-    if "method" not in message:
-        wire.deliver(message)
-    elif message["method"] == "ping" and "id" in message:
-        wire.answer(message["id"], {})
-    elif "id" in message:
-        wire.refuse(message["id"], RpcError(METHOD_NOT_FOUND, f"{message['method']} is not offered by this client"))
+    for server in servers:
+        server.close()
+    deadline = time.monotonic() + PARTING
+    for process in [server.process for server in servers if server.process is not None]:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

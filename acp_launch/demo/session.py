@@ -10,9 +10,10 @@ import re
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
-from acp_launch.demo import servers
+from acp_launch.demo.servers import Server, stop
 from acp_launch.demo.store import Store
 from acp_launch.demo.wire import (
     INTERNAL_ERROR,
@@ -81,48 +82,36 @@ class Options:
         return {"currentModeId": self.values["mode"], "availableModes": available}
 
 
+@dataclass
 class Session:
     """An open session. `client` is the client's capabilities; `reply` plays a reply, for the text of a prompt."""
 
-    def __init__(
-        self,
-        identity: str,
-        cwd: str,
-        directories: list[str],
-        *,
-        store: Store,
-        wire: Wire,
-        client: object,
-        reply: Callable[["Turn", str], None],
-    ) -> None:
-        self.identity = identity
-        self.cwd = cwd
-        self.directories = directories
-        self.allowed: set[tuple[str, str]] = set()
-        self._client = client
+    identity: str
+    cwd: str
+    directories: list[str]
+    store: Store
+    wire: Wire
+    client: object
+    reply: Callable[["Turn", str], None]
+    allowed: set[tuple[str, str]] = field(default_factory=set)
+    turn: "Turn | None" = None
+    turns: int = 0  # since the session was opened
+    servers: list[Server] = field(default_factory=list)
+    thread: threading.Thread | None = None
+
+    def __post_init__(self) -> None:
         self.options = Options(with_booleans=self.offers("session", "configOptions", "boolean"))
-        self.turn: Turn | None = None
-        self.turns = 0  # since the session was opened
-        self.servers: list[servers.Server] = []
-        self.wire = wire
-        self._store = store
-        self._reply = reply
-        self._thread: threading.Thread | None = None
 
     def offers(self, *path: str) -> bool:
         """Whether the client has the capability; omitted, null and malformed ones are not offered."""
-        found = self._client
+        found = self.client
         for key in path:
             found = found.get(key) if isinstance(found, dict) else None
         return found is True or isinstance(found, dict)
 
-    def tell(self, update: Message) -> None:
-        """Write an update of the conversation to the journal, so that a load replays it, then send it."""
-        self.record(update)
-        self.notify(update)
-
     def record(self, update: Message) -> None:
-        self._store.append(self.identity, {"update": update})
+        """Write an update of the conversation to the journal, so that a load replays it."""
+        self.store.append(self.identity, {"update": update})
 
     def notify(self, update: Message) -> None:
         """Send an update that is not part of the conversation."""
@@ -132,11 +121,6 @@ class Session:
         """Return the session's state for the answer that opens it."""
         return {"modes": self.options.modes(), "configOptions": self.options.list_options()}
 
-    def choose_mode(self, mode: str) -> None:
-        self.options.choose("mode", mode)
-        self.tell_mode()
-        self.tell_options()
-
     def tell_mode(self) -> None:
         self.notify({"sessionUpdate": "current_mode_update", "currentModeId": self.options.values["mode"]})
 
@@ -144,7 +128,7 @@ class Session:
         self.notify({"sessionUpdate": "config_option_update", "configOptions": self.options.list_options()})
 
     def records(self) -> list[Message]:
-        return self._store.read(self.identity)[1]
+        return self.store.read(self.identity)[1]
 
     def replay(self) -> None:
         for record in self.records():
@@ -161,15 +145,15 @@ class Session:
             raise RpcError(INVALID_REQUEST, "a prompt is still running in this session")
         turn = self.turn = Turn(self, request, blocks)
         self.turns += 1
-        self._thread = start_thread(lambda: self._run(turn))
+        self.thread = start_thread(lambda: self._run(turn))
 
     def close(self) -> None:
         """Cancel the running turn, wait until its prompt is answered, stop the MCP servers."""
         if self.turn is not None:
-            self.turn.cancel(withdraw=True)
-        if self._thread is not None:
-            self._thread.join(JOIN)
-        servers.stop(self.servers)
+            self.turn.cancel()
+        if self.thread is not None:
+            self.thread.join(JOIN)
+        stop(self.servers)
 
     def _run(self, turn: "Turn") -> None:
         """Run the turn's thread, which answers the prompt exactly once."""
@@ -194,43 +178,43 @@ class Session:
         records = self.records()
         if not any("title" in record for record in records):
             title = text[:TITLE] or "(no text)"
-            self._store.append(self.identity, {"title": title})
+            self.store.append(self.identity, {"title": title})
             self.notify({"sessionUpdate": "session_info_update", "title": title})
-        self._store.append(self.identity, {"turn": text})
+        self.store.append(self.identity, {"turn": text})
         for block in turn.blocks:
             self.record({"sessionUpdate": "user_message_chunk", "messageId": f"p{len(records)}", "content": block})
         try:
-            self._reply(turn, text)
+            self.reply(turn, text)
             turn.check()
-            stop = "end_turn"
+            reason = "end_turn"
         except TurnCancelled:
-            stop = "cancelled"
+            reason = "cancelled"
         self.notify({"sessionUpdate": "usage_update", "used": _count_words(self.records()), "size": WINDOW})
         asked = len(text.split())  # in words, since no model counts tokens
         usage = {"inputTokens": asked, "outputTokens": turn.words, "totalTokens": asked + turn.words}
-        return {"stopReason": stop, "usage": usage}
+        return {"stopReason": reason, "usage": usage}
 
 
 class TurnCancelled(Exception):  # noqa: N818 - not an error: the client cancelled
     """Raised inside a turn after the client has cancelled it."""
 
 
+@dataclass
 class Turn:
     """The means of a scripted reply. Only the turn's own thread calls them, except `cancel`."""
 
-    def __init__(self, session: Session, request: object, blocks: list[Message]) -> None:
-        self.session = session
-        self.request = request
-        self.blocks = blocks
+    session: Session
+    request: object
+    blocks: list[Message]
+    words: int = 0
+
+    def __post_init__(self) -> None:
         self.message = os.urandom(6).hex()  # the id of this turn's message
-        self.words = 0
-        self.is_withdrawn = False
         self._cancelled = threading.Event()
         self._call: Call | None = None  # that the turn waits for
 
-    def cancel(self, *, withdraw: bool) -> None:
-        """End the turn soon. `withdraw` also withdraws an open permission question."""
-        self.is_withdrawn = withdraw
+    def cancel(self) -> None:
+        """End the turn soon."""
         self._cancelled.set()
         if call := self._call:
             call.done.set()
@@ -248,7 +232,9 @@ class Turn:
         self._stream("agent_thought_chunk", text, os.urandom(6).hex())
 
     def update(self, kind: str, /, **fields: object) -> None:
-        self.session.tell({"sessionUpdate": kind, **fields})
+        update = {"sessionUpdate": kind, **fields}
+        self.session.record(update)
+        self.session.notify(update)
 
     def pause(self, seconds: float) -> None:
         """Wait, but not in a cancelled turn."""
@@ -280,13 +266,9 @@ class Turn:
         try:
             return self.wait(call)
         except TurnCancelled:
-            if self.is_withdrawn or method != PERMISSION:
-                self.take_back(call)
+            if method != PERMISSION:
+                self.session.wire.notify("$/cancel_request", {"requestId": call.identity})
             raise
-
-    def take_back(self, call: Call) -> None:
-        """Withdraw a request. It is still answered."""
-        self.session.wire.notify("$/cancel_request", {"requestId": call.identity})
 
     def _stream(self, kind: str, text: str, message: str) -> None:
         self.words += len(text.split())

@@ -12,9 +12,8 @@ import sys
 import time
 from pathlib import Path
 
-from acp_launch.demo.wire import INTERNAL_ERROR, NOT_FOUND, Message, RpcError
+from acp_launch.demo.wire import NOT_FOUND, Message, RpcError
 
-HEAD = 1 << 16  # bytes of a journal that a list reads
 SAFE = re.compile(r"[0-9a-f]{32}")  # the form that `create` makes; no other name is a file of ours
 
 
@@ -65,18 +64,13 @@ class Store:
             raise _no_session(identity) from error
 
     def read(self, identity: str) -> tuple[Message, list[Message]]:
-        """Return the session and its records.
-
-        Raises:
-            RpcError: -32002 unknown session, -32603 its file is damaged.
-        """
-        path = self._path(identity)
+        """Return the session and its records; RpcError (-32002) if there is none, or its file is damaged."""
         try:
-            head, *records = _parse_lines(path.read_bytes()) or [{}]
+            head, *records = _parse_lines(self._path(identity).read_bytes()) or [{}]
         except FileNotFoundError as error:
             raise _no_session(identity) from error
         if not _is_head(head, identity):
-            raise RpcError(INTERNAL_ERROR, f"the file of session {identity} is damaged: {path}")
+            raise _no_session(identity)
         return head, records
 
     def delete(self, identity: str) -> None:
@@ -89,9 +83,8 @@ class Store:
         found: list[tuple[float, Message]] = []
         for path in self._folder.glob("*.jsonl"):
             try:
-                with path.open("rb") as file:
-                    head, *records = _parse_lines(file.read(HEAD)) or [{}]
-                    used = os.fstat(file.fileno()).st_mtime
+                head, *records = _parse_lines(path.read_bytes()) or [{}]
+                used = path.stat().st_mtime
             except FileNotFoundError:  # deleted by another process meanwhile
                 continue
             if _is_head(head, path.stem):

@@ -5,7 +5,6 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 from acp_launch.demo.servers import Server
@@ -17,7 +16,7 @@ OPTIONS: list[Message] = [
     {"optionId": "allow-always", "name": "Always allow in this session", "kind": "allow_always"},
     {"optionId": "reject-once", "name": "Reject", "kind": "reject_once"},
 ]
-PLANNING = "I did not do it: in the mode `plan` I change nothing. `mode ask` gets me out of it."
+PLANNING = "I did not do it: in the mode `plan` I change nothing."
 REFUSED = "I did not do it: permission was refused."
 
 ANSWER = 60.0  # seconds; longest wait for a tool
@@ -50,9 +49,7 @@ class ToolCall:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if isinstance(error, TurnCancelled):
             self.end("failed", "cancelled")
 
@@ -68,12 +65,7 @@ class ToolCall:
             return PLANNING
         if session.options.values["mode"] == "code" or key in session.allowed:
             return ""
-        try:
-            answer = self._turn.ask(PERMISSION, {"toolCall": self.announced, "options": OPTIONS})
-        except RpcError as error:
-            self.end("failed", f"the client could not be asked: {error}")
-            return f"I did not do it, because I could not ask for permission: {error}"
-        option = chosen_option(answer)
+        option = chosen_option(self._turn.ask(PERMISSION, {"toolCall": self.announced, "options": OPTIONS}))
         if option is None:
             raise TurnCancelled
         if option == "allow-always":
@@ -108,25 +100,17 @@ def ready_servers(turn: Turn, seconds: float) -> list[Server]:
     return turn.session.servers
 
 
-def _use_first(turn: Turn, tool: str, arguments: Message, *, title: str) -> None:
-    """Call the tool on the first server that has it."""
-    server = next((each for each in ready_servers(turn, READY) if each.tool(tool)), None)
-    if server is None:
-        turn.say(f"No MCP server of this session has a tool `{tool}`. Say `tools` for a list.")
-    else:
-        turn.say(_use(turn, server.name, tool, arguments, title=title)[0])
-
-
 def _use(turn: Turn, name: str, tool: str, arguments: Message, *, title: str) -> tuple[str, bool]:
-    """Announce the call, ask, and make it. Return the result in words, and whether the call was made."""
-    server = next((each for each in ready_servers(turn, READY) if each.name == name), None)
-    found = server.tool(tool) if server else None
-    if server is None or found is None:
-        return f"No server `{name}` with a tool `{tool}`. Say `tools` for a list.", False
-    kind = "read" if _reads_only(found) else "edit" if isinstance(found.get("annotations"), dict) else "other"
+    """Announce the call, ask, and make it, on the server `name`, or on the first that has the tool if that is empty.
+    Return the result in words, and whether the call was made."""
+    servers = [each for each in ready_servers(turn, READY) if name in ("", each.name) and each.tool(tool)]
+    if not servers:
+        return f"No server {f'`{name}` ' if name else ''}with a tool `{tool}`. Say `tools` for a list.", False
+    found = servers[0].tool(tool) or {}
+    kind = "read" if _reads_only(found) else "edit" if found.get("annotations") else "other"
     with ToolCall(turn, title, kind, arguments) as call:
-        refusal = "" if kind == "read" else call.refusal((name, tool))
-        return refusal or _make(turn, server, tool, arguments, call), not refusal
+        refusal = "" if kind == "read" else call.refusal((servers[0].name, tool))
+        return refusal or _make(turn, servers[0], tool, arguments, call), not refusal
 
 
 def _make(turn: Turn, server: Server, tool: str, arguments: Message, call: ToolCall) -> str:
@@ -142,17 +126,15 @@ def _make(turn: Turn, server: Server, tool: str, arguments: Message, call: ToolC
     except (RpcError, OSError) as error:
         call.end("failed", str(error))
         return f"The tool `{tool}` of `{server.name}` failed: {error}"
-    blocks = result.get("content")
-    texts = [block.get("text") for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
-    text = "\n".join(text for text in texts if isinstance(text, str)) or "(the tool returned no text)"
+    texts = [block["text"] for block in result.get("content", []) if block.get("type") == "text"]
+    text = "\n".join(texts) or "(the tool returned no text)"
     failed = result.get("isError") is True
     call.end("failed" if failed else "completed", text)
     return f"The tool `{tool}` failed: {text}" if failed else text
 
 
 def _reads_only(tool: Message) -> bool:
-    annotations = tool.get("annotations")
-    return isinstance(annotations, dict) and annotations.get("readOnlyHint") is True
+    return tool.get("annotations", {}).get("readOnlyHint") is True
 
 
 # The replies.
@@ -173,13 +155,13 @@ def tools(turn: Turn, rest: str) -> None:
 
 def note(turn: Turn, rest: str) -> None:
     if rest:
-        _use_first(turn, "add_note", {"text": rest}, title=f"Note: {rest[:60]}")
+        turn.say(_use(turn, "", "add_note", {"text": rest}, title=f"Note: {rest[:60]}")[0])
     else:
         turn.say("What should I note? Say `note buy milk`.")
 
 
 def notes(turn: Turn, rest: str) -> None:
-    _use_first(turn, "list_notes", {}, title="Read the notes")
+    turn.say(_use(turn, "", "list_notes", {}, title="Read the notes")[0])
 
 
 def add(turn: Turn, rest: str) -> None:
@@ -188,7 +170,7 @@ def add(turn: Turn, rest: str) -> None:
     except ValueError:
         turn.say("I need two numbers: `add 2 3`.")
         return
-    _use_first(turn, "add", {"a": a, "b": b}, title=f"Add {a} and {b}")
+    turn.say(_use(turn, "", "add", {"a": a, "b": b}, title=f"Add {a} and {b}")[0])
 
 
 def call(turn: Turn, rest: str) -> None:

@@ -7,17 +7,15 @@ standard library only, and runs until Ctrl-C.
 """
 
 import argparse
-import hmac
 import json
 import sys
 import uuid
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from acp_launch.demo.server import Server
+from acp_launch.demo.server import answer
 from acp_launch.demo.wire import Message, RpcError, decode
 
-LONGEST = 1024 * 1024  # bytes of a request
 SESSION = "Mcp-Session-Id"
 
 
@@ -29,7 +27,7 @@ class Web(ThreadingHTTPServer):
     def __init__(self, port: int, token: str) -> None:
         super().__init__(("127.0.0.1", port), Handler)
         self.token = token
-        self.sessions: dict[str, Server] = {}
+        self.sessions: set[str] = set()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say in one line that a client went away."""
@@ -44,12 +42,7 @@ class Handler(BaseHTTPRequestHandler):
     server: Web
 
     def do_POST(self) -> None:
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > LONGEST:
-            self.close_connection = True
-            self._reply(413 if length.isdecimal() else 411)
-            return
-        body = self.rfile.read(int(length))
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         if not self._is_refused():
             try:
                 self._receive(decode(body) or {})
@@ -62,41 +55,37 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_DELETE(self) -> None:
         if not self._is_refused():
-            self._reply(204 if self.server.sessions.pop(self.headers.get(SESSION, ""), None) else 404)
-
-    def log_message(self, format: str, *args: object) -> None:
-        print(format % args, file=sys.stderr)
+            session = self.headers.get(SESSION, "")
+            self._reply(204 if session in self.server.sessions else 404)
+            self.server.sessions.discard(session)
 
     def _is_refused(self) -> bool:
         """Refuse a request for another address, or without the token."""
-        said = self.headers.get("Authorization", "").encode()
-        if self.server.token and not hmac.compare_digest(said, f"Bearer {self.server.token}".encode()):
-            self._reply(401)
-        elif self.path != "/mcp":
-            self._reply(404)
-        else:
+        is_known = not self.server.token or self.headers.get("Authorization") == f"Bearer {self.server.token}"
+        if is_known and self.path == "/mcp":
             return False
+        self._reply(404 if is_known else 401)
         return True
 
     def _receive(self, message: Message) -> None:
         identity = self.headers.get(SESSION)
         if message.get("method") == "initialize" and identity is None:
             identity = uuid.uuid4().hex
-            self.server.sessions[identity] = Server()
-        if (session := self.server.sessions.get(identity or "")) is None:
+            self.server.sessions.add(identity)
+        if identity not in self.server.sessions:
             self._reply(400 if identity is None else 404)
         else:
-            answer = session.answer(message)
-            self._reply(200 if answer else 202, answer, session=str(identity))
+            response = answer(message)
+            self._reply(200 if response else 202, response, session=str(identity))
 
     def _reply(self, status: int, message: Message | None = None, *, session: str = "") -> None:
         body = b"" if message is None else json.dumps({"jsonrpc": "2.0", **message}).encode()
-        kind = "application/json" if body else ""
-        challenge = "Bearer" if status == HTTPStatus.UNAUTHORIZED else ""
         self.send_response(status)
-        for name, value in (("Content-Type", kind), (SESSION, session), ("WWW-Authenticate", challenge)):
-            if value:
-                self.send_header(name, value)
+        self.send_header("Content-Type", "application/json")
+        if session:
+            self.send_header(SESSION, session)
+        if status == HTTPStatus.UNAUTHORIZED:
+            self.send_header("WWW-Authenticate", "Bearer")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -8,6 +8,7 @@ value of the wrong type, is left out with a note, never guessed. `translate` tur
 
 import re
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,8 +28,6 @@ from acp_launch.secret.value import is_private
 
 Kind = Literal["server", "agent"]
 Transport = Literal["", "stdio", "http", "sse"]
-MOST = 10_000  # texts of one entry
-MOST_ENTRIES = 1000
 _UNPRINTABLE = regex("[\0\ud800-\udfff]")
 _TRANSPORTS: Mapping[str, Transport] = {
     "stdio": "stdio",
@@ -99,11 +98,7 @@ def _attribute(entry: ToolEntry, key: str, value: Any, *, name: str, transport: 
 
 
 def _command(entry: ToolEntry, key: str, value: Any) -> None:
-    if isinstance(value, Mapping):  # Zed's older form: a command with its own arguments
-        _command(entry, f"{key}.path", value.get("path"))
-        _args(entry, f"{key}.args", value.get("args", []))
-        _env(entry, f"{key}.env", value.get("env") or {})
-    elif isinstance(value, list):
+    if isinstance(value, list):
         _args(entry, key, value)
         entry.command, entry.args = (entry.args[0], entry.args[1:]) if entry.args else ("", [])
     else:
@@ -113,7 +108,7 @@ def _command(entry: ToolEntry, key: str, value: Any) -> None:
 def _args(entry: ToolEntry, key: str, value: Any) -> None:
     """Read arguments; without one of them it would be another command."""
     try:
-        if not isinstance(value, list) or len(value) > MOST:
+        if not isinstance(value, list):
             raise Untranslatable("is not a list of strings")
         entry.args = [entry.text(item) for item in value]
     except Untranslatable as why:
@@ -134,9 +129,9 @@ def _headers(entry: ToolEntry, key: str, value: Any) -> None:
 
 def _map(entry: ToolEntry, key: str, value: Any, what: str) -> dict[str, str]:
     """Read a mapping of texts; acpx writes it as a list of names and values."""
-    if isinstance(value, list) and len(value) <= MOST:
+    if isinstance(value, list):
         value = _pairs(entry, key, value)
-    if not isinstance(value, Mapping) or len(value) > MOST:
+    if not isinstance(value, Mapping):
         entry.leave(key, "is not a mapping of strings")
         return {}
     found = {}
@@ -201,7 +196,7 @@ def _tools(entry: ToolEntry, key: str, value: Any, *, what: str) -> None:
         return  # no restriction
     listed = value if isinstance(value, list) else [None]
     names = [name for name in listed if isinstance(name, str) and name.strip()]
-    if len(names) == len(listed) <= MOST:
+    if len(names) == len(listed):
         entry.more.setdefault("tools", {})[what] = [re.sub(r"([*?\[])", r"[\1]", name) for name in names]
     else:  # the whole entry is refused: without its restriction the server would offer more tools than the user wants
         entry.unfit = f"its {key} must be a list of names"
@@ -316,10 +311,10 @@ def _holders(tool: Tool, root: Any, project: str) -> Iterator[tuple[Kind, Any]]:
 
 def _entries_of(holder: Any) -> Sequence[tuple[str, Any]]:
     if isinstance(holder, Mapping):
-        return [(str(name), value) for name, value in holder.items()][:MOST_ENTRIES]
+        return [(str(name), value) for name, value in holder.items()]
     if not isinstance(holder, list):
         return []
-    names = ((one.get("name") if isinstance(one, Mapping) else None, one) for one in holder[:MOST_ENTRIES])
+    names = ((one.get("name") if isinstance(one, Mapping) else None, one) for one in holder)
     return [(name if isinstance(name, str) else "", one) for name, one in names]
 
 
@@ -329,8 +324,6 @@ def _read(entry: ToolEntry, value: Any) -> None:
         return
     readers = _readers(entry.tool)
     if entry.tool.name == "goose":
-        if isinstance(config := value.get("config"), Mapping):  # its older form
-            value = {**config, **{key: inner for key, inner in value.items() if key != "config"}}
         entry.stored = _names(value.get("env_keys"))
     for key, inner in value.items():
         if str(key) not in readers:
@@ -467,8 +460,9 @@ def survey(machine: Host, project: Path) -> Iterator[Finding]:
     """Find every file of every tool, the nearest first. A file that cannot be read has a `fault`; nothing is raised."""
     for tool in TOOLS.values():
         for file in places(tool, machine, project):
-            if _is_there(file):
-                yield _inspect(tool, file, str(project))
+            with suppress(OSError):  # a directory we may not enter
+                if file.is_file():
+                    yield _inspect(tool, file, str(project))
 
 
 def _inspect(tool: Tool, file: Path, project: str) -> Finding:
@@ -481,10 +475,3 @@ def _inspect(tool: Tool, file: Path, project: str) -> Finding:
     found = [entry for entry in entries(tool, source.root, project) if not entry.unfit and not entry.disabled]
     names = {kind: tuple(entry.name for entry in found if entry.kind == kind) for kind in ("server", "agent")}
     return Finding(tool, file, names["server"], names["agent"], source)
-
-
-def _is_there(file: Path) -> bool:
-    try:
-        return file.is_file()
-    except OSError:  # a directory we may not enter
-        return False

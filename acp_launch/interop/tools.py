@@ -148,7 +148,7 @@ TOOLS = {
             servers="context_servers",
             agents="agent_servers",
             project=(".zed/settings.json",),
-            user=("{zed}/settings.json",),
+            user=("{config}/zed/settings.json",),
             head={"source": "custom"},
             keys={"call": "timeout"},
             ignored=("source",),
@@ -173,7 +173,7 @@ TOOLS = {
             syntax="yaml",
             servers="extensions",
             header_dialect="dollar",
-            user=("{goose}/config.yaml",),
+            user=("{config}/goose/config.yaml",),
             types={"stdio": "stdio", "http": "streamable_http", "sse": "sse"},
             head={"enabled": True, "name": "", "description": "", "envs": {}, "env_keys": []},
             keys={
@@ -238,18 +238,10 @@ class Host(Struct, frozen=True):
         """Name the directories that tools keep their files in; `~/.config` is that of command-line programs on macOS,
         too."""
         config = self._from_environment("XDG_CONFIG_HOME", self.home / ".config")
-        settings = config
-        if self.platform == "darwin":
-            settings = self.home / "Library" / "Application Support"
-        elif self.platform == "win32":
-            settings = self._from_environment("APPDATA", self.home / "AppData" / "Roaming")
-        on_windows = self.platform == "win32"
         return {
             "home": self.home,
             "config": config,
-            "settings": settings,
-            "zed": settings / "Zed" if on_windows else config / "zed",
-            "goose": settings / "Block" / "goose" / "config" if on_windows else config / "goose",
+            "settings": self.home / "Library" / "Application Support" if self.platform == "darwin" else config,
             "CLAUDE_CONFIG_DIR": self._from_environment("CLAUDE_CONFIG_DIR", self.home),
             "CODEX_HOME": self._from_environment("CODEX_HOME", self.home / ".codex"),
         }
@@ -345,7 +337,7 @@ def read(file: Path, tool: Tool | None = None) -> Source:
     syntax = tool.syntax if tool else _SYNTAX.get(file.suffix.lower(), "json")
     text = _text(file, MOST_JSON if syntax == "json" else MOST)
     root, twice = parse(text, syntax, shown(file))
-    owner = tool or _by_name(file) or TOOLS.get(_by_keys(root if isinstance(root, dict) else {}, syntax))
+    owner = tool or _by_name(file) or _by_keys(root if isinstance(root, dict) else {}, syntax)
     if owner is None:
         fix = f"it must be one of {', '.join(tool.title for tool in TOOLS.values())}; --from TOOL says which"
         raise UsageError(f"{shown(file)}: this is not a configuration that acp-launch knows", fix=fix)
@@ -413,16 +405,7 @@ def _patterns(tool: Tool) -> Iterator[str]:
         yield name if says_so else f"{folder.strip('{}')}/{name}"
 
 
-def _by_keys(root: Mapping[str, Any], syntax: Syntax) -> str:
-    """Detect the tool by the keys of its file; empty if unknown. Other tools adopted the format of Claude Code."""
-    found = set(root)
-    if syntax != "json":
-        return {"toml": "codex", "yaml": "goose"}[syntax] if found & {"mcp_servers", "extensions"} else ""
-    if "agent_servers" in found and found <= {"agent_servers", "default_mcp_settings"}:
-        return "jetbrains"
-    if "mcpServers" in found and not found & {"context_servers", "agent_servers", "servers"}:
-        if isinstance(root["mcpServers"], list):
-            return "acpx"
-        return "gemini" if found & {"selectedAuthType", "security", "general", "context", "ui"} else "claude"
-    known = {"context_servers": "zed", "agent_servers": "zed", "servers": "vscode", "mcp": "opencode"}
-    return next((tool for key, tool in known.items() if key in found), "")
+def _by_keys(found: Mapping[str, Any], syntax: Syntax) -> Tool | None:
+    """Detect the tool by the key that holds its servers or agents. Other tools adopted the format of Claude Code."""
+    known = (tool for tool in TOOLS.values() if tool.syntax == syntax and tool.name != "claude-desktop")
+    return next((tool for tool in known if {tool.servers, tool.agents} & found.keys()), None)

@@ -275,7 +275,8 @@ async def with_agent(
     Raises:
         LaunchError: see the tree in `errors`; `Stopped` after a signal.
     """
-    from acp_launch.process.child import GRACE, HASTY, attach, stop
+    from acp_launch.process.child import GRACE, HASTY, attach
+    from acp_launch.process.program import stop
 
     failure: BaseException | None = None
     grace = orderly = GRACE if context.grace is None else context.grace

@@ -11,7 +11,7 @@ from acp_launch.problem import KeyPath, Problem, likeliest, ours
 from acp_launch.profile.discover import shown
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.lockfile import Locked, place
-from acp_launch.registry.index import RUNNERS, Package, list_packages, parse_package, pin_line, read_copy
+from acp_launch.registry.index import RUNNERS, list_packages, parse_package, pin_line, read_copy
 from acp_launch.registry.installed import Installation, Reference, home, installations, of_program, reference
 from acp_launch.settings.load import directory, grounds, lies_in
 
@@ -45,26 +45,18 @@ def _agent(loaded: Loaded, agent: ProcessPlan) -> Iterator[Used]:
     if installation is None:
         yield from _of_runner(loaded, "agent", ("agent", "args"), agent)
         return
-    said = installation.manifest
-    yield Used(
-        "agent", _origin(loaded, ("agent", "registry")), named(installation), said.integrity, agent=agent.registry
-    )
-
-
-def named(installation: Installation) -> str:
-    """Return the package of an installation as the lock names it."""
-    said = installation.manifest
-    source = {"npx": "npm", "uvx": "pypi"}.get(said.kind)
-    return f"{source}:{said.package}" if source else f"binary:{installation.reference}"
+    origin, package = _origin(loaded, ("agent", "registry")), f"binary:{installation.reference}"
+    yield Used("agent", origin, package, installation.manifest.integrity, agent=agent.registry)
 
 
 def _of_runner(loaded: Loaded, key: str, path: KeyPath, program: ProcessPlan | StdioPlan) -> Iterator[Used]:
     runner, origin = program.command.stem, _origin(loaded, path)
     specs = list_packages(runner, [argument.display() for argument in program.args])
     for index, spec in enumerate(specs):
-        package = parse_package(RUNNERS[runner], spec)
-        text = str(package or Package(RUNNERS[runner], spec))
-        yield Used(f"{key}.{index}" if index else key, origin, text, "", bool(package and package.version))
+        source = RUNNERS[runner]
+        name, version = parse_package(source, spec) or (spec, "")
+        text = f"{source}:{name}{'@' if source == 'npm' else '=='}{version}" if version else f"{source}:{spec}"
+        yield Used(f"{key}.{index}" if index else key, origin, text, "", bool(version))
 
 
 def _origin(loaded: Loaded, path: KeyPath) -> Origin:

@@ -1,8 +1,8 @@
 """
 A running child: its output, its input, its last stderr lines, its exit, and the ladder that stops it.
 
-`attach` gives a `Child` for the length of its block; a tree that was not stopped by then is killed. `stop` climbs the
-ladder once. `Output`, `Input` and `Errors` are our ends of its pipes.
+`attach` gives a `Child` for the length of its block; a tree that was not stopped by then is killed. `Child.stop` climbs
+the ladder once. `Output`, `Input` and `Errors` are our ends of its pipes.
 """
 
 import asyncio
@@ -376,8 +376,13 @@ class Child:
         await self._input.write(payload)
 
     async def stop(self, *, grace: float) -> StopOutcome:
-        """Climb the ladder; see the function of this name."""
-        return await stop(self, grace=grace)
+        """Climb the ladder, once however often this is called; later callers get the same outcome.
+
+        Cancelling the caller does not cancel the climb: leaving the child's context completes it, in a hurry.
+        """
+        if self.ending is None:
+            self.ending = asyncio.create_task(_climb(self, grace))
+        return await asyncio.shield(self.ending)
 
     def close_stdin(self) -> None:
         """Close stdin. A write under way fails; closing it again does nothing."""
@@ -466,27 +471,6 @@ GRACE = 2.0  # seconds for each polite rung, as in the MCP SDK and acp-tck; code
 HASTY = 0.6  # the same for a child that does not react any more, and after a run has failed
 FOLLOW = stretch(0.25)  # seconds for the rest of the tree to end by itself after the process did
 LAST_STATUS = stretch(1.0)  # seconds until the wait status of a killed process must have arrived
-
-
-async def stop(child: Child, *, grace: float = GRACE, hurry: asyncio.Event | None = None) -> StopOutcome:
-    """Climb the ladder, once however often this is called; later callers get the same outcome.
-
-    Cancelling the caller does not cancel the climb: leaving the child's context completes it, in a hurry.
-    """
-    if child.ending is None:
-        child.ending = asyncio.create_task(_climb(child, grace))
-    if hurry is None:
-        return await asyncio.shield(child.ending)
-    hasten = asyncio.create_task(_pass_on(hurry, child))
-    try:
-        return await asyncio.shield(child.ending)
-    finally:
-        hasten.cancel()
-
-
-async def _pass_on(hurry: asyncio.Event, child: Child) -> None:
-    await hurry.wait()
-    child.hurry.set()
 
 
 class _Ladder:

@@ -36,7 +36,6 @@ OLDER = ".1"  # after the suffix of a file that was full
 LONGEST = 80  # characters of either name, as written; a file's name has room for 255 bytes
 _STAMP = r"[1-9][0-9]{3}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])T(?:[01][0-9]|2[0-3])[0-5][0-9][0-6][0-9]\.[0-9]{3}Z"
 _SHAPE = regex(rf"({_STAMP}-[0-9]{{1,10}}(?:-[0-9a-f]{{8}})?)\+([^+]+)(?:\+([^+]+))?\.log")
-_EARLIER = regex(r"[0-9]{8}-[0-9]{6}-.*-[0-9]{1,10}\.log")  # files of version 0.1
 
 
 class LogName(Struct, frozen=True):
@@ -89,16 +88,6 @@ def read(file: str) -> LogName | None:
     return LogName(launch, _unquoted(profile), _unquoted(server))
 
 
-def launch_of(file: str) -> str | None:
-    """Return the launch of a log file; None if it is not our log.
-
-    A log of version 0.1 counts as a launch of its own.
-    """
-    if name := read(file):
-        return name.launch
-    return file if _EARLIER.fullmatch(file) else None
-
-
 def shortened(name: str) -> str:
     """Return `name` as in a file's name: a very long one is cut, with a checksum."""
     return _unquoted(_quoted(name))
@@ -135,8 +124,8 @@ def forget_the_oldest(directory: Path, launch: str) -> None:
     """Make room for `launch`: remove all files of launches beyond the newest `KEPT`."""
     launches: dict[str, list[Path]] = {}
     for file in sorted(_files(directory)):
-        if (of := launch_of(file.name.removesuffix(OLDER))) is not None:
-            launches.setdefault(of, []).append(file)
+        if name := read(file.name.removesuffix(OLDER)):
+            launches.setdefault(name.launch, []).append(file)
     launches.pop(launch, None)
     for old in list(launches)[: max(0, len(launches) - KEPT + 1)]:  # names begin with the time
         for file in launches[old]:
@@ -176,7 +165,7 @@ class LogFile:
         self._descriptor = -1
         self._size = 0
         self._last = b""  # byte; unknown if the file existed before
-        self._is_made = self._is_closed = False
+        self._is_closed = False
 
     def __call__(self, data: bytes) -> None:
         if data:
@@ -202,15 +191,11 @@ class LogFile:
         line = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(text.split())} ---\n"
         self((b"" if self._last == b"\n" else b"\n") + line.encode(errors="replace"))
 
-    def rest(self) -> None:
-        """Close the descriptor until the next write."""
+    def close(self) -> None:
+        self._is_closed = True
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-    def close(self) -> None:
-        self._is_closed = True
-        self.rest()
 
     def _fitting(self, data: bytes) -> int:
         """Return how many bytes of `data` fit: whole lines, unless one alone fills a file."""
@@ -233,14 +218,10 @@ class LogFile:
             raise ValueError("the log is closed")
         if self._descriptor >= 0:
             return
-        if self._is_made:
-            self._open()
-            return
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         forget_the_oldest(self._file.parent, self._launch)
         self._open()
         self._last = b"" if self._size else b"\n"
-        self._is_made = True
 
     def _turn_over(self) -> None:
         with suppress(FileNotFoundError):  # this launch is old, and a newer one has removed its files
@@ -254,9 +235,6 @@ class LogFile:
         self._size = os.fstat(self._descriptor).st_size
 
 
-OPEN = 8  # files at once; the others are reopened for the next write
-
-
 class ServerLogs:
     """The log files of a launch's servers. `server` is a name as in `lifecycle.Change`: `github#2` has its own file."""
 
@@ -266,27 +244,18 @@ class ServerLogs:
         self._launch = launch
         self._redactor = source
         self._logs: dict[str, LogFile] = {}
-        self._open: dict[LogFile, None] = {}  # the one that was written last is at the end
         self._is_closed = False
 
     def of(self, server: str) -> Callable[[bytes], None]:
         """Return a function that takes the server's stderr, already redacted (`child.Errors`). It may raise OSError."""
-        log = self._log(server)
-
-        def write(data: bytes) -> None:
-            self._make_room(log)
-            log(data)
-
-        return write
+        return self._log(server)
 
     def mark(self, server: str, text: str) -> None:
         """Note something between the lines: "started (pid 123), restart 1". Never raises, and is redacted here."""
         if self._is_closed:
             return
         with suppress(OSError):  # the next bytes meet the same error, and their sender reports it
-            log = self._log(server)
-            self._make_room(log)
-            log.mark(f"{server} {self._redactor.text(text)}")
+            self._log(server).mark(f"{server} {self._redactor.text(text)}")
 
     def close(self) -> None:
         """Close all files. A later write raises ValueError."""
@@ -297,17 +266,7 @@ class ServerLogs:
     def end(self, server: str) -> None:
         """Close the file of a process of the server that will not return."""
         if log := self._logs.pop(server, None):
-            self._open.pop(log, None)
             log.close()
-
-    def _make_room(self, log: LogFile) -> None:
-        """Make room among the open files, because `log` is about to be written."""
-        self._open.pop(log, None)
-        self._open[log] = None
-        if len(self._open) > OPEN:
-            oldest = next(iter(self._open))
-            del self._open[oldest]
-            oldest.rest()
 
     def _log(self, server: str) -> LogFile:
         if server not in self._logs:

@@ -179,13 +179,14 @@ class LocalProgram(Struct, frozen=True):
         return [("name", self.name)]
 
 
-async def stop(running: Running, *, hurry: asyncio.Event) -> StopOutcome:
+async def stop(running: Running, *, grace: float = GRACE, hurry: asyncio.Event | None = None) -> StopOutcome:
     """End it with the usual patience, which `hurry` cuts."""
-    hasten = asyncio.create_task(_pass_on(hurry, running))
+    hasten = asyncio.create_task(_pass_on(hurry, running)) if hurry else None
     try:
-        return await running.stop(grace=GRACE)
+        return await running.stop(grace=grace)
     finally:
-        hasten.cancel()
+        if hasten is not None:
+            hasten.cancel()
 
 
 async def _pass_on(hurry: asyncio.Event, running: Running) -> None:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from acp_launch.process import watch
+from acp_launch.process.child import first_of
 from acp_launch.process.spawn import STATUS_LOST, spawn
-from acp_launch.process.table import Process
 from acp_launch.process.tree import Exit, Tree, end_now, from_wait_status, kill_tree, terminate
 from acp_launch.secret.redact import Redactor, StreamRedactor, redactor
 from acp_launch.waits import stretch
@@ -137,7 +137,7 @@ class Terminal:
         tree = Tree(self.spawned)
         if left := tree.alive_for_sure():
             terminate(left)
-            await self._grace(left)
+            await first_of(watch.until_gone(left, within=GRACE), self.hurry.wait())
         await kill_tree(tree)
         self.spawned.mark_ended()
         try:
@@ -147,18 +147,6 @@ class Terminal:
             self._finish(from_wait_status(STATUS_LOST))
         self._take_leftover()
         self._hang_up()
-
-    async def _grace(self, left: list[Process]) -> None:
-        tasks = [
-            asyncio.create_task(watch.until_gone(left, within=GRACE)),
-            asyncio.create_task(self.hurry.wait()),
-        ]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
 
     def _died(self) -> None:
         assert self.spawned.status is not None

@@ -22,13 +22,6 @@ class NotFetched(Exception):  # noqa: N818 - it reads as what it is
     """Raised if a file could not be had; the text continues a sentence that begins with what was wanted."""
 
 
-def fault(address: str) -> str:
-    """Return why nothing is fetched from an address; empty if it may be asked."""
-    if wrong := url_fault(address) or user_fault(address):
-        return wrong
-    return "it is not an https address" if is_in_the_clear(address) else ""
-
-
 def fetch(address: str, take: Callable[[bytes], object], *, most: int, limit: float) -> None:
     """Give the file at `address` to `take`, piece by piece: at most `most` bytes, within `limit` seconds.
 
@@ -57,8 +50,10 @@ def _client(address: str) -> "httpx2.Client":
     import httpx2
 
     def check(request: httpx2.Request) -> None:  # also those of redirects
-        if wrong := fault(str(request.url)):
-            raise NotFetched(f"was not asked for: {wrong} ({_host(str(request.url))})")
+        url = str(request.url)
+        wrong = url_fault(url) or user_fault(url) or ("it is not an https address" if is_in_the_clear(url) else "")
+        if wrong:
+            raise NotFetched(f"was not asked for: {wrong} ({_host(url)})")
 
     try:
         return httpx2.Client(

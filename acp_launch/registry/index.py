@@ -1,8 +1,8 @@
 """
 The index of the registry: which agents are published, in which version, and how each is installed.
 
-`decode` reads its text, leaving out what it cannot use. The copy on this machine (`Copy`) has the text as it came, with
-its address and date; `read_copy` reads it, and only `latest` asks for a newer one.
+`decode` reads its text, leaving out what it cannot use. The copy on this machine (`Copy`) has the entries as they came,
+with its address and date; `read_copy` reads it, and only `latest` asks for a newer one.
 """
 
 import json
@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 from msgspec import Struct
@@ -19,22 +19,18 @@ from acp_launch.errors import RegistryError
 from acp_launch.private import Unfit, make_private, read_bounded, replace
 from acp_launch.profile.values import AGENT_ID, AGENT_VERSION
 from acp_launch.regex import regex
-from acp_launch.registry.installed import Kind, precedence
+from acp_launch.registry.installed import precedence
 
 ADDRESS = "https://cdn.agentclientprotocol.com/registry/v1/latest/registry.json"
 LARGEST = 8 * 1024 * 1024  # bytes of an index
 LIMIT = 60.0  # seconds for it
-_ROOM = 4096  # bytes of the line before it
 _ID, _VERSION = regex(AGENT_ID), regex(AGENT_VERSION)
-_KINDS: tuple[Kind, ...] = ("npx", "uvx", "binary")
 
-
+Kind = Literal["npx", "uvx", "binary"]
 Source = Literal["npm", "pypi"]
 _EXACT = r"[0-9][0-9A-Za-z.+-]{0,63}"
-_NPM = regex(rf"(?P<name>(?:@[A-Za-z0-9_~][\w.~-]*/)?[A-Za-z0-9_~][\w.~-]*)(?P<extras>)(?:@(?P<version>{_EXACT}))?")
-_PYPI = regex(
-    rf"(?P<name>[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?P<extras>\[[\w.,-]*\])?(?:(?:==|@)(?P<version>{_EXACT}))?"
-)
+_NPM = regex(rf"(?P<name>(?:@[A-Za-z0-9_~][\w.~-]*/)?[A-Za-z0-9_~][\w.~-]*)(?:@(?P<version>{_EXACT}))?")
+_PYPI = regex(rf"(?P<name>[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?(?:\[[\w.,-]*\])?)(?:(?:==|@)(?P<version>{_EXACT}))?")
 # Options of the runners that name the package, and those whose value is the next word.
 NAMING = {"npm": ("-p", "--package"), "pypi": ("--from",)}
 VALUED = {
@@ -74,7 +70,7 @@ class Distribution(Struct, frozen=True):
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        return tuple(kind for kind in _KINDS if getattr(self, kind))
+        return tuple(kind for kind in get_args(Kind) if getattr(self, kind))
 
 
 class PublishedAgent(Struct, frozen=True):
@@ -95,15 +91,18 @@ class Copy(Struct, frozen=True, kw_only=True):
 
     address: str
     fetched: float
-    text: bytes = b""
+    published: list[msgspec.Raw]
 
     @property
     def agents(self) -> Mapping[str, PublishedAgent]:
-        return decode(self.text)
+        """The agents by their ids; an entry that cannot be read is left out."""
+        found = [entry for raw in self.published if (entry := _entry(raw))]
+        found.sort(key=lambda each: (each.id, precedence(each.version)))
+        return {entry.id: entry for entry in found}
 
 
-def decode(text: bytes) -> Mapping[str, PublishedAgent]:
-    """Read the agents of an index, by their ids; an entry that cannot be read is left out.
+def decode(text: bytes, address: str = "") -> Copy:
+    """Read an index that was fetched from there just now.
 
     Raises:
         ValueError: it is not one.
@@ -112,21 +111,15 @@ def decode(text: bytes) -> Mapping[str, PublishedAgent]:
         entries = msgspec.json.decode(text, type=_Listed).agents
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(f"it is not an index of agents ({error})") from None
-    found = [entry for raw in entries if (entry := _entry(raw))]
-    found.sort(key=lambda each: (each.id, precedence(each.version)))
-    return {entry.id: entry for entry in found}
+    return Copy(address=address, fetched=time.time(), published=entries)
 
 
 def pin_line(entry: PublishedAgent) -> str:
-    """
-    Return what a profile says to start an agent's package in the very version of the index; empty if it has none.
-
-    A package without one version (a tag, a range, an address) could mean something else tomorrow.
-    """
+    """Return what a profile says to start an agent's package in the very version of the index; empty if it has none."""
     for runner, way in (("npx", entry.distribution.npx), ("uvx", entry.distribution.uvx)):
         found = parse_package(RUNNERS[runner], way.package) if way else None
         if way is not None and found is not None:
-            spec = f"{found.name}{found.extras}@{found.version or entry.version}"
+            spec = f"{found[0]}@{found[1] or entry.version}"
             agent = {"command": runner, "args": [*(["-y"] if runner == "npx" else []), spec, *way.args]}
             return f"agent: {json.dumps({**agent, 'env': dict(way.env)} if way.env else agent)}"
     return ""
@@ -153,15 +146,10 @@ def _place(cache: Path) -> Path:
 def read_copy(cache: Path) -> Copy | None:
     """Read the copy; None if there is none that can be used."""
     try:
-        found = read_bounded(_place(cache), LARGEST + _ROOM)
-        if found is None:
-            return None
-        head, _, text = found[0].partition(b"\n")
-        copy = msgspec.json.decode(head, type=Copy)
-        decode(text)
-    except (OSError, Unfit, ValueError, msgspec.MsgspecError):  # a cache: it is made again
+        found = read_bounded(_place(cache), LARGEST + 4096)
+        return msgspec.json.decode(found[0], type=Copy) if found else None
+    except (OSError, Unfit, msgspec.MsgspecError, RecursionError):  # a cache: it is made again
         return None
-    return Copy(address=copy.address, fetched=copy.fetched, text=text)
 
 
 def latest(address: str, cache: Path) -> tuple[Copy, str]:
@@ -173,8 +161,7 @@ def latest(address: str, cache: Path) -> tuple[Copy, str]:
     from acp_launch.registry.download import NotFetched
 
     try:
-        copy = Copy(address=address, fetched=time.time(), text=_content(address))
-        decode(copy.text)
+        copy = decode(_content(address), address)
     except NotFetched as failed:
         why = str(failed)
     except (OSError, Unfit, ValueError) as error:
@@ -203,40 +190,18 @@ def _content(address: str) -> bytes:
 def _write(cache: Path, copy: Copy) -> None:
     """Write the copy. A cache that takes nothing is not a failure: the index is at hand all the same."""
     place = _place(cache)
-    head = msgspec.json.encode({"address": copy.address, "fetched": copy.fetched})
     try:
         make_private(place.parent)
-        replace(place, head + b"\n" + copy.text)
+        replace(place, msgspec.json.encode(copy))
     except OSError:
         return
 
 
-# Packages as npx and uvx are told of them: the name, and the version if it is exact. A tag, a range, an alias or an
-# address is not an exact version: it could mean something else tomorrow.
-
-
-class Package(Struct, frozen=True):
-    """A package of npm or PyPI; `version` is empty if it is not told exactly."""
-
-    source: Source
-    name: str
-    version: str = ""
-    extras: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.source}:{self.spec}"
-
-    @property
-    def spec(self) -> str:
-        """How its package manager is asked for it."""
-        joint = "@" if self.source == "npm" else "=="
-        return f"{self.name}{self.extras}{joint}{self.version}" if self.version else f"{self.name}{self.extras}"
-
-
-def parse_package(source: Source, text: str) -> Package | None:
-    """Read `NAME` or `NAME@VERSION` (`NAME==VERSION`); None if it is neither."""
+def parse_package(source: Source, text: str) -> tuple[str, str] | None:
+    """Read `NAME` or `NAME@VERSION` (`NAME==VERSION`), whose version is exact or empty; None for the rest: a tag, a
+    range, an alias or an address could mean something else tomorrow."""
     found = (_NPM if source == "npm" else _PYPI).fullmatch(text)
-    return Package(source, found["name"], found["version"] or "", found["extras"] or "") if found else None
+    return (found["name"], found["version"] or "") if found else None
 
 
 def list_packages(runner: str, args: Sequence[str]) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
 """
 A published agent becomes an installation on this machine: its binary, verified by its hash.
 
-Packages of npm and PyPI need none: `npx` and `uvx` start them in the version that a profile names (`index.pinned`). One
-process installs an agent at a time; the others wait and find it done. What fails or is interrupted leaves nothing, and
-after a SIGKILL the next installation removes it.
+Packages of npm and PyPI need none: `npx` and `uvx` start them in the version that a profile names (`index.pin_line`).
+One process installs an agent at a time; the others wait and find it done. What fails or is interrupted leaves nothing,
+and after a SIGKILL the next installation removes it.
 """
 
 import hashlib
@@ -35,8 +35,16 @@ from acp_launch.secret.value import is_private
 ARCHIVE = 1024**3  # bytes
 DOWNLOAD = 30 * 60.0  # seconds for it
 PATIENCE = 3600.0  # seconds for another process that installs the same agent
+LARGEST = 4 * 1024**3  # bytes of all files of an archive
+MEMBERS = 200_000
+TARS = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2")
 _MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 _ENVIRONMENT_NAME = regex(ENVIRONMENT_NAME)
+_DAMAGED = (  # what the two libraries raise
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, LookupError, RuntimeError),
+    *(FileExistsError, NotADirectoryError, IsADirectoryError),  # a name twice
+)
+M = TypeVar("M")
 
 
 def this_platform() -> str:
@@ -102,33 +110,36 @@ def install(entry: PublishedAgent, binary: Binary, *, state: Path, registry: str
 
 
 def _install(entry: PublishedAgent, binary: Binary, place: Path, registry: str) -> Manifest:
-    name = binary.archive.partition("?")[0].partition("#")[0].rpartition("/")[2]
     files, download = place / "files", place / "download"
-    try:
-        kind, program = suffix(name), inside(binary.cmd)
-        digest = _download(binary.archive, download)
-        if binary.sha256 and digest != binary.sha256.lower():
-            raise RegistryError(
-                f"the archive of {entry.id} has another sha256 than the registry says: {digest}",
-                fix="try again later; if that does not help, report it to the agent's publisher",
-            )
-        files.mkdir(0o700)
-        if kind:
-            unpack(download, kind, files)
-            download.unlink()
-        else:
-            program = program.rpartition("/")[2]
-            download.rename(files / program)
-    except Unsafe as unsafe:
-        raise RegistryError(f"the archive of {entry.id} {unsafe}", fix="report it to the agent's publisher") from None
-    _make_executable(entry, place, f"files/{program}")
+    program = f"files/{os.path.normpath(binary.cmd)}"
+    digest = _download(binary.archive, download)
+    if binary.sha256 and digest != binary.sha256.lower():
+        raise RegistryError(
+            f"the archive of {entry.id} has another sha256 than the registry says: {digest}",
+            fix="try again later; if that does not help, report it to the agent's publisher",
+        )
+    files.mkdir(0o700)
+    name = binary.archive.partition("?")[0].partition("#")[0].lower()
+    if name.endswith((".zip", *TARS)):
+        try:
+            unpack(download, files, is_zip=name.endswith(".zip"))
+        except Unsafe as unsafe:
+            what = f"the archive of {entry.id} {unsafe}"
+            raise RegistryError(what, fix="report it to the agent's publisher") from None
+        download.unlink()
+    else:  # the program itself
+        program = f"files/{Path(binary.cmd).name}"
+        download.rename(place / program)
+    found = Path(os.path.realpath(place / program))
+    if not found.is_file() or not found.is_relative_to(os.path.realpath(files)):
+        raise RegistryError(f"{entry.id} does not hold its program, {binary.cmd}")
+    found.chmod(stat.S_IMODE(found.stat().st_mode) | 0o700)
     return Manifest(
         id=entry.id,
         version=entry.version,
         name=entry.name,
-        kind="binary",
         package=binary.archive,
-        command=f"files/{program}",
+        command=program,
         args=binary.args,
         env=binary.env,
         integrity=f"sha256:{digest}" if binary.sha256 else "",
@@ -148,14 +159,6 @@ def _download(address: str, to: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _make_executable(entry: PublishedAgent, place: Path, command: str) -> None:
-    """Require that the program is there, and in the directory."""
-    program = Path(os.path.realpath(place / command))
-    if not program.is_file() or not program.is_relative_to(os.path.realpath(place)):
-        raise RegistryError(f"{entry.id} does not hold its program, {command}")
-    program.chmod(stat.S_IMODE(program.stat().st_mode) | 0o700)
-
-
 def remove(installation: Installation, state: Path) -> None:
     """Remove an installation.
 
@@ -173,82 +176,42 @@ def remove(installation: Installation, state: Path) -> None:
         raise RegistryError(f"cannot remove {place}: {error.strerror or error}") from error
 
 
-# An archive becomes files below one directory, and nothing else.
-#
-# tarfile's filter for data refuses what leads out, devices and pipes. Nothing is written through a link, and where each
-# link leads is looked at once all files are there. What a refused archive has written so far is the caller's to remove.
-
-M = TypeVar("M")
-LARGEST = 4 * 1024**3  # bytes of all files
-MEMBERS = 200_000
-LONGEST = 4096  # bytes of a name
-KINDS = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".zip")
-OTHERS = (".tar", ".tar.xz", ".txz", ".tar.zst", ".7z", ".rar", ".dmg", ".pkg", ".deb", ".rpm", ".msi", ".appx")
-_DAMAGED = (  # what the two libraries raise
-    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, LookupError, RuntimeError),
-    *(FileExistsError, NotADirectoryError, IsADirectoryError),  # a name twice
-)
-
-
 class Unsafe(Exception):  # noqa: N818 - it reads as what it is
     """Raised for an archive that is not unpacked; the text continues a sentence that begins with the archive."""
 
 
-def suffix(name: str) -> str:
-    """Return the kind of an archive by its name; empty for a program that is not packed.
-
-    Raises:
-        Unsafe: it is of a kind that is not unpacked here.
-    """
-    lower = name.lower()
-    if other := next((kind for kind in OTHERS if lower.endswith(kind)), ""):
-        raise Unsafe(f"is a {other} file, which acp-launch does not unpack")
-    return next((kind for kind in KINDS if lower.endswith(kind)), "")
-
-
-def unpack(archive: Path, kind: str, into: Path) -> None:
-    """Unpack a file of that kind (`suffix`) into a directory, which is empty.
+def unpack(archive: Path, into: Path, *, is_zip: bool) -> None:
+    """Unpack an archive into an empty directory, and nowhere else. What a refused one has written is the caller's.
 
     Raises:
         Unsafe: it is refused, or damaged.
         OSError: a file cannot be written.
     """
     try:
-        if kind == ".zip":
+        if is_zip:
             with zipfile.ZipFile(archive) as opened:
-                _unpack_zip(opened, into.resolve())
+                _unpack_zip(opened, into)
         else:
             with tarfile.open(archive) as tar:
-                _unpack_tar(tar, into.resolve())
+                tar.extractall(into, _require_bounds((each, each.size) for each in tar), filter=_check_member)
+    except tarfile.FilterError as refused:
+        raise Unsafe(f"is refused: {str(refused)[:200]}") from None
     except _DAMAGED as error:
-        raise Unsafe(f"cannot be unpacked: {error}") from None
-    except OSError as error:
-        if error.errno is None:  # gzip's and bz2's
-            raise Unsafe(f"cannot be unpacked: {error}") from None
-        raise
+        raise Unsafe(f"cannot be unpacked: {type(error).__name__}") from None
 
 
-def _unpack_tar(tar: tarfile.TarFile, into: Path) -> None:
-    links: list[Path] = []
-    for each in _require_bounds((each, each.size) for each in tar):
-        path = _member_path(into, each.name)
-        if each.issym():
-            links.append(path)
-        elif each.islnk() and not _member_path(into, each.linkname).is_file():
-            raise Unsafe(f'holds a link to a file that it does not hold: "{each.name[:200]}"')
-        tar.extract(each, into, filter="data")
-    for link in links:  # only now: through another one, `..` may lead elsewhere
-        try:
-            is_inside = link.resolve(strict=True).is_relative_to(into)
-        except (OSError, RuntimeError):  # it leads nowhere, or in a circle
-            is_inside = False
-        if not is_inside:
-            raise Unsafe(f'holds a link that leaves its directory: "{link.name[:200]}"')
+def _check_member(member: tarfile.TarInfo, into: str) -> tarfile.TarInfo | None:
+    """Refuse what leads out, devices and pipes, as tarfile does; and what would be written, or linked, through a link,
+    since older versions of tarfile do not see where a chain of links leads (CVE-2025-4517)."""
+    for name in (member.name, member.linkname) if member.islnk() else (member.name,):
+        place = Path(into, name)
+        if any(each.is_symlink() for each in (place, *place.parents) if each.is_relative_to(into)):
+            raise Unsafe(f'holds a path through a link: "{name[:200]}"')
+    return tarfile.data_filter(member, into)
 
 
 def _unpack_zip(opened: zipfile.ZipFile, into: Path) -> None:
     for each in _require_bounds((each, each.file_size) for each in opened.infolist()):
-        inside(each.filename)
         mode = each.external_attr >> 16
         if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
             raise Unsafe(f'holds a link, a device or a pipe: "{each.filename[:200]}"')
@@ -263,24 +226,3 @@ def _require_bounds(members: Iterable[tuple[M, int]]) -> Iterator[M]:
         if number > MEMBERS or total > LARGEST:
             raise Unsafe(f"holds more than {MEMBERS:,} files, or {LARGEST // 1024**3} GiB")
         yield member
-
-
-def _member_path(into: Path, name: str) -> Path:
-    """Return where a member belongs, if no part of that is a link, through which it would be written elsewhere."""
-    path = into / inside(name)
-    if any(each.is_symlink() for each in (path, *path.parents)):
-        raise Unsafe(f'holds a path through a link: "{name[:200]}"')
-    return path
-
-
-def inside(name: str) -> str:
-    """Return a path in an archive as a plain relative one.
-
-    Raises:
-        Unsafe: it is not one.
-    """
-    parts = [part for part in name.split("/") if part not in ("", ".")]
-    is_odd = "\0" in name or "\\" in name or ":" in name[:2] or name.startswith("/") or len(name) > LONGEST
-    if is_odd or ".." in parts:
-        raise Unsafe(f'holds a path that leaves its directory: "{name[:200]}"')
-    return "/".join(parts) or "."

@@ -19,7 +19,6 @@ from acp_launch.regex import regex
 
 MANIFEST = "install.json"
 LARGEST = 256 * 1024  # bytes of a manifest
-Kind = Literal["npx", "uvx", "binary"]
 _REFERENCE = regex(rf"(?P<id>{AGENT_ID})(?:@(?P<version>{AGENT_VERSION}))?")
 
 
@@ -41,15 +40,15 @@ def reference(text: str) -> Reference | None:
 
 class Manifest(Struct, frozen=True, kw_only=True):
     """
-    What was installed. `package` is its name and version, or the address of its archive; `command` is the program, as a
-    path in the directory. `integrity` is the hash that was checked, as `sha512-…` (npm) or `sha256:…`; empty if none
-    was. `registry` is the address of the index, `since` Unix seconds.
+    What was installed. `package` is the address of its archive; `command` is the program, as a path in the directory.
+    `integrity` is the hash that was checked, as `sha256:…`; empty if none was. `registry` is the address of the index,
+    `since` Unix seconds.
     """
 
     id: str
     version: str
     name: str
-    kind: Kind
+    kind: Literal["binary"] = "binary"
     package: str
     command: str
     args: tuple[str, ...] = ()
@@ -108,15 +107,9 @@ def of_program(program: Path) -> Installation | None:
 
 def precedence(version: str) -> tuple[object, ...]:
     """Return the key by which versions are ordered as Semantic Versioning does; other texts come first."""
-    core, _, before = version.partition("+")[0].partition("-")
-    numbers = tuple(_order_key(part, words_first=True) for part in core.split("."))
-    return numbers, not before, tuple(_order_key(part, words_first=False) for part in before.split(".") if before)
-
-
-def _order_key(part: str, *, words_first: bool) -> tuple[bool, int, str]:
-    if re.fullmatch("[0-9]+", part):
-        return (words_first, int(part), "")
-    return (not words_first, 0, part)
+    padded = re.sub(r"\d+", lambda number: number[0].zfill(20), version)
+    core, _, before = padded.partition("+")[0].partition("-")
+    return core[:1].isdigit(), core, not before, before
 
 
 def _list(directory: Path) -> Sequence[Path]:

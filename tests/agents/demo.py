@@ -32,7 +32,9 @@ def switch(turn: Turn, rest: str) -> None:
     if answer not in modes:
         turn.say("I go on planning.")
         return
-    turn.session.choose_mode(modes[answer])
+    turn.session.options.choose("mode", modes[answer])
+    turn.session.tell_mode()
+    turn.session.tell_options()
     turn.say(f"I am in the mode `{modes[answer]}` now.")
 
 

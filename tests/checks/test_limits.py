@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acp_launch.checks import machine
-from acp_launch.checks.machine import MIB, disk, more_processes, open_files, room, server_room, size
+from acp_launch.checks.machine import MIB, disk, more_processes, open_files, room
 
 CHOOSE = "make room there, or choose another directory: export ACP_LAUNCH_STATE_DIR=DIRECTORY"
 
@@ -36,16 +36,6 @@ def test_the_disk_of_a_directory_that_is_not_there_yet_is_that_of_its_parent(tmp
     assert disk("cache", tmp_path / "a" / "b").facts["free"] > 0
 
 
-def test_sizes_are_read_at_a_glance() -> None:
-    assert [size(each) for each in (0, 1536, 5 * MIB, 1234 * MIB, 3 * 1024**4)] == [
-        "0.0 KiB",
-        "1.5 KiB",
-        "5.0 MiB",
-        "1.2 GiB",
-        "3.0 TiB",
-    ]
-
-
 def test_descriptors_are_short_only_when_the_limit_cannot_be_raised() -> None:
     assert open_files(64, None).verdict == "ok"
     few = open_files(64, 128)
@@ -56,16 +46,6 @@ def test_descriptors_are_short_only_when_the_limit_cannot_be_raised() -> None:
     assert few.fix == "raise the hard limit to 256 or more"
     none = open_files(20, 20)
     assert (none.verdict, none.code, none.fix) == ("problem", 3, few.fix)
-
-
-def test_a_profile_has_room_for_its_servers_and_as_many_again_or_is_told_so() -> None:
-    assert [*server_room(80, 1024), *server_room(1_000_000, None), *server_room(0, 10)] == []
-    (check,) = server_room(81, 1024)
-    assert (check.verdict, check.text) == (
-        "warning",
-        "81 in the profile, and room for about 160 within 1,024 open files",
-    )
-    assert check.fix == "raise the hard limit of open files to 1,036 or more"
 
 
 def test_processes_are_short_when_few_more_can_be_started() -> None:

@@ -46,7 +46,8 @@ def now(spawned: Spawned) -> None:
 def in_loop(spawned: Spawned, how: str) -> None:
     import asyncio
 
-    from acp_launch.process.child import attach, stop
+    from acp_launch.process.child import attach
+    from acp_launch.process.program import stop
 
     async def use() -> None:
         async with attach(spawned) as child:

@@ -1,6 +1,5 @@
 """What the demo agent asks of its client besides a plain permission, and only when it is offered (C-68)."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -31,58 +30,29 @@ def test_nothing_is_asked_of_a_client_that_offers_nothing(agent: Client, tmp_pat
         "Your client offers no terminals (clientCapabilities.terminal), so I cannot run anything."
         " In a profile, `client: {terminal: true}` offers them."
     )
+    for prompt in ("read a.txt", "edit a.txt"):
+        agent.prompt(session, prompt)
+        assert agent.said().startswith("Your client serves no files (clientCapabilities.fs)")
     assert agent.statuses() == []
 
 
-def test_a_file_is_read_by_itself_and_shown(agent: Client, tmp_path: Path) -> None:
-    (tmp_path / "a b.txt").write_text("one\ntwo\nthree\n")
-    session = agent.open(tmp_path)
-    agent.prompt(session, 'read "a b.txt" 2 1')
-    assert agent.said() == "a b.txt, read by myself, since the client serves no files:\n\n```\ntwo\n```\n"
-    call = agent.of_kind("tool_call")[0]
-    assert (call["kind"], call["locations"]) == ("read", [{"path": str(tmp_path / "a b.txt"), "line": 2}])
-    assert agent.statuses() == ["pending", "in_progress", "completed"]
-
-
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [("../../x", "it is outside the directories of this session"), ("fifo", "it is not a file"), ("none", "[Errno 2]")],
-)
-def test_a_file_it_may_not_or_cannot_read_is_told(agent: Client, tmp_path: Path, name: str, why: str) -> None:
-    os.mkfifo(tmp_path / "fifo")
-    session = agent.open(tmp_path)
-    agent.prompt(session, f"read {name}")
-    assert agent.said().startswith(f"I could not read {name}: {why}")
-    assert agent.statuses()[-1] == "failed"
-
-
-def test_a_symlink_out_of_the_session_is_not_written_through(agent: Client, tmp_path: Path) -> None:
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    (inside / "link").symlink_to(tmp_path / "outside")
-    session = agent.open(inside)
-    agent.prompt(session, "edit link")
-    assert agent.said() == "I could not read link: it is outside the directories of this session"
-    assert not (tmp_path / "outside").exists()
-
-
-def test_an_edit_by_itself_shows_its_difference_and_asks_first(agent: Client, tmp_path: Path) -> None:
-    session = agent.open(tmp_path)
-    agent.prompt(session, "edit new.txt first line")
-    assert (tmp_path / "new.txt").read_text() == "first line\n"
-    agent.prompt(session, "edit @new.txt")
+def test_an_edit_shows_its_difference_and_asks_first(agent: Client, tmp_path: Path) -> None:
     text = "first line\nEdited by the demo agent.\n"
-    assert (tmp_path / "new.txt").read_text() == text
+    agent.capabilities = FILES
+    agent.services = {"fs/read_text_file": always({"content": "first line\n"}), "fs/write_text_file": always({})}
+    session = agent.open(tmp_path)
+    agent.prompt(session, "edit @new.txt")
+    assert agent.requests("fs/write_text_file")[0]["content"] == text
     diff = {"type": "diff", "path": str(tmp_path / "new.txt"), "oldText": "first line\n", "newText": text}
     call = agent.of_kind("tool_call")[0]
     assert (call["kind"], call["title"], call["content"]) == ("edit", "Edit new.txt", [diff])
     assert call["locations"] == [{"path": str(tmp_path / "new.txt"), "line": 2}]
     assert agent.of_kind("tool_call_update")[-1]["content"] == [diff]
-    assert [message["params"]["toolCall"]["kind"] for message in agent.asked] == ["edit", "edit"]
+    assert [message["params"]["toolCall"]["kind"] for message in agent.asked] == ["edit"]
     agent.permission = choose("reject-once")
     agent.prompt(session, "edit new.txt")
     assert agent.said() == "I did not do it: permission was refused."
-    assert (tmp_path / "new.txt").read_text() == text
+    assert len(agent.requests("fs/write_text_file")) == 1
 
 
 @pytest.mark.parametrize("written", [{}, None])  # the schema's answer, and that of the documentation and of toad

@@ -15,13 +15,6 @@ def test_help_has_a_heading_for_each_group_and_a_line_for_each_reply(agent: Clie
     assert len([line for line in lines if line.startswith("- ")]) == len(replies.REPLIES)
 
 
-def test_markdown_has_a_bit_of_everything(agent: Client, tmp_path: Path) -> None:
-    session = agent.open(tmp_path)
-    agent.prompt(session, "markdown")
-    for piece in ("# Heading one", "|:------|", "```python\n", "- [x] ", "[a link](https://", "> A quotation", "~~"):
-        assert piece in agent.said()
-
-
 def test_slowly_says_it_word_by_word_and_can_be_cancelled(agent: Client, tmp_path: Path) -> None:
     session = agent.open(tmp_path)
     agent.prompt(session, "slowly one two three")

@@ -21,18 +21,9 @@ def call(server: Client, tool: str, **arguments: object) -> tuple[str, bool]:
     return result["content"][0]["text"], result["isError"]
 
 
-@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-def test_a_known_version_is_kept(server: Client, version: str) -> None:
-    assert open_server(server, version)["protocolVersion"] == version
-
-
-def test_an_unknown_version_is_answered_with_the_newest_we_speak(server: Client) -> None:
-    assert open_server(server, "2099-01-01")["protocolVersion"] == "2025-11-25"
-
-
-def test_ping_is_answered_before_the_handshake_and_tools_are_not(server: Client) -> None:
-    assert server.result("ping", {}) == {}
-    assert server.code("tools/list", {}) == -32600
+@pytest.mark.parametrize(("version", "answered"), [("2024-11-05", "2024-11-05"), ("2099-01-01", "2025-11-25")])
+def test_a_known_version_is_kept_and_any_other_is_the_newest(server: Client, version: str, answered: str) -> None:
+    assert open_server(server, version)["protocolVersion"] == answered
 
 
 def test_tools_say_which_of_them_only_read(server: Client) -> None:
@@ -58,7 +49,6 @@ def test_notes_are_kept_one_to_a_line(server: Client, tmp_path: Path) -> None:
     ("tool", "arguments", "complaint"),
     [
         ("add_note", {}, "text must be a string that is not empty"),
-        ("add_note", {"text": "x" * 10_001}, "text has 10001 characters; a note has at most 10000"),
         ("add", {"a": 1}, "b must be a number"),
         ("add", {"a": True, "b": 1}, "a must be a number"),
     ],
@@ -73,8 +63,6 @@ def test_what_a_tool_cannot_do_is_a_result_with_is_error(
 def test_unknown_tools_and_methods_are_protocol_errors(server: Client) -> None:
     open_server(server)
     assert server.code("tools/call", {"name": "rm"}) == -32602
-    assert server.code("tools/call", {"name": "add", "arguments": [1]}) == -32602
-    assert server.code("tools/list", 7) == -32602
     assert server.code("resources/list", {}) == -32601
     server.raw(b"not json\n")
     assert server.answer_to(None)["error"]["code"] == -32700

@@ -63,15 +63,12 @@ def test_a_session_begins_with_the_handshake_and_ends_with_delete(tmp_path: Path
         assert visit(url, body=ask(3, "tools/list", {}), Mcp_Session_Id=session)[0] == 404
 
 
-@pytest.mark.parametrize(
-    ("body", "code"), [(b"{", -32700), (b"[]", -32600), (b'{"jsonrpc":"2.0","id":true,"method":"x"}', -32600)]
-)
+@pytest.mark.parametrize(("body", "code"), [(b"{", -32700), (b"[]", -32600)])
 def test_what_is_not_a_message_is_refused(tmp_path: Path, body: bytes, code: int) -> None:
     with serving(home=tmp_path) as url:
         status, _, answer = visit(url, body=body)
         assert (status, json.loads(answer)["error"]["code"]) == (400, code)
         assert visit(url.replace("/mcp", "/elsewhere"), body=ask(1, "ping", {}))[0] == 404
-        assert visit(url, body=b"", Content_Length=str(2**30))[0] == 413
 
 
 @pytest.mark.parametrize("said", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "right"}])

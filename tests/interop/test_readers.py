@@ -113,7 +113,7 @@ def test_what_a_list_holds_instead_of_names_and_values_is_said(key: str) -> None
 
 
 @pytest.mark.parametrize("key", ["env", "headers"])
-@pytest.mark.parametrize("value", ["A=1", 7, True, [["A", "1"]] * 10_001])
+@pytest.mark.parametrize("value", ["A=1", 7, True])
 def test_what_is_neither_a_map_nor_a_list_is_said(key: str, value: Any) -> None:
     entry = {key: value} if key == "env" else {"command": None, "url": "https://x.example/mcp", key: value}
     assert left(of_claude(**entry))["s"] == ((key, "is not a mapping of strings"),)

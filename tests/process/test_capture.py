@@ -5,8 +5,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -120,19 +118,6 @@ def test_who_floods_stderr_for_ever_ends_at_the_deadline() -> None:
 def test_a_grandchild_that_floods_is_not_waited_for() -> None:
     heard = shell("yes >&2 & exit 4")
     assert (heard.ending, heard.timed_out) == (Exit(4, None), False)
-
-
-def test_eight_threads_at_once_get_each_their_own(alive: Liveness) -> None:
-    """Daemons of one are not mistaken for those of another, statuses are not mixed up, nothing is left."""
-
-    def call(number: int) -> tuple[int | None, bytes]:
-        argv: Sequence[str] = ["sh", "-c", f"echo {number}; (setsid sleep 1000 &) ; exit {number % 5}"]
-        heard = capture(argv, PATIENCE, env=ENV, cwd=Path("/"))
-        return heard.ending.status, heard.out
-
-    with ThreadPoolExecutor(8) as pool:
-        heard = list(pool.map(call, range(80)))
-    assert heard == [(number % 5, f"{number}\n".encode()) for number in range(80)]
 
 
 GIVEN_UP = """

@@ -109,18 +109,6 @@ def test_a_log_that_cannot_be_written_is_reported_once_and_draining_goes_on(erro
     assert len(child.stderr_tail()) == 50
 
 
-def test_the_report_of_a_failed_log_is_among_the_last_words() -> None:
-    def full(chunk: bytes) -> None:
-        raise OSError(28, "No space left on device")
-
-    async def use(child: Child) -> None:
-        await child.wait()
-
-    child = with_child(["/bin/sh", "-c", "echo oops >&2"], use, log=full)
-    report = "acp-launch: the log stops here: cannot write it: [Errno 28] No space left on device"
-    assert child.stderr_tail() == ["oops", report]
-
-
 def test_48_megabytes_flow_in_bounded_memory() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
@@ -324,19 +312,6 @@ def test_without_pidfds_and_threads_it_is_looked_at_now_and_then(monkeypatch: py
         assert await child.wait() == Exit(3, None)
 
     with_child(program("crasher", "exit", "3"), use)
-
-
-def test_ten_children_at_once_each_keep_their_own_streams() -> None:
-    async def one(number: int) -> bytes:
-        async with attach(spawn(["/bin/cat"], env={}, cwd=Path("/"))) as child:
-            await child.write(b"%d\n" % number)
-            return await child.read()
-
-    async def run() -> list[bytes]:
-        async with asyncio.timeout(PATIENCE):
-            return await asyncio.gather(*(one(number) for number in range(10)))
-
-    assert asyncio.run(run()) == [b"%d\n" % number for number in range(10)]
 
 
 def test_an_orphan_that_dies_while_we_run_is_reaped_at_once_so_that_its_friends_see_it_gone() -> None:

@@ -181,21 +181,6 @@ async def test_who_takes_a_chunk_may_close_flow_and_descriptor(kind: str) -> Non
 
 
 @bounded
-async def test_who_is_told_the_end_may_close() -> None:
-    with ends() as pair:
-        over = asyncio.Event()
-
-        def ended() -> None:
-            inflow.close()
-            pair.close("reader")
-            over.set()
-
-        inflow = Inflow(pair.reader, lambda _: never_called(), ended)
-        pair.close("writer")
-        await over.wait()
-
-
-@bounded
 async def test_a_flood_leaves_a_turn_to_everybody_else() -> None:
     """The flood is endless: each chunk that is taken is there again."""
     with ends() as pair:
@@ -312,43 +297,6 @@ async def test_room_is_told_when_little_is_left_and_again_when_nothing_is(kind: 
 
 
 @bounded
-async def test_a_little_that_was_kept_tells_only_that_it_has_gone() -> None:
-    with ends() as pair:
-        empty = asyncio.Event()
-        outflow = Outflow(pair.writer, empty.set, never_called)
-        written = fill(pair.writer)
-        outflow.send(b"more")
-        assert (outflow.held, outflow.is_full) == (4, False)
-        await a_turn_of_the_loop()
-        assert not empty.is_set()
-        assert len(os.read(pair.reader, CHUNK)) == written
-        await empty.wait()
-        assert os.read(pair.reader, CHUNK) == b"more"
-        outflow.close()
-
-
-@bounded
-async def test_who_is_told_of_room_may_send_again() -> None:
-    with ends() as pair:
-        rest = [bytes(FULL)] * 3
-        taken = 0
-        all_taken = asyncio.Event()
-
-        def took(chunk: bytes) -> None:
-            nonlocal taken
-            taken += len(chunk)
-            if taken == 4 * FULL:
-                all_taken.set()
-
-        outflow = Outflow(pair.writer, lambda: outflow.send(rest.pop()) if rest else None, never_called)
-        outflow.send(bytes(FULL))
-        inflow = Inflow(pair.reader, took, never_called)
-        await all_taken.wait()
-        inflow.close()
-        outflow.close()
-
-
-@bounded
 async def test_a_line_of_50_mb_is_kept_without_a_copy(kind: str) -> None:
     """The flows at both ends hold a few chunks; the line itself is the sender's."""
     with ends(kind) as pair:
@@ -425,16 +373,6 @@ async def test_after_a_close_nothing_is_written_kept_or_told(kind: str) -> None:
 
 
 @bounded
-async def test_a_close_right_after_the_send_that_failed_leaves_nothing_to_tell() -> None:
-    with ends() as pair:
-        pair.close("reader")
-        outflow = Outflow(pair.writer, never_called, never_called)
-        outflow.send(b"one")
-        outflow.close()
-        await a_turn_of_the_loop()
-
-
-@bounded
 async def test_what_is_gathered_leaves_in_one_piece_when_it_is_released() -> None:
     """A pair that keeps writes apart shows them."""
     reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -472,66 +410,3 @@ async def test_of_what_is_gathered_the_rest_goes_when_it_is_taken_and_room_is_to
         inflow.drain()
         assert taken == b"".join(pieces)
         outflow.close()
-
-
-@bounded
-async def test_room_is_told_at_the_release_of_what_was_too_much_to_keep() -> None:
-    """Its sender may have been told to wait, while nothing was written yet."""
-    with ends("socket") as pair:
-        told: list[int] = []
-        outflow = Outflow(pair.writer, lambda: told.append(outflow.held), never_called)
-        outflow.gather()
-        outflow.send(bytes(LOW + 1))
-        outflow.release()
-        assert told == [outflow.held]
-        assert outflow.held <= LOW
-        outflow.close()
-
-
-@bounded
-async def test_a_reader_that_has_gone_by_the_release_is_told_once_and_not_from_within(kind: str) -> None:
-    with ends(kind) as pair:
-        pair.close("reader")
-        told: list[str] = []
-        outflow = Outflow(pair.writer, never_called, lambda: told.append("broken"))
-        outflow.gather()
-        outflow.send(b"one")
-        outflow.release()
-        assert (told, outflow.held) == ([], 0)
-        await a_turn_of_the_loop()
-        assert told == ["broken"]
-
-
-@bounded
-async def test_what_is_gathered_and_never_released_goes_with_the_close() -> None:
-    with ends() as pair:
-        outflow = Outflow(pair.writer, never_called, never_called)
-        outflow.gather()
-        outflow.send(b"one")
-        outflow.close()
-        outflow.release()
-        await a_turn_of_the_loop()
-        with pytest.raises(BlockingIOError):
-            os.read(pair.reader, 1)
-
-
-@bounded
-async def test_one_socket_carries_both_ways() -> None:
-    with ends("socket") as pair:
-        answer = bytearray()
-        answered = asyncio.Event()
-        echo = Outflow(pair.writer, lambda: None, never_called)
-        echoing = Inflow(pair.writer, echo.send, never_called)
-
-        def took(chunk: bytes) -> None:
-            answer.extend(chunk)
-            if len(answer) == FULL:
-                answered.set()
-
-        asking = Outflow(pair.reader, lambda: None, never_called)
-        listening = Inflow(pair.reader, took, never_called)
-        asking.send(random.Random(2).randbytes(FULL))
-        await answered.wait()
-        assert answer == random.Random(2).randbytes(FULL)
-        for flow in (echo, echoing, asking, listening):
-            flow.close()

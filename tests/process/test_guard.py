@@ -17,10 +17,11 @@ from acp_launch.launch import loop
 from acp_launch.process import guard as guard_module
 from acp_launch.process import prepare, spawn
 from acp_launch.process.capture import capture
-from acp_launch.process.child import attach, stop
+from acp_launch.process.child import attach
 from acp_launch.process.guard import Guard, dismiss_guards, start_guards
 from acp_launch.process.leftovers import clear
 from acp_launch.process.pidfd import block_until_gone
+from acp_launch.process.program import stop
 from acp_launch.process.records import LaunchRecord, files, read_all
 from acp_launch.process.table import Process
 from acp_launch.process.tree import Exit, Tree, descendants, end_all_now, end_now

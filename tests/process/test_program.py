@@ -4,11 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from acp_launch.document.scalars import Duration
 from acp_launch.errors import AgentError
 from acp_launch.process.lifecycle import Change, Ended
 from acp_launch.process.tree import StopOutcome
-from acp_launch.profile.model import Backoff, Restart
 
 from .supervising import HandClock, Watched, supervised
 
@@ -128,36 +126,4 @@ async def test_a_condemned_connection_is_ended_in_a_hurry_and_followed_by_anothe
         assert (watched.last.exit, watched.last.retry) == ("does not answer any more", 0.2)
         clock.move(0.2)
         await watched.until("started", 2)
-        await watched.supervisor.stop()
-
-
-@supervised
-async def test_a_connection_that_cannot_be_begun_says_why_and_is_tried_again() -> None:
-    network, clock = Network(fails=1), HandClock()
-    watched = Watched(network, clock=clock)
-    async with watched.running():
-        await watched.until("lost: resting")
-        assert watched.last.reason == "the certificates cannot be read; correct SSL_CERT_FILE"
-        clock.move(0.2)
-        await watched.until("started")
-        await watched.supervisor.stop()
-
-
-@supervised
-async def test_a_request_that_waits_makes_a_pause_shorter() -> None:
-    network, clock = Network(), HandClock()
-    slow = Backoff(initial=Duration(0.2), max=Duration(30), factor=100)
-    watched = Watched(network, clock=clock, restart=Restart(backoff=slow))
-    async with watched.running():
-        for times in (1, 2):
-            await watched.until("started", times)
-            watched.supervisor.answered()
-            network.begun[-1].over(Ended("could not be reached"))
-            await watched.until("lost: resting", times)
-            clock.move(0.2)
-        assert watched.last.retry == 20
-        watched.supervisor.need()
-        clock.move(0.2)
-        await watched.until("started", 3)
-        watched.supervisor.need()
         await watched.supervisor.stop()

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from acp_launch.process import prepare
-from acp_launch.process.child import GRACE, Child, attach, stop
+from acp_launch.process.child import Child, attach
+from acp_launch.process.program import stop
 from acp_launch.process.spawn import spawn
 from acp_launch.process.table import Process
 from acp_launch.process.tree import Exit, StopOutcome, end_all_now, end_now, send
@@ -254,32 +255,6 @@ async def test_stopping_one_leaves_another_ones_tree_alone_and_the_last_takes_th
             alive.assert_all_dead()
 
 
-def test_ten_trees_are_stopped_at_once(alive: Liveness) -> None:
-    async def run() -> list[StopOutcome]:
-        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(number)) for number in range(10)]
-        return [task.result() for task in tasks]
-
-    async def one(number: int) -> StopOutcome:
-        temper = ["daemon", "respawn", "setsid", "hold", "follow"][number % 5]
-        spawned = spawn(program("forker", temper), env=alive.env, cwd=Path("/"))
-        async with attach(spawned) as child:
-            await ready.wait()
-            return await stop(child, grace=SHORT)
-
-    async def both() -> list[StopOutcome]:
-        running = asyncio.create_task(run())
-        await asyncio.sleep(0)
-        await asyncio.to_thread(alive.hear, *hellos)
-        ready.set()
-        return await running
-
-    hellos = ["forker"] * 10 + ["daemon"] * 4 + ["supervisor", "worker"] * 2 + ["loner"] * 2 + ["follower"] * 2
-    ready = asyncio.Event()
-    assert [outcome.survivors for outcome in asyncio.run(both())] == [()] * 10
-    alive.assert_all_dead()
-
-
 @pytest.mark.parametrize("temper", TREES)
 def test_without_an_event_loop_the_whole_tree_is_killed_reaped_and_closed(temper: str, alive: Liveness) -> None:
     argv, heard, _ = TREES[temper]
@@ -349,7 +324,3 @@ def test_a_recycled_pid_is_never_signalled(alive: Liveness) -> None:
     alive.assert_all_dead()
     end_now(spawned)
     assert spawned.status == signal.SIGKILL
-
-
-def test_the_grace_is_what_the_reference_implementations_wait() -> None:
-    assert GRACE == 2.0

@@ -13,7 +13,7 @@ from acp_launch.process.child import Child
 from acp_launch.process.lifecycle import Change
 from acp_launch.process.program import LocalProgram
 from acp_launch.process.table import Process
-from acp_launch.process.tree import Exit, StopOutcome
+from acp_launch.process.tree import StopOutcome
 from acp_launch.profile.model import Backoff, Restart
 
 from .liveness import Liveness, program
@@ -98,19 +98,6 @@ async def test_what_a_dead_process_had_written_can_still_be_read_when_it_is_lost
     async with watched.running():
         pass
     assert read == [b"the last answer\n"]
-
-
-@supervised
-async def test_a_crash_loop_ends_when_its_budget_is_spent() -> None:
-    watched = Watched(sh("exit 1"), restart=Restart(max=3, backoff=AT_ONCE))
-    watched.on_started = lambda child: watched.supervisor.answered()
-    async with watched.running():
-        pass
-    assert watched.story == [*["starting", "started", "resting", "lost: resting"] * 3, "starting", "started",
-                             "failed", "lost: failed"]  # fmt: skip
-    assert [change.restarts for change in watched.changes if change.state == "resting"] == [1, 2, 3]
-    assert (watched.last.exit, watched.last.reason) == ("exited with status 1", "3 restarts are used up")
-    assert watched.supervisor.restarts == 3
 
 
 @supervised
@@ -262,22 +249,6 @@ async def test_who_waits_for_a_server_that_ends_for_good_is_told_so(status: int)
 
 
 @supervised
-async def test_the_time_until_the_next_process_is_known_while_it_is_waited_for() -> None:
-    clock = HandClock()
-    watched = Watched(CAT, restart=Restart(backoff=Backoff(initial=Duration(60), max=Duration(60))), clock=clock)
-    async with watched.running():
-        await watched.until("started")
-        retries = [watched.supervisor.retry]
-        kill(watched)
-        await watched.until("lost: resting")
-        retries.append(watched.supervisor.retry)
-        clock.move(20)
-        retries.append(watched.supervisor.retry)
-        await watched.supervisor.stop()
-        assert [*retries, watched.supervisor.retry] == [None, 60, 40, None]
-
-
-@supervised
 async def test_no_process_is_started_beside_one_that_cannot_be_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Uninterruptible sleep, which no test can order: here the ladder only says that something survived."""
 
@@ -295,29 +266,6 @@ async def test_no_process_is_started_beside_one_that_cannot_be_killed(monkeypatc
         "cannot kill processes that it left behind: 7, 8",
         None,
     )
-
-
-@supervised
-async def test_ten_supervisors_do_not_disturb_each_other_when_one_cannot_start_and_one_crashes() -> None:
-    broken = Watched(["/no/such/program"], name="broken", restart=Restart(backoff=AT_ONCE))
-    crashing = Watched(sh("exit 1"), name="crashing", restart=Restart(backoff=AT_ONCE))
-    sound = [Watched(CAT, name=f"sound{number}") for number in range(8)]
-    for watched in sound:
-        watched.on_started = lambda child, watched=watched: watched.supervisor.ready()  # type: ignore[misc]
-    tasks = [asyncio.create_task(watched.supervisor.run()) for watched in [broken, crashing, *sound]]
-    await asyncio.gather(broken.until_final(), crashing.until_final())
-    assert (broken.last.state, crashing.last.state) == ("failed", "failed")
-    assert crashing.last.reason == "it was started 3 times and never answered"
-    assert await asyncio.gather(*(watched.supervisor.up() for watched in sound)) == [True] * 8
-    assert [watched.story for watched in sound] == [["starting", "started", "ready"]] * 8
-    for watched in sound:
-        await watched.children[0].write(b"hello\n")
-        assert await watched.children[0].read() == b"hello\n"
-    everyone = [*sound, broken, crashing]
-    outcomes = await asyncio.gather(*(watched.supervisor.stop() for watched in everyone))
-    assert [outcome.exit for outcome in outcomes] == [*[Exit(0, None)] * 8, None, Exit(1, None)]
-    await asyncio.gather(*tasks)
-    assert {change.server for watched in sound for change in watched.changes} == {f"sound{n}" for n in range(8)}
 
 
 @supervised

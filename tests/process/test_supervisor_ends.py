@@ -1,7 +1,6 @@
 """However and whenever a supervised server is to end: it does, it is told, and nothing is left."""
 
 import asyncio
-import signal
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -144,35 +143,6 @@ async def test_a_server_that_obeys_is_told_lost_at_once_although_its_daemon_take
     assert sorted(found) == [0, 1]
     assert [rung.name for rung in outcome.rungs] == ["stdin closed", "SIGTERM", "SIGKILL"]
     alive.assert_all_dead()
-
-
-@supervised
-async def test_a_hurry_that_comes_later_cuts_the_stopping_short(alive: Liveness) -> None:
-    watched = Watched(program("deaf", "stubborn"), env=alive.env)
-    hurry = asyncio.Event()
-    async with watched.running():
-        await asyncio.to_thread(alive.hear, "stubborn")
-        patient = asyncio.create_task(watched.supervisor.stop())
-        hasty = asyncio.create_task(watched.supervisor.stop(hurry))
-        await watched.until("stopping")
-        hurry.set()
-        assert await patient is await hasty
-    assert patient.result().exit == Exit(None, signal.SIGKILL)
-    assert [rung.name for rung in patient.result().rungs][-1] == "SIGKILL"
-    assert "SIGTERM" not in [rung.name for rung in patient.result().rungs]
-    alive.assert_all_dead()
-
-
-@supervised
-async def test_what_is_condemned_is_not_asked_politely_when_it_is_stopped(alive: Liveness) -> None:
-    watched = Watched(program("deaf", "stubborn"), env=alive.env)
-    async with watched.running():
-        await asyncio.to_thread(alive.hear, "stubborn")
-        watched.supervisor.condemn("is wedged")
-        outcome = await watched.supervisor.stop()
-    assert outcome.exit == Exit(None, signal.SIGKILL)
-    assert "SIGTERM" not in [rung.name for rung in outcome.rungs]
-    assert (watched.last.state, watched.last.exit) == ("stopped", "is wedged")
 
 
 @supervised

@@ -3,7 +3,6 @@
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
@@ -92,60 +91,6 @@ async def test_renewed_in_any_state_there_is_a_new_process_at_once_and_the_old_o
 
 @pytest.mark.parametrize("state", REACHES)
 @supervised
-async def test_two_wishes_before_the_new_process_are_one(state: str) -> None:
-    reach, restart, story = REACHES[state]
-    watched = Watched(CAT, restart=restart, clock=HandClock())
-    async with watched.running():
-        await reach(watched)
-        watched.supervisor.renew()
-        watched.supervisor.renew()
-        await watched.until("started", 2)
-        assert watched.story == [*story, "starting", "started"]
-        watched.supervisor.renew()  # and this is one for a third process
-        await watched.until("started", 3)
-        assert await echoes(watched)
-        await watched.supervisor.stop()
-    assert watched.supervisor.restarts == 2
-
-
-@pytest.mark.parametrize("state", REACHES)
-@supervised
-async def test_a_stop_right_after_the_wish_wins(state: str) -> None:
-    reach, restart, _ = REACHES[state]
-    watched = Watched(CAT, restart=restart, clock=HandClock())
-    async with watched.running() as task:
-        await reach(watched)
-        watched.supervisor.renew()
-        await watched.supervisor.stop()
-        assert task.done()
-    assert len(watched.children) == 1
-    assert (watched.last.state, watched.last.by_hand, watched.last.retry) == ("stopped", False, None)
-
-
-@pytest.mark.parametrize("state", ["declared", *REACHES])
-@supervised
-async def test_a_wish_after_the_stop_changes_nothing(state: str) -> None:
-    restart = Restart() if state == "declared" else REACHES[state][1]
-    watched = Watched(CAT, restart=restart, clock=HandClock())
-    task = None if state == "declared" else asyncio.create_task(watched.supervisor.run())
-    if task:
-        await REACHES[state][0](watched)
-    stop = asyncio.create_task(watched.supervisor.stop())
-    if state in ("starting", "ready"):
-        await watched.until("stopping")
-        watched.supervisor.renew()
-    await stop
-    told = list(watched.story)
-    watched.supervisor.renew()
-    await watched.supervisor.run()
-    if task:
-        await task
-    assert watched.story == told
-    assert len(watched.children) == (state != "declared")
-
-
-@pytest.mark.parametrize("state", REACHES)
-@supervised
 async def test_cancelled_right_after_the_wish_nothing_is_left(state: str, alive: Liveness) -> None:
     reach, restart, _ = REACHES[state]
     watched = Watched(["/bin/sh", "-c", f"{' '.join(program('deaf', 'stubborn'))} & exec cat"],
@@ -180,18 +125,6 @@ async def test_what_is_final_waits_without_a_timer_and_is_silent_about_its_stop(
 
 
 @supervised
-async def test_what_is_final_may_be_cancelled_without_a_word() -> None:
-    watched = Watched(CAT, restart=NEVER)
-    task = asyncio.create_task(watched.supervisor.run())
-    await failed(watched)
-    task.cancel()
-    await asyncio.wait({task})
-    assert watched.story[-2:] == ["failed", "lost: failed"]
-    watched.supervisor.renew()
-    assert watched.story[-2:] == ["failed", "lost: failed"], "it is not started"
-
-
-@supervised
 async def test_a_process_that_heeds_nothing_is_ended_by_the_whole_ladder_before_the_next_is_started(
     alive: Liveness,
 ) -> None:
@@ -210,61 +143,6 @@ async def test_a_process_that_heeds_nothing_is_ended_by_the_whole_ladder_before_
         await watched.supervisor.stop(already_set())
     assert found == [[], [0]]
     alive.assert_all_dead()
-
-
-@supervised
-async def test_a_hurry_cuts_the_ladder_of_a_wish_short(alive: Liveness) -> None:
-    """The launch is over while a stubborn server is being restarted: its grace is cut short."""
-    watched = Watched(program("deaf", "stubborn"), env=alive.env)
-    async with watched.running():
-        await asyncio.to_thread(alive.hear, "stubborn")
-        watched.supervisor.renew()
-        await watched.until("ending")
-        outcome = await watched.supervisor.stop(already_set())
-    assert outcome.exit == Exit(None, signal.SIGKILL)
-    assert watched.story == ["starting", "started", "ending", "stopping", "stopped", "lost: stopped"]
-    alive.assert_all_dead()
-
-
-@supervised
-async def test_what_is_condemned_already_is_not_asked_politely_for_a_wish(alive: Liveness) -> None:
-    watched = Watched(program("deaf", "stubborn"), env=alive.env, restart=NEVER)
-    async with watched.running():
-        await asyncio.to_thread(alive.hear, "stubborn")
-        watched.supervisor.condemn("is wedged")
-        watched.supervisor.renew()
-        await watched.until("started", 2)
-        assert watched.children[0].exit == Exit(None, signal.SIGKILL)
-        await watched.supervisor.stop(already_set())
-
-
-@supervised
-async def test_a_program_that_was_mended_after_its_crash_loop_works_again_with_its_whole_budget(tmp_path: Path) -> None:
-    broken = tmp_path / "broken"
-    broken.touch()
-    clock = HandClock()
-    watched = Watched(sh(f"echo words >&2; test -e {broken} && exit 1; exec cat"), clock=clock)
-    async with watched.running():
-        for times, pause in enumerate([0.2, 0.4], start=1):
-            await watched.until("lost: resting", times)
-            await clock.is_set.wait()
-            clock.is_set.clear()
-            clock.move(pause)
-        await watched.until("lost: failed")
-        assert watched.last.reason == "it was started 3 times and never answered"
-        assert not await watched.supervisor.up()
-        broken.unlink()
-        watched.supervisor.renew()
-        assert watched.last == Change(server="github", state="resting", budget=2, exit=BY_HAND, retry=0, by_hand=True)
-        wait = asyncio.create_task(watched.supervisor.up())
-        await watched.until("started", 4)
-        assert not wait.done()
-        watched.supervisor.answered()
-        assert await wait
-        kill(watched)
-        await watched.until("lost: resting", 4)
-        assert (watched.last.restarts, watched.last.retry, watched.last.by_hand) == (1, 0.2, False)
-        await watched.supervisor.stop()
 
 
 @supervised

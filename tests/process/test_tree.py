@@ -11,7 +11,8 @@ import pytest
 from acp_launch.process import child as orphans
 from acp_launch.process import prepare
 from acp_launch.process import table as platform_linux
-from acp_launch.process.child import attach, stop
+from acp_launch.process.child import attach
+from acp_launch.process.program import stop
 from acp_launch.process.spawn import Spawned, spawn
 from acp_launch.process.table import ProcTable, PsutilTable
 from acp_launch.process.tree import Tree, adopted, end_now, reap_adopted

@@ -8,6 +8,7 @@ import stat
 import tarfile
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.registry import install as module
-from acp_launch.registry.install import Unsafe, inside, suffix, unpack
+from acp_launch.registry.install import Unsafe, unpack
 
 FILE, DIRECTORY, SYMLINK, HARD, FIFO, DEVICE = (
     *(tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE),
@@ -51,27 +52,22 @@ def zipped(*members: tuple[str, int, bytes]) -> bytes:
     return out.getvalue()
 
 
-def unpacked(tmp_path: Path, kind: str, content: bytes) -> Path:
+def unpacked(tmp_path: Path, content: bytes, *, is_zip: bool = False) -> Path:
     """Unpack; nothing is outside of the directory, whatever happens."""
     around, archive = tmp_path / "around", tmp_path / "archive"
     root = around / "root"
     root.mkdir(parents=True)
     archive.write_bytes(content)
     try:
-        unpack(archive, kind, root)
+        unpack(archive, root, is_zip=is_zip)
     finally:
         assert [*around.iterdir()] == [root]
         assert sorted(tmp_path.iterdir()) == [archive, around]
     return root
 
 
-@pytest.mark.parametrize(
-    ("kind", "packed"),
-    [(".tar.gz", gzip.compress), (".tgz", gzip.compress), (".tar.bz2", bz2.compress), (".tbz2", bz2.compress)],
-)
-def test_a_tar_becomes_its_files_with_their_modes_and_links(
-    tmp_path: Path, kind: str, packed: Callable[[bytes], bytes]
-) -> None:
+@pytest.mark.parametrize("packed", [gzip.compress, bz2.compress])
+def test_a_tar_becomes_its_files_with_their_modes_and_links(tmp_path: Path, packed: Callable[[bytes], bytes]) -> None:
     content = tar(
         ("./", DIRECTORY, ""),
         ("dist/bin/agent", FILE, b"#!/bin/sh\n"),
@@ -81,7 +77,7 @@ def test_a_tar_becomes_its_files_with_their_modes_and_links(
         ("copy", HARD, "dist/bin/agent"),
         executable=["dist/bin/agent", "copy"],
     )
-    root = unpacked(tmp_path, kind, packed(content))
+    root = unpacked(tmp_path, packed(content))
     assert (root / "agent").read_bytes() == (root / "copy").read_bytes() == b"#!/bin/sh\n"
     assert (root / "dist" / "up").read_bytes() == b"r" * 5000
     assert os.access(root / "agent", os.X_OK)
@@ -95,19 +91,16 @@ def test_a_zip_becomes_its_files_with_their_modes(tmp_path: Path) -> None:
         ("dist/agent", stat.S_IFREG | 0o755, b"a"),
         ("plain", 0, b"p"),
     )
-    root = unpacked(tmp_path, ".zip", content)
+    root = unpacked(tmp_path, content, is_zip=True)
     assert os.access(root / "dist" / "agent", os.X_OK)
     assert not os.access(root / "plain", os.X_OK)
     assert (root / "plain").read_bytes() == b"p"
 
 
 HOSTILE: dict[str, tuple[tuple[Member, ...], str]] = {
-    "upwards": ((("../evil", FILE, b"x"),), "leaves its directory"),
-    "upwards within": ((("a/../../evil", FILE, b"x"),), "leaves its directory"),
-    "absolute": ((("/tmp/evil", FILE, b"x"),), "leaves its directory"),
-    "a drive": ((("C:evil", FILE, b"x"),), "leaves its directory"),
-    "backslashes": ((("..\\evil", FILE, b"x"),), "leaves its directory"),
-    "a directory upwards": ((("../evil", DIRECTORY, ""),), "leaves its directory"),
+    "upwards": ((("../evil", FILE, b"x"),), "outside the destination"),
+    "upwards within": ((("a/../../evil", FILE, b"x"),), "outside the destination"),
+    "a directory upwards": ((("../evil", DIRECTORY, ""),), "outside the destination"),
     "a link upwards": ((("l", SYMLINK, ".."),), "outside the destination"),
     "an absolute link": ((("l", SYMLINK, "/etc/passwd"),), "absolute path"),
     "a link down and up": ((("l", SYMLINK, "a/../../x"),), "outside the destination"),
@@ -117,14 +110,11 @@ HOSTILE: dict[str, tuple[tuple[Member, ...], str]] = {
         (("l2", SYMLINK, "l1/.."), ("l1", SYMLINK, "."), ("l2/evil/x", SYMLINK, "y")),
         "through a link",
     ),
-    "links that lead out together": ((("l2", SYMLINK, "l1/.."), ("l1", SYMLINK, ".")), "a link that leaves"),
-    "a hard link upwards": ((("h", HARD, "../archive"),), "leaves its directory"),
-    "a hard link to what is not there": ((("h", HARD, "other"),), "does not hold"),
+    "a hard link upwards": ((("h", HARD, "../archive"),), "outside the destination"),
     "a hard link to a link": ((("l", SYMLINK, "x"), ("h", HARD, "l")), "through a link"),
     "a file as a directory": ((("a", FILE, b"1"), ("a/b", FILE, b"2")), "cannot be unpacked"),
     "a pipe": ((("f", FIFO, ""),), "is a special file"),
     "a device": ((("d", DEVICE, ""),), "is a special file"),
-    "a long name": ((("n" * 5000, FILE, b"x"),), "leaves its directory"),
 }
 
 
@@ -132,14 +122,12 @@ HOSTILE: dict[str, tuple[tuple[Member, ...], str]] = {
 def test_a_hostile_tar_is_refused_and_nothing_gets_out(tmp_path: Path, case: str) -> None:
     members, said = HOSTILE[case]
     with pytest.raises(Unsafe, match=said):
-        unpacked(tmp_path, ".tar.gz", gzip.compress(tar(*members)))
+        unpacked(tmp_path, gzip.compress(tar(*members)))
 
 
 @pytest.mark.parametrize(
     ("name", "mode", "content", "said"),
     [
-        ("../evil", 0o644, b"x", "leaves its directory"),
-        ("/evil", 0o644, b"x", "leaves its directory"),
         ("l", stat.S_IFLNK | 0o777, b"x", "a link, a device or a pipe"),
         ("f", stat.S_IFIFO | 0o644, b"", "a link, a device or a pipe"),
     ],
@@ -148,19 +136,39 @@ def test_a_hostile_zip_is_refused_and_nothing_gets_out(
     tmp_path: Path, name: str, mode: int, content: bytes, said: str
 ) -> None:
     with pytest.raises(Unsafe, match=said):
-        unpacked(tmp_path, ".zip", zipped((name, mode, content)))
+        unpacked(tmp_path, zipped((name, mode, content)), is_zip=True)
+
+
+def test_an_absolute_path_is_below_the_directory_and_so_is_any_of_a_zip(tmp_path: Path) -> None:
+    packed = gzip.compress(tar(("/tmp/evil", FILE, b"x")))
+    assert (unpacked(tmp_path / "tar", packed) / "tmp" / "evil").read_bytes() == b"x"
+    root = unpacked(tmp_path / "zip", zipped(("../../evil", 0o644, b"x"), ("/a/../evil2", 0o644, b"x")), is_zip=True)
+    assert (root / "evil").is_file()
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["a", "b", "a/b", "b/a", "c"]), st.text("./ab", max_size=8)), max_size=6),
+    st.sampled_from(["a", "b/f", "a/b/f", "c/f"]),
+)
+def test_no_arrangement_of_links_lets_a_file_out(
+    tmp_path_factory: pytest.TempPathFactory, links: list[tuple[str, str]], name: str
+) -> None:
+    content = tar(*((name, SYMLINK, target) for name, target in links), (name, FILE, b"x"))
+    with suppress(Unsafe):
+        root = unpacked(tmp_path_factory.mktemp("links"), gzip.compress(content))
+        assert Path(os.path.realpath(root / name)).is_relative_to(os.path.realpath(root))
 
 
 def test_an_archive_is_bounded_in_size_and_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = gzip.compress(tar(("a", FILE, b"x" * 600), ("b", FILE, b"x" * 600)))
     monkeypatch.setattr(module, "LARGEST", 1000)
     with pytest.raises(Unsafe, match="more than"):
-        unpacked(tmp_path / "1", ".tgz", content)
+        unpacked(tmp_path / "1", content)
     monkeypatch.setattr(module, "LARGEST", 2000)
-    unpacked(tmp_path / "2", ".tgz", content)
+    unpacked(tmp_path / "2", content)
     monkeypatch.setattr(module, "MEMBERS", 1)
     with pytest.raises(Unsafe, match="more than 1 files"):
-        unpacked(tmp_path / "3", ".tgz", content)
+        unpacked(tmp_path / "3", content)
 
 
 @pytest.mark.parametrize("kind", [".tar.gz", ".tar.bz2", ".zip"])
@@ -172,31 +180,4 @@ def test_a_damaged_archive_is_refused(tmp_path: Path, kind: str) -> None:
     }[kind]
     for number, content in enumerate((whole[: len(whole) // 2], b"", b"<html>not found</html>")):
         with pytest.raises(Unsafe, match="cannot be unpacked"):
-            unpacked(tmp_path / str(number), kind, content)
-
-
-@given(st.lists(st.tuples(st.sampled_from(["a", "b", "a/b", "b/a", "c"]), st.text("./ab", max_size=8)), max_size=6))
-def test_no_arrangement_of_links_leads_out(
-    tmp_path_factory: pytest.TempPathFactory, links: list[tuple[str, str]]
-) -> None:
-    """Whatever is accepted stays inside, whichever way its links lead to each other."""
-    content = tar(*((name, SYMLINK, target) for name, target in links))
-    try:
-        root = unpacked(tmp_path_factory.mktemp("links"), ".tgz", gzip.compress(content))
-    except Unsafe:
-        return
-    real = os.path.realpath(root)
-    for name, _ in links:
-        assert Path(os.path.realpath(root / name)).is_relative_to(real)
-
-
-def test_the_kind_of_an_archive_is_in_its_name() -> None:
-    names = ("a.tar.gz", "A.TGZ", "a.tar.bz2", "a.tbz2", "a.zip", "agent", "agent.exe", "agent-1.2.3")
-    assert [suffix(name) for name in names] == [".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".zip", "", "", ""]
-    for name in ("a.tar.xz", "a.dmg", "a.deb", "a.7z"):
-        with pytest.raises(Unsafe, match="does not unpack"):
-            suffix(name)
-
-
-def test_a_path_in_an_archive_is_plain() -> None:
-    assert [inside("./dist//agent"), inside("agent"), inside("./")] == ["dist/agent", "agent", "."]
+            unpacked(tmp_path / str(number), content, is_zip=kind == ".zip")
