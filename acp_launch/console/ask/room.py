@@ -14,6 +14,7 @@ from itertools import islice
 from msgspec import Struct
 from rich.cells import cell_len
 
+from acp_launch.console.stdout import fit
 from acp_launch.session.observer import Tone
 
 FALLBACK = (80, 24)
@@ -80,13 +81,13 @@ def _brief(details: Sequence[Detail], columns: int, rows: int) -> Iterator[Row]:
     for detail, each, share in zip(shown, begun, shares, strict=True):
         if share == 1 < len(each):
             text, tone = detail.lines[0]
-            yield fit_row((detail.short or text).partition("\n")[0], columns), tone
+            yield fit((detail.short or text).partition("\n")[0], columns), tone
         elif len(each) <= share:
             yield from each
         else:
             yield from _cut(detail, each, share, columns)
     if is_counted:
-        yield fit_row(f"{INDENT}[... {len(details) - len(shown)} more details, above ...]", columns), "dim"
+        yield fit(f"{INDENT}[... {len(details) - len(shown)} more details, above ...]", columns), "dim"
 
 
 def _shares(sizes: Sequence[int], rows: int) -> list[int]:
@@ -105,7 +106,7 @@ def _cut(detail: Detail, begun: Sequence[Row], share: int, columns: int) -> Iter
     end, because the end of a command matters as much."""
     end = max(0, min(2, share - 2))
     yield from begun[: share - 1 - end]
-    yield fit_row(f"{INDENT}[... more lines, above ...]", columns), "dim"
+    yield fit(f"{INDENT}[... more lines, above ...]", columns), "dim"
     last = list(_rows(detail.lines[-2:], columns))
     yield from last[len(last) - end :]
 
@@ -113,11 +114,6 @@ def _cut(detail: Detail, begun: Sequence[Row], share: int, columns: int) -> Iter
 def _expand_tabs(text: str) -> str:
     """Replace tabs by spaces, because terminals disagree on the width of a tab."""
     return "\n".join(line.expandtabs(TAB) for line in text.split("\n"))
-
-
-def fit_row(text: str, columns: int) -> str:
-    """Return `text` in one row; a cut ends with `…`."""
-    return text if cell_len(text) <= columns else f"{_pieces(text, columns - 1)[0]}…"
 
 
 def _rows(lines: Sequence[Row], columns: int) -> Iterator[Row]:
