@@ -17,7 +17,9 @@ from acp_launch.launch.run import Launch, OpenSession, SessionRequest
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.private import create, make_private
 from acp_launch.process.lifecycle import Standing
+from acp_launch.protocol.acp import Capabilities
 from acp_launch.secret.redact import redactor
+from acp_launch.session.attachments import Block
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.hold import fresh_name, is_fresh
@@ -157,17 +159,28 @@ class CurrentSession(Struct, eq=False):
         return self.session.ready
 
 
-class InteractiveState(Struct, kw_only=True, eq=False):
-    """The state and means that the session and its commands share."""
+class SessionSetup(Struct, kw_only=True, eq=False):
+    """The means of an interactive session besides its launch."""
 
-    launch: Launch
     front: Front
     observer: RunOutput
     output: SessionOutput
     held_sessions: HeldSessions
+    held_session: HeldSession  # the one to be in, at first and after a restart of the agent
+    replay: bool
+    wishes: Sequence[Setting]
+    blocks: Callable[[str, Capabilities], Sequence[Block]]  # a prompt with what it mentions
     here: Path  # where the command was typed
     log_in: Callable[[str], Awaitable[bool]]  # logs in to an MCP server on the terminal; whether that worked
     policy: Callable[[], Policy]  # what answers permission questions now
+    resume: Callable[[str], str]  # the command that comes back to a session, by its name
+    seen: Path  # exists once the user was told what the first keys do
+
+
+class InteractiveState(SessionSetup, kw_only=True, eq=False):
+    """The state and means that the session and its commands share."""
+
+    launch: Launch
     current: CurrentSession | None = None
     chosen: list[Setting] = field(default_factory=list)  # set again after a restart of the agent
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while a key changes an option
