@@ -143,7 +143,7 @@ class SessionCanvas:
 
     def show(self, what: RenderableType) -> None:
         self._content = what
-        self._schedule()
+        self.touch()
 
     def erase(self) -> bool:
         """Do nothing: prints go above the rows by themselves."""
@@ -151,11 +151,7 @@ class SessionCanvas:
 
     def close(self) -> None:
         self._content = None
-        self._schedule()
-
-    def touch(self) -> None:
-        """Request a frame, because something outside the canvas has changed."""
-        self._schedule()
+        self.touch()
 
     def hold(self) -> None:
         self._held = []
@@ -181,7 +177,7 @@ class SessionCanvas:
             options = self._resize_console().options.update(width=width)
             self._rows = [fragments(row) for row in self._console.render_lines(self._content, options, pad=False)]
         elif self._rendered[0] is not self._content:
-            self._schedule()
+            self.touch()
         return self._rows
 
     def begin(self) -> None:
@@ -210,7 +206,7 @@ class SessionCanvas:
         if self._next and self._length_pending > self._most:
             self._next = 0.0
             self.stop()
-        self._schedule()
+        self.touch()
 
     def _ansi(self, what: RenderableType) -> str:
         console = self._resize_console()
@@ -224,29 +220,23 @@ class SessionCanvas:
         self._console.size = (size.columns, size.rows)
         return self._console
 
-    def _schedule(self) -> None:
-        if self._timer is None and (loop := _running_loop()) is not None:
-            self._timer = loop.call_later(max(0.0, self._next - monotonic()), self._due)
+    def touch(self) -> None:
+        """Request a frame. Before the session starts nothing is drawn; its first frame does."""
+        if self._timer is None:
+            with suppress(RuntimeError):
+                loop = asyncio.get_running_loop()
+                self._timer = loop.call_later(max(0.0, self._next - monotonic()), self._due)
 
     def _due(self) -> None:
         self._timer = None
         self._frame()
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:  # before the session starts; the first frame draws it
-        return None
-
-
 # The terminal as prompt_toolkit writes to it: one write per frame.
 #
 # prompt_toolkit flushes several times while it erases, prints and draws. Between `begin` and `end` the text is
-# collected
-# and then written as one synchronized frame (DEC private mode 2026), so that no half frame is visible. Terminals
-# without
-# that mode ignore it.
+# collected and then written as one synchronized frame (DEC private mode 2026), so that no half frame is visible.
+# Terminals without that mode ignore it.
 
 
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"

@@ -95,8 +95,6 @@ def _warnings(parts: SplitResult, host: str) -> list[str]:
 
 # These need the terminal, which is in use; `www-browser` is the installed one of them.
 TEXTUAL = {"browsh", "carbonyl", "chawan", "cha", "edbrowse", "elinks", "links", "links2", "lynx", "w3m", "www-browser"}
-DESKTOP = (("xdg-open",), ("gio", "open"), ("x-www-browser",))
-WITHOUT_DESKTOP = (("wslview",),)  # Linux under Windows: opens the browser there
 
 
 def command(env: Mapping[str, str]) -> list[str] | None:
@@ -129,9 +127,9 @@ def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     if sys.platform == "darwin":
         yield ("/usr/bin/open",)
         return
-    yield from WITHOUT_DESKTOP
+    yield ("wslview",)  # Linux under Windows: opens the browser there
     if env.get("DISPLAY") or env.get("WAYLAND_DISPLAY"):
-        yield from DESKTOP
+        yield ("xdg-open",)
 
 
 def _split(said: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TextIO
 
 from acp_launch import leave
+from acp_launch.console.ask.room import break_lines, is_roomy, screen
 from acp_launch.console.stderr import DIM, GREEN, RED, YELLOW, ask, harmless, paint, put, share
 from acp_launch.mark import COLUMNS, MARK
 from acp_launch.session.observer import Choice, Tone
@@ -144,8 +145,6 @@ def tell(text: str, tone: Tone = "plain", keys: Sequence[str] = ()) -> None:
 
     `keys` are those of answers in it, which are coloured.
     """
-    from acp_launch.console.ask.room import break_lines, screen
-
     bar, style = paint(MARK, YELLOW), STYLES.get(tone, "")
     for row in break_lines(text, screen()[0] - COLUMNS):
         for key in keys:
@@ -190,8 +189,6 @@ class TerminalQuestions:
 
     @asynccontextmanager
     async def floor(self) -> AsyncIterator[None]:
-        from acp_launch.console.ask.room import is_roomy
-
         with self._clock.still():
             async with self._turn:
                 self._pause()
@@ -201,8 +198,6 @@ class TerminalQuestions:
                 yield
 
     def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
-        from acp_launch.console.ask.room import break_lines, is_roomy, screen
-
         columns, rows = screen()
         shown = (prompt, prompt, *answers(choices, columns))  # once more with the answer
         taken = sum(len(break_lines(line, columns - COLUMNS)) for line in shown)
@@ -214,8 +209,6 @@ class TerminalQuestions:
 
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
         """Choose by one key, as in an interactive session. None for Escape, Ctrl-D and the end of input."""
-        from acp_launch.console.ask.room import is_roomy
-
         if self._has_said and is_roomy():
             tell("")
         with key_by_key():
@@ -283,8 +276,6 @@ def ask_line(prompt: str) -> str:
 
 def answers(choices: Sequence[Choice], columns: int) -> list[str]:
     """Return the rows of the answers with their keys: one row if all fit, else one for each."""
-    from acp_launch.console.ask.room import break_lines
-
     each = [f"[{choice.key}] {choice.label}" for choice in choices]
     row = BETWEEN.join(each)
     return [row] if len(break_lines(row, columns - COLUMNS)) == 1 else each
@@ -298,8 +289,6 @@ async def ask_for_key(
     `read` returns the next keys as they came, or a line; empty at the end of input. Keys do not count before the user
     could read the question, while the user is typing, or when several come at once.
     """
-    from acp_launch.console.ask.room import screen
-
     tell(prompt, tone)
     forget_typed()
     is_shown, due = False, _now() + QUIET
