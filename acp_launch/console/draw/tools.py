@@ -75,11 +75,9 @@ class TerminalView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw a command that belongs to no call."""
         command = one_line(cut(self.command, LONG_OUTPUT))
-        if self.exit in (None, FINE):
-            mark, colour = (RUNNING, "cyan") if self.exit is None else (DONE, "green")
-            yield Deed(mark, "run", command, mark_style=colour, name_style="bold")
-        else:
-            yield Deed(FAILED, "run", command, [_after(self.exit or "")], mark_style="red", name_style="bold")
+        mark, colour = {None: (RUNNING, "cyan"), FINE: (DONE, "green")}.get(self.exit, (FAILED, "red"))
+        after = [] if self.exit is None or mark == DONE else [_after(self.exit)]
+        yield Deed(mark, "run", command, after, mark_style=colour, name_style="bold")
         for line in self.output():
             yield below(line)
 
@@ -90,8 +88,8 @@ def as_seen(line: str) -> str:
     return prose(bare.rsplit("\r", 1)[-1])
 
 
-def _after(text: str, style: str = "dim") -> Text:
-    return Text(f" · {one_line(cut(text, TITLE))}", style)
+def _after(text: str) -> Text:
+    return Text(f" · {one_line(cut(text, TITLE))}", "dim")
 
 
 # A change of a file: its path, the number of lines, and the changed lines.
@@ -215,7 +213,7 @@ class ToolView:
 
     def names(self, path: str) -> bool:
         """Return whether it says that it is about a file."""
-        return path in title(self._call) or path in self._locations()
+        return path in title(self._call) or path in dict(self._locations())
 
     def changes(self, path: str) -> list[Diff]:
         """Return the changes of a file that it shows."""
@@ -229,9 +227,10 @@ class ToolView:
     def _parts(self) -> Sequence[dict[str, Any]]:
         return [acp.mapping(part) for part in acp.sequence(self._contents)]
 
-    def _locations(self) -> list[str]:
+    def _locations(self) -> list[tuple[str, str]]:
+        """Return the path of each location, and its line as `:12`."""
         places = map(acp.mapping, acp.sequence(self._call.get("locations")))
-        return [acp.text(place.get("path")) for place in places]
+        return [(path, _line(place)) for place in places if (path := acp.text(place.get("path")))]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self._header()
@@ -265,9 +264,8 @@ class ToolView:
         if told.count("`") == 2 and told[0] == told[-1] == "`":  # as claude writes a command
             told = told[1:-1]
         verb, told = deed(self._call, told)
-        for location in map(acp.mapping, acp.sequence(self._call.get("locations"))):
-            path, line = acp.text(location.get("path")), _line(location)
-            if path and told in (path, path.rpartition("/")[2], f"{path}{line}", self._files.short(path)):
+        for path, line in self._locations():
+            if told in (path, path.rpartition("/")[2], f"{path}{line}", self._files.short(path)):
                 return verb, f"{self._files.short(path)}{line}", path
         return verb, self._files.short(told), told
 
@@ -285,17 +283,10 @@ class ToolView:
 
     def _places(self, name: str) -> Iterator[str]:
         """Yield the places that the title does not name."""
-        locations = [acp.mapping(location) for location in acp.sequence(self._call.get("locations"))]
-        shown = [f"{self._files.short(acp.text(place.get('path')))}{_line(place)}" for place in locations]
-        told = title(self._call)
-        changed = {acp.text(part.get("path")) for part in self._parts() if part.get("type") == "diff"}
-        paths = [acp.text(place.get("path")) for place in locations]
-        new = [
-            text
-            for text, path in zip(shown, paths, strict=True)
-            if path and path not in changed and path not in told and text not in (told, name)
-        ]
-        places = list(dict.fromkeys(new))
+        told, changed = title(self._call), [part.get("path") for part in self._parts() if part.get("type") == "diff"]
+        new = [place for place in self._locations() if place[0] not in changed and place[0] not in told]
+        shown = dict.fromkeys(f"{self._files.short(path)}{line}" for path, line in new)
+        places = [text for text in shown if text not in (told, name)]
         yield from (cut(place, TITLE) for place in places[:PLACES])
         if len(places) > PLACES:
             yield f"and {len(places) - PLACES} more"
@@ -500,10 +491,8 @@ class ToolActivity:
             return [Marked(f"refused: {step.how} {inline(step.path)}: {inline(step.reason)}", "yellow")]
         if step.how == "read":
             is_told = any(view.names(step.path) for view in self._running.values())
-            return [] if is_told else [self._file_line(step, "read", style="dim")]
-        if step.outcome == "failed":
-            return [self._file_line(step, "edit", mark_style="red", name_style=Style(bold=True))]
-        return self._show_change(step)
+            return [] if is_told else [self._file_line(step, "read")]
+        return [self._file_line(step, "edit")] if step.outcome == "failed" else self._show_change(step)
 
     def _show_change(self, step: FileServed) -> Printed:
         claimed = [diff for view in self._running.values() for diff in view.changes(step.path)]
@@ -512,27 +501,18 @@ class ToolActivity:
         if claimed:
             return [Marked(f"wrote {inline(step.path)}", "dim")]
         diff = Diff(step.path, step.old, step.new or "", is_headed=False)
-        header = self._file_line(step, "edit", diff.size, mark_style="green", name_style=Style(bold=True))
-        return [header, below(diff)]
+        return [self._file_line(step, "edit", diff.size), below(diff)]
 
-    def _file_line(
-        self,
-        step: FileServed,
-        verb: str,
-        *after: Text,
-        name_style: Style = UNLINKED,
-        style: str = "",
-        mark_style: str = "",
-    ) -> Deed:
-        is_done = step.outcome == "done"
+    def _file_line(self, step: FileServed, verb: str, *after: Text) -> Deed:
+        is_done, is_read = step.outcome == "done", verb == "read"
         return Deed(
             DONE if is_done else FAILED,
             verb,
             self._files.short(step.path),
             after if is_done else [_after(step.reason)],
-            mark_style=mark_style,
-            style=style,
-            name_style=name_style + self._files.style(step.path),
+            mark_style="" if is_read else "green" if is_done else "red",
+            style="dim" if is_read else "",
+            name_style=Style(bold=None if is_read else True) + self._files.style(step.path),
         )
 
     def _terminal(self, step: TerminalServed) -> Printed:
@@ -552,8 +532,5 @@ class ToolActivity:
         if len(running) > DRAWN:
             yield indent(Text(f"… {len(running) - DRAWN} more tool calls", "dim"))
         yield from running[-DRAWN:]
-        yield from self._alone()
-
-    def _alone(self) -> Iterator[RenderableType]:
         claimed = self._claimed_ids()
         yield from [terminal for id, terminal in self._ours.items() if id not in claimed][-DRAWN:]
