@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from acp_launch.console.logins import State
 
 
+TIMEOUTS = ("initialize", "session", "silence")
+
+
 def show(
     resolved: Resolved,
     *,
@@ -83,14 +86,18 @@ def plan_json(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> 
         "additional_directories": [str(directory) for directory in plan.additional_directories],
         "session": plan.session,
         "mode": plan.mode,
-        "config": {masked(name): _masked_setting(value) for name, value in plan.config.items()},
+        "config": {
+            masked(name): masked(value) if isinstance(value, str) else value for name, value in plan.config.items()
+        },
         "permissions": {
             "default": plan.permission,
-            "rules": [_rule(rule) for rule in plan.rules],
+            "rules": [
+                {"answer": rule.answer, "match": _globs(rule.match), "origin": str(rule.origin)} for rule in plan.rules
+            ],
             "unattended": plan.unattended,
         },
         "client": asdict(plan.client),
-        "timeouts": {name: float(seconds) for name, seconds in _timeouts(plan).items()},
+        "timeouts": {name: float(getattr(plan.timeouts, name)) for name in TIMEOUTS},
         "agent": {
             **_program(plan.agent),
             "registry": plan.agent.registry or None,
@@ -102,18 +109,6 @@ def plan_json(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> 
         "secrets": [secret.name for secret in plan.secrets],
         "origins": {masked(origin.path): str(origin) for origin in plan.origins.values() if origin.path},
     }
-
-
-def _timeouts(plan: LaunchPlan) -> Mapping[str, float]:
-    return {name: getattr(plan.timeouts, name) for name in ("initialize", "session", "silence")}
-
-
-def _masked_setting(value: str | bool) -> str | bool:
-    return masked(value) if isinstance(value, str) else value
-
-
-def _rule(rule: RulePlan) -> dict[str, Any]:
-    return {"answer": rule.answer, "match": _globs(rule.match), "origin": str(rule.origin)}
 
 
 def _globs(match: Match) -> dict[str, list[str]]:
@@ -135,7 +130,8 @@ def _server(server: ServerPlan, plan: LaunchPlan, logins: "Mapping[str, State]")
             "name": server.name,
             "type": "stdio",
             **_program(server),
-            **_place(server, plan),
+            "cwd": None if server.cwd is None else str(server.cwd),
+            "cwd_from": _chosen_by(server, plan),
             **_supervision(server),
         }
     sent = {"headers": _origins(server.headers), "env": _origins(server.env)}
@@ -182,10 +178,6 @@ def _login(oauth: LoginPlan) -> dict[str, Any]:
         "client_metadata_url": masked(oauth.client_metadata_url) or None,
         "callback_port": oauth.callback_port,
     }
-
-
-def _place(server: StdioPlan, plan: LaunchPlan) -> dict[str, Any]:
-    return {"cwd": None if server.cwd is None else str(server.cwd), "cwd_from": _chosen_by(server, plan)}
 
 
 def _supervision(server: ServerPlan) -> dict[str, Any]:
@@ -237,7 +229,7 @@ def _lines(plan: LaunchPlan, verbose: bool, logins: Mapping[str, str]) -> Iterat
         yield f"unattended   {plan.unattended}{_at(plan, ('permissions', 'unattended'))}"
     if plan.client != Client():
         yield f"client       {_services(plan.client)}{_at(plan, ('client',))}"
-    timeouts = ", ".join(f"{name} {seconds}" for name, seconds in _timeouts(plan).items())
+    timeouts = ", ".join(f"{name} {getattr(plan.timeouts, name)}" for name in TIMEOUTS)
     yield f"timeouts     {timeouts}{_at(plan, ('agent', 'timeouts'))}"
     yield "agent"
     yield from _program_lines(plan.agent, ("agent",), plan, verbose)
@@ -381,7 +373,7 @@ def _program_lines(program: ProcessPlan | StdioPlan, path: KeyPath, plan: Launch
 
 def _value_lines(title: str, values: Mapping[str, Value], verbose: bool, *, inherited: str = "") -> Iterator[str]:
     shown = {name: value for name, value in values.items() if verbose or value.origin != INHERITED}
-    rows = [f"{name}  {_from(value)}" for name, value in sorted(shown.items())]
+    rows = [f"{name}  {', '.join(map(str, (value.origin, *value.secrets)))}" for name, value in sorted(shown.items())]
     if hidden := len(values) - len(shown):
         rows.append(f"{hidden} inherited{inherited}")
     for index, row in enumerate(rows):
@@ -397,10 +389,6 @@ def _at(plan: LaunchPlan, *paths: KeyPath) -> str:
     for origin in found:
         lines.setdefault(origin.source, {})[str(origin.line)] = None
     return "  " + ", ".join(f"{source}:{','.join(numbers)}" for source, numbers in lines.items())
-
-
-def _from(value: Value) -> str:
-    return ", ".join([str(value.origin), *(str(secret) for secret in value.secrets)])
 
 
 def _quote(argument: str) -> str:

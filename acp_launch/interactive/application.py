@@ -259,7 +259,7 @@ class Application:
             terminal_size_polling_interval=None,
         )
         self._app.ttimeoutlen, self._app.timeoutlen = ESCAPE, SEQUENCE
-        self._app.key_processor.before_key_press += self._note_key
+        self._app.key_processor.before_key_press += lambda sender: self._asking.note_key()
         self._drawing = Drawing(self._app, tty, self.canvas, self._asking.note_frame, self._attention.take)
 
     async def run(self) -> None:
@@ -489,10 +489,6 @@ class Application:
             self._prompt.set_document(Document(self._offered))
             self._offered = ""
             self.canvas.touch()
-
-    def _note_key(self, sender: object) -> None:
-        if self._asking.open is None and not self._asking.wants_line:
-            self._asking.note_key()
 
     def _refocus(self) -> None:
         if not self._asking.wants_line:

@@ -328,21 +328,22 @@ async def _servers(interactive: InteractiveState, current: CurrentSession, rest:
 
 async def _restart(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
     known = [standing.server for standing in interactive.launch.servers.standings()]
-    if not rest:
-        raise UsageError("which server?", fix=":restart SERVER; :servers lists them")
-    if rest not in known:
-        raise UsageError(f'unknown server "{rest}"', fix=f":restart {' | '.join(known) or '(this profile has none)'}")
+    _check_server(rest, known, ":restart", f'unknown server "{rest}"', "(this profile has none)")
     interactive.launch.servers.restart(rest)
     interactive.say(f"restarting {rest}")
 
 
+def _check_server(name: str, known: Sequence[str], command: str, fault: str, none: str) -> None:
+    if not name:
+        raise UsageError("which server?", fix=f"{command} SERVER; :servers lists them")
+    if name not in known:
+        raise UsageError(fault, fix=f"{command} {' | '.join(known) or none}")
+
+
 async def _login(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
     known = [name for name, each in interactive.launch.context.credentials.items() if each.is_login]
-    if not rest:
-        raise UsageError("which server?", fix=":login SERVER; :servers lists them")
-    if rest not in known:
-        which = " | ".join(known) or "(no server of this session wants a login)"
-        raise UsageError(f'no server "{rest}" wants a login', fix=f":login {which}")
+    none = "(no server of this session wants a login)"
+    _check_server(rest, known, ":login", f'no server "{rest}" wants a login', none)
     if not await interactive.log_in(rest):
         interactive.say(f"the login to {rest} was not changed")
         return

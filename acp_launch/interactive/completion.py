@@ -158,11 +158,7 @@ class Disk:
             except RuntimeError:  # the loop has ended meanwhile, so the result is not needed
                 return
 
-        try:
-            threading.Thread(target=work, name="completion", daemon=True).start()
-        except RuntimeError:  # the user's limit of threads is reached
-            self._is_busy.release()
-            return []
+        threading.Thread(target=work, name="completion", daemon=True).start()
         try:
             return await asyncio.wait_for(answer, PATIENCE)
         except TimeoutError:

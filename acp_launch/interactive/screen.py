@@ -11,7 +11,6 @@ scroll away while the user reads it.
 import asyncio
 import io
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -32,8 +31,6 @@ from rich.color import Color, ColorType
 from rich.console import Console, RenderableType
 from rich.segment import Segment
 from rich.style import Style
-
-from acp_launch.regex import regex
 
 # rich segments as prompt_toolkit fragments.
 
@@ -382,13 +379,11 @@ class Drawing:
         if screen is None or columns >= self._size.columns:
             return 0
         cursor = screen.get_cursor_position(self._app.layout.current_window)
-        above = sum(max(1, ceil(_used_columns(screen.data_buffer[row]) / columns)) - 1 for row in range(cursor.y))
-        return above + cursor.x // columns
-
-
-def _used_columns(row: Any) -> int:
-    """Return the columns of a row up to its last character."""
-    return max((column + max(1, get_cwidth(cell.char)) for column, cell in row.items() if cell.char != " "), default=0)
+        rows = (screen.data_buffer[row].items() for row in range(cursor.y))
+        used = (
+            max((at + max(1, get_cwidth(cell.char)) for at, cell in row if cell.char != " "), default=0) for row in rows
+        )
+        return sum(max(1, ceil(width / columns)) - 1 for width in used) + cursor.x // columns
 
 
 # Output to stdout or stderr while the application is on the screen: it goes above it, line by line.
@@ -449,14 +444,12 @@ def redirect_streams(write: Callable[[str], None]) -> Iterator[None]:
 # The keys as prompt_toolkit reads them, and text typed before it does.
 #
 # Until we take the terminal it is in its usual mode, in which Enter is a line feed, like Ctrl-J in ours. Text typed
-# before that (while the session starts, or while another program has the terminal) becomes one prompt per line, except
-# for marked pastes.
+# before that (while the session starts, or while another program has the terminal) becomes one prompt per line.
 
 
 ESCAPE = 0.1  # seconds for the rest of an escape sequence, also over a slow connection
 SEQUENCE = 0.3  # seconds in which Escape and another key count as Alt
-_PASTE = regex("(\x1b\\[200~.*?(?:\x1b\\[201~|\\Z))", re.DOTALL)
-_TYPED = str.maketrans({"\n": "\r", "\0": ""})  # the usual mode turns Ctrl-D into a NUL
+TYPED = str.maketrans({"\n": "\r", "\0": ""})  # the usual mode turns Ctrl-D into a NUL
 
 
 class Keyboard(Vt100Input):
@@ -489,7 +482,7 @@ class _Reader(PosixStdinReader):
         if not self.ahead:
             return super().read(count)
         ahead, self.ahead = self.ahead, 0
-        return convert_typed(super().read(ahead))
+        return super().read(ahead).translate(TYPED)
 
     def count_unread(self) -> None:
         """Remember what was typed until now: the terminal has just become ours."""
@@ -508,9 +501,3 @@ class _Raw(raw_mode):
     def __enter__(self) -> None:
         super().__enter__()
         self._reader.count_unread()
-
-
-def convert_typed(text: str) -> str:
-    """Convert text typed in the usual mode, so that Enter is Enter."""
-    parts = _PASTE.split(text)  # every other one is a paste
-    return "".join(part if number % 2 else part.translate(_TYPED) for number, part in enumerate(parts))

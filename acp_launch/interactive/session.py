@@ -317,18 +317,17 @@ async def ask_to_restart(able: Capabilities, person: Person, focus: KeyboardFocu
     Raises:
         Stopped: after a SIGINT.
     """
-    choices = AGAIN if can_go_on(able) else ANEW
+
+    async def choose() -> str | None:
+        async with person.floor():
+            return await person.choose("The agent has ended.", AGAIN if can_go_on(able) else ANEW)
+
     try:
-        return await focus.while_waiting(_is_chosen(person, choices))
+        return await focus.while_waiting(choose()) == "y"
     except GivenUp as given_up:
         if given_up.leaves:
             return False
         raise Stopped("stopped", signal_number=signal.SIGINT) from None
-
-
-async def _is_chosen(person: Person, choices: Sequence[Choice]) -> bool:
-    async with person.floor():
-        return await person.choose("The agent has ended.", choices) == "y"
 
 
 TWICE = stretch(2.0)  # seconds within which a second Ctrl-C leaves

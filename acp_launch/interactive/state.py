@@ -330,17 +330,14 @@ class FrontUpdates:
         interactive, current = self._interactive, self._interactive.current
         state = current.client.state if current else SessionState()
         slash = (Word(f"/{each.name}", each.description, each.hint) for each in state.commands)
+        sessions = tuple(Word(name, title) for name, title in interactive.held_sessions.names())
         logins = [name for name, each in self._interactive.launch.context.credentials.items() if each.is_login]
         return Vocabulary(
             commands=self._commands,
             slash=tuple(slash),
-            values=_values(state, interactive.launch.servers.standings(), self._sessions, logins),
+            values=_values(state, interactive.launch.servers.standings(), sessions, logins),
             directories=(interactive.launch.plan.cwd, *interactive.launch.plan.additional_directories),
         )
-
-    @property
-    def _sessions(self) -> tuple[Word, ...]:
-        return tuple(Word(name, title) for name, title in self._interactive.held_sessions.names())
 
 
 def _values(

@@ -35,7 +35,7 @@ from acp_launch.interactive.application import of_choice
 from acp_launch.interactive.layout import LastRows
 from acp_launch.interactive.output import session_output
 from acp_launch.interactive.questions import ScreenQuestions
-from acp_launch.interactive.screen import BEGIN, END, SessionCanvas, Tty, convert_typed, fragments, redirect_streams
+from acp_launch.interactive.screen import BEGIN, END, SessionCanvas, Tty, fragments, redirect_streams
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Updated
 from tests.clock import Clock
@@ -230,19 +230,6 @@ def test_the_only_completion_is_not_taken_back_by_another_tab(names: list[str], 
         tab(prompt)
         assert prompt.text == expected
     assert (prompt.complete_state is None) == (len(names) == 1)
-
-
-@pytest.mark.parametrize(
-    ("typed", "keys"),
-    [
-        ("one\ntwo\nhalf", "one\rtwo\rhalf"),
-        ("a\n\x1b[200~b\nc\x1b[201~\nd\n", "a\r\x1b[200~b\nc\x1b[201~\rd\r"),
-        ("a\n\x1b[200~b\nc", "a\r\x1b[200~b\nc"),
-        ("a\n\0", "a\r"),
-    ],
-)
-def test_enter_that_was_typed_before_the_terminal_was_ours_is_enter(typed: str, keys: str) -> None:
-    assert convert_typed(typed) == keys
 
 
 def drawn_by_tail(*rows: list[tuple[str, str]], width: int = 10, height: int = 5) -> list[str]:

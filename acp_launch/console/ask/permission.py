@@ -307,7 +307,8 @@ def _of_type(call: dict[str, Any], kind: str) -> Iterator[dict[str, Any]]:
 
 
 def _line(weight: int, text: str, tone: Tone = "quote") -> Detail:
-    return Detail(((_indent(_shorten(harmless(text))), tone),), weight)
+    """Make a line of foreign text. Each further line of it is barred, so that none looks like a line of ours."""
+    return Detail(((f"    {_shorten(harmless(text))}".replace("\n", "\n    | "), tone),), weight)
 
 
 def _more(count: int, what: str) -> Iterator[Detail]:
@@ -318,11 +319,6 @@ def _more(count: int, what: str) -> Iterator[Detail]:
 def _name(text: str) -> str:
     """Return `text` on one line; a cut says how much is missing."""
     return cut_telling(harmless(text, keep=""), LONGEST)
-
-
-def _indent(text: str) -> str:
-    """Indent every line, and bar all but the first, so that none looks like a line of ours."""
-    return f"    {text}".replace("\n", "\n    | ")
 
 
 def _shorten(text: str) -> str:

@@ -114,7 +114,8 @@ class Growing:
         """What this line does to the piece; it may be the first of another one."""
         bare = line.strip()
         if self._fence:
-            self._close_fence(bare)
+            if bare.startswith(self._fence) and not bare.strip(self._fence[0]):
+                self._fence = self._begin_with = ""
         elif not bare:
             self._is_blank, self._begin_with = True, ""
         else:
@@ -138,10 +139,6 @@ class Growing:
             self._begin_with = self._lines[-1] + line
         elif "|" not in bare:
             self._begin_with = ""  # no row of a table any more
-
-    def _close_fence(self, bare: str) -> None:
-        if bare.startswith(self._fence) and not bare.strip(self._fence[0]):
-            self._fence = self._begin_with = ""
 
     def _finish(self) -> None:
         self._done.append(Piece("".join(self._lines), self.goes_on))
@@ -334,10 +331,6 @@ def _languages() -> dict[str, str]:
     return {alias: aliases[0] for _, aliases, _, _ in get_all_lexers(plugins=False) for alias in aliases}
 
 
-def is_language(name: str) -> bool:
-    return name.lower() in _languages()
-
-
 # Typesetting: Markdown tokens to lines of a terminal.
 #
 # rich also renders Markdown. A streamed answer of 100 KB takes 2.5 times as long through it, and 4.7 times
@@ -386,7 +379,7 @@ class Typesetter:
 
     def _code(self, block: Tokens, width: int) -> Iterator[Line]:
         info = block[0].info.strip()
-        if info and not is_language(info):  # it may say anything, and would be hidden
+        if info and info.lower() not in _languages():  # it may say anything, and would be hidden
             yield from ([Segment(INDENT), *line] for line in wrap_spans([(info, RULE)], width - len(INDENT)))
         language = info if self._coloured else ""
         for line in code_lines(block[0].content, language, self._console, max(1, width - len(INDENT))):
@@ -500,7 +493,7 @@ def parser() -> "MarkdownIt":
 
 
 class Block:
-    def __init__(self, text: str, *, coloured: bool = True) -> None:
+    def __init__(self, text: str, coloured: bool = True) -> None:
         """`text` is as the agent sent it; `coloured` is whether code is."""
         self._text, self._coloured = text, coloured
 
@@ -534,12 +527,8 @@ COLOURED = 4  # pieces of one frame
 Draw = Callable[[str, bool], RenderableType]  # what is seen of a piece of text, in colours or not
 
 
-def _markdown(text: str, coloured: bool) -> RenderableType:
-    return Block(text, coloured=coloured)
-
-
 class MessageView:
-    def __init__(self, draw: Draw = _markdown) -> None:
+    def __init__(self, draw: Draw = Block) -> None:
         self._draw = draw
         self._growing = Growing()
         self._new: list[str] = []  # chunks that came since the last look: joined, they cost less than one by one

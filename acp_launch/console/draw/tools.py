@@ -445,7 +445,7 @@ class ToolActivity:
 
     def _view(self, id: str) -> ToolView:
         if id not in self._running:
-            self._running[id] = ToolView(self._find, self._files)
+            self._running[id] = ToolView(lambda id: self._ours.get(id) or self._theirs.get(id), self._files)
             self._began[id] = self._clock()
         return self._running[id]
 
@@ -464,9 +464,6 @@ class ToolActivity:
         for terminal in view.terminals:
             self._forget(terminal)
         return [view]
-
-    def _find(self, id: str) -> TerminalView | None:
-        return self._ours.get(id) or self._theirs.get(id)
 
     def _forget(self, id: str) -> None:
         """Forget a terminal. A command that still runs is drawn on its own from now on."""

@@ -56,7 +56,8 @@ def change_lines(change: Change, before: State | None, known: tuple[str, ...] = 
             yield from _connection_lines(change) if change.is_remote else [_line(change, _back_soon(change), YELLOW)]
             yield from _last_words(change, 1)
         case "ready" if change.by_hand or change.restarts:
-            yield _line(change, f"is ready again{_after(change.after)}", DIM if change.by_hand else YELLOW)
+            after = "" if change.after is None else f" after {_brief(change.after)}"
+            yield _line(change, f"is ready again{after}", DIM if change.by_hand else YELLOW)
         case "failed":
             remark = "" if change.required else " (not required)"
             yield _line(change, f"failed: {_why(change)}{remark}", RED if change.required else YELLOW)
@@ -150,10 +151,6 @@ def _state_text(server: Standing) -> str:
     if server.state == "resting" and server.retry is not None and server.retry >= SOON:
         state = f"restarting in {_brief(server.retry)}"
     return f"{state}{required}{reason}"
-
-
-def _after(after: float | None) -> str:
-    return "" if after is None else f" after {_brief(after)}"
 
 
 def _tools(number: int | None) -> str:
