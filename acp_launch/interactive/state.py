@@ -88,7 +88,7 @@ class HeldSessions:
         """`hold` locks the session with a name; `check` raises for an invalid name."""
         self._registry, self._plan, self._is_hosted = registry, plan, is_hosted
         self._hold, self._check = hold, check
-        self._known: tuple[tuple[str, str], ...] = ()
+        self.names: tuple[tuple[str, str], ...] = ()  # and titles as last read: the file is not read at every key
 
     def enter(self, name: str, *, is_new: bool) -> HeldSession:
         """Hold an existing session, or with `is_new` create it.
@@ -120,14 +120,10 @@ class HeldSessions:
     def fresh(self) -> HeldSession:
         return self.enter(fresh_name(), is_new=True)
 
-    def names(self) -> tuple[tuple[str, str], ...]:
-        """Return names and titles as last read, because the file must not be read at every key."""
-        return self._known
-
     def records(self) -> Sequence[Record]:
         """Return the records of this project and profile, the latest first."""
         records = self._registry.list(str(self._plan.project), self._plan.profile)
-        self._known = tuple((record.name, record.title) for record in records)
+        self.names = tuple((record.name, record.title) for record in records)
         return records
 
 
@@ -330,7 +326,7 @@ class FrontUpdates:
         interactive, current = self._interactive, self._interactive.current
         state = current.client.state if current else SessionState()
         slash = (Word(f"/{each.name}", each.description, each.hint) for each in state.commands)
-        sessions = tuple(Word(name, title) for name, title in interactive.held_sessions.names())
+        sessions = tuple(Word(name, title) for name, title in interactive.held_sessions.names)
         logins = [name for name, each in self._interactive.launch.context.credentials.items() if each.is_login]
         return Vocabulary(
             commands=self._commands,

@@ -34,35 +34,18 @@ def restore_at_exit() -> Callable[[], None]:
     return leave.at_exit(restore)
 
 
-class Echo:
-    """Turns the echo of the terminal on stdin off and on; does nothing if stdin is not a terminal."""
-
-    def __init__(self) -> None:
-        self._before: Modes | None = None
-
-    def off(self) -> None:
-        if self._before is None and (before := _modes()) is not None:
-            self._before = before
-            _clear("ECHO")
-
-    def on(self) -> None:
-        if self._before is not None:
-            _restore(self._before)
-            self._before = None
-
-
 @contextmanager
-def key_by_key() -> Iterator[None]:
-    """Let the terminal on stdin give each key at once and without echo while the block runs. Ctrl-C stays a signal.
+def without_modes(*names: str) -> Iterator[None]:
+    """Turn these modes of the terminal on stdin off while the block runs; do nothing if it is not our terminal.
 
-    Does nothing if stdin is not our terminal; an answer then is a line.
+    Without ECHO and ICANON it gives each key at once and without echo; Ctrl-C stays a signal.
     """
     before = _modes()
     if before is None:
         yield
         return
     forget = leave.at_exit(lambda: _restore(before))
-    _clear("ECHO", "ICANON")
+    _clear(*names)
     try:
         yield
     finally:
@@ -211,7 +194,7 @@ class TerminalQuestions:
         """Choose by one key, as in an interactive session. None for Escape, Ctrl-D and the end of input."""
         if self._has_said and is_roomy():
             tell("")
-        with key_by_key():
+        with without_modes("ECHO", "ICANON"):
             key = await ask_for_key(prompt, choices, self.read_keys, tone="plain" if self._has_said else "heading")
         if key is not None:
             tell(f"{prompt} {next(choice.label for choice in choices if choice.key == key)}", "dim")
@@ -238,7 +221,7 @@ async def ask_for_paste(prompt: str) -> str | None:
     """
     text = ""
     try:
-        with key_by_key():  # before the prompt: what answers it is not shown, however soon it comes
+        with without_modes("ECHO", "ICANON"):  # before the prompt: what answers it is not shown, however soon it comes
             forget_typed()
             ask(prompt)
             while not text.endswith("\n"):

@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -108,39 +109,36 @@ class Diff:
         """`old` is None for a new file; at most `shown` lines are drawn, below the path if it `is_headed`."""
         self._path, self._old, self._new, self._shown = path, old, new, shown
         self._is_headed = is_headed
-        self._changes: Changes | None = None
 
     @property
     def size(self) -> Text:
         """Return how many lines were added and removed."""
-        made = self._compare()
+        made = self._changes
         new = "new file, " if self._old is None else ""
         return Text.assemble((f"  {new}", "dim"), (f"+{made.added}", "green"), (f" -{made.removed}", "red"))
 
     def shortened(self, shown: int = SHOWN, *, is_headed: bool = True) -> "Diff":
         """Return the same change with fewer lines, without comparing again."""
         other = Diff(self._path, self._old, self._new, shown=shown, is_headed=is_headed)
-        other._changes = self._compare()
+        other._changes = self._changes
         return other
 
     def is_same(self, old: str | None, new: str) -> bool:
         """Return whether a change has the same result from the same beginning."""
         return (self._old or "", self._new) == (old or "", new)
 
-    def _compare(self) -> Changes:
-        if self._changes is None:
-            self._changes = changes(self._old, self._new)
-        return self._changes
+    @cached_property
+    def _changes(self) -> Changes:
+        return changes(self._old, self._new)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self._is_headed:
             size = self.size
             room = max(TAB, options.max_width - size.cell_len)
             yield Text.assemble((middle(inline(self._path), room, options), "bold"), size)
-        lines = self._compare().lines
-        if not lines and self._old is not None and self._old != self._new:
+        if not self._changes.lines and self._old is not None and self._old != self._new:
             yield Text("only the line end at the end of the file", "dim")
-        drawn, left = number_lines(self._compare(), self._shown)
+        drawn, left = number_lines(self._changes, self._shown)
         for line, margin in drawn:
             yield from _rows(line, margin, console, options.max_width)
         if left:
