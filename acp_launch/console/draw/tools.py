@@ -181,9 +181,9 @@ Terminals = Callable[[str], TerminalView | None]
 class ToolView:
     """A tool call, with its contents and terminals."""
 
-    def __init__(self, terminals: Terminals, files: ProjectFiles) -> None:
+    def __init__(self, terminals: Terminals, files: ProjectFiles, began: float) -> None:
         """`terminals` finds the terminal with an id."""
-        self._terminals, self._files = terminals, files
+        self._terminals, self._files, self.began = terminals, files, began
         self._call: dict[str, Any] = {}
         self._contents: object = None
         self._diffs: dict[int, Diff] = {}  # by their index in the contents; compared once, drawn many times
@@ -381,7 +381,6 @@ class ToolActivity:
         self._files = files or ProjectFiles()
         self._calls = ToolCalls()
         self._running: dict[str, ToolView] = {}
-        self._began: dict[str, float] = {}
         self._over: set[str] = set()
         self._ours: dict[str, TerminalView] = {}  # terminals we serve
         self._theirs: dict[str, TerminalView] = {}  # terminals that the agent runs and reports
@@ -402,7 +401,7 @@ class ToolActivity:
     @property
     def running(self) -> list[tuple[dict[str, Any], float]]:
         """Return the unfinished calls, each with the time at which it began."""
-        return [(self._calls.merge({"toolCallId": id}), began) for id, began in self._began.items()]
+        return [(self._calls.merge({"toolCallId": id}), view.began) for id, view in self._running.items()]
 
     def asked(self, call: dict[str, Any]) -> None:
         """Merge the call of a permission question; gemini sends the title of a call only there."""
@@ -443,14 +442,14 @@ class ToolActivity:
 
     def _view(self, id: str) -> ToolView:
         if id not in self._running:
-            self._running[id] = ToolView(lambda id: self._ours.get(id) or self._theirs.get(id), self._files)
-            self._began[id] = self._clock()
+            terminals: Terminals = lambda id: self._ours.get(id) or self._theirs.get(id)  # noqa: E731
+            self._running[id] = ToolView(terminals, self._files, self._clock())
         return self._running[id]
 
     def _finish(self, id: str, *, replay: bool = False) -> Printed:
-        view, began = self._running.pop(id), self._began.pop(id)
+        view = self._running.pop(id)
         if view.status in OVER:
-            view.took = None if replay else self._clock() - began
+            view.took = None if replay else self._clock() - view.began
             self._over.add(id)
         else:
             view.is_left = True
@@ -460,14 +459,10 @@ class ToolActivity:
             call.pop(member, None)
         view.keep()
         for terminal in view.terminals:
-            self._forget(terminal)
+            self._theirs.pop(terminal, None)
+            if terminal in self._ours and self._ours[terminal].exit is not None:  # else it is drawn on its own now
+                del self._ours[terminal]
         return [view]
-
-    def _forget(self, id: str) -> None:
-        """Forget a terminal. A command that still runs is drawn on its own from now on."""
-        self._theirs.pop(id, None)
-        if id in self._ours and self._ours[id].exit is not None:
-            del self._ours[id]
 
     def _listen(self, view: ToolView, meta: dict[str, Any]) -> None:
         """Take the output of a command that the agent runs itself and reports in `_meta`."""
