@@ -11,7 +11,7 @@ from msgspec import to_builtins
 
 from acp_launch.console.sessions import ago
 from acp_launch.console.stderr import harmless
-from acp_launch.console.stdout import columns
+from acp_launch.console.stdout import columns, fit
 from acp_launch.plan.model import RulePlan
 from acp_launch.session.permission.policy import Remembered, Verdict
 
@@ -80,5 +80,4 @@ def _entry(entry: dict[str, Any], with_profile: bool) -> list[str]:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= WIDEST else f"{line[: WIDEST - 3]}..."
+    return fit(" ".join(text.split()), WIDEST)

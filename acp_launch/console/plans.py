@@ -6,7 +6,7 @@ stored by CI. Arguments and addresses are shown with references in place of secr
 in place of credentials written in the profile.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import asdict
@@ -55,7 +55,7 @@ def show(
     """
     plan = resolved.draft or resolved.plan
     assert plan is not None
-    said = _states(logins or {})
+    said = _states(logins or {}, as_json=False)
     if secrets is not None:
         from acp_launch.console.secrets import state_lines, states
     if as_json:
@@ -77,6 +77,7 @@ def as_text(plan: LaunchPlan, *, verbose: bool = False, logins: Mapping[str, str
 
 def plan_json(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> dict[str, Any]:
     """Return the plan as data, with all inherited variables."""
+    states = _states(logins or {}, as_json=True)
     return {
         "profile": plan.profile,
         "file": str(plan.file) if plan.file else None,
@@ -105,7 +106,7 @@ def plan_json(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> 
             "mcp": plan.mcp,
             "mcp_over": wanted_transport(plan),
         },
-        "mcp_servers": [_server(server, plan, logins or {}) for server in plan.servers],
+        "mcp_servers": [_server(server, plan, states) for server in plan.servers],
         "secrets": [secret.name for secret in plan.secrets],
         "origins": {masked(origin.path): str(origin) for origin in plan.origins.values() if origin.path},
     }
@@ -124,7 +125,7 @@ def _program(program: ProcessPlan | StdioPlan) -> dict[str, Any]:
     }
 
 
-def _server(server: ServerPlan, plan: LaunchPlan, logins: "Mapping[str, State]") -> dict[str, Any]:
+def _server(server: ServerPlan, plan: LaunchPlan, logins: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(server, StdioPlan):
         return {
             "name": server.name,
@@ -143,30 +144,21 @@ def _server(server: ServerPlan, plan: LaunchPlan, logins: "Mapping[str, State]")
         "env_headers": server.env_headers,
         "insecure": server.insecure,
         "oauth": None if server.oauth is None else _login(server.oauth),
-        **_state(logins, server.name),
+        **({"login": logins[server.name]} if server.name in logins else {}),
         **_supervision(server),
     }
 
 
-def _state(logins: "Mapping[str, State]", name: str) -> dict[str, Any]:
-    if name not in logins:
-        return {}
-    import time
-
-    from acp_launch.console.logins import data
-
-    return {"login": data(logins[name], time.time())}
-
-
-def _states(logins: "Mapping[str, State]") -> dict[str, str]:
-    """Return the states of logins in words."""
+def _states(logins: "Mapping[str, State]", *, as_json: bool) -> dict[str, Any]:
+    """Return the states of logins, as data or in words."""
     if not logins:
         return {}
     import time
 
-    from acp_launch.console.logins import describe_state
+    from acp_launch.console.logins import data, describe_state
 
-    return {name: describe_state(each, time.time()) for name, each in logins.items()}
+    describe: Callable[[State, float], Any] = data if as_json else describe_state
+    return {name: describe(each, time.time()) for name, each in logins.items()}
 
 
 def _login(oauth: LoginPlan) -> dict[str, Any]:
@@ -200,7 +192,6 @@ def _supervision(server: ServerPlan) -> dict[str, Any]:
 
 
 def _chosen_by(server: StdioPlan, plan: LaunchPlan) -> Literal["private", "profile", "session"]:
-    """Name the source of the server's directory."""
     if server.cwd is None:
         return "private"
     return "profile" if server.bridge and ("mcp_servers", server.name, "cwd") in plan.origins else "session"

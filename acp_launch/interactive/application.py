@@ -383,7 +383,6 @@ class Application:
 
     @property
     def _happens(self) -> Activity | None:
-        """What is being done now; while the user is asked, that."""
         question = self._asking.question
         if question is None:
             return self._activity()

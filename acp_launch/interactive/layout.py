@@ -97,7 +97,6 @@ def statusline(
 
 
 def _happens(status: Status, activity: Activity | None, width: int, sign: str) -> Iterator[StatusPart]:
-    """Yield what happens and for how long, a remark, and a hint."""
     mood, style = MOODS[status.mood]
     if activity is None:
         yield 0, style, f"{sign} {mood}".lstrip()

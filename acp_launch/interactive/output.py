@@ -33,7 +33,6 @@ MOST = 32 * 1024 * 1024  # characters; older text is dropped, and the transcript
 
 
 def _besides(update: Updated) -> str:
-    """Describe content of a prompt that is not text."""
     content = acp.mapping(acp.mapping(acp.decoded(update.update)).get("content"))
     about = acp.mapping(content.get("resource")) or content
     return f"\n\n*({acp.text(content.get('type'))}: {acp.text(about.get('uri'))})*\n\n"

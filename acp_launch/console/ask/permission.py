@@ -211,7 +211,6 @@ def _lasting_line(question: ToolQuestion, ways: Answers, columns: int) -> list[s
 
 
 def _details(question: ToolQuestion) -> Iterator[Detail]:
-    """Yield the details of a call, the heading first."""
     # Redact before anything is cut, because half a secret cannot be recognised.
     call, announced = redactor.tree(question.call), redactor.text(question.announced)
     name = _name(title(call))
@@ -265,7 +264,6 @@ def _weight(key: object) -> int:
 
 
 def _argument(value: Any) -> str:
-    """Return a string as it is, anything else as JSON."""
     if isinstance(value, str):
         return value
     try:

@@ -341,7 +341,6 @@ class Live(Notices):
         return Parts(self._above, [*voices, ("work", self._work), ("work", self._news)])
 
     def _settle(self) -> None:
-        """Print the finished parts."""
         for kind, voice in self._voices.items():
             self._print(voice.take(), PARTS[kind])
         if self._ready:
@@ -375,7 +374,6 @@ class Live(Notices):
         ]
 
     def _close(self) -> None:
-        """Print the unfinished parts, and leave the terminal."""
         self._flush_voices()
         self._print(self._work.left())
         self._print(self._work.rest())
@@ -472,5 +470,4 @@ class FoldedThought:
 
 
 def _draw_thought(text: str, coloured: bool) -> RenderableType:
-    """Show thoughts whole, without Markdown."""
     return indent(Text(prose(text).strip("\n"), THINKING))

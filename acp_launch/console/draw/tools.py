@@ -280,7 +280,6 @@ class ToolView:
             yield _after(seconds(round(self.took)))
 
     def _places(self, name: str) -> Iterator[str]:
-        """Yield the places that the title does not name."""
         told, changed = title(self._call), [part.get("path") for part in self._parts() if part.get("type") == "diff"]
         new = [place for place in self._locations() if place[0] not in changed and place[0] not in told]
         shown = dict.fromkeys(f"{self._files.short(path)}{line}" for path, line in new)

@@ -441,9 +441,9 @@ class Plain(Messages):
             self._tool(self._calls.merge(body))
         elif update.kind == "plan":
             for entry in map(acp.mapping, acp.sequence(body.get("entries"))):
-                _say(f"plan: {acp.text(entry.get('status'))}: {one_line(acp.text(entry.get('content')))}")
+                self._line(f"plan: {acp.text(entry.get('status'))}: {one_line(acp.text(entry.get('content')))}", DIM)
         elif update.kind == "notice":
-            _say(f"agent: {one_line(acp.text(body.get('title')))}")
+            self._line(f"agent: {one_line(acp.text(body.get('title')))}", DIM)
 
     def _think(self, piece: str) -> None:
         """Print thoughts on stderr, line by line."""
@@ -460,7 +460,7 @@ class Plain(Messages):
             kind = acp.text(call.get("kind"))
             kind = kind if kind in VALUES["kind"] else "tool"  # a line of ours must not begin with a word of the agent
             status = acp.text(call.get("status")) or "pending"
-            _say(f"{kind}: {title(call)}: {status}")
+            self._line(f"{kind}: {title(call)}: {status}", DIM)
         call["shown"] = True
 
     def ended(self, turn: TurnEnd) -> None:
@@ -469,8 +469,3 @@ class Plain(Messages):
 
     def failed(self, error: LaunchError) -> None:
         self.begin()
-
-
-def _say(text: str) -> None:
-    """Print one line, without control characters."""
-    say(harmless(text, keep=""), style=DIM)
