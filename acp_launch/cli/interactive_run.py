@@ -11,8 +11,8 @@ from acp_launch.cli.verb import check_session_name
 from acp_launch.console.ask.terminal import StillClock
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.interactive.output import session_output
-from acp_launch.interactive.session import SessionSetup, choose_front, run_session
-from acp_launch.interactive.state import HeldSession, HeldSessions
+from acp_launch.interactive.session import choose_front, run_session
+from acp_launch.interactive.state import HeldSession, HeldSessions, SessionSetup
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
 from acp_launch.process.program import LocalProgram

@@ -164,13 +164,14 @@ def _place(path: str) -> str:
 
 def _prompt(name: str, places: Sequence[str]) -> str:
     """Return the prompt in one row of the terminal; the places are cut, and left out where they do not fit."""
-    from acp_launch.console.ask.room import fit_row, screen
+    from acp_launch.console.ask.room import screen
+    from acp_launch.console.stdout import fit
 
     what, columns = f'value of the secret "{name}"', screen()[0] - COLUMNS
     room = columns - len(f"{what} (): ") - 1  # the cursor
     if places and room >= SHORTEST_PLACE:
-        what += f" ({fit_row(harmless(', '.join(dict.fromkeys(places)), keep=''), room)})"
-    return f"{fit_row(what, columns - 3)}: "
+        what += f" ({fit(harmless(', '.join(dict.fromkeys(places)), keep=''), room)})"
+    return f"{fit(what, columns - 3)}: "
 
 
 def _ask(name: str, places: Sequence[str] = ()) -> str:

@@ -124,7 +124,6 @@ def _discretion() -> Anonymizer:
 
 
 def _users() -> list[str]:
-    """Return the user's names from every source."""
     names = [os.environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME")]
     try:
         names.append(getpass.getuser())

@@ -162,7 +162,10 @@ def agent(known: Sequence[KnownAgent], installed: Iterable[str]) -> str:
     """Ask for the agent. Return the name of a known one, or the command line that the user typed."""
     there = set(installed)
     say("Which agent?", style="1")
-    rows = [(f"{number:>4}.", one.name, one.title, _state(one, there)) for number, one in enumerate(known, 1)]
+    rows = [
+        (f"{number:>4}.", one.name, one.title, "ready" if one.name in there else "not installed")
+        for number, one in enumerate(known, 1)
+    ]
     for row in columns(rows):
         say(row)
     say("  or type the command of another agent", style=DIM)
@@ -227,7 +230,3 @@ def ask(prompt: str, default: str) -> str:
     if not line:
         raise InputEnded
     return line.strip() or default
-
-
-def _state(one: KnownAgent, installed: set[str]) -> str:
-    return "ready" if one.name in installed else "not installed"

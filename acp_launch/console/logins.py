@@ -139,10 +139,8 @@ def show_page(name: str, url: str, opener: Sequence[str] | None, address: str) -
     if opener is None:
         _say("    Open it in a browser. What the browser shows in the end may be an error; its address is the answer.")
         return
-    if problem := links.start(list(opener), page, os.environ):
-        _say(f"    {opener[0]} did not start ({problem}). Open the address by hand.", style=YELLOW)
-    else:
-        _say(f"    Opening it with {opener[0]}. If no page appears, open the address by hand.", style=DIM)
+    text, tone = links.start(opener, page, os.environ)
+    _say(f"    {text}", style=YELLOW if tone == "warning" else DIM)
 
 
 def show_code(name: str, url: str, address: str, code: str) -> None:

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 
 from acp_launch.console.sessions import ago
 from acp_launch.console.stderr import harmless
-from acp_launch.console.stdout import columns
+from acp_launch.console.stdout import columns, fit
 from acp_launch.plan.model import RulePlan
 from acp_launch.session.permission.policy import Remembered, Verdict
 
@@ -24,7 +24,8 @@ def verdict(verdict: Verdict, considered: Considered, *, verbose: bool) -> str:
     """Return the lines for `permission test`; with `verbose`, the rules considered come first."""
     lines = [f"{verdict.answer}: {verdict.by}"]
     if verbose:
-        lines += columns([_rule_row(rule, why) for rule, why in considered]) if considered else ["no rules"]
+        rows = [(f"  {rule.answer}", str(rule), f"no match: {why}" if why else "matches") for rule, why in considered]
+        lines += columns(rows) if rows else ["no rules"]
     return "\n".join(harmless(line, keep="") for line in lines)
 
 
@@ -54,12 +55,8 @@ def about(answer: Remembered) -> str:
     """Describe the calls that an answer applies to."""
     what = [*answer.commands, *answer.paths, *answer.addresses, *([answer.title] if answer.title else [])]
     where = [f"in {place}" for place in answer.directories]
-    return _short(" ".join([answer.tool or answer.kind or "other", *what, *where])) + _with_input(answer)
-
-
-def _with_input(answer: Remembered) -> str:
-    """Name the input by its digest, since only the digest is stored."""
-    return f" (this input only, sha256 {answer.input[:12]})" if answer.input else ""
+    only = f" (this input only, sha256 {answer.input[:12]})" if answer.input else ""  # its digest, as it is stored
+    return _short(" ".join([answer.tool or answer.kind or "other", *what, *where])) + only
 
 
 def log_lines(entries: Sequence[dict[str, Any]], *, with_profile: bool) -> str:
@@ -82,10 +79,5 @@ def _entry(entry: dict[str, Any], with_profile: bool) -> list[str]:
     ]
 
 
-def _rule_row(rule: RulePlan, why: str) -> tuple[str, str, str]:
-    return f"  {rule.answer}", str(rule), f"no match: {why}" if why else "matches"
-
-
 def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= WIDEST else f"{line[: WIDEST - 3]}..."
+    return fit(" ".join(text.split()), WIDEST)

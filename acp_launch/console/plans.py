@@ -6,7 +6,7 @@ stored by CI. Arguments and addresses are shown with references in place of secr
 in place of credentials written in the profile.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import asdict
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from acp_launch.console.logins import State
 
 
+TIMEOUTS = ("initialize", "session", "silence")
+
+
 def show(
     resolved: Resolved,
     *,
@@ -52,7 +55,7 @@ def show(
     """
     plan = resolved.draft or resolved.plan
     assert plan is not None
-    said = _states(logins or {})
+    said = _states(logins or {}, as_json=False)
     if secrets is not None:
         from acp_launch.console.secrets import state_lines, states
     if as_json:
@@ -74,6 +77,7 @@ def as_text(plan: LaunchPlan, *, verbose: bool = False, logins: Mapping[str, str
 
 def plan_json(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> dict[str, Any]:
     """Return the plan as data, with all inherited variables."""
+    states = _states(logins or {}, as_json=True)
     return {
         "profile": plan.profile,
         "file": str(plan.file) if plan.file else None,
@@ -83,14 +87,18 @@ def plan_json(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> 
         "additional_directories": [str(directory) for directory in plan.additional_directories],
         "session": plan.session,
         "mode": plan.mode,
-        "config": {masked(name): _masked_setting(value) for name, value in plan.config.items()},
+        "config": {
+            masked(name): masked(value) if isinstance(value, str) else value for name, value in plan.config.items()
+        },
         "permissions": {
             "default": plan.permission,
-            "rules": [_rule(rule) for rule in plan.rules],
+            "rules": [
+                {"answer": rule.answer, "match": _globs(rule.match), "origin": str(rule.origin)} for rule in plan.rules
+            ],
             "unattended": plan.unattended,
         },
         "client": asdict(plan.client),
-        "timeouts": {name: float(seconds) for name, seconds in _timeouts(plan).items()},
+        "timeouts": {name: float(getattr(plan.timeouts, name)) for name in TIMEOUTS},
         "agent": {
             **_program(plan.agent),
             "registry": plan.agent.registry or None,
@@ -98,22 +106,10 @@ def plan_json(plan: LaunchPlan, logins: "Mapping[str, State] | None" = None) -> 
             "mcp": plan.mcp,
             "mcp_over": wanted_transport(plan),
         },
-        "mcp_servers": [_server(server, plan, logins or {}) for server in plan.servers],
+        "mcp_servers": [_server(server, plan, states) for server in plan.servers],
         "secrets": [secret.name for secret in plan.secrets],
         "origins": {masked(origin.path): str(origin) for origin in plan.origins.values() if origin.path},
     }
-
-
-def _timeouts(plan: LaunchPlan) -> Mapping[str, float]:
-    return {name: getattr(plan.timeouts, name) for name in ("initialize", "session", "silence")}
-
-
-def _masked_setting(value: str | bool) -> str | bool:
-    return masked(value) if isinstance(value, str) else value
-
-
-def _rule(rule: RulePlan) -> dict[str, Any]:
-    return {"answer": rule.answer, "match": _globs(rule.match), "origin": str(rule.origin)}
 
 
 def _globs(match: Match) -> dict[str, list[str]]:
@@ -129,13 +125,14 @@ def _program(program: ProcessPlan | StdioPlan) -> dict[str, Any]:
     }
 
 
-def _server(server: ServerPlan, plan: LaunchPlan, logins: "Mapping[str, State]") -> dict[str, Any]:
+def _server(server: ServerPlan, plan: LaunchPlan, logins: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(server, StdioPlan):
         return {
             "name": server.name,
             "type": "stdio",
             **_program(server),
-            **_place(server, plan),
+            "cwd": None if server.cwd is None else str(server.cwd),
+            "cwd_from": _chosen_by(server, plan),
             **_supervision(server),
         }
     sent = {"headers": _origins(server.headers), "env": _origins(server.env)}
@@ -147,30 +144,21 @@ def _server(server: ServerPlan, plan: LaunchPlan, logins: "Mapping[str, State]")
         "env_headers": server.env_headers,
         "insecure": server.insecure,
         "oauth": None if server.oauth is None else _login(server.oauth),
-        **_state(logins, server.name),
+        **({"login": logins[server.name]} if server.name in logins else {}),
         **_supervision(server),
     }
 
 
-def _state(logins: "Mapping[str, State]", name: str) -> dict[str, Any]:
-    if name not in logins:
-        return {}
-    import time
-
-    from acp_launch.console.logins import data
-
-    return {"login": data(logins[name], time.time())}
-
-
-def _states(logins: "Mapping[str, State]") -> dict[str, str]:
-    """Return the states of logins in words."""
+def _states(logins: "Mapping[str, State]", *, as_json: bool) -> dict[str, Any]:
+    """Return the states of logins, as data or in words."""
     if not logins:
         return {}
     import time
 
-    from acp_launch.console.logins import describe_state
+    from acp_launch.console.logins import data, describe_state
 
-    return {name: describe_state(each, time.time()) for name, each in logins.items()}
+    describe: Callable[[State, float], Any] = data if as_json else describe_state
+    return {name: describe(each, time.time()) for name, each in logins.items()}
 
 
 def _login(oauth: LoginPlan) -> dict[str, Any]:
@@ -182,10 +170,6 @@ def _login(oauth: LoginPlan) -> dict[str, Any]:
         "client_metadata_url": masked(oauth.client_metadata_url) or None,
         "callback_port": oauth.callback_port,
     }
-
-
-def _place(server: StdioPlan, plan: LaunchPlan) -> dict[str, Any]:
-    return {"cwd": None if server.cwd is None else str(server.cwd), "cwd_from": _chosen_by(server, plan)}
 
 
 def _supervision(server: ServerPlan) -> dict[str, Any]:
@@ -208,7 +192,6 @@ def _supervision(server: ServerPlan) -> dict[str, Any]:
 
 
 def _chosen_by(server: StdioPlan, plan: LaunchPlan) -> Literal["private", "profile", "session"]:
-    """Name the source of the server's directory."""
     if server.cwd is None:
         return "private"
     return "profile" if server.bridge and ("mcp_servers", server.name, "cwd") in plan.origins else "session"
@@ -237,7 +220,7 @@ def _lines(plan: LaunchPlan, verbose: bool, logins: Mapping[str, str]) -> Iterat
         yield f"unattended   {plan.unattended}{_at(plan, ('permissions', 'unattended'))}"
     if plan.client != Client():
         yield f"client       {_services(plan.client)}{_at(plan, ('client',))}"
-    timeouts = ", ".join(f"{name} {seconds}" for name, seconds in _timeouts(plan).items())
+    timeouts = ", ".join(f"{name} {getattr(plan.timeouts, name)}" for name in TIMEOUTS)
     yield f"timeouts     {timeouts}{_at(plan, ('agent', 'timeouts'))}"
     yield "agent"
     yield from _program_lines(plan.agent, ("agent",), plan, verbose)
@@ -381,7 +364,7 @@ def _program_lines(program: ProcessPlan | StdioPlan, path: KeyPath, plan: Launch
 
 def _value_lines(title: str, values: Mapping[str, Value], verbose: bool, *, inherited: str = "") -> Iterator[str]:
     shown = {name: value for name, value in values.items() if verbose or value.origin != INHERITED}
-    rows = [f"{name}  {_from(value)}" for name, value in sorted(shown.items())]
+    rows = [f"{name}  {', '.join(map(str, (value.origin, *value.secrets)))}" for name, value in sorted(shown.items())]
     if hidden := len(values) - len(shown):
         rows.append(f"{hidden} inherited{inherited}")
     for index, row in enumerate(rows):
@@ -397,10 +380,6 @@ def _at(plan: LaunchPlan, *paths: KeyPath) -> str:
     for origin in found:
         lines.setdefault(origin.source, {})[str(origin.line)] = None
     return "  " + ", ".join(f"{source}:{','.join(numbers)}" for source, numbers in lines.items())
-
-
-def _from(value: Value) -> str:
-    return ", ".join([str(value.origin), *(str(secret) for secret in value.secrets)])
 
 
 def _quote(argument: str) -> str:

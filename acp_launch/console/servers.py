@@ -134,7 +134,6 @@ def _safe(text: str) -> str:
 
 
 def _server_json(name: str, server: McpServer) -> dict[str, Any]:
-    """Describe a declared server."""
     runs = {"command": masked(server.command)} if isinstance(server, StdioServer) else {"url": masked(server.url)}
     return {"name": name, "type": server.type, **runs, "required": server.required, "bridge": server.bridge}
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from acp_launch.console.stdout import columns, labelled, plain
+from acp_launch.console.stdout import columns, labelled
 
 if TYPE_CHECKING:
     from acp_launch.session.store import Record
@@ -134,9 +134,6 @@ OF_THE_AGENT = ("SESSION ID", "UPDATED", "DIRECTORY", "TITLE")
 
 def agent_table(found: Sequence[Mapping[str, Any]], *, home: str) -> str:
     """Return lines for users. Session ids are never cut, because users compare them."""
-    rows = [OF_THE_AGENT, *(tuple(_cell(session.get(column), home) for column in COLUMNS) for session in found)]
-    return "\n".join(columns(rows))
-
-
-def _cell(value: object, home: str) -> str:
-    return plain(" ".join(tilde(value, home).split())) if isinstance(value, str) else ""
+    cells = ([session.get(column) for column in COLUMNS] for session in found)
+    rows = [[_one_line(tilde(cell, home)) if isinstance(cell, str) else "" for cell in row] for row in cells]
+    return "\n".join(columns([OF_THE_AGENT, *rows]))

@@ -90,14 +90,20 @@ def plain(text: str) -> str:
 
 def cells(text: str) -> int:
     """Return how many columns of a terminal `text` takes."""
-    return len(text) if text.isascii() else sum(_cells(character) for character in text)
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def fit(text: str, width: int, *, tail: bool = False) -> str:
     """Cut `text` to `width` cells, with `…` at the cut; `tail` keeps its end instead of its beginning."""
     if cells(text) <= width:
         return text
-    kept = text
+    if width < 1:
+        return ""
+    kept = text[-width:] if tail else text[:width]
     while cells(kept) > width - 1:
         kept = kept[1:] if tail else kept[:-1]
     return f"…{kept}" if tail else f"{kept}…"
@@ -119,12 +125,6 @@ def _printable(character: str) -> str:
         return " "
     hidden = unicodedata.category(character) in ("Cc", "Cf", "Cs") or character == MARK
     return "\N{REPLACEMENT CHARACTER}" if hidden and character not in JOINERS else character
-
-
-def _cells(character: str) -> int:
-    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def labelled(texts: Mapping[str, str]) -> str:

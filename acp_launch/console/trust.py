@@ -6,7 +6,6 @@ are counted.
 """
 
 import json
-import os
 import shlex
 import sys
 import time
@@ -16,8 +15,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from acp_launch.console.ask.room import break_lines, screen
 from acp_launch.console.stderr import DIM, GREEN, RED, harmless, paint
-from acp_launch.console.stdout import cells, columns
+from acp_launch.console.stdout import columns as table_lines
 from acp_launch.problem import KeyPath
 from acp_launch.profile.model import Agent, OAuth, Profile, RemoteServer, StdioServer
 from acp_launch.profile.trust import Acceptance, TrustState, changes, discreet, power, shown
@@ -197,7 +197,6 @@ def _services(profile: Profile) -> Iterator[ReportRow]:
 
 LONGEST = 400  # lines of a diff; further ones are counted
 WIDEST = 20_000  # characters of a line; further ones are counted
-NARROWEST = 20  # columns; below that the terminal wraps
 FOREIGN_MARKS = 8  # characters that are named; further ones are counted
 _GAP = regex(r" {9,}")  # so many spaces could push the rest to where a new line would begin
 
@@ -216,38 +215,16 @@ def report(profile: Profile, found: Mapping[KeyPath, Path], state: TrustState) -
         yield paint(f"  {_plain(doubt)}", RED)
     said = [*parts(profile, found, state.now)]
     width = max(len(part.label) for part in said)
+    columns = screen()[0] if sys.stderr.isatty() else sys.maxsize
     for part in said:
-        rows = _rows(f"  {part.label:{width}}  ", _plain(part.text))
-        yield from (paint(row, RED) if part.is_potent else row for row in rows)
+        row = f"  {part.label:{width}}  {_plain(part.text)}"
+        yield from (paint(each, RED) if part.is_potent else each for each in break_lines(row, columns))
     if foreign := _foreign("".join([state.label, *(part.text for part in said)])):
         yield paint(f"  look closely: non-ASCII characters may look like others: {foreign}", RED)
     if any(len(part.text) > WIDEST for part in said):
         yield paint("  look closely: too long to show in full; read the file before you accept it", RED)
     if state.before is not None and state.how == "changed":
         yield from _news(state.before, state.now)
-
-
-def _rows(head: str, text: str) -> Iterator[str]:
-    """Wrap for the terminal. Each further row begins with a mark, so that it does not look like another part."""
-    room = _columns() - len(head)
-    if room < NARROWEST:
-        yield head + text
-        return
-    row, taken = "", 0
-    for mark in text:
-        if taken + cells(mark) > room:
-            yield head + row
-            head, row, taken = f"{'':{len(head) - 2}}| ", "", 0
-        row, taken = row + mark, taken + cells(mark)
-    yield head + row
-
-
-def _columns() -> int:
-    """Return the width of the terminal on stderr; 0 if stderr is not a terminal."""
-    try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns if sys.stderr.isatty() else 0
-    except OSError:
-        return 0
 
 
 def _news(before: Acceptance, now: Sequence[str]) -> Iterator[str]:
@@ -282,7 +259,7 @@ def table(acceptances: Sequence[Acceptance]) -> str:
         (each.profile, each.project, each.file, time.strftime("%Y-%m-%d", time.localtime(each.since)))
         for each in acceptances
     ]
-    return "\n".join(columns([tuple(map(_plain, row)) for row in rows]))
+    return "\n".join(table_lines([tuple(map(_plain, row)) for row in rows]))
 
 
 def table_json(acceptances: Sequence[Acceptance]) -> dict[str, Any]:

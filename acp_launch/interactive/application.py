@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -41,7 +42,6 @@ from acp_launch.interactive.front import (
     Event,
     HungUp,
     Interrupted,
-    Key,
     Left,
     Pressed,
     Status,
@@ -120,32 +120,30 @@ def of_session(front: "Application", prompt: Buffer) -> KeyBindings:
     is_alone = Condition(lambda: not get_app().key_processor.input_queue)  # else it was pasted, or is Alt with a key
     is_urgent = is_alone & Condition(lambda: front.escapes is not None)
     keys.add("escape", filter=here | is_searching, eager=is_urgent)(_call_action(front.escape))
-    keys.add("up", filter=here & Condition(front.can_take_back))(_call_action(front.unqueue))
     keys.add("c-g", filter=here)(_call_action(front.edit))
-    keys.add("c-o")(_press(front, "unfold"))
-    keys.add("s-tab", filter=here & ~has_completions)(_press(front, "modes"))
-    keys.add("?", filter=here & is_empty & is_alone)(_press(front, "keys"))
+    for key, condition, event in (
+        ("up", here & Condition(front.can_take_back), Unqueued()),
+        ("c-o", True, Pressed("unfold")),
+        ("s-tab", here & ~has_completions, Pressed("modes")),
+        ("?", here & is_empty & is_alone, Pressed("keys")),
+    ):
+        keys.add(key, filter=condition)(_call_action(partial(front.events.put_nowait, event)))
     return keys
 
 
-def _press(front: "Application", key: Key) -> Callable[[KeyPressEvent], None]:
-    return lambda event: front.events.put_nowait(Pressed(key))
-
-
-def of_answer(answer: Buffer, asking: ScreenQuestions, default: Callable[[], str]) -> KeyBindings:
+def of_answer(answer: Buffer, asking: ScreenQuestions) -> KeyBindings:
     """Return the keys for a line of an answer. Ctrl-D ends a form, as on a bare terminal."""
     keys = KeyBindings()
     here = has_focus(answer)
-    is_open = Condition(lambda: asking.open is not None)  # between two lines of a form Enter does nothing
 
     def enter() -> None:
-        text = answer.text.replace("\n", " ") or default()
-        answer.reset()
-        asking.answer(text)
+        if asking.open:  # between two lines of a form Enter does nothing
+            text = answer.text.replace("\n", " ") or asking.open.default
+            answer.reset()
+            asking.answer(text)
 
     for key in ("enter", "c-j"):
-        keys.add(key, filter=here & is_open)(_call_action(enter))
-        keys.add(key, filter=here & ~is_open)(lambda event: None)
+        keys.add(key, filter=here)(_call_action(enter))
     keys.add("escape", filter=here)(lambda event: asking.answer(None))
     keys.add("c-d", filter=here & Condition(lambda: not answer.text))(lambda event: asking.answer(None))
     return keys
@@ -242,7 +240,7 @@ class Application:
         self._signs = FINE if _is_fine(tty.encoding) else POOR
         self._activity: Callable[[], Activity | None] = lambda: None
         self._beat: asyncio.TimerHandle | None = None  # of the next step of the spinner
-        self.canvas = SessionCanvas(console, output.get_size, self._frame)
+        self.canvas = SessionCanvas(console, output.get_size, lambda: self._app.invalidate())
         self._asking = ScreenQuestions(self.canvas, self._refocus, self._room, clock or StillClock())
         self.person: Person = self._asking
         self._completing = Completing()
@@ -261,7 +259,7 @@ class Application:
             terminal_size_polling_interval=None,
         )
         self._app.ttimeoutlen, self._app.timeoutlen = ESCAPE, SEQUENCE
-        self._app.key_processor.before_key_press += self._note_key
+        self._app.key_processor.before_key_press += lambda sender: self._asking.note_key()
         self._drawing = Drawing(self._app, tty, self.canvas, self._asking.note_frame, self._attention.take)
 
     async def run(self) -> None:
@@ -359,15 +357,12 @@ class Application:
             return
         if text != self._prompt.text:
             self._prompt.set_document(Document(text))
-        self._frame()
+        self._app.invalidate()
 
     def can_take_back(self) -> bool:
         """Return whether Up means the queue: the line is empty, or holds what was taken from the queue."""
         is_untouched = self._prompt.text == self._taken_back and self._prompt.document.on_first_line
         return bool(self._queued) and (not self._prompt.text or is_untouched)
-
-    def unqueue(self) -> None:
-        self.events.put_nowait(Unqueued())
 
     @asynccontextmanager
     async def suspended(self) -> AsyncIterator[None]:
@@ -388,7 +383,6 @@ class Application:
 
     @property
     def _happens(self) -> Activity | None:
-        """What is being done now; while the user is asked, that."""
         question = self._asking.question
         if question is None:
             return self._activity()
@@ -400,10 +394,9 @@ class Application:
         if self._is_calm and activity is not None and activity.seconds is not None:
             activity = replace(activity, seconds=activity.seconds // CALM * CALM)
         is_busy = self._status.mood not in RESTS or activity is not None
-        sign = (
-            self._signs.still if self._is_still else self._signs.steps[int(monotonic() / STEP) % len(self._signs.steps)]
-        )
-        return statusline(self._current_status, width, activity, sign=sign if is_busy else "", signs=self._signs)
+        steps = self._signs.still if self._is_still else self._signs.steps
+        sign = steps[int(monotonic() / STEP) % len(steps)] if is_busy else ""
+        return statusline(self._current_status, width, activity, sign=sign, signs=self._signs)
 
     @property
     def _is_still(self) -> bool:
@@ -412,7 +405,7 @@ class Application:
 
     def _live(self) -> None:
         """Draw again and again while something lasts, a few times a second at most; an idle session never wakes."""
-        if self._beat is None and (self._happens is not None):
+        if self._beat is None and self._happens is not None:
             period = CALM if self._is_calm else SECOND if self._is_still else STEP
             self._beat = asyncio.get_running_loop().call_later(period, self._beats)
 
@@ -460,7 +453,7 @@ class Application:
                 everywhere(self._interrupt_or_clear, self._stop, lambda: self._drawing.clear()),
                 of_prompt(self._prompt, self._submit, self._leave),
                 of_session(self, self._prompt),
-                of_answer(self._answer, self._asking, self._default),
+                of_answer(self._answer, self._asking),
             ]
         )
 
@@ -490,30 +483,20 @@ class Application:
         else:
             self.interrupt()
 
-    def _default(self) -> str:
-        return self._asking.open.default if self._asking.open else ""
-
     def _put_offered(self) -> None:
         if self._offered and not self._prompt.text:
             self._prompt.set_document(Document(self._offered))
             self._offered = ""
             self.canvas.touch()
 
-    def _note_key(self, sender: object) -> None:
-        if self._asking.open is None and not self._asking.wants_line:
-            self._asking.note_key()
-
     def _refocus(self) -> None:
         if not self._asking.wants_line:
             self._answer.reset()
         self._screen.refocus()
-        self._frame()
+        self._app.invalidate()
         self._call()
         self._rest()  # the time beside a question goes by seconds
         self._live()
-
-    def _frame(self) -> None:
-        self._app.invalidate()
 
     def _lose(self) -> None:
         if self._app.is_running and not self._app.is_done:
@@ -552,7 +535,7 @@ class Application:
         self._app.input.raw_mode().__enter__()  # undone at the end of the application
         self._app.renderer.reset()
         self._attention.forget_title()
-        self._frame()
+        self._app.invalidate()
 
 
 def _is_fine(encoding: str) -> bool:

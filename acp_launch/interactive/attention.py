@@ -8,7 +8,7 @@ title is undone by `leave`.
 
 from collections.abc import Callable, Mapping
 
-from acp_launch.console.stderr import harmless
+from acp_launch.console.draw.outside import one_line
 from acp_launch.interactive.front import Mood, Status
 from acp_launch.settings.model import AttentionSettings
 
@@ -36,7 +36,7 @@ def can_retitle(environ: Mapping[str, str]) -> bool:
 
 def title(text: str) -> str:
     """Return the sequence that sets the window's title. No text can end it, or begin another."""
-    return f"\x1b]2;{harmless(' '.join(text.split()), keep='').replace(';', ',')[:LONGEST]}{ST}"
+    return f"\x1b]2;{one_line(text).replace(';', ',')[:LONGEST]}{ST}"
 
 
 class Attention:

@@ -13,6 +13,7 @@ from acp_launch.console.draw.live import token_counts
 from acp_launch.console.permissions import about
 from acp_launch.console.sessions import CHOICE, ago, choice_row, display_name
 from acp_launch.console.stderr import DIM, QUOTE
+from acp_launch.console.stdout import columns
 from acp_launch.console.stream.text import stands
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.interactive.front import SIGIL, WORDS, Key, Word, can_draw
@@ -180,17 +181,15 @@ async def _report_errors(interactive: InteractiveState, work: Awaitable[T]) -> T
 
 
 async def _help(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
-    width = max(len(f"{name} {command.hint}") for name, command in COMMANDS.items())
-    for name, command in COMMANDS.items():
-        interactive.say(f"  {f'{name} {command.hint}':{width}}  {command.meaning}")
+    for line in columns([(f"  {name} {command.hint}", command.meaning) for name, command in COMMANDS.items()]):
+        interactive.say(line)
     interactive.say("  /… runs a command of the agent, @path attaches a file, ? on an empty line shows the keys", DIM)
     interactive.say("  attention in config.yaml sets the bell and the window's title", DIM)
 
 
 async def _keys(interactive: InteractiveState, current: CurrentSession) -> None:
-    width = max(len(keys) for keys, _ in KEYBOARD)
-    for keys, meaning in KEYBOARD:
-        interactive.say(f"  {keys:{width}}  {meaning}", DIM)
+    for line in columns([(f"  {keys}", meaning) for keys, meaning in KEYBOARD]):
+        interactive.say(line, DIM)
     for line in details(interactive, current):
         interactive.say(line, QUOTE)
 
@@ -329,21 +328,22 @@ async def _servers(interactive: InteractiveState, current: CurrentSession, rest:
 
 async def _restart(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
     known = [standing.server for standing in interactive.launch.servers.standings()]
-    if not rest:
-        raise UsageError("which server?", fix=":restart SERVER; :servers lists them")
-    if rest not in known:
-        raise UsageError(f'unknown server "{rest}"', fix=f":restart {' | '.join(known) or '(this profile has none)'}")
+    _check_server(rest, known, ":restart", f'unknown server "{rest}"', "(this profile has none)")
     interactive.launch.servers.restart(rest)
     interactive.say(f"restarting {rest}")
 
 
+def _check_server(name: str, known: Sequence[str], command: str, fault: str, none: str) -> None:
+    if not name:
+        raise UsageError("which server?", fix=f"{command} SERVER; :servers lists them")
+    if name not in known:
+        raise UsageError(fault, fix=f"{command} {' | '.join(known) or none}")
+
+
 async def _login(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
     known = [name for name, each in interactive.launch.context.credentials.items() if each.is_login]
-    if not rest:
-        raise UsageError("which server?", fix=":login SERVER; :servers lists them")
-    if rest not in known:
-        which = " | ".join(known) or "(no server of this session wants a login)"
-        raise UsageError(f'no server "{rest}" wants a login', fix=f":login {which}")
+    none = "(no server of this session wants a login)"
+    _check_server(rest, known, ":login", f'no server "{rest}" wants a login', none)
     if not await interactive.log_in(rest):
         interactive.say(f"the login to {rest} was not changed")
         return

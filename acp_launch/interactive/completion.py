@@ -10,7 +10,8 @@ from pathlib import Path
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from acp_launch.console.stderr import harmless, is_harmless
+from acp_launch.console.draw.outside import one_line
+from acp_launch.console.stderr import is_harmless
 from acp_launch.interactive.front import Vocabulary, Word
 from acp_launch.regex import regex
 from acp_launch.waits import stretch
@@ -132,7 +133,7 @@ class Completing(Completer):
         if command == text or " " in command:
             return ""
         words = (*self.vocabulary.slash, *self.vocabulary.commands)
-        return next((_clean(word.hint) for word in words if word.text == command), "")
+        return next((one_line(word.hint) for word in words if word.text == command), "")
 
 
 class Disk:
@@ -158,11 +159,7 @@ class Disk:
             except RuntimeError:  # the loop has ended meanwhile, so the result is not needed
                 return
 
-        try:
-            threading.Thread(target=work, name="completion", daemon=True).start()
-        except RuntimeError:  # the user's limit of threads is reached
-            self._is_busy.release()
-            return []
+        threading.Thread(target=work, name="completion", daemon=True).start()
         try:
             return await asyncio.wait_for(answer, PATIENCE)
         except TimeoutError:
@@ -192,13 +189,8 @@ def _complete_words(words: Iterable[Word], typed: str) -> Iterator[Completion]:
     rank: Callable[[Word], bool] = lambda word: not word.text.casefold().startswith(folded)  # noqa: E731
     fitting = [word for word in words if folded.lstrip(":/") in word.text.casefold() and is_harmless(word.text)]
     for word in sorted(fitting, key=rank):
-        display = f"{word.text} {_clean(word.hint)}".rstrip()
-        yield Completion(word.text, -len(typed), display=display, display_meta=_clean(word.meaning))
-
-
-def _clean(text: str) -> str:
-    """Put an agent's text on one line."""
-    return " ".join(harmless(text).split())
+        display = f"{word.text} {one_line(word.hint)}".rstrip()
+        yield Completion(word.text, -len(typed), display=display, display_meta=one_line(word.meaning))
 
 
 def _quote_path(path: str, is_quoted: bool) -> str:

@@ -13,7 +13,6 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from io import FileIO
-from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -78,10 +77,9 @@ class PromptHistory(History):
             return []
         with locked(self._lock, PATIENCE):
             lines, size = _tail(self._path)
-            kept = _newest(lines)
-            if len(lines) - len(kept) > SLACK or size > 2 * HELD:
-                replace(self._path, b"".join(reversed(kept)))
-        return [text for line in kept if (text := _decode_line(line)) is not None]
+            if len(lines) > MOST + SLACK or size > 2 * HELD:
+                replace(self._path, b"".join(lines[-MOST:]))
+        return [text for line in reversed(lines[-MOST:]) if (text := _decode_line(line)) is not None]
 
     def _report_failure(self, error: OSError) -> None:
         if not self._is_broken:
@@ -96,11 +94,6 @@ def _tail(path: Path) -> tuple[list[bytes], int]:
         file.seek(max(0, size - HELD))
         lines = file.read(HELD).splitlines(keepends=True)
     return lines[1:] if size > HELD else lines, size  # the first may be the rest of a line
-
-
-def _newest(lines: list[bytes]) -> list[bytes]:
-    """Return the newest first, within the bounds."""
-    return list(islice(reversed(lines), MOST))
 
 
 def _decode_line(line: bytes) -> str | None:

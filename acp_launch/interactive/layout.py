@@ -25,16 +25,17 @@ from prompt_toolkit.layout import (
 )
 from prompt_toolkit.layout.mouse_handlers import MouseHandlers
 from prompt_toolkit.layout.processors import AfterInput
-from prompt_toolkit.layout.screen import Char, WritePosition
-from prompt_toolkit.layout.screen import Screen as Cells
+from prompt_toolkit.layout.screen import Char, Screen, WritePosition
 from prompt_toolkit.utils import get_cwidth
 from prompt_toolkit.widgets import SearchToolbar
 
 from acp_launch.console.ask.room import break_lines
 from acp_launch.console.stderr import harmless
+from acp_launch.console.stdout import cells, fit
 from acp_launch.interactive.front import Activity, Mood, Status, elapsed
 from acp_launch.interactive.questions import Question, ScreenQuestions
 from acp_launch.mark import COLUMNS, MARK, marked
+from acp_launch.problem import count
 from acp_launch.session.observer import Choice
 
 # The characters that draw the lower part of the screen.
@@ -95,28 +96,14 @@ def statusline(
     return shown
 
 
-def cut(text: str, width: int) -> str:
-    """Cut `text` to `width` columns, with … at the cut."""
-    if get_cwidth(text) <= width:
-        return text
-    kept = ""
-    for mark in text:
-        if get_cwidth(kept + mark) > width - 1:
-            break
-        kept += mark
-    return f"{kept}…" if width > 0 else ""
-
-
 def _happens(status: Status, activity: Activity | None, width: int, sign: str) -> Iterator[StatusPart]:
-    """Yield what happens and for how long, a remark, and a hint."""
     mood, style = MOODS[status.mood]
     if activity is None:
         yield 0, style, f"{sign} {mood}".lstrip()
     else:
-        time = "" if activity.seconds is None else f" {elapsed(activity.seconds)}"
-        time = time if activity.seconds is None or activity.seconds >= 1 else ""
-        room = max(SHORTEST, width * 2 // 3 if activity.remark else width // 2) - get_cwidth(time)
-        yield 0, style, f"{sign} {cut(activity.what, room)}{time}".lstrip()
+        time = f" {elapsed(activity.seconds)}" if activity.seconds is not None and activity.seconds >= 1 else ""
+        room = max(SHORTEST, width * 2 // 3 if activity.remark else width // 2) - cells(time)
+        yield 0, style, f"{sign} {fit(activity.what, room)}{time}".lstrip()
         if activity.remark:
             yield 0, "dim", activity.remark
     if status.mood in HINTS:
@@ -131,28 +118,27 @@ def _right(status: Status, *, is_long: bool) -> list[StatusPart]:
 
 def _parts(status: Status, is_long: bool) -> Iterable[StatusPart]:
     agent = _name(status.agent)
-    yield 2, "", agent if is_long else cut(agent, ABBREVIATED)
+    yield 2, "", agent if is_long else fit(agent, ABBREVIATED)
     yield 9, "dim", _name(status.profile)
     yield 3, "", _name(status.session)
     yield 10, "dim", _name(status.title)
     yield 5, "ansimagenta", _name(status.mode)
     yield 7, "", _name(status.model)
     yield 6, *_usage(status, is_long)
-    yield 11, "dim", _servers(status.servers_up, "up")
-    yield 1, "ansired", _servers(status.servers_down, "down")
+    for rank, style, number, state in (
+        (11, "dim", status.servers_up, "up"),
+        (1, "ansired", status.servers_down, "down"),
+    ):
+        yield rank, style, f"{count(number, 'server')} {state}" if number else ""
 
 
 def _name(text: str) -> str:
-    return cut(harmless(text, keep="").strip(), WIDEST)
-
-
-def _percent(status: Status) -> int | None:
-    return None if status.used is None or not status.size else round(100 * status.used / status.size)
+    return fit(harmless(text, keep="").strip(), WIDEST)
 
 
 def _usage(status: Status, is_long: bool) -> tuple[str, str]:
     """Return how full the context is and, if long, what the session costs, with the tokens during a turn."""
-    percent = _percent(status)
+    percent = None if status.used is None or not status.size else round(100 * status.used / status.size)
     is_full = percent is not None and percent >= FULL
     parts = [f"{percent} %{' full' if is_full else ''}"] if percent is not None else []
     if is_long and status.used is not None and status.mood not in ("idle", "down"):
@@ -162,20 +148,16 @@ def _usage(status: Status, is_long: bool) -> tuple[str, str]:
     return "ansiyellow" if is_full else "dim", ", ".join(parts)
 
 
-def _servers(count: int, state: str) -> str:
-    return f"{count} {'server' if count == 1 else 'servers'} {state}" if count else ""
-
-
 def _joined_parts(parts: Sequence[StatusPart], signs: Signs, width: int) -> StyleAndTextTuples:
     shown: StyleAndTextTuples = []
     for _, style, text in parts:
         shown += [("dim", signs.between)] if shown else []
-        shown.append((style, cut(text, width)))
+        shown.append((style, fit(text, width)))
     return shown
 
 
 def _line_width(parts: Sequence[StatusPart], signs: Signs) -> int:
-    return sum(get_cwidth(text) for _, _, text in parts) + len(signs.between) * max(0, len(parts) - 1)
+    return sum(cells(text) for _, _, text in parts) + len(signs.between) * max(0, len(parts) - 1)
 
 
 def _right_width(parts: Sequence[StatusPart], signs: Signs) -> int:
@@ -213,24 +195,16 @@ def question_rows(question: Question, width: int, room: int) -> list[Row]:
         rows = [[], *rows]
     if len(rows) <= room and inner > 0:
         return [[(BAR, f"{MARK} " if row else MARK), *row] for row in rows]
-    beside = _beside(question, width)
-    return [_head(question, width), *_some(beside, width, room - 1)] if room else []
+    return [_head(question, width), *_beside(question, width)][: max(0, room)]
 
 
 def _head(question: Question, width: int) -> Row:
     """Return the row with the keys, and as much of the question as fits."""
     keys = f"[{'/'.join(choice.key for choice in question.choices)}] " if question.is_open else ""
-    keys = cut(keys.rstrip(), width) if get_cwidth(keys) > width else keys
+    keys = fit(keys.rstrip(), width) if cells(keys) > width else keys
     prompt = question.prompt if keys else marked(question.prompt)
-    row = [(KEY, keys), ("bold", cut(prompt, width - get_cwidth(keys)))]
+    row = [(KEY, keys), ("bold", fit(prompt, width - cells(keys)))]
     return [(style, text) for style, text in row if text]
-
-
-def _some(answers: list[Row], width: int, room: int) -> list[Row]:
-    if len(answers) <= room or room < 2:
-        return answers[:room]
-    more = len(answers) - room + 1
-    return [*answers[: room - 1], [("dim", cut(f"… {more} more rows; a larger window shows them", width))]]
 
 
 def _beside(question: Question, width: int) -> list[Row]:
@@ -238,7 +212,7 @@ def _beside(question: Question, width: int) -> list[Row]:
     rows: list[Row] = []
     for choice in question.choices:
         key = _key(choice, question)
-        answer = [(KEY, key), ("" if key else "dim", cut(choice.label, width - get_cwidth(key)))]
+        answer = [(KEY, key), ("" if key else "dim", fit(choice.label, width - cells(key)))]
         if rows and _way_width(rows[-1]) + len(BETWEEN_WAYS) + _way_width(answer) <= width:
             rows[-1] += [("", BETWEEN_WAYS), *answer]
         else:
@@ -258,7 +232,7 @@ def _key(choice: Choice, question: Question) -> str:
 
 
 def _way_width(row: Row) -> int:
-    return sum(get_cwidth(text) for _, text in row)
+    return sum(cells(text) for _, text in row)
 
 
 FRAMED = 16  # rows from which the line to type on stands between two rules
@@ -295,7 +269,7 @@ class LastRows(Container):
 
     def write_to_screen(
         self,
-        screen: Cells,
+        screen: Screen,
         mouse_handlers: MouseHandlers,
         write_position: WritePosition,
         parent_style: str,
@@ -312,48 +286,20 @@ class LastRows(Container):
 HIDDEN = Char("")  # a column that the cell before it covers; it differs from all that may stand there
 
 
-def _put(cells: dict[int, Char], row: StyleAndTextTuples, width: int) -> None:
+def _put(taken: dict[int, Char], row: StyleAndTextTuples, width: int) -> None:
     """Write a row from the first column on, without spaces at its end."""
-    pieces = _fragment_cells(row)
-    if sum(piece.width for piece in pieces) > width:
-        pieces = _character_cells(row)
+    pieces = [(style, text if text.isprintable() else harmless(text, keep="")) for style, text, *_ in row]
+    while pieces and not pieces[-1][0] and not pieces[-1][1].strip(" "):
+        pieces.pop()
     x = 0
-    for piece in pieces:
-        end = x + piece.width
-        if end > width:
-            break
-        cells[x] = piece
-        cells.update(dict.fromkeys(range(x + 1, end), HIDDEN))
+    for number, (style, text) in enumerate(pieces, 1):
+        shown = text.rstrip(" ") if number == len(pieces) and not style else text
+        while get_cwidth(shown) > width - x:  # rich may find a character narrower than prompt_toolkit does
+            shown = shown[:-1]
+        taken[x] = Char(shown, style)
+        end = x + taken[x].width
+        taken.update(dict.fromkeys(range(x + 1, end), HIDDEN))
         x = end
-
-
-def _fragment_cells(row: StyleAndTextTuples) -> list[Char]:
-    cells: list[Char] = []
-    for style, text, *_ in row:
-        if text.isprintable():
-            _join(cells, Char(text, style))
-        else:  # each that has a picture of its own gets it from prompt_toolkit, such as ^A
-            cells = _character_cells([(style, text)], cells)
-    while cells and not cells[-1].style and cells[-1].char.endswith(" "):
-        if text := cells.pop().char.rstrip(" "):
-            cells.append(Char(text))
-    return cells
-
-
-def _character_cells(row: StyleAndTextTuples, before: Sequence[Char] = ()) -> list[Char]:
-    cells = list(before)
-    for style, text, *_ in row:
-        for character in text:
-            _join(cells, Char(character, style))
-    return cells
-
-
-def _join(cells: list[Char], cell: Char) -> None:
-    """Add a cell; what has no width, such as an accent, belongs to the one before."""
-    if cell.width:
-        cells.append(cell)
-    elif cells and cell.char:
-        cells[-1] = Char(cells[-1].char + cell.char, cells[-1].style)
 
 
 class Windows:
@@ -419,7 +365,7 @@ class Windows:
 def room_above(question: Question, typed: str, queued: Sequence[str], size: Size) -> tuple[int, int]:
     """Return the columns next to our mark, and the rows above a question; queue, draft and status stand below it."""
     columns, rows = size.columns, size.rows
-    draft = sum(max(1, -(-get_cwidth(FINE.prompt + line) // columns)) for line in typed.split("\n"))
+    draft = sum(max(1, -(-cells(FINE.prompt + line) // columns)) for line in typed.split("\n"))
     below = min(len(queued), QUEUED + 1) + min(draft, max(1, rows // 3)) + _rules(rows) + 1
     return columns - COLUMNS, rows - len(question_rows(question, columns, room(rows))) - below
 
@@ -434,7 +380,7 @@ def line_prompt(question: Question | None) -> str:
 def _input(control: BufferControl, prefix: Callable[[], str], style: str = "bold") -> Window:
     def line_prefix(line: int, wrapped: int) -> AnyFormattedText:
         text = prefix()
-        return [(style, text)] if line == wrapped == 0 else " " * min(get_cwidth(text), get_cwidth(FINE.prompt))
+        return [(style, text)] if line == wrapped == 0 else " " * min(cells(text), cells(FINE.prompt))
 
     return Window(
         control,
@@ -475,7 +421,7 @@ def _queue_rows(prompts: Sequence[str], width: int) -> StyleAndTextTuples:
     lines = [f"queued: {' '.join(prompt.split())}" for prompt in prompts[:QUEUED]]
     if len(prompts) > QUEUED:
         lines.append(f"and {len(prompts) - QUEUED} more")
-    return [("dim", "\n".join(cut(line, width) for line in lines))] if lines else []
+    return [("dim", "\n".join(fit(line, width) for line in lines))] if lines else []
 
 
 def _menu(width: int) -> StyleAndTextTuples:
@@ -502,14 +448,14 @@ def menu_rows(items: Sequence[tuple[str, str, str]], width: int) -> list[tuple[s
     A hint that leaves no room for meanings is cut for its own meaning, and takes no room from the others.
     """
     most = width // 2 if width >= NARROW else width
-    column = max((size for _, shown, _ in items if (size := get_cwidth(shown)) <= most), default=0)
+    column = max((size for _, shown, _ in items if (size := cells(shown)) <= most), default=0)
     rows = []
     for name, shown, meaning in items:
-        room = max(most, get_cwidth(f"{name} …"), width - get_cwidth(meaning) - APART) if meaning else width
-        shown = cut(shown, min(room, width))
-        shown += " " * (column - get_cwidth(shown))
-        left = width - get_cwidth(shown) - APART
-        rows.append((shown, cut(meaning, left) if left >= LEAST else ""))
+        room = max(most, cells(f"{name} …"), width - cells(meaning) - APART) if meaning else width
+        shown = fit(shown, min(room, width))
+        shown += " " * (column - cells(shown))
+        left = width - cells(shown) - APART
+        rows.append((shown, fit(meaning, left) if left >= LEAST else ""))
     return rows
 
 

@@ -1,8 +1,8 @@
 """
 The front of an interactive session without drawing: on a dumb terminal, or when stdout is a pipe.
 
-Prompts are lines. A line that ends with a backslash continues in the next, and so do the lines of a marked paste. The
-terminal itself edits and echoes them. Everything but the answer goes to stderr.
+Prompts are lines. A line that ends with a backslash continues in the next. The terminal itself edits and echoes them.
+Everything but the answer goes to stderr.
 """
 
 import asyncio
@@ -19,7 +19,6 @@ from acp_launch.session.observer import Choice, Person
 STDIN = 0
 CHUNK = 65536  # bytes
 PROMPT = "> "
-PASTE, PASTED = "\x1b[200~", "\x1b[201~"  # around a paste, from a terminal that marks pastes
 READY: tuple[Mood, ...] = ("idle", "down")  # when a prompt is expected
 
 
@@ -36,7 +35,6 @@ class LineFront(TerminalQuestions):
         self._answer: asyncio.Future[str] | None = None
         self._keys: asyncio.Queue[str] | None = None  # typed for a question that one key answers
         self._begun = ""  # the beginning of a prompt of several lines
-        self._is_pasted = False  # whether the next lines belong to a paste
         self._queued = 0  # prompts
         self._unread = ""
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
@@ -81,7 +79,7 @@ class LineFront(TerminalQuestions):
 
     def interrupt(self) -> None:
         """Handle SIGINT, which Ctrl-C sends here."""
-        self._begun, self._is_pasted = "", False
+        self._begun = ""
         self.events.put_nowait(Interrupted())
 
     @asynccontextmanager
@@ -148,13 +146,8 @@ class LineFront(TerminalQuestions):
             self.events.put_nowait(Left())
 
     def _enter_line(self, line: str) -> None:
-        begun, ended = line.rfind(PASTE), line.rfind(PASTED)
-        self._is_pasted = begun > ended if begun != ended else self._is_pasted
-        line = line.replace(PASTE, "").replace(PASTED, "")
         if self._answer and not self._answer.done():
             self._answer.set_result(f"{line}\n")
-        elif self._is_pasted:
-            self._begun += f"{line}\n"
         elif line.endswith("\\"):
             self._begun += f"{line[:-1]}\n"
         else:

@@ -33,7 +33,6 @@ MOST = 32 * 1024 * 1024  # characters; older text is dropped, and the transcript
 
 
 def _besides(update: Updated) -> str:
-    """Describe content of a prompt that is not text."""
     content = acp.mapping(acp.mapping(acp.decoded(update.update)).get("content"))
     about = acp.mapping(content.get("resource")) or content
     return f"\n\n*({acp.text(content.get('type'))}: {acp.text(about.get('uri'))})*\n\n"
@@ -47,22 +46,19 @@ class Transcript:
         self._size = 0
         self._is_cut = False
         self._speaker = ""
-        self._calls = ToolCalls()
 
     def prompt(self, text: str) -> None:
         """Add a prompt of the user."""
         self._add("you", text)
 
-    def update(self, update: Updated, text: str) -> None:
-        """Add an update, live or replayed; `text` is that of a chunk."""
+    def update(self, update: Updated, text: str, call: dict[str, Any]) -> None:
+        """Add an update, live or replayed; `text` is that of a chunk, `call` the tool call that it changes."""
         if update.kind == "agent_message_chunk":
             self._add("agent, outside a turn" if update.outside else "agent", text)
         elif update.kind == "user_message_chunk" and update.replay:
             self._add("you", text or _besides(update))
-        elif update.kind in KINDS:
-            call = self._calls.merge(acp.mapping(acp.decoded(update.update)))
-            if call.get("status") in OVER:
-                self._add("", f"- {title(call)}: {call['status']}")
+        elif call.get("status") in OVER:
+            self._add("", f"- {title(call)}: {call['status']}")
 
     def markdown(self, heading: str) -> str:
         """Return the whole transcript."""
@@ -113,24 +109,16 @@ class FoldedPiece:
     @property
     def is_folded(self) -> bool:
         """Return whether the drawing may have left something out."""
-        if self.change is not None:
-            return True
-        if not self._shown:
-            return True
         lines = "".join(self.parts).strip("\n").split("\n")
-        return len(lines) > self._shown or any(len(line) > LONG for line in lines)
+        return not self._shown or len(lines) > self._shown or any(len(line) > LONG for line in lines)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.heading:
             yield indent(Text(f"{symbol(UNFOLDED, options)} {one_line(self.heading)}", "bold"))
         if self._is_cut:
             yield below(Text("… the beginning is not kept", "dim"))
-        yield below(self.change or Text(shown_line_by_line("".join(self.parts)), "dim"))
-
-
-def shown_line_by_line(text: str) -> str:
-    """Return output as it is seen on a terminal, without what moves the cursor."""
-    return "\n".join(as_seen(line) for line in text.strip("\n").split("\n"))
+        lines = "".join(self.parts).strip("\n").split("\n")
+        yield below(self.change or Text("\n".join(map(as_seen, lines)), "dim"))
 
 
 class Unfoldable:
@@ -142,20 +130,18 @@ class Unfoldable:
     def begin(self) -> None:
         """Begin a turn: the pieces of the one before are forgotten."""
         self._pieces: dict[str, FoldedPiece] = {}  # the oldest first
-        self._titles: dict[str, str] = {}  # of calls
-        self._kinds: dict[str, str] = {}
         self._thoughts = 0  # the number of the current one
         self._size = 0
 
-    def update(self, update: Updated, text: str) -> None:
-        """Keep what of an update is folded; `text` is that of a chunk."""
+    def update(self, update: Updated, text: str, call: dict[str, Any]) -> None:
+        """Keep what of an update is folded; `text` is that of a chunk, `call` the tool call that it changes."""
         if update.kind == "agent_message_chunk":
             self._thoughts += 1
         elif update.kind == "agent_thought_chunk":
             self._extend(f"thought {self._thoughts}", "thought", text, shown=0)
         elif update.kind in KINDS:
             self._thoughts += 1
-            self._call(acp.mapping(acp.decoded(update.update)))
+            self._call(acp.mapping(acp.decoded(update.update)), call)
         elif update.kind == "user_message_chunk" and update.replay:
             self.begin()
 
@@ -171,23 +157,20 @@ class Unfoldable:
         self._pieces, self._size = {}, 0
         return pieces
 
-    def _call(self, body: dict[str, Any]) -> None:
-        id = call_id(body)
-        if acp.text(body.get("title")) or id not in self._titles:
-            self._titles[id] = title(body)
-        kind = self._kinds[id] = acp.text(body.get("kind")) or self._kinds.get(id, "")
+    def _call(self, body: dict[str, Any], call: dict[str, Any]) -> None:
+        heading, shown = title(call), 0 if call.get("kind") in ROUTINE else FOLDED
         for number, part in enumerate(map(acp.mapping, acp.sequence(body.get("content")))):
-            key = f"call {id} {number}"
+            key = f"call {call_id(body)} {number}"
             if part.get("type") == "diff":
                 old = part.get("oldText")
                 told = acp.text(part.get("path")), old if isinstance(old, str) else None, acp.text(part.get("newText"))
-                self._keep(key, _change(self._titles[id], *told))
+                self._keep(key, _change(heading, *told))
             elif text := content_text(acp.mapping(part.get("content"))):
-                self._keep(key, FoldedPiece(self._titles[id], [text], shown=0 if kind in ROUTINE else FOLDED))
+                self._keep(key, FoldedPiece(heading, [text], shown=shown))
         meta = acp.mapping(body.get("_meta"))
         for output in (acp.mapping(meta.get(member)) for member in OUTPUT):
             key = f"terminal {acp.text(output.get('terminal_id'))}"
-            self._extend(key, self._titles[id], acp.text(output.get("data")), shown=ENDED)
+            self._extend(key, heading, acp.text(output.get("data")), shown=ENDED)
 
     def _extend(self, key: str, heading: str, text: str, *, shown: int) -> None:
         if not text:
@@ -246,7 +229,6 @@ DOING: Mapping[str, str] = {
     "switch mode": "switching the mode:",
     "use": "using",
 }
-REPEATED = {"run": "bash ", "search": "for ", "fetch": "web fetch "}  # after the verb, or instead of it
 TITLE = 200  # characters of a title that are looked at
 
 
@@ -258,9 +240,6 @@ def describe_call(call: Mapping[str, Any]) -> str:
         short = tool(call).removeprefix(f"mcp__{host}__")
         return f"waiting for {one_line(f'{host}.{short or name}')}"
     verb, name = deed(call, name)
-    repeated = REPEATED.get(verb, "")
-    if name[: len(repeated)].casefold() == repeated:
-        name = name[len(repeated) :]
     return f"{DOING[verb]} {name.lstrip(' :`')}"
 
 
@@ -362,6 +341,7 @@ SETTINGS = frozenset({"config_option_update", "current_mode_update"})
 class SessionOutput(Notices):
     """Records a session in front of an output; its updates are redacted already."""
 
+    calls: ToolCalls
     transcript: Transcript
     folded: Unfoldable
     pulse: Pulse
@@ -373,13 +353,15 @@ class SessionOutput(Notices):
     def update(self, update: Updated) -> None:
         if update.replay and self.is_history_hidden:
             return
-        kind, chunk = update.kind, NO_CHUNK
+        kind, chunk, call = update.kind, NO_CHUNK, dict[str, Any]()
         if kind in WORDS:
             chunk = acp.read_chunk(update.update)
+        elif kind in KINDS:
+            call = self.calls.merge(acp.mapping(acp.decoded(update.update)))
         elif kind in SETTINGS:
             self.settings_told += 1
-        self.transcript.update(update, chunk[0])
-        self.folded.update(update, chunk[0])
+        self.transcript.update(update, chunk[0], call)
+        self.folded.update(update, chunk[0], call)
         self.pulse.hear(kind)
         self.take(update, chunk)
 
@@ -468,5 +450,5 @@ def session_output(
         if canvas is None
         else DrawnSessionOutput(canvas, history=True, clock=clock, roots=roots, has_links=has_links)
     )
-    output.transcript, output.folded, output.pulse = Transcript(), Unfoldable(), Pulse(clock)
+    output.calls, output.transcript, output.folded, output.pulse = ToolCalls(), Transcript(), Unfoldable(), Pulse(clock)
     return output

@@ -13,7 +13,7 @@ from msgspec import Struct
 from prompt_toolkit import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
-from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.formatted_text import OneStyleAndTextTuple, StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.layout import BufferControl, FormattedTextControl, HSplit, Layout, VSplit, Window
 from rich.console import Console
@@ -85,7 +85,7 @@ class _Picker:
         line = Window(BufferControl(self._filter), height=1)
         typing = VSplit([Window(FormattedTextControl([("bold", "> ")]), width=2, height=1), line])
         head = Window(FormattedTextControl(self._head), height=2)
-        rows = Window(FormattedTextControl(self._rows), dont_extend_height=True)
+        rows = Window(FormattedTextControl(lambda: [*self._draw_rows()]), dont_extend_height=True)
         keys = Window(FormattedTextControl(lambda: [("dim", fit(KEYS, self._width))]), height=1)
         return Layout(HSplit([head, rows, typing, keys]), focused_element=line)
 
@@ -113,21 +113,18 @@ class _Picker:
         heading, *_ = self._choices.lines(self._width - len(MARK))
         return [("bold", fit(self._choices.title, self._width) + "\n"), ("dim", NO_MARK + fit(heading, self._width))]
 
-    def _rows(self) -> StyleAndTextTuples:
-        return [part for row in self._draw_rows() for part in row]
-
-    def _draw_rows(self) -> Iterator[StyleAndTextTuples]:
+    def _draw_rows(self) -> Iterator[OneStyleAndTextTuple]:
         _, *lines = self._choices.lines(self._width - len(MARK))
         self._top = max(min(self._top, self._at), self._at - self._visible + 1)
         found = self._found[self._top : self._top + self._visible]
         for place, number in enumerate(found, self._top):
             is_marked = place == self._at
             text = fit(lines[number], self._width - len(MARK))
-            yield [("bold" if is_marked else "", f"{MARK if is_marked else NO_MARK}{text}\n")]
+            yield "bold" if is_marked else "", f"{MARK if is_marked else NO_MARK}{text}\n"
         if not found:
-            yield [("dim", f"{NO_MARK}nothing matches\n")]
+            yield "dim", f"{NO_MARK}nothing matches\n"
         hidden = len(self._found) - len(found)
-        yield [("dim", f"{NO_MARK}… {hidden} more" if hidden > 0 else "")]
+        yield "dim", f"{NO_MARK}… {hidden} more" if hidden > 0 else ""
 
     def _filter_rows(self) -> None:
         self._found, self._at = match_rows(self._choices.rows, self._filter.text), 0

@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from rich.console import Group
 from rich.text import Text
 
 from acp_launch.console.ask.room import break_lines
@@ -44,10 +43,6 @@ class Question:
     is_open: bool = False
     is_below: bool = True  # a part of its block stands above it
     answer: "asyncio.Future[str | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-
-
-def _bar(row: str, style: str) -> Text:
-    return Text.assemble((MARK, "yellow"), " " if row else "", (row, style), no_wrap=True, overflow="crop")
 
 
 class ScreenQuestions:
@@ -93,8 +88,9 @@ class ScreenQuestions:
 
     def say(self, text: str, tone: Tone = "plain") -> None:
         self._has_said = True
-        rows = break_lines(text, self._board.width - COLUMNS)
-        self._board.say(Group(*(_bar(row, TONES.get(tone, "")) for row in rows)))
+        for row in break_lines(text, self._board.width - COLUMNS):
+            parts = (MARK, "yellow"), " " if row else "", (row, TONES.get(tone, ""))
+            self._board.say(Text.assemble(*parts, no_wrap=True, overflow="crop"))
 
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
         self._after_line = False
@@ -135,7 +131,9 @@ class ScreenQuestions:
             self._wait(question)
 
     def note_key(self) -> None:
-        """Note a key that is not an answer."""
+        """Note a key, unless it is an answer."""
+        if self.open is not None or self.wants_line:
+            return
         self._typed = asyncio.get_running_loop().time()
         if self.question and not self.question.is_open:
             self._wait(self.question)

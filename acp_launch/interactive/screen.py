@@ -11,7 +11,6 @@ scroll away while the user reads it.
 import asyncio
 import io
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -32,8 +31,6 @@ from rich.color import Color, ColorType
 from rich.console import Console, RenderableType
 from rich.segment import Segment
 from rich.style import Style
-
-from acp_launch.regex import regex
 
 # rich segments as prompt_toolkit fragments.
 
@@ -143,7 +140,7 @@ class SessionCanvas:
 
     def show(self, what: RenderableType) -> None:
         self._content = what
-        self._schedule()
+        self.touch()
 
     def erase(self) -> bool:
         """Do nothing: prints go above the rows by themselves."""
@@ -151,11 +148,7 @@ class SessionCanvas:
 
     def close(self) -> None:
         self._content = None
-        self._schedule()
-
-    def touch(self) -> None:
-        """Request a frame, because something outside the canvas has changed."""
-        self._schedule()
+        self.touch()
 
     def hold(self) -> None:
         self._held = []
@@ -181,7 +174,7 @@ class SessionCanvas:
             options = self._resize_console().options.update(width=width)
             self._rows = [fragments(row) for row in self._console.render_lines(self._content, options, pad=False)]
         elif self._rendered[0] is not self._content:
-            self._schedule()
+            self.touch()
         return self._rows
 
     def begin(self) -> None:
@@ -210,7 +203,7 @@ class SessionCanvas:
         if self._next and self._length_pending > self._most:
             self._next = 0.0
             self.stop()
-        self._schedule()
+        self.touch()
 
     def _ansi(self, what: RenderableType) -> str:
         console = self._resize_console()
@@ -224,29 +217,23 @@ class SessionCanvas:
         self._console.size = (size.columns, size.rows)
         return self._console
 
-    def _schedule(self) -> None:
-        if self._timer is None and (loop := _running_loop()) is not None:
-            self._timer = loop.call_later(max(0.0, self._next - monotonic()), self._due)
+    def touch(self) -> None:
+        """Request a frame. Before the session starts nothing is drawn; its first frame does."""
+        if self._timer is None:
+            with suppress(RuntimeError):
+                loop = asyncio.get_running_loop()
+                self._timer = loop.call_later(max(0.0, self._next - monotonic()), self._due)
 
     def _due(self) -> None:
         self._timer = None
         self._frame()
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:  # before the session starts; the first frame draws it
-        return None
-
-
 # The terminal as prompt_toolkit writes to it: one write per frame.
 #
 # prompt_toolkit flushes several times while it erases, prints and draws. Between `begin` and `end` the text is
-# collected
-# and then written as one synchronized frame (DEC private mode 2026), so that no half frame is visible. Terminals
-# without
-# that mode ignore it.
+# collected and then written as one synchronized frame (DEC private mode 2026), so that no half frame is visible.
+# Terminals without that mode ignore it.
 
 
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"
@@ -392,13 +379,11 @@ class Drawing:
         if screen is None or columns >= self._size.columns:
             return 0
         cursor = screen.get_cursor_position(self._app.layout.current_window)
-        above = sum(max(1, ceil(_used_columns(screen.data_buffer[row]) / columns)) - 1 for row in range(cursor.y))
-        return above + cursor.x // columns
-
-
-def _used_columns(row: Any) -> int:
-    """Return the columns of a row up to its last character."""
-    return max((column + max(1, get_cwidth(cell.char)) for column, cell in row.items() if cell.char != " "), default=0)
+        rows = (screen.data_buffer[row].items() for row in range(cursor.y))
+        used = (
+            max((at + max(1, get_cwidth(cell.char)) for at, cell in row if cell.char != " "), default=0) for row in rows
+        )
+        return sum(max(1, ceil(width / columns)) - 1 for width in used) + cursor.x // columns
 
 
 # Output to stdout or stderr while the application is on the screen: it goes above it, line by line.
@@ -459,14 +444,12 @@ def redirect_streams(write: Callable[[str], None]) -> Iterator[None]:
 # The keys as prompt_toolkit reads them, and text typed before it does.
 #
 # Until we take the terminal it is in its usual mode, in which Enter is a line feed, like Ctrl-J in ours. Text typed
-# before that (while the session starts, or while another program has the terminal) becomes one prompt per line, except
-# for marked pastes.
+# before that (while the session starts, or while another program has the terminal) becomes one prompt per line.
 
 
 ESCAPE = 0.1  # seconds for the rest of an escape sequence, also over a slow connection
 SEQUENCE = 0.3  # seconds in which Escape and another key count as Alt
-_PASTE = regex("(\x1b\\[200~.*?(?:\x1b\\[201~|\\Z))", re.DOTALL)
-_TYPED = str.maketrans({"\n": "\r", "\0": ""})  # the usual mode turns Ctrl-D into a NUL
+TYPED = str.maketrans({"\n": "\r", "\0": ""})  # the usual mode turns Ctrl-D into a NUL
 
 
 class Keyboard(Vt100Input):
@@ -499,7 +482,7 @@ class _Reader(PosixStdinReader):
         if not self.ahead:
             return super().read(count)
         ahead, self.ahead = self.ahead, 0
-        return convert_typed(super().read(ahead))
+        return super().read(ahead).translate(TYPED)
 
     def count_unread(self) -> None:
         """Remember what was typed until now: the terminal has just become ours."""
@@ -518,9 +501,3 @@ class _Raw(raw_mode):
     def __enter__(self) -> None:
         super().__enter__()
         self._reader.count_unread()
-
-
-def convert_typed(text: str) -> str:
-    """Convert text typed in the usual mode, so that Enter is Enter."""
-    parts = _PASTE.split(text)  # every other one is a paste
-    return "".join(part if number % 2 else part.translate(_TYPED) for number, part in enumerate(parts))

@@ -8,16 +8,15 @@ Its servers are restarted with it, because a server process has one conversation
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from msgspec import Struct
+from msgspec.structs import asdict
 
 from acp_launch.console.ask.terminal import StillClock
 from acp_launch.console.stderr import DIM
-from acp_launch.console.stream.redacted import RunOutput
 from acp_launch.errors import (
     AgentRefused,
     AuthRequired,
@@ -41,26 +40,24 @@ from acp_launch.interactive.front import (
     can_draw,
     is_ours,
 )
-from acp_launch.interactive.output import SessionOutput
 from acp_launch.interactive.state import (
     CurrentSession,
     FrontUpdates,
     HeldSession,
-    HeldSessions,
     InteractiveState,
     Leave,
     Outcome,
+    SessionSetup,
     is_first_time,
     is_the_end,
 )
 from acp_launch.launch.run import Launch, RestartAgent, after_login, once
 from acp_launch.protocol.acp import Capabilities
-from acp_launch.session.attachments import Block, describe
+from acp_launch.session.attachments import describe
 from acp_launch.session.client import Turn
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import Choice, Observer, Person, TurnEnd
 from acp_launch.session.opening import Setting
-from acp_launch.session.permission.policy import Policy
 from acp_launch.settings.model import AttentionSettings
 from acp_launch.waits import stretch
 
@@ -138,14 +135,8 @@ TITLE = 80  # characters of the first prompt used as a title
 class InteractiveTurn:
     """Sends prompts and handles events during a turn."""
 
-    def __init__(
-        self,
-        interactive: InteractiveState,
-        showing: FrontUpdates,
-        focus: KeyboardFocus,
-        blocks: Callable[[str, Capabilities], Sequence[Block]],
-    ) -> None:
-        self._interactive, self._showing, self._focus, self._blocks = interactive, showing, focus, blocks
+    def __init__(self, interactive: InteractiveState, showing: FrontUpdates, focus: KeyboardFocus) -> None:
+        self._interactive, self._showing, self._focus = interactive, showing, focus
         self.queue: list[str] = []
         self._unanswered = ""  # the prompt that is sent and not answered yet
         self._turn: Turn | None = None
@@ -187,7 +178,7 @@ class InteractiveTurn:
         """
         interactive = self._interactive
         try:
-            blocks = self._blocks(text, current.connection.agent.capabilities)
+            blocks = interactive.blocks(text, current.connection.agent.capabilities)
         except LaunchError as error:
             interactive.show_error(error)
             interactive.front.offer(text)
@@ -326,18 +317,17 @@ async def ask_to_restart(able: Capabilities, person: Person, focus: KeyboardFocu
     Raises:
         Stopped: after a SIGINT.
     """
-    choices = AGAIN if can_go_on(able) else ANEW
+
+    async def choose() -> str | None:
+        async with person.floor():
+            return await person.choose("The agent has ended.", AGAIN if can_go_on(able) else ANEW)
+
     try:
-        return await focus.while_waiting(_is_chosen(person, choices))
+        return await focus.while_waiting(choose()) == "y"
     except GivenUp as given_up:
         if given_up.leaves:
             return False
         raise Stopped("stopped", signal_number=signal.SIGINT) from None
-
-
-async def _is_chosen(person: Person, choices: Sequence[Choice]) -> bool:
-    async with person.floor():
-        return await person.choose("The agent has ended.", choices) == "y"
 
 
 TWICE = stretch(2.0)  # seconds within which a second Ctrl-C leaves
@@ -346,24 +336,6 @@ INTERRUPTED = 130
 
 # Provides the launch: takes the observer, and what a SIGINT calls.
 Launching = Callable[[Observer, Callable[[], None]], AbstractAsyncContextManager[Launch]]
-
-
-class SessionSetup(Struct, frozen=True, kw_only=True):
-    """The means of an interactive session besides its launch."""
-
-    front: Front
-    observer: RunOutput
-    output: SessionOutput
-    held_sessions: HeldSessions
-    held_session: HeldSession  # the first one
-    replay: bool
-    wishes: Sequence[Setting]
-    blocks: Callable[[str, Capabilities], Sequence[Block]]  # a prompt with what it mentions
-    here: Path  # where the command was typed
-    log_in: Callable[[str], Awaitable[bool]]  # logs in to an MCP server on the terminal; whether that worked
-    policy: Callable[[], Policy]  # what answers permission questions now
-    resume: Callable[[str], str]  # the command that comes back to a session, by its name
-    seen: Path  # exists once the user was told what the first keys do
 
 
 def choose_front(
@@ -396,18 +368,8 @@ async def run_session(launching: Launching, setup: SessionSetup) -> int:
             launching(setup.observer, front.interrupt) as launch,
             asyncio.TaskGroup() as tasks,
         ):
-            interactive = InteractiveState(
-                launch=launch,
-                front=front,
-                observer=setup.observer,
-                output=setup.output,
-                held_sessions=setup.held_sessions,
-                here=setup.here,
-                log_in=setup.log_in,
-                policy=setup.policy,
-            )
             tasks.create_task(front.run(), name="front")
-            story = _InteractiveSession(interactive, setup)
+            story = _InteractiveSession(InteractiveState(launch=launch, **asdict(setup)))
             keyboard = tasks.create_task(story.focus.pump(), name="keyboard")
             try:
                 return await story.run()
@@ -419,18 +381,14 @@ async def run_session(launching: Launching, setup: SessionSetup) -> int:
 
 
 class _InteractiveSession:
-    def __init__(self, interactive: InteractiveState, setup: SessionSetup) -> None:
+    def __init__(self, interactive: InteractiveState) -> None:
         self._interactive = interactive
         self._showing = FrontUpdates(interactive, commands.words())
         self.focus = KeyboardFocus(interactive.front, self._while_starting)
-        self._turning = InteractiveTurn(interactive, self._showing, self.focus, setup.blocks)
+        self._turning = InteractiveTurn(interactive, self._showing, self.focus)
         self._inbox: asyncio.Queue[Event] = asyncio.Queue()  # events while nothing runs
-        self._held_session = setup.held_session
-        self._replay = setup.replay
-        self._wishes = setup.wishes
         self._log_in = interactive.launch.context.log_in
         interactive.launch.began = lambda text: self._inbox.put_nowait(Began(text))
-        self._resume, self._seen = setup.resume, setup.seen
         self._can_resume = False
         self._interrupted = 0.0  # loop time of the last Ctrl-C without an effect
         interactive.output.changed = self._showing.refresh_soon
@@ -446,9 +404,10 @@ class _InteractiveSession:
             return await launch.run(self._talk, self._again, note_end)
         finally:
             self._showing.close()
-            if self._can_resume and self._held_session.is_used:
-                interactive.say(f"resume: {self._resume(self._held_session.name)}")
-            self._held_session.leave()
+            held_session = interactive.held_session
+            if self._can_resume and held_session.is_used:
+                interactive.say(f"resume: {interactive.resume(held_session.name)}")
+            held_session.leave()
 
     def _while_starting(self, event: Event) -> None:
         """Handle events before a session is open, and between two agents: Ctrl-C ends, as in a run with one prompt."""
@@ -466,11 +425,11 @@ class _InteractiveSession:
         if isinstance(error, RestartAgent):
             self._log_in = once(interactive.launch.context.log_in)
             interactive.say("restarting the agent, so that it uses the login")
-            self._replay = False
+            interactive.replay = False
             return True
         if not isinstance(error, LaunchError) or isinstance(error, AgentRefused) or interactive.current is None:
             return False
-        self._replay = False
+        interactive.replay = False
         return await interactive.launch.interrupts.watch(self._restart(error, interactive.current))
 
     async def _restart(self, error: LaunchError, current: CurrentSession) -> bool:
@@ -482,22 +441,22 @@ class _InteractiveSession:
         self._showing.mood = "down"
         is_wanted = await ask_to_restart(able, interactive.front.person, self.focus)
         if is_wanted and not can_go_on(able):
-            self._held_session.leave()
-            self._held_session = interactive.held_sessions.fresh()
+            interactive.held_session.leave()
+            interactive.held_session = interactive.held_sessions.fresh()
         if is_wanted and (unanswered := self._turning.give_back()):
             interactive.front.offer(unanswered)
             interactive.say("the unanswered prompt is back in the input; edit or send it again")
         return is_wanted
 
     async def _talk(self, connection: Connection) -> int:
-        self._showing.mood = "starting"
+        interactive, self._showing.mood = self._interactive, "starting"
         self._can_resume = can_go_on(connection.agent.capabilities)
-        current = await self._enter(connection, self._held_session, [*self._wishes, *self._interactive.chosen])
-        if is_first_time(self._seen):
-            self._interactive.say(commands.FIRST, DIM)
+        current = await self._enter(connection, interactive.held_session, [*interactive.wishes, *interactive.chosen])
+        if is_first_time(interactive.seen):
+            interactive.say(commands.FIRST, DIM)
         try:
             while True:
-                self._interactive.current = current
+                interactive.current = current
                 self._showing.mood = "idle"
                 outcome = await self._converse(current)
                 if isinstance(outcome, Leave):
@@ -510,8 +469,8 @@ class _InteractiveSession:
         self, connection: Connection, held_session: HeldSession, wishes: Sequence[Setting]
     ) -> CurrentSession:
         interactive, leaving = self._interactive, AsyncExitStack()
-        interactive.output.is_history_hidden = not self._replay
-        request = interactive.launch.completed(held_session.request(wishes, replay=self._replay))
+        interactive.output.is_history_hidden = not interactive.replay
+        request = interactive.launch.completed(held_session.request(wishes, replay=interactive.replay))
         opening = interactive.launch.session(connection, request, self._log_in, changed=self._showing.refresh_soon)
         try:
             session = await leaving.enter_async_context(opening)
@@ -525,8 +484,8 @@ class _InteractiveSession:
 
     async def _move(self, current: CurrentSession, held_session: HeldSession) -> CurrentSession:
         """Switch to another session, or stay in this one if the other cannot be opened."""
-        self._showing.mood = "starting"
-        self._replay = True
+        interactive, self._showing.mood = self._interactive, "starting"
+        interactive.replay = True
         entering = self._enter(current.connection, held_session, ())
         try:
             entered = await self.focus.while_waiting(entering)
@@ -538,8 +497,8 @@ class _InteractiveSession:
             self._tell_why(error)
             return current
         await self._leave_session(current)
-        self._held_session, self._wishes = held_session, ()
-        self._interactive.chosen.clear()
+        interactive.held_session, interactive.wishes = held_session, ()
+        interactive.chosen.clear()
         return entered
 
     async def _leave_session(self, current: CurrentSession) -> None:

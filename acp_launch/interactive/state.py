@@ -17,7 +17,9 @@ from acp_launch.launch.run import Launch, OpenSession, SessionRequest
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.private import create, make_private
 from acp_launch.process.lifecycle import Standing
+from acp_launch.protocol.acp import Capabilities
 from acp_launch.secret.redact import redactor
+from acp_launch.session.attachments import Block
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.hold import fresh_name, is_fresh
@@ -86,7 +88,7 @@ class HeldSessions:
         """`hold` locks the session with a name; `check` raises for an invalid name."""
         self._registry, self._plan, self._is_hosted = registry, plan, is_hosted
         self._hold, self._check = hold, check
-        self._known: tuple[tuple[str, str], ...] = ()
+        self.names: tuple[tuple[str, str], ...] = ()  # and titles as last read: the file is not read at every key
 
     def enter(self, name: str, *, is_new: bool) -> HeldSession:
         """Hold an existing session, or with `is_new` create it.
@@ -118,14 +120,10 @@ class HeldSessions:
     def fresh(self) -> HeldSession:
         return self.enter(fresh_name(), is_new=True)
 
-    def names(self) -> tuple[tuple[str, str], ...]:
-        """Return names and titles as last read, because the file must not be read at every key."""
-        return self._known
-
     def records(self) -> Sequence[Record]:
         """Return the records of this project and profile, the latest first."""
         records = self._registry.list(str(self._plan.project), self._plan.profile)
-        self._known = tuple((record.name, record.title) for record in records)
+        self.names = tuple((record.name, record.title) for record in records)
         return records
 
 
@@ -157,17 +155,28 @@ class CurrentSession(Struct, eq=False):
         return self.session.ready
 
 
-class InteractiveState(Struct, kw_only=True, eq=False):
-    """The state and means that the session and its commands share."""
+class SessionSetup(Struct, kw_only=True, eq=False):
+    """The means of an interactive session besides its launch."""
 
-    launch: Launch
     front: Front
     observer: RunOutput
     output: SessionOutput
     held_sessions: HeldSessions
+    held_session: HeldSession  # the one to be in, at first and after a restart of the agent
+    replay: bool
+    wishes: Sequence[Setting]
+    blocks: Callable[[str, Capabilities], Sequence[Block]]  # a prompt with what it mentions
     here: Path  # where the command was typed
     log_in: Callable[[str], Awaitable[bool]]  # logs in to an MCP server on the terminal; whether that worked
     policy: Callable[[], Policy]  # what answers permission questions now
+    resume: Callable[[str], str]  # the command that comes back to a session, by its name
+    seen: Path  # exists once the user was told what the first keys do
+
+
+class InteractiveState(SessionSetup, kw_only=True, eq=False):
+    """The state and means that the session and its commands share."""
+
+    launch: Launch
     current: CurrentSession | None = None
     chosen: list[Setting] = field(default_factory=list)  # set again after a restart of the agent
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while a key changes an option
@@ -317,17 +326,14 @@ class FrontUpdates:
         interactive, current = self._interactive, self._interactive.current
         state = current.client.state if current else SessionState()
         slash = (Word(f"/{each.name}", each.description, each.hint) for each in state.commands)
+        sessions = tuple(Word(name, title) for name, title in interactive.held_sessions.names)
         logins = [name for name, each in self._interactive.launch.context.credentials.items() if each.is_login]
         return Vocabulary(
             commands=self._commands,
             slash=tuple(slash),
-            values=_values(state, interactive.launch.servers.standings(), self._sessions, logins),
+            values=_values(state, interactive.launch.servers.standings(), sessions, logins),
             directories=(interactive.launch.plan.cwd, *interactive.launch.plan.additional_directories),
         )
-
-    @property
-    def _sessions(self) -> tuple[Word, ...]:
-        return tuple(Word(name, title) for name, title in self._interactive.held_sessions.names())
 
 
 def _values(

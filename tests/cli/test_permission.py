@@ -158,7 +158,7 @@ def test_the_log_says_what_was_asked_and_answered_and_nothing_in_it_drives_a_ter
     lines = [line.split("  ") for line in done.out.decode().splitlines()]
     assert [[cell.strip() for cell in line if cell] for line in lines] == [
         ["2026-11-18T11:06:40.000Z", "deny", "execute", "Run\N{REPLACEMENT CHARACTER}[2J it", "permissions.rules[2]"],
-        ["2026-11-18T11:06:40.000Z", "deny", "execute", "Run " + "x" * 93 + "...", "permissions.rules[2]"],
+        ["2026-11-18T11:06:40.000Z", "deny", "execute", "Run " + "x" * 95 + "…", "permissions.rules[2]"],
         ["2026-11-18T11:06:40.000Z", "ran, not asked", "-", "Read", "default: ask"],
     ]
 

@@ -220,28 +220,14 @@ SUMS = f"add 1 1{ENTER}add 20 2{ENTER}add 300 3{ENTER}"
 
 
 def test_each_line_that_was_typed_before_there_was_a_prompt_is_one(tmp_path: Path) -> None:
-    """A paste that is marked as one is one prompt."""
-    paste = f"\x1b[200~first{ENTER}second\x1b[201~ third{ENTER}"
-    with typed_ahead(f"{SUMS}{paste}add 4", cwd=tmp_path) as terminal:
+    with typed_ahead(f"{SUMS}add 4", cwd=tmp_path) as terminal:
         terminal.until_it(lambda: "303" in after(terminal, "add 300 3"), "the third answer")
-        terminal.until("You said: first second third")  # of Markdown a line end is a space
         assert "2" in after(terminal, "add 1 1")
         assert "22" in after(terminal, "add 20 2")
         terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "❯ add 4", "what is not entered yet")
         terminal.types(f"000 4{ENTER}")
         terminal.until_it(lambda: "4004" in after(terminal, "add 4000 4"), "its answer")
         leaves(terminal)
-
-
-@pytest.mark.slow
-def test_on_a_dumb_terminal_each_line_that_was_typed_ahead_is_a_prompt_as_well(tmp_path: Path) -> None:
-    paste = f"\x1b[200~first{ENTER}second\x1b[201~ third{ENTER}"
-    with typed_ahead(f"{SUMS}{paste}", cwd=tmp_path, TERM="dumb") as terminal:
-        terminal.until("You said: first\nsecond third")
-        answers = [row for row in terminal.all if row.isdecimal()]
-        assert answers == ["2", "22", "303"]
-        terminal.types(CTRL_D)
-        assert terminal.ends() == 0
 
 
 @pytest.mark.slow
@@ -447,26 +433,6 @@ def test_an_agent_that_dies_between_turns_is_noticed(tmp_path: Path) -> None:
         terminal.until("[n] Leave")
         terminal.types("n")
         assert terminal.ends() == 4
-
-
-@pytest.mark.slow
-def test_what_waited_for_an_agent_that_died_is_not_sent_by_itself(tmp_path: Path) -> None:
-    with sitting(cwd=tmp_path) as terminal:
-        terminal.until("ready ·")
-        terminal.types(f"count 10000{ENTER}")
-        terminal.until("1 2 3")
-        terminal.types(f"add 20 22{ENTER}")
-        terminal.until("queued: add 20 22")
-        (agent,) = children(terminal.process.pid, "acp_launch.demo.agent")
-        os.kill(agent, signal.SIGKILL)
-        terminal.until("[y] Restart it")
-        terminal.types("y")
-        terminal.until("the unanswered prompt is back in the input; edit or send it again")
-        terminal.until("ready ·")
-        terminal.until("add 20 22")
-        assert said("add 20 22") not in terminal.all
-        terminal.types(CTRL_C)
-        leaves(terminal)
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from tests.interactive.screen import Terminal
 
 ESCAPE, SHIFT_TAB, UP, CTRL_C, CTRL_O = "\x1b", "\x1b[Z", "\x1b[A", "\x03", "\x0f"
 FILLER = Path(__file__).parents[1] / "agents" / "filler.py"
+DEMO = shlex.join([sys.executable, "-I", "-m", "acp_launch.demo.agent"])
 FIRST = "/ runs a command of the agent, : one of ours, @ attaches a file, ? shows the keys"
 
 
@@ -130,12 +131,13 @@ def test_nothing_is_said_about_keys_where_it_cannot_be_remembered(tmp_path: Path
         (("demo",), "acp-launch run demo --continue"),
         (("demo", "--session", "two words"), "acp-launch run demo --session 'two words'"),
         (("demo", "--cwd", "below"), "acp-launch run demo --cwd below --continue"),
+        (("--agent", DEMO), f"acp-launch run --agent {shlex.quote(DEMO)} --continue"),
     ],
 )
 def test_leaving_says_how_to_come_back(tmp_path: Path, arguments: tuple[str, ...], command: str) -> None:
     (tmp_path / "below").mkdir()
-    with sitting(*arguments, cwd=tmp_path) as terminal:
-        asks(terminal, "add 20 22")
+    with sitting(*arguments, cwd=tmp_path, columns=200) as terminal:
+        asks(terminal, "help")
         leaves(terminal)
         assert f"▐ resume: {command}" in terminal.all
     words = shlex.split(command)[2:]
@@ -143,15 +145,6 @@ def test_leaving_says_how_to_come_back(tmp_path: Path, arguments: tuple[str, ...
         asks(terminal, "history")
         assert any("the session had 1 turn" in row for row in after(terminal, "history"))
         leaves(terminal)
-
-
-@pytest.mark.slow
-def test_an_agent_that_was_started_by_its_command_is_come_back_to_by_it(tmp_path: Path) -> None:
-    agent = shlex.join([sys.executable, "-I", "-m", "acp_launch.demo.agent"])
-    with sitting("--agent", agent, cwd=tmp_path, columns=200) as terminal:
-        asks(terminal, "help")
-        leaves(terminal)
-        assert f"▐ resume: acp-launch run --agent {shlex.quote(agent)} --continue" in terminal.all
 
 
 @pytest.mark.slow

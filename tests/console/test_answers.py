@@ -202,11 +202,10 @@ def test_of_three_hundred_options_each_that_is_shown_has_a_key_of_its_own() -> N
     many = [*(option("allow_once", f"Allow {number}") for number in range(299)), option("reject_once", "No")]
     found = answers(many, WHERE)
     shown = [way.choice.key for way in found.offered]
-    assert "".join(shown) == "y23456789bcefhijklmopqrstuvwxzng"
+    assert "".join(shown) == "y23456789ng"
     assert keys(many)["2"] == "allow_once Allow 1"
-    assert keys(many)["b"] == "allow_once Allow 9"
     assert keys(many)["n"] == "reject_once No"
-    assert found.left_out == ("[... 269 more options are not shown ...]",)
+    assert found.left_out == ("[... 290 more options are not shown ...]",)
     assert found.dismissed == Answer("reject_once No")
 
 

@@ -1,7 +1,5 @@
 """The application on a real terminal, with a story that does what it is told (drivers/story.py)."""
 
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,23 +71,6 @@ def test_a_turn_of_a_hundred_thousand_updates_keeps_up_and_lets_one_type(termina
     assert frames < 1000, f"{frames} frames for 100,000 updates"
 
 
-def test_every_frame_is_one_write_between_its_marks(terminal: Terminal) -> None:
-    """DEC private mode 2026: nothing is drawn outside of a frame but what the terminal is set up and left with."""
-    terminal.types(f"stream 100{ENTER}")
-    terminal.until("streamed")
-    drawn = terminal.raw.decode()
-    assert drawn.count(BEGIN) == drawn.count(END) > 2
-    outside = "".join(piece.rpartition(END)[2] for piece in drawn.split(BEGIN))
-    assert "line" not in outside
-    assert "live" not in outside
-
-
-def test_what_is_written_to_stderr_meanwhile_goes_above(terminal: Terminal) -> None:
-    terminal.types(f"stray words{ENTER}")
-    terminal.until("stray words")
-    assert terminal.shown.splitlines() == ["stray words", *framed()]
-
-
 def test_alt_enter_and_ctrl_j_begin_a_new_line(terminal: Terminal) -> None:
     terminal.types("one")
     terminal.types(f"{ESCAPE}{ENTER}two")
@@ -108,13 +89,6 @@ def test_a_paste_of_five_thousand_lines_is_not_sent_before_enter(terminal: Termi
     assert terminal.rows[10] == STATUS, "it takes a third of the screen"
     terminal.types(ENTER)
     terminal.until(f"submitted 5000 lines {len(pasted)} characters: pasted 0 ... pasted 4999")
-
-
-def test_a_paste_of_one_very_long_line_is_taken_whole(terminal: Terminal) -> None:
-    terminal.pastes("x" * 100_000)
-    terminal.until("x" * 78)
-    terminal.types(ENTER)
-    terminal.until("submitted 1 lines 100000 characters")
 
 
 def test_ctrl_c_clears_what_was_typed_and_interrupts_otherwise(terminal: Terminal) -> None:
@@ -228,15 +202,6 @@ def test_the_terminal_is_given_back_when_the_story_breaks(terminal: Terminal) ->
     assert terminal.is_cooked()
     assert "RuntimeError: the story broke" in terminal.shown
     assert "fix-42" not in terminal.shown
-
-
-def test_the_terminal_is_given_back_when_the_story_is_cancelled(terminal: Terminal) -> None:
-    terminal.types("draft")
-    terminal.until("❯ draft")
-    os.kill(terminal.process.pid, signal.SIGTERM)
-    assert terminal.ends() == 0
-    assert terminal.is_cooked()
-    assert terminal.all == ["cancelled", "threads 1"]
 
 
 def test_a_program_may_have_the_terminal_and_gives_it_back(terminal: Terminal) -> None:

@@ -149,6 +149,7 @@ def test_the_terminal_is_left_as_it_was_however_it_ends(history: str, end: str |
             os.kill(terminal.process.pid, end)
         terminal.ends()
         is_restored(terminal)
+        assert terminal.is_cooked()
 
 
 def test_another_program_gets_the_terminal_as_it_was(history: str) -> None:

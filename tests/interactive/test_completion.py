@@ -106,19 +106,6 @@ def test_a_disk_that_hangs_offers_nothing_and_delays_no_exit(tmp_path: Path, mon
     assert not thread.is_alive()
 
 
-def test_files_are_not_completed_where_no_thread_can_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "notes.txt").touch()
-    disk = Disk()
-
-    def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
-        assert asyncio.run(disk.look("no", [tmp_path])) == []
-    assert asyncio.run(disk.look("no", [tmp_path])) == ["notes.txt"]
-
-
 def test_in_a_menu_a_name_is_never_cut_for_what_it_means() -> None:
     items = [
         ("/brainstorm-with-me", "/brainstorm-with-me on what", "Think aloud"),

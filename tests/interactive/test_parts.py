@@ -35,7 +35,7 @@ from acp_launch.interactive.application import of_choice
 from acp_launch.interactive.layout import LastRows
 from acp_launch.interactive.output import session_output
 from acp_launch.interactive.questions import ScreenQuestions
-from acp_launch.interactive.screen import BEGIN, END, SessionCanvas, Tty, convert_typed, fragments, redirect_streams
+from acp_launch.interactive.screen import BEGIN, END, SessionCanvas, Tty, fragments, redirect_streams
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Updated
 from tests.clock import Clock
@@ -232,19 +232,6 @@ def test_the_only_completion_is_not_taken_back_by_another_tab(names: list[str], 
     assert (prompt.complete_state is None) == (len(names) == 1)
 
 
-@pytest.mark.parametrize(
-    ("typed", "keys"),
-    [
-        ("one\ntwo\nhalf", "one\rtwo\rhalf"),
-        ("a\n\x1b[200~b\nc\x1b[201~\nd\n", "a\r\x1b[200~b\nc\x1b[201~\rd\r"),
-        ("a\n\x1b[200~b\nc", "a\r\x1b[200~b\nc"),
-        ("a\n\0", "a\r"),
-    ],
-)
-def test_enter_that_was_typed_before_the_terminal_was_ours_is_enter(typed: str, keys: str) -> None:
-    assert convert_typed(typed) == keys
-
-
 def drawn_by_tail(*rows: list[tuple[str, str]], width: int = 10, height: int = 5) -> list[str]:
     """Return what each row shows, a cell after the other as prompt_toolkit goes along them."""
     screen = Cells()
@@ -276,12 +263,8 @@ def test_a_drawn_row_ends_at_the_width_whatever_rich_thinks_of_its_characters() 
     assert drawn_by_tail([("", "0123456789"), ("", "日本語")], height=1) == ["0123456789"]
 
 
-def test_characters_that_would_move_the_cursor_of_a_drawn_row_are_pictures() -> None:
-    assert drawn_by_tail([("", "a\x1bb\x07")], height=1) == ["a^[b^G"]
-
-
-def test_an_accent_stays_with_the_character_before_it_in_another_fragment() -> None:
-    assert drawn_by_tail([("", "caffe"), ("bold", "\u0301"), ("", "!")], height=1) == ["caffe\u0301!"]
+def test_characters_that_would_move_the_cursor_of_a_drawn_row_are_escapes() -> None:
+    assert drawn_by_tail([("", "a\x1bb\x07")], height=1) == ["a\\x1bb\\x07"]
 
 
 def test_drawn_rows_replace_those_of_the_frame_before() -> None:

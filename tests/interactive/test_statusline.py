@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prompt_toolkit.utils import get_cwidth
 
+from acp_launch.console.stdout import cells, fit
 from acp_launch.interactive.front import Activity, Status
-from acp_launch.interactive.layout import POOR, cut, statusline
+from acp_launch.interactive.layout import POOR, statusline
 
 FULL = Status(
     agent="claude",
@@ -72,7 +72,7 @@ def test_a_long_command_leaves_room_for_the_rest_and_its_seconds() -> None:
     line = text(FULL, 80, Activity("running " + "x" * 200, 12.0))
     assert "… 12 s" in line
     assert "fix-42" in line
-    assert get_cwidth(line) == 80
+    assert cells(line) == 80
 
 
 def test_the_least_important_goes_first() -> None:
@@ -109,8 +109,8 @@ def test_what_an_agent_calls_itself_cannot_drive_the_terminal() -> None:
 
 @given(st.text(max_size=60), st.integers(0, 60))
 def test_a_cut_text_fits(whole: str, width: int) -> None:
-    kept = cut(whole, width)
-    assert get_cwidth(kept) <= width
+    kept = fit(whole, width)
+    assert cells(kept) <= width
     assert kept == whole or (kept.endswith("…") and whole.startswith(kept[:-1])) or not kept
 
 
@@ -120,4 +120,4 @@ def test_a_cut_text_fits(whole: str, width: int) -> None:
     st.none() | st.builds(Activity, st.text(max_size=99), st.none() | st.floats(0, 1e6), st.text(max_size=40)),
 )
 def test_a_line_fits_whatever_is_told(status: Status, width: int, activity: Activity | None) -> None:
-    assert get_cwidth(text(status, width, activity, "⠹")) <= width
+    assert cells(text(status, width, activity, "⠹")) <= width

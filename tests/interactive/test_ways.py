@@ -50,8 +50,3 @@ def test_it_never_needs_more_than_its_room_and_leaves_some_to_what_it_is_about()
             assert len(shown) <= max(min(rows - 1, 1), min(rows - 2, max(5, rows // 2)))
             if width >= 10 and rows > 1 and shown[0] not in ("▐", "▐ Allow it?"):
                 assert shown[0].startswith("[y/2/3/4/")
-
-
-def test_answers_that_are_not_shown_are_counted() -> None:
-    many = tuple(Choice(key, "x" * 60) for key in "y23456789bcefghijklmn")
-    assert drawn(80, 24, many)[-1] == "\u2026 11 more rows; a larger window shows them"

@@ -96,7 +96,7 @@ def test_a_further_row_of_a_long_text_is_marked_on_a_terminal(clone: Clone) -> N
     with on_screen(*argv, cwd=clone.root, columns=60, rows=30, env=clone.environment()) as terminal:
         terminal.until(yes_or_no("Trust this profile?"))
         rows = terminal.all
-    assert sum(row.startswith("      | ") for row in rows) > 4
+    assert sum(row.startswith("    | ") for row in rows) > 4
     assert [row.split()[0] for row in rows if row[:2] == "  " != row[2:4]] == ["runs", "in", "asks"]
 
 

@@ -133,13 +133,14 @@ class Forms:
         """Fill in the form. Every value was typed by the user, or is a default that the user accepted."""
         async with self._person.floor():
             self._introduce(form)
-            if form.missing:
-                return await self._refuse(form)
-            try:
-                return await self._complete(form)
-            except FormDismissed:
-                key = await self._person.choose("The form is not sent. Decline it?", [DECLINE, CANCEL])
-                return Filled("decline" if key == DECLINE.key else "cancel")
+            prompt = "Decline it?"
+            if not form.missing:
+                try:
+                    return await self._complete(form)
+                except FormDismissed:
+                    prompt = "The form is not sent. Decline it?"
+            key = await self._person.choose(prompt, [DECLINE, CANCEL])
+            return Filled("decline" if key == DECLINE.key else "cancel")
 
     def _introduce(self, form: Form) -> None:
         self._person.say(f"The agent {self._agent_name} asks you to fill in a form:", "heading")
@@ -150,14 +151,10 @@ class Forms:
         if form.left_out:
             names = ", ".join(map(quote_line, form.left_out))
             self._person.say(f"Left out, because acp-launch does not support the field type: {names}", "dim")
-
-    async def _refuse(self, form: Form) -> Filled:
-        names = ", ".join(map(quote_line, form.missing))
-        self._person.say(
-            f"The form cannot be sent: acp-launch does not support the type of required fields: {names}", "warning"
-        )
-        key = await self._person.choose("Decline it?", [DECLINE, CANCEL])
-        return Filled("decline" if key == DECLINE.key else "cancel")
+        if form.missing:
+            fault = "acp-launch does not support the type of required fields"
+            names = ", ".join(map(quote_line, form.missing))
+            self._person.say(f"The form cannot be sent: {fault}: {names}", "warning")
 
     async def _complete(self, form: Form) -> Filled:
         given = {field.name: field.default for field in form.fields if field.default is not None}

@@ -5,7 +5,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
@@ -18,7 +18,7 @@ from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import is_private
 from acp_launch.session.elicitation import Action, Link
-from acp_launch.session.observer import Choice, Person
+from acp_launch.session.observer import Choice, Person, Tone
 
 # The address of a page as the user must see it before visiting: whole, and without misleading parts.
 
@@ -95,8 +95,6 @@ def _warnings(parts: SplitResult, host: str) -> list[str]:
 
 # These need the terminal, which is in use; `www-browser` is the installed one of them.
 TEXTUAL = {"browsh", "carbonyl", "chawan", "cha", "edbrowse", "elinks", "links", "links2", "lynx", "w3m", "www-browser"}
-DESKTOP = (("xdg-open",), ("gio", "open"), ("x-www-browser",))
-WITHOUT_DESKTOP = (("wslview",),)  # Linux under Windows: opens the browser there
 
 
 def command(env: Mapping[str, str]) -> list[str] | None:
@@ -113,13 +111,15 @@ def command(env: Mapping[str, str]) -> list[str] | None:
     return None
 
 
-def start(argv: list[str], url: str, env: Mapping[str, str]) -> str:
-    """Open a page. Return why it could not be started; empty if it was. The result of the visit is not known.
+def start(argv: Sequence[str], url: str, env: Mapping[str, str]) -> tuple[str, Tone]:
+    """Open a page, and return what to tell the user. The result of the visit is not known.
 
     Variables with secrets of profiles are removed from its environment.
     """
     theirs = {name: value for name, value in env.items() if not is_private(name)}
-    return detached.start([argument.replace("%s", url) for argument in argv], theirs)
+    if problem := detached.start([argument.replace("%s", url) for argument in argv], theirs):
+        return f"{argv[0]} did not start ({problem}). Open the address by hand.", "warning"
+    return f"Opening it with {argv[0]}. If no page appears, open the address by hand.", "dim"
 
 
 def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
@@ -129,9 +129,9 @@ def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     if sys.platform == "darwin":
         yield ("/usr/bin/open",)
         return
-    yield from WITHOUT_DESKTOP
+    yield ("wslview",)  # Linux under Windows: opens the browser there
     if env.get("DISPLAY") or env.get("WAYLAND_DISPLAY"):
-        yield from DESKTOP
+        yield ("xdg-open",)
 
 
 def _split(said: str) -> tuple[str, ...]:
@@ -184,17 +184,10 @@ class Links:
         choices = ([OPEN] if opener else []) + [MYSELF, DECLINE, CANCEL]
         match await self._person.choose("Visit it?", choices):
             case OPEN.key if opener:
-                self._open(opener, address.url)
+                self._person.say(*start(opener, address.url, self._env))
                 return "accept"
             case MYSELF.key:
                 return "accept"
             case DECLINE.key:
                 return "decline"
         return "cancel"
-
-    def _open(self, opener: list[str], url: str) -> None:
-        problem = start(opener, url, self._env)
-        if problem:
-            self._person.say(f"{opener[0]} did not start ({problem}). Open the address by hand.", "warning")
-        else:
-            self._person.say(f"Opening it with {opener[0]}. If no page appears, open the address by hand.", "dim")

@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
+from acp_launch.console.ask.room import Detail, Row, break_lines, lines_above
 from acp_launch.console.draw.difflines import changes, number_lines
 from acp_launch.console.draw.outside import content_text, cut_telling, one_line
 from acp_launch.console.stderr import harmless
+from acp_launch.console.stdout import fit
 from acp_launch.protocol import acp
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
@@ -16,9 +18,6 @@ from acp_launch.session.observer import Answer, Ask, Choice, Person, Tone, ToolQ
 from acp_launch.session.permission.policy import choose, holds
 from acp_launch.session.permission.subject import ADDRESSES, COMMANDS, DIRECTORIES, PATHS, WORDS, plain
 from acp_launch.session.state import server, title, tool
-
-if TYPE_CHECKING:
-    from acp_launch.console.ask.room import Detail, Row
 
 # The answers to a permission question: one key each, and a label that says what it does.
 #
@@ -40,7 +39,6 @@ ANSWERS = {
 }
 GOOD = {"allow_always": "Allow for good, listed by {}", "reject_always": "Deny for good, listed by {}"}
 UNKNOWN = "Unclear"  # the kind is not in the protocol, so its effect is unknown
-SPARE = "bcefhijklmopqrstuvwxz"  # keys from the tenth option on, after the digits
 _ALLOWS = regex(r"(always )?(allow|yes|accept)\b")
 _DENIES = regex(r"(always )?(deny|no|reject|don['\u2019]t)\b")
 _NEGATION = regex(
@@ -69,8 +67,8 @@ class Answers(Struct, frozen=True):
 def answers(options: Sequence[Any], where: str, *, is_keepable: bool = True) -> Answers:
     """
     Give the first option of each kind a letter, as well as the first that allows for good; each other option gets its
-    number, or a free letter. If no option allows for good, add one. `where` is the command that lists answers
-    remembered for good. If the call is not `is_keepable`, no answer is remembered.
+    number, up to 9. If no option allows for good, add one. `where` is the command that lists answers remembered for
+    good. If the call is not `is_keepable`, no answer is remembered.
 
     Of several options with the same id only the first counts, as in the agent's question as a whole.
     """
@@ -138,12 +136,10 @@ def _distinct(options: Sequence[Any]) -> list[dict[str, Any]]:
 def _keys(slots: Sequence[str]) -> list[str]:
     """Return a key for each option; "" if none is left. A digit is the number in the list that is shown."""
     first = {slot: slots.index(slot) for slot in KEYS if slot in slots}
-    spare = iter(SPARE)
     keys: list[str] = []
     shown = 0
     for place, slot in enumerate(slots):
-        number = str(shown + 1) if shown < 9 else ""
-        key = KEYS[slot] if first.get(slot) == place else number or next(spare, "")
+        key = KEYS[slot] if first.get(slot) == place else str(shown + 1) if shown < 9 else ""
         shown += bool(key)
         keys.append(key)
     return keys
@@ -164,19 +160,13 @@ def permission_asker(person: Person, where: str) -> Ask:
     """Return a function that asks `person`; dismissed means denied. `where` lists answers remembered for good."""
 
     async def ask(question: ToolQuestion) -> Answer:
-        from acp_launch.console.ask import room  # most runs ask nothing
-
         async with person.floor():
             ways = answers(question.options, where, is_keepable=question.is_keepable)
             choices = [way.choice for way in ways.offered]
             columns, rows = person.room(PROMPT, choices)
-            lasting = _lasting_line(question, ways, columns, rows)
-            if rows < LITTLE:  # what is asked about needs the rows; this scrolls by before it
-                for line in lasting:
-                    person.say(line)
-                lasting = []
-            below = len(ways.left_out) + sum(len(room.break_lines(line, columns)) for line in lasting)
-            for text, tone in room.lines_above(list(_details(question)), columns, rows - below):
+            lasting = _lasting_line(question, ways, columns)
+            below = len(ways.left_out) + sum(len(break_lines(line, columns)) for line in lasting)
+            for text, tone in lines_above(list(_details(question)), columns, rows - below):
                 person.say(text, tone)
             for line in lasting:
                 person.say(line)
@@ -200,13 +190,12 @@ async def _ask_for_answer(person: Person, ways: Answers) -> Answer:
 
 
 LASTING = ("allow_always", "reject_always")  # kinds of options that the agent may remember
-SPACIOUS = 12  # rows above a question, from which the line about later calls may take two
-LITTLE = 8  # rows above a question, below which the details need all of them
 WIDE = 60  # columns from which there is room for a remark
 
 
-def _lasting_line(question: ToolQuestion, ways: Answers, columns: int, rows: int) -> list[str]:
-    """Return a line about the calls that the lasting answers hold for; none if every answer is for this once."""
+def _lasting_line(question: ToolQuestion, ways: Answers, columns: int) -> list[str]:
+    """Return a line, of two rows at most, about the calls that the lasting answers hold for; none if every answer is
+    for this once."""
     of_agent = [option for option in _distinct(question.options) if option.get("kind") in LASTING]
     ids = {acp.text(option.get("optionId")) for option in of_agent}
     lasting = [way for way in ways.offered if way.answer.holds != "once" or way.answer.option_id in ids]
@@ -214,23 +203,18 @@ def _lasting_line(question: ToolQuestion, ways: Answers, columns: int, rows: int
         return []
     begun = f"{', '.join(way.choice.key for way in lasting)} from now on: "
     if not question.is_keepable:
-        return [_fit(f"{begun}only the agent knows for which calls", columns)]
+        return [f"{begun}only the agent knows for which calls"]
     is_shared = columns >= WIDE and any(way.answer.option_id in ids for way in lasting)
     more = "; the agent may remember more" if is_shared else ""
     what = harmless(redactor.text(question.scope), keep="")
-    return [_fit(begun + what, columns * (2 if rows >= SPACIOUS else 1) - len(more)) + more]
+    return [fit(begun + what, 2 * columns - len(more)) + more]
 
 
-def _fit(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: max(0, most - 1)]}…"
-
-
-def _details(question: ToolQuestion) -> "Iterator[Detail]":
-    """Yield the details of a call, the heading first."""
+def _details(question: ToolQuestion) -> Iterator[Detail]:
     # Redact before anything is cut, because half a secret cannot be recognised.
     call, announced = redactor.tree(question.call), redactor.text(question.announced)
     name = _name(title(call))
-    yield _detail(HEADING, (f"The agent asks for permission: {name}", "heading"), short=f"Asked for: {name}")
+    yield Detail(((f"The agent asks for permission: {name}", "heading"),), HEADING, f"Asked for: {name}")
     if len(whole := title(call)) > LONGEST:
         yield _line(COMMAND, f"in full: {whole}")  # gemini gives a command nowhere else
     if used := tool(call):
@@ -245,7 +229,7 @@ def _details(question: ToolQuestion) -> "Iterator[Detail]":
     yield from _changes(call)
 
 
-def _places(call: dict[str, Any]) -> "Iterator[Detail]":
+def _places(call: dict[str, Any]) -> Iterator[Detail]:
     """Yield each place once. It may also be an argument or a changed file, and is then left out here."""
     given = acp.mapping(call.get("rawInput"))
     told = [*given.values(), *(diff.get("path") for diff in _of_type(call, "diff"))]
@@ -255,7 +239,7 @@ def _places(call: dict[str, Any]) -> "Iterator[Detail]":
     yield from _more(len(places), "places")
 
 
-def _arguments(given: Any) -> "Iterator[Detail]":
+def _arguments(given: Any) -> Iterator[Detail]:
     """Yield the arguments. If there are too many, the least important are left out."""
     if given is not None and not isinstance(given, dict):
         given = {"input": given}
@@ -280,7 +264,6 @@ def _weight(key: object) -> int:
 
 
 def _argument(value: Any) -> str:
-    """Return a string as it is, anything else as JSON."""
     if isinstance(value, str):
         return value
     try:
@@ -289,7 +272,7 @@ def _argument(value: Any) -> str:
         return "(nested too deeply to show)"
 
 
-def _texts(call: dict[str, Any]) -> "Iterator[Detail]":
+def _texts(call: dict[str, Any]) -> Iterator[Detail]:
     """Yield texts that are neither an argument nor a change: gemini sends its arguments this way."""
     told = [call.get("title"), *acp.mapping(call.get("rawInput")).values()]
     texts = [content_text(acp.mapping(content.get("content"))).strip() for content in _of_type(call, "content")]
@@ -298,13 +281,13 @@ def _texts(call: dict[str, Any]) -> "Iterator[Detail]":
     yield from _more(len(texts), "texts")
 
 
-def _changes(call: dict[str, Any]) -> "Iterator[Detail]":
+def _changes(call: dict[str, Any]) -> Iterator[Detail]:
     diffs = list(_of_type(call, "diff"))
-    yield from (_detail(PLACE, *_change(diff)) for diff in diffs[:MOST])
+    yield from (Detail(tuple(_change(diff)), PLACE) for diff in diffs[:MOST])
     yield from _more(len(diffs), "changes")
 
 
-def _change(diff: dict[str, Any]) -> "Iterator[Row]":
+def _change(diff: dict[str, Any]) -> Iterator[Row]:
     """Describe the change of a file. The agent may name the file nowhere else."""
     old = diff.get("oldText")
     made = changes(old if isinstance(old, str) else None, acp.text(diff.get("newText")))
@@ -321,17 +304,12 @@ def _of_type(call: dict[str, Any], kind: str) -> Iterator[dict[str, Any]]:
     return (content for content in contents if content.get("type") == kind)
 
 
-def _detail(weight: int, *lines: "Row", short: str = "") -> "Detail":
-    from acp_launch.console.ask.room import Detail
-
-    return Detail(lines, weight, short)
-
-
-def _line(weight: int, text: str, tone: Tone = "quote") -> "Detail":
-    return _detail(weight, (_indent(_shorten(harmless(text))), tone))
+def _line(weight: int, text: str, tone: Tone = "quote") -> Detail:
+    """Make a line of foreign text. Each further line of it is barred, so that none looks like a line of ours."""
+    return Detail(((f"    {_shorten(harmless(text))}".replace("\n", "\n    | "), tone),), weight)
 
 
-def _more(count: int, what: str) -> "Iterator[Detail]":
+def _more(count: int, what: str) -> Iterator[Detail]:
     if count > MOST:
         yield _line(ASIDE, f"[... {count - MOST:,} more {what} are not shown ...]", "warning")
 
@@ -339,11 +317,6 @@ def _more(count: int, what: str) -> "Iterator[Detail]":
 def _name(text: str) -> str:
     """Return `text` on one line; a cut says how much is missing."""
     return cut_telling(harmless(text, keep=""), LONGEST)
-
-
-def _indent(text: str) -> str:
-    """Indent every line, and bar all but the first, so that none looks like a line of ours."""
-    return f"    {text}".replace("\n", "\n    | ")
 
 
 def _shorten(text: str) -> str:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from msgspec import Struct
-from rich.cells import cell_len
 
+from acp_launch.console.stdout import cells, fit
 from acp_launch.session.observer import Tone
 
 FALLBACK = (80, 24)
@@ -29,7 +29,7 @@ Row = tuple[str, Tone]
 class Detail(Struct, frozen=True):
     """
     Lines that belong together. If there is no room for all details, the least `weight` comes first. `short` replaces
-    the first line if the detail gets only one row.
+    the first line of the heading if that does not fit into one row.
     """
 
     lines: tuple[Row, ...]
@@ -72,40 +72,29 @@ def is_roomy() -> bool:
 
 
 def _brief(details: Sequence[Detail], columns: int, rows: int) -> Iterator[Row]:
-    """Yield at most `rows` rows, shared among the details."""
-    is_counted = len(details) > rows > LEAST  # one row says how many are left out
-    shown = details[: rows - is_counted]
-    begun = [list(islice(_rows(detail.lines, columns), rows + 1)) for detail in shown]
-    shares = _shares([len(each) for each in begun], rows - is_counted)
-    for detail, each, share in zip(shown, begun, shares, strict=True):
-        if share == 1 < len(each):
-            text, tone = detail.lines[0]
-            yield fit_row((detail.short or text).partition("\n")[0], columns), tone
-        elif len(each) <= share:
-            yield from each
-        else:
-            yield from _cut(detail, each, share, columns)
-    if is_counted:
-        yield fit_row(f"{INDENT}[... {len(details) - len(shown)} more details, above ...]", columns), "dim"
-
-
-def _shares(sizes: Sequence[int], rows: int) -> list[int]:
-    """Give each detail one row; further rows go to the most important details first, and to the heading last."""
-    shares = [1] * len(sizes)
-    spare = rows - len(sizes)
-    for place in (*range(1, len(sizes)), 0):
-        more = min(spare, sizes[place] - 1)
-        shares[place] += more
+    """Yield at most `rows` rows: one for each detail, and the others for the first that need them but the heading."""
+    heading, *others = details
+    text, tone = heading.lines[0]
+    yield (text if cells(text) <= columns else fit(heading.short, columns)), tone
+    shown = others[: rows - 1]
+    spare = rows - 1 - len(shown)
+    for detail in shown:
+        begun = list(islice(_rows(detail.lines, columns), spare + 2))
+        more = min(spare, len(begun) - 1)
         spare -= more
-    return shares
+        yield from begun if len(begun) <= more + 1 else _cut(detail, begun, more + 1, columns)
 
 
 def _cut(detail: Detail, begun: Sequence[Row], share: int, columns: int) -> Iterator[Row]:
-    """Yield two or more rows of a detail, one of them a note about the rest. From three rows on the last ones show its
-    end, because the end of a command matters as much."""
+    """Yield some rows of a detail, one of them a note about the rest. From three rows on the last ones show its end,
+    because the end of a command matters as much."""
+    if share == 1:
+        text, tone = detail.lines[0]
+        yield fit(text.partition("\n")[0], columns), tone
+        return
     end = max(0, min(2, share - 2))
     yield from begun[: share - 1 - end]
-    yield fit_row(f"{INDENT}[... more lines, above ...]", columns), "dim"
+    yield fit(f"{INDENT}[... more lines, above ...]", columns), "dim"
     last = list(_rows(detail.lines[-2:], columns))
     yield from last[len(last) - end :]
 
@@ -113,11 +102,6 @@ def _cut(detail: Detail, begun: Sequence[Row], share: int, columns: int) -> Iter
 def _expand_tabs(text: str) -> str:
     """Replace tabs by spaces, because terminals disagree on the width of a tab."""
     return "\n".join(line.expandtabs(TAB) for line in text.split("\n"))
-
-
-def fit_row(text: str, columns: int) -> str:
-    """Return `text` in one row; a cut ends with `…`."""
-    return text if cell_len(text) <= columns else f"{_pieces(text, columns - 1)[0]}…"
 
 
 def _rows(lines: Sequence[Row], columns: int) -> Iterator[Row]:
@@ -142,27 +126,19 @@ def break_lines(text: str, columns: int) -> list[str]:
 
 def _first(text: str, columns: int) -> tuple[str, str]:
     """Return the first row of a line, and the rest of it."""
-    fitting = text[:columns] if text.isascii() else _pieces(text[: columns + 1], columns)[0]
+    fitting = _head(text, columns)
     if len(fitting) >= len(text) or columns < 1:
-        return (text, "") if len(fitting) >= len(text) else (text[:1], text[1:])
+        return fitting, text[len(fitting) :]
     at = text.rfind(" ", 0, len(fitting) + 1)
     word = text[at + 1 :].partition(" ")[0]
-    if not text[: max(at, 0)].strip() or cell_len(word[: columns + 1]) > columns - len(BAR):
+    if not text[: max(at, 0)].strip() or cells(word[: columns + 1]) > columns - len(BAR):
         return fitting, text[len(fitting) :]
     return text[:at], text[at + 1 :]
 
 
-def _pieces(text: str, columns: int) -> list[str]:
-    """Split `text` into pieces of at most `columns`, each with at least one character."""
-    if text.isascii():  # the fast path for most texts
-        width = max(1, columns)
-        return [text[at : at + width] for at in range(0, len(text), width)] or [""]
-    pieces, used = [""], 0
-    for mark in text:
-        size = cell_len(mark)
-        if used + size > columns and pieces[-1]:
-            pieces.append("")
-            used = 0
-        pieces[-1] += mark
-        used += size
-    return pieces
+def _head(text: str, columns: int) -> str:
+    """Return as many characters as fit, at least one."""
+    kept = text[: max(1, columns)]
+    while cells(kept) > columns and len(kept) > 1:
+        kept = kept[:-1]
+    return kept

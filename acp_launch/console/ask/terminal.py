@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TextIO
 
 from acp_launch import leave
+from acp_launch.console.ask.room import break_lines, is_roomy, screen
 from acp_launch.console.stderr import DIM, GREEN, RED, YELLOW, ask, harmless, paint, put, share
 from acp_launch.mark import COLUMNS, MARK
 from acp_launch.session.observer import Choice, Tone
@@ -33,35 +34,18 @@ def restore_at_exit() -> Callable[[], None]:
     return leave.at_exit(restore)
 
 
-class Echo:
-    """Turns the echo of the terminal on stdin off and on; does nothing if stdin is not a terminal."""
-
-    def __init__(self) -> None:
-        self._before: Modes | None = None
-
-    def off(self) -> None:
-        if self._before is None and (before := _modes()) is not None:
-            self._before = before
-            _clear("ECHO")
-
-    def on(self) -> None:
-        if self._before is not None:
-            _restore(self._before)
-            self._before = None
-
-
 @contextmanager
-def key_by_key() -> Iterator[None]:
-    """Let the terminal on stdin give each key at once and without echo while the block runs. Ctrl-C stays a signal.
+def without_modes(*names: str) -> Iterator[None]:
+    """Turn these modes of the terminal on stdin off while the block runs; do nothing if it is not our terminal.
 
-    Does nothing if stdin is not our terminal; an answer then is a line.
+    Without ECHO and ICANON it gives each key at once and without echo; Ctrl-C stays a signal.
     """
     before = _modes()
     if before is None:
         yield
         return
     forget = leave.at_exit(lambda: _restore(before))
-    _clear("ECHO", "ICANON")
+    _clear(*names)
     try:
         yield
     finally:
@@ -144,8 +128,6 @@ def tell(text: str, tone: Tone = "plain", keys: Sequence[str] = ()) -> None:
 
     `keys` are those of answers in it, which are coloured.
     """
-    from acp_launch.console.ask.room import break_lines, screen
-
     bar, style = paint(MARK, YELLOW), STYLES.get(tone, "")
     for row in break_lines(text, screen()[0] - COLUMNS):
         for key in keys:
@@ -190,8 +172,6 @@ class TerminalQuestions:
 
     @asynccontextmanager
     async def floor(self) -> AsyncIterator[None]:
-        from acp_launch.console.ask.room import is_roomy
-
         with self._clock.still():
             async with self._turn:
                 self._pause()
@@ -201,8 +181,6 @@ class TerminalQuestions:
                 yield
 
     def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
-        from acp_launch.console.ask.room import break_lines, is_roomy, screen
-
         columns, rows = screen()
         shown = (prompt, prompt, *answers(choices, columns))  # once more with the answer
         taken = sum(len(break_lines(line, columns - COLUMNS)) for line in shown)
@@ -214,11 +192,9 @@ class TerminalQuestions:
 
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
         """Choose by one key, as in an interactive session. None for Escape, Ctrl-D and the end of input."""
-        from acp_launch.console.ask.room import is_roomy
-
         if self._has_said and is_roomy():
             tell("")
-        with key_by_key():
+        with without_modes("ECHO", "ICANON"):
             key = await ask_for_key(prompt, choices, self.read_keys, tone="plain" if self._has_said else "heading")
         if key is not None:
             tell(f"{prompt} {next(choice.label for choice in choices if choice.key == key)}", "dim")
@@ -245,7 +221,7 @@ async def ask_for_paste(prompt: str) -> str | None:
     """
     text = ""
     try:
-        with key_by_key():  # before the prompt: what answers it is not shown, however soon it comes
+        with without_modes("ECHO", "ICANON"):  # before the prompt: what answers it is not shown, however soon it comes
             forget_typed()
             ask(prompt)
             while not text.endswith("\n"):
@@ -283,8 +259,6 @@ def ask_line(prompt: str) -> str:
 
 def answers(choices: Sequence[Choice], columns: int) -> list[str]:
     """Return the rows of the answers with their keys: one row if all fit, else one for each."""
-    from acp_launch.console.ask.room import break_lines
-
     each = [f"[{choice.key}] {choice.label}" for choice in choices]
     row = BETWEEN.join(each)
     return [row] if len(break_lines(row, columns - COLUMNS)) == 1 else each
@@ -298,8 +272,6 @@ async def ask_for_key(
     `read` returns the next keys as they came, or a line; empty at the end of input. Keys do not count before the user
     could read the question, while the user is typing, or when several come at once.
     """
-    from acp_launch.console.ask.room import screen
-
     tell(prompt, tone)
     forget_typed()
     is_shown, due = False, _now() + QUIET

@@ -44,27 +44,16 @@ DRAWN = 10  # entries
 LONG = 300  # characters of one
 
 
-class Checklist:
-    """A plan of which at most `drawn` steps are shown."""
-
-    def __init__(self, steps: Sequence[PlanStep], *, drawn: int = DRAWN) -> None:
-        self._steps, self._drawn = steps, drawn
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        first = self._first()
-        if first:
-            yield Text(f"… {first} more", "dim")
-        for step in self._steps[first : first + self._drawn]:
-            yield Text(
-                f"{BOXES.get(step.status, '[?]')} {one_line(cut(step.content, LONG))}", STEP_STYLES.get(step.status, "")
-            )
-        if left := max(0, len(self._steps) - first - self._drawn):
-            yield Text(f"… {left} more", "dim")
-
-    def _first(self) -> int:
-        """Return the first step to show: the one before the current step, but not so late that rows stay empty."""
-        now = next((at for at, step in enumerate(self._steps) if step.status != "completed"), len(self._steps))
-        return max(0, min(now - 1, len(self._steps) - self._drawn))
+def checklist(steps: Sequence[PlanStep], *, drawn: int = DRAWN) -> RenderableType:
+    """Return at most `drawn` steps: from the one before the current step on, but not so late that rows stay empty."""
+    now = next((at for at, step in enumerate(steps) if step.status != "completed"), len(steps))
+    first = max(0, min(now - 1, len(steps) - drawn))
+    rows = [
+        Text(f"{BOXES.get(step.status, '[?]')} {one_line(cut(step.content, LONG))}", STEP_STYLES.get(step.status, ""))
+        for step in steps[first : first + drawn]
+    ]
+    above, left = (Text(f"… {number} more", "dim") for number in (first, len(steps) - first - drawn))
+    return indent(Group(*([above] if first else []), *rows, *([left] if len(steps) > first + drawn else [])))
 
 
 # Changes of the session besides the answer, as lines: options, title, compactions, notices, plan and usage.
@@ -113,7 +102,7 @@ class SessionNews:
         if self._state.plan == self._plan:
             return []
         self._plan = self._state.plan
-        return [indent(Checklist(self._plan, drawn=PRINTED))] if self._plan else []
+        return [checklist(self._plan, drawn=PRINTED)] if self._plan else []
 
     def usage(self, result: dict[str, Any] | None, took: float) -> str:
         """Return one line about tokens, cost and time; `result` is the usage of the turn, which took so many seconds.
@@ -137,7 +126,7 @@ class SessionNews:
         if any(compaction.status == "in_progress" for compaction in self._state.compactions.values()):
             yield indent(Text("… compacting the conversation", "cyan"))
         if self._state.plan != self._plan:
-            yield indent(Checklist(self._state.plan))
+            yield checklist(self._state.plan)
 
 
 def token_counts(usage: dict[str, Any]) -> Iterator[str]:
@@ -247,9 +236,9 @@ class Live(Notices):
 
     def take(self, update: Updated, chunk: Chunk) -> None:
         kind = update.kind
+        news = self._news.apply(kind, _body(update)) if kind in KINDS else []
         if update.replay and not self._history:
-            self._learn(update)
-            return
+            return  # the state that it leaves matters, and is not shown
         if update.replay is not self._replaying:
             self._flush()
             self._replaying = update.replay
@@ -258,14 +247,11 @@ class Live(Notices):
         elif kind in CALLS:
             self._flush_voices()
             self._print(self._work.call(_body(update), replay=update.replay))
-        elif kind in KINDS:
-            self._tell_later(kind, self._news.apply(kind, _body(update)))
+        elif kind in SAME_MESSAGE and self._speaking:
+            self._aside += news  # printed at the end of the message, so that no sentence is interrupted
+        else:
+            self._tell(news)
         self._pace.wake()
-
-    def _learn(self, update: Updated) -> None:
-        """Apply an update of a history that is not shown: the state it leaves matters."""
-        if update.kind in KINDS:
-            self._news.apply(update.kind, _body(update))
 
     def _hear(self, update: Updated, chunk: Chunk) -> None:
         if update.kind == PROMPT and not update.replay:
@@ -283,13 +269,6 @@ class Live(Notices):
         elif (text := content_text(acp.mapping(_body(update).get("content")))) and update.kind == PROMPT:
             text = f"\n{text}"  # on its own line if other content of the prompt precedes it
         self._voices[voice].add(text)
-
-    def _tell_later(self, kind: str, lines: Sequence[RenderableType]) -> None:
-        """Print lines. Those that do not end a message wait for its end, so that no sentence is interrupted."""
-        if kind in SAME_MESSAGE and self._speaking:
-            self._aside += lines
-        else:
-            self._tell(lines)
 
     def _tell(self, lines: Sequence[RenderableType]) -> None:
         if lines:
@@ -362,7 +341,6 @@ class Live(Notices):
         return Parts(self._above, [*voices, ("work", self._work), ("work", self._news)])
 
     def _settle(self) -> None:
-        """Print the finished parts."""
         for kind, voice in self._voices.items():
             self._print(voice.take(), PARTS[kind])
         if self._ready:
@@ -396,7 +374,6 @@ class Live(Notices):
         ]
 
     def _close(self) -> None:
-        """Print the unfinished parts, and leave the terminal."""
         self._flush_voices()
         self._print(self._work.left())
         self._print(self._work.rest())
@@ -493,5 +470,4 @@ class FoldedThought:
 
 
 def _draw_thought(text: str, coloured: bool) -> RenderableType:
-    """Show thoughts whole, without Markdown."""
     return indent(Text(prose(text).strip("\n"), THINKING))

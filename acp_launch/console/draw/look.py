@@ -7,7 +7,7 @@ name. Symbols that a terminal without UTF-8 cannot show have a plain form. Colou
 
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -137,54 +137,41 @@ def middle(text: str, columns: int, options: ConsoleOptions) -> str:
     return f"{head}{gap}{tail}"
 
 
-class UserWords:
-    """The words of the user."""
-
-    def __init__(self, text: str) -> None:
-        self._lines = prose(text).strip("\n").split("\n")
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        mark = symbol(PROMPT, options)
-        for line in self._lines:
-            for row in _rows(line, "bold", console, options.max_width - COLUMNS):
-                yield Text.assemble((f"{mark} ", "bold cyan"), row)
-                mark = " " * len(mark)
-
-
 class Marked:
     """A line of ours: its first row begins with our mark, and the others, which may hold words of others, do not."""
 
     def __init__(self, text: str, style: str = "", *, is_ours: bool = True) -> None:
         """Text that is not ours has no mark, and is indented as far."""
-        self._text, self._style = text, style
-        self._mark = f"{MARK} " if is_ours else " " * COLUMNS
+        self._text, self._style, self._mark_style = text, style, style
+        self._mark = MARK if is_ours else " "
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        mark = self._mark
+        mark = symbol(self._mark, options)
         for line in self._text.split("\n"):
-            for row in _rows(line, self._style, console, options.max_width - COLUMNS):
-                yield Text.assemble((mark, self._style), row)
-                mark = " " * COLUMNS
+            for row in Text(line, self._style).wrap(console, max(1, options.max_width - COLUMNS)) or [Text()]:
+                yield Text.assemble((f"{mark} ", self._mark_style), row)
+                mark = " "
 
 
-def _rows(line: str, style: str, console: Console, columns: int) -> Iterator[Text]:
-    yield from Text(line, style).wrap(console, max(1, columns)) or [Text()]
+class UserWords(Marked):
+    """The words of the user."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(prose(text).strip("\n"), "bold")
+        self._mark, self._mark_style = PROMPT, "bold cyan"
 
 
 # The names of files: short, and with a link where the file is one of the project. No text of an agent is a link.
 
 
 LINKLESS = ("dumb", "unknown", "linux", "cons25", "eterm", "vt", "screen")  # beginnings of TERM
-VTE = 5000  # the version of the library from which its terminals show links; earlier ones may crash
 UNLINKED = Style()
 
 
 def can_link(env: Mapping[str, str]) -> bool:
     """Return whether the terminal is not known for lacking OSC 8."""
-    term, version = env.get("TERM", "dumb"), env.get("VTE_VERSION", "")
-    is_old = version.isdecimal() and int(version) < VTE
     is_without = env.get("TERM_PROGRAM") == "Apple_Terminal" or "INSIDE_EMACS" in env
-    return not (term.startswith(LINKLESS) or is_old or is_without)
+    return not (env.get("TERM", "dumb").startswith(LINKLESS) or is_without)
 
 
 class ProjectFiles:

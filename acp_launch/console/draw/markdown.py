@@ -47,16 +47,11 @@ class Growing:
         self._length = 0  # of what is new in it
         self._line: list[str] = []  # the beginning of its next line, as it came
         self._line_length = 0
-        self._goes_on = False
+        self.goes_on = False  # whether what is unfinished follows a piece that was cut
         self._begin_with = ""  # what the next piece would need from this one
         self._fence = ""
         self._is_list = False
         self._is_blank = False  # whether the last line was
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether what is unfinished follows a piece that was cut."""
-        return self._goes_on
 
     def add(self, text: str) -> None:
         *whole, last = text.split("\n")
@@ -77,7 +72,7 @@ class Growing:
             self._lines += self._line
             self._finish()
         self._lines, self._line, self._line_length = [], [], 0
-        self._begin_with, self._fence, self._goes_on, self._is_blank = "", "", False, False
+        self._begin_with, self._fence, self.goes_on, self._is_blank = "", "", False, False
         return self.take()
 
     def tail(self, limit: int, lines: int) -> str:
@@ -119,7 +114,8 @@ class Growing:
         """What this line does to the piece; it may be the first of another one."""
         bare = line.strip()
         if self._fence:
-            self._close_fence(bare)
+            if bare.startswith(self._fence) and not bare.strip(self._fence[0]):
+                self._fence = self._begin_with = ""
         elif not bare:
             self._is_blank, self._begin_with = True, ""
         else:
@@ -144,19 +140,15 @@ class Growing:
         elif "|" not in bare:
             self._begin_with = ""  # no row of a table any more
 
-    def _close_fence(self, bare: str) -> None:
-        if bare.startswith(self._fence) and not bare.strip(self._fence[0]):
-            self._fence = self._begin_with = ""
-
     def _finish(self) -> None:
-        self._done.append(Piece("".join(self._lines), self._goes_on))
-        self._lines, self._length, self._goes_on, self._is_list = [], 0, False, False
+        self._done.append(Piece("".join(self._lines), self.goes_on))
+        self._lines, self._length, self.goes_on, self._is_list = [], 0, False, False
 
     def _cut(self) -> None:
         is_list = self._is_list
         self._finish()
         self._lines = [self._begin_with] if self._begin_with else []
-        self._goes_on, self._is_list = True, is_list
+        self.goes_on, self._is_list = True, is_list
 
 
 # Wrapped text, tables and code blocks: styled segments in, lines of a terminal out.
@@ -235,16 +227,12 @@ class Cell(Struct, frozen=True):
 Row = Sequence[Cell]
 
 
-def grid_lines(head: Row, body: Sequence[Row], width: int) -> Iterator[Line]:
-    widths = _widths([head, *body], width)
-    if not widths:
-        for row in (head, *body):
-            yield from wrap_spans(_paragraph(row), width)
-        return
-    yield from _row(head, widths)
-    yield [Segment("─" * (sum(widths) + GAP * (len(widths) - 1)), RULE)]
-    for row in body:
-        yield from _row(row, widths)
+def grid_lines(rows: Sequence[Row], width: int) -> Iterator[Line]:
+    widths = _widths(rows, width)
+    for number, row in enumerate(rows):
+        yield from _row(row, widths) if widths else wrap_spans(_paragraph(row), width)
+        if widths and not number:  # below the head
+            yield [Segment("─" * (sum(widths) + GAP * (len(widths) - 1)), RULE)]
 
 
 def _widths(rows: Sequence[Row], width: int) -> list[int]:
@@ -287,26 +275,19 @@ def _paragraph(row: Row) -> list[Span]:
 # Of the terminal's own colours, those that can be read on a light and on a dark background.
 THEME = {
     "Comment": Style(dim=True, italic=True),
-    "Comment.Preproc": Style(color="cyan"),
     "Keyword": Style(color="magenta"),
-    "Keyword.Type": Style(color="cyan"),
     "Operator.Word": Style(color="magenta"),
     "Name.Builtin": Style(color="cyan"),
     "Name.Function": Style(bold=True),
     "Name.Class": Style(bold=True),
-    "Name.Namespace": Style(bold=True),
     "Name.Decorator": Style(color="cyan"),
     "Name.Tag": Style(color="magenta"),
-    "Name.Attribute": Style(color="cyan"),
     "Literal.String": Style(color="green"),
     "Literal.Number": Style(color="cyan"),
     "Generic.Deleted": Style(color="red"),
     "Generic.Inserted": Style(color="green"),
     "Generic.Heading": Style(bold=True),
     "Generic.Subheading": Style(color="magenta"),
-    "Generic.Error": Style(color="red"),
-    "Generic.Emph": Style(italic=True),
-    "Generic.Strong": Style(bold=True),
 }
 TAB = 4  # columns
 
@@ -350,10 +331,6 @@ def _languages() -> dict[str, str]:
     return {alias: aliases[0] for _, aliases, _, _ in get_all_lexers(plugins=False) for alias in aliases}
 
 
-def is_language(name: str) -> bool:
-    return name.lower() in _languages()
-
-
 # Typesetting: Markdown tokens to lines of a terminal.
 #
 # rich also renders Markdown. A streamed answer of 100 KB takes 2.5 times as long through it, and 4.7 times
@@ -392,8 +369,7 @@ class Typesetter:
             is_first = False
 
     def _block(self, block: Tokens, width: int) -> Iterator[Line]:
-        kind = block[0].type
-        draw = self._DRAW.get(kind)
+        draw = self._DRAW.get(block[0].type)
         if draw is not None:
             return draw(self, block, width)
         return wrap_spans(spans(block), width)  # a paragraph, and whatever else there may be: nothing is left out
@@ -403,7 +379,7 @@ class Typesetter:
 
     def _code(self, block: Tokens, width: int) -> Iterator[Line]:
         info = block[0].info.strip()
-        if info and not is_language(info):  # it may say anything, and would be hidden
+        if info and info.lower() not in _languages():  # it may say anything, and would be hidden
             yield from ([Segment(INDENT), *line] for line in wrap_spans([(info, RULE)], width - len(INDENT)))
         language = info if self._coloured else ""
         for line in code_lines(block[0].content, language, self._console, max(1, width - len(INDENT))):
@@ -416,25 +392,26 @@ class Typesetter:
         for line in self.lines(block[1:-1], width - 2):
             yield [Segment("│ ", BAR), *line]
 
-    def _bullets(self, block: Tokens, width: int) -> Iterator[Line]:
-        for item in _blocks(block[1:-1]):
-            yield from self._item(item, " • ", width)
-
-    def _numbers(self, block: Tokens, width: int) -> Iterator[Line]:
+    def _list(self, block: Tokens, width: int) -> Iterator[Line]:
         items = list(_blocks(block[1:-1]))
         first = int(block[0].attrs.get("start", 1))
         margin = len(str(first + len(items) - 1)) + 1
         for number, item in enumerate(items, first):
-            yield from self._item(item, f"{number:>{margin}}. ", width)
-
-    def _item(self, item: Tokens, mark: str, width: int) -> Iterator[Line]:
-        for line in self.lines(item[1:-1], width - len(mark), apart=False):
-            yield [Segment(mark, BULLET), *line]
-            mark = " " * len(mark)
+            mark = f"{number:>{margin}}. " if block[0].tag == "ol" else " • "
+            for line in self.lines(item[1:-1], width - len(mark), apart=False):
+                yield [Segment(mark, BULLET), *line]
+                mark = " " * len(mark)
 
     def _table(self, block: Tokens, width: int) -> Iterator[Line]:
-        head, *body = ([_cell(row[at : at + 2]) for at in _cells(row)] for row in _rows(block))
-        return grid_lines(head, body, width)
+        rows: list[list[Cell]] = []
+        for at, token in enumerate(block):
+            if token.type == "tr_open":
+                rows.append([])
+            elif token.type in ("th_open", "td_open"):
+                style = HEADINGS["h2"] if token.tag == "th" else PLAIN
+                is_right = "right" in str(token.attrs.get("style", ""))
+                rows[-1].append(Cell(spans(block[at : at + 2], style), is_right))
+        return grid_lines(rows, width)
 
     _DRAW: dict[str, Callable[["Typesetter", Tokens, int], Iterator[Line]]] = {  # noqa: RUF012
         "heading_open": _draw_heading,
@@ -442,8 +419,8 @@ class Typesetter:
         "code_block": _code,
         "hr": _rule,
         "blockquote_open": _quote,
-        "bullet_list_open": _bullets,
-        "ordered_list_open": _numbers,
+        "bullet_list_open": _list,
+        "ordered_list_open": _list,
         "table_open": _table,
     }
 
@@ -456,24 +433,6 @@ def _blocks(tokens: Tokens) -> Iterator[Tokens]:
         if not depth:
             yield tokens[begin : at + 1]
             begin = at + 1
-
-
-def _rows(table: Tokens) -> Iterator[Tokens]:
-    begin = 0
-    for at, token in enumerate(table):
-        if token.type == "tr_open":
-            begin = at
-        elif token.type == "tr_close":
-            yield table[begin:at]
-
-
-def _cells(row: Tokens) -> Iterator[int]:
-    return (at for at, token in enumerate(row) if token.type in ("th_open", "td_open"))
-
-
-def _cell(tokens: Tokens) -> Cell:
-    style = HEADINGS["h2"] if tokens[0].tag == "th" else PLAIN
-    return Cell(spans(tokens, style), is_right="right" in str(tokens[0].attrs.get("style", "")))
 
 
 def spans(block: Tokens, style: Style = PLAIN) -> list[Span]:
@@ -534,7 +493,7 @@ def parser() -> "MarkdownIt":
 
 
 class Block:
-    def __init__(self, text: str, *, coloured: bool = True) -> None:
+    def __init__(self, text: str, coloured: bool = True) -> None:
         """`text` is as the agent sent it; `coloured` is whether code is."""
         self._text, self._coloured = text, coloured
 
@@ -568,12 +527,8 @@ COLOURED = 4  # pieces of one frame
 Draw = Callable[[str, bool], RenderableType]  # what is seen of a piece of text, in colours or not
 
 
-def _markdown(text: str, coloured: bool) -> RenderableType:
-    return Block(text, coloured=coloured)
-
-
 class MessageView:
-    def __init__(self, draw: Draw = _markdown) -> None:
+    def __init__(self, draw: Draw = Block) -> None:
         self._draw = draw
         self._growing = Growing()
         self._new: list[str] = []  # chunks that came since the last look: joined, they cost less than one by one

@@ -51,7 +51,7 @@ def cut(text: str, limit: int) -> str:
 
 def quote_line(text: str, *, longest: int = SHORT) -> str:
     """Return `text` on one line; a cut says how much is missing."""
-    return cut_telling(harmless(" ".join(redactor.text(text).split()), keep=""), longest)
+    return cut_telling(one_line(redactor.text(text)), longest)
 
 
 def cut_telling(text: str, longest: int) -> str:

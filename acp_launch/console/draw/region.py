@@ -11,6 +11,7 @@ that we count from. A terminal that became narrower has wrapped our rows, so the
 import asyncio
 import signal
 from collections.abc import Callable
+from contextlib import ExitStack
 from math import ceil
 from types import FrameType
 from typing import Protocol
@@ -18,7 +19,7 @@ from typing import Protocol
 from rich.console import Console, RenderableType
 from rich.segment import Segment, Segments
 
-from acp_launch.console.ask.terminal import Echo, restore_at_exit
+from acp_launch.console.ask.terminal import restore_at_exit, without_modes
 
 # The frame rate: the first frame is drawn at once, the next when it is due.
 
@@ -68,74 +69,60 @@ class Region:
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
         self._able = self._console.is_terminal and not self._console.is_dumb_terminal
-        self._content: RenderableType | None = None
-        self._above = ""  # printed, to be written with the next frame
+        self._above = ""  # printed, to be written with the next rows
         self._drawn: list[int] = []  # the width of each row on the screen
         self._is_open = False
-        self._pace = Pace(self._draw)
-        self._echo = Echo()
-        self._keep: Callable[[], None] = lambda: None
+        self._terminal = ExitStack()  # gives it back
 
     @property
     def width(self) -> int:
         return self._console.width
 
     def show(self, what: RenderableType) -> None:
-        """Set the content of the region; it is drawn with the next frame."""
+        """Draw the content of the region, below what was printed since the last time."""
         if not self._able:
             return
-        self._content = what
         if not self._is_open:
             self._open()
-        self._pace.wake()
+        self._draw(what)
 
     def print(self, what: RenderableType) -> None:
         """Print above the region, for good."""
         with self._console.capture() as printed:
             self._console.print(what, crop=False)  # all lines fit; cropping takes a third of the time
         self._above += printed.get()
-        if self._is_open:
-            self._pace.wake()
-        else:
+        if not self._is_open:
             self._take_back()
 
     def erase(self) -> bool:
         """Remove the region from the screen until the next frame; printed lines stay. Return whether it was drawn."""
         was_drawn = bool(self._drawn)
-        self._pace.rest()
         self._take_back()
         return was_drawn
 
     def close(self) -> None:
         """Restore the terminal; `show` opens the region again."""
         self.erase()
-        self._content = None
         if self._is_open:
             self._is_open = False
             self._write(SHOW)
-            self._echo.on()
-            self._keep()
+            self._terminal.close()
 
     def _open(self) -> None:
         self._is_open = True
-        self._keep = restore_at_exit()
-        self._echo.off()
+        self._terminal.callback(restore_at_exit())
+        self._terminal.enter_context(without_modes("ECHO"))
         self._write(HIDE)
         # A signal handler of the event loop would run after the frame that was due while we were stopped.
         signal.signal(signal.SIGCONT, self._resume)
 
     def _resume(self, number: int, frame: FrameType | None) -> None:
         self._drawn = []
-        if self._is_open:
-            self._echo.off()
 
-    def _draw(self) -> None:
-        if self._content is None:
-            self._take_back()
-            return
+    def _draw(self, what: RenderableType) -> None:
         options = self._console.options
         # Never taller than the screen, because rows that scrolled away cannot be removed.
-        rows = self._console.render_lines(self._content, options, pad=False)[-max(1, options.size.height - 1) :]
+        rows = self._console.render_lines(what, options, pad=False)[-max(1, options.size.height - 1) :]
         with self._console.capture() as frame:
             self._console.print(Segments(segment for row in rows for segment in (*row, Segment.line())), end="")
         drawn = f"{CUT}{frame.get()}{WRAP}" if rows else ""

@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -75,11 +76,9 @@ class TerminalView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw a command that belongs to no call."""
         command = one_line(cut(self.command, LONG_OUTPUT))
-        if self.exit in (None, FINE):
-            mark, colour = (RUNNING, "cyan") if self.exit is None else (DONE, "green")
-            yield Deed(mark, "run", command, mark_style=colour, name_style="bold")
-        else:
-            yield Deed(FAILED, "run", command, [_after(self.exit or "")], mark_style="red", name_style="bold")
+        mark, colour = {None: (RUNNING, "cyan"), FINE: (DONE, "green")}.get(self.exit, (FAILED, "red"))
+        after = [] if self.exit is None or mark == DONE else [_after(self.exit)]
+        yield Deed(mark, "run", command, after, mark_style=colour, name_style="bold")
         for line in self.output():
             yield below(line)
 
@@ -90,8 +89,8 @@ def as_seen(line: str) -> str:
     return prose(bare.rsplit("\r", 1)[-1])
 
 
-def _after(text: str, style: str = "dim") -> Text:
-    return Text(f" · {one_line(cut(text, TITLE))}", style)
+def _after(text: str) -> Text:
+    return Text(f" · {one_line(cut(text, TITLE))}", "dim")
 
 
 # A change of a file: its path, the number of lines, and the changed lines.
@@ -110,39 +109,36 @@ class Diff:
         """`old` is None for a new file; at most `shown` lines are drawn, below the path if it `is_headed`."""
         self._path, self._old, self._new, self._shown = path, old, new, shown
         self._is_headed = is_headed
-        self._changes: Changes | None = None
 
     @property
     def size(self) -> Text:
         """Return how many lines were added and removed."""
-        made = self._compare()
+        made = self._changes
         new = "new file, " if self._old is None else ""
         return Text.assemble((f"  {new}", "dim"), (f"+{made.added}", "green"), (f" -{made.removed}", "red"))
 
     def shortened(self, shown: int = SHOWN, *, is_headed: bool = True) -> "Diff":
         """Return the same change with fewer lines, without comparing again."""
         other = Diff(self._path, self._old, self._new, shown=shown, is_headed=is_headed)
-        other._changes = self._compare()
+        other._changes = self._changes
         return other
 
     def is_same(self, old: str | None, new: str) -> bool:
         """Return whether a change has the same result from the same beginning."""
         return (self._old or "", self._new) == (old or "", new)
 
-    def _compare(self) -> Changes:
-        if self._changes is None:
-            self._changes = changes(self._old, self._new)
-        return self._changes
+    @cached_property
+    def _changes(self) -> Changes:
+        return changes(self._old, self._new)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self._is_headed:
             size = self.size
             room = max(TAB, options.max_width - size.cell_len)
             yield Text.assemble((middle(inline(self._path), room, options), "bold"), size)
-        lines = self._compare().lines
-        if not lines and self._old is not None and self._old != self._new:
+        if not self._changes.lines and self._old is not None and self._old != self._new:
             yield Text("only the line end at the end of the file", "dim")
-        drawn, left = number_lines(self._compare(), self._shown)
+        drawn, left = number_lines(self._changes, self._shown)
         for line, margin in drawn:
             yield from _rows(line, margin, console, options.max_width)
         if left:
@@ -185,9 +181,9 @@ Terminals = Callable[[str], TerminalView | None]
 class ToolView:
     """A tool call, with its contents and terminals."""
 
-    def __init__(self, terminals: Terminals, files: ProjectFiles) -> None:
+    def __init__(self, terminals: Terminals, files: ProjectFiles, began: float) -> None:
         """`terminals` finds the terminal with an id."""
-        self._terminals, self._files = terminals, files
+        self._terminals, self._files, self.began = terminals, files, began
         self._call: dict[str, Any] = {}
         self._contents: object = None
         self._diffs: dict[int, Diff] = {}  # by their index in the contents; compared once, drawn many times
@@ -215,7 +211,7 @@ class ToolView:
 
     def names(self, path: str) -> bool:
         """Return whether it says that it is about a file."""
-        return path in title(self._call) or path in self._locations()
+        return path in title(self._call) or path in dict(self._locations())
 
     def changes(self, path: str) -> list[Diff]:
         """Return the changes of a file that it shows."""
@@ -229,9 +225,10 @@ class ToolView:
     def _parts(self) -> Sequence[dict[str, Any]]:
         return [acp.mapping(part) for part in acp.sequence(self._contents)]
 
-    def _locations(self) -> list[str]:
+    def _locations(self) -> list[tuple[str, str]]:
+        """Return the path of each location, and its line as `:12`."""
         places = map(acp.mapping, acp.sequence(self._call.get("locations")))
-        return [acp.text(place.get("path")) for place in places]
+        return [(path, _line(place)) for place in places if (path := acp.text(place.get("path")))]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self._header()
@@ -265,9 +262,8 @@ class ToolView:
         if told.count("`") == 2 and told[0] == told[-1] == "`":  # as claude writes a command
             told = told[1:-1]
         verb, told = deed(self._call, told)
-        for location in map(acp.mapping, acp.sequence(self._call.get("locations"))):
-            path, line = acp.text(location.get("path")), _line(location)
-            if path and told in (path, path.rpartition("/")[2], f"{path}{line}", self._files.short(path)):
+        for path, line in self._locations():
+            if told in (path, path.rpartition("/")[2], f"{path}{line}", self._files.short(path)):
                 return verb, f"{self._files.short(path)}{line}", path
         return verb, self._files.short(told), told
 
@@ -284,18 +280,10 @@ class ToolView:
             yield _after(seconds(round(self.took)))
 
     def _places(self, name: str) -> Iterator[str]:
-        """Yield the places that the title does not name."""
-        locations = [acp.mapping(location) for location in acp.sequence(self._call.get("locations"))]
-        shown = [f"{self._files.short(acp.text(place.get('path')))}{_line(place)}" for place in locations]
-        told = title(self._call)
-        changed = {acp.text(part.get("path")) for part in self._parts() if part.get("type") == "diff"}
-        paths = [acp.text(place.get("path")) for place in locations]
-        new = [
-            text
-            for text, path in zip(shown, paths, strict=True)
-            if path and path not in changed and path not in told and text not in (told, name)
-        ]
-        places = list(dict.fromkeys(new))
+        told, changed = title(self._call), [part.get("path") for part in self._parts() if part.get("type") == "diff"]
+        new = [place for place in self._locations() if place[0] not in changed and place[0] not in told]
+        shown = dict.fromkeys(f"{self._files.short(path)}{line}" for path, line in new)
+        places = [text for text in shown if text not in (told, name)]
         yield from (cut(place, TITLE) for place in places[:PLACES])
         if len(places) > PLACES:
             yield f"and {len(places) - PLACES} more"
@@ -392,7 +380,6 @@ class ToolActivity:
         self._files = files or ProjectFiles()
         self._calls = ToolCalls()
         self._running: dict[str, ToolView] = {}
-        self._began: dict[str, float] = {}
         self._over: set[str] = set()
         self._ours: dict[str, TerminalView] = {}  # terminals we serve
         self._theirs: dict[str, TerminalView] = {}  # terminals that the agent runs and reports
@@ -413,7 +400,7 @@ class ToolActivity:
     @property
     def running(self) -> list[tuple[dict[str, Any], float]]:
         """Return the unfinished calls, each with the time at which it began."""
-        return [(self._calls.merge({"toolCallId": id}), began) for id, began in self._began.items()]
+        return [(self._calls.merge({"toolCallId": id}), view.began) for id, view in self._running.items()]
 
     def asked(self, call: dict[str, Any]) -> None:
         """Merge the call of a permission question; gemini sends the title of a call only there."""
@@ -454,14 +441,14 @@ class ToolActivity:
 
     def _view(self, id: str) -> ToolView:
         if id not in self._running:
-            self._running[id] = ToolView(self._find, self._files)
-            self._began[id] = self._clock()
+            terminals: Terminals = lambda id: self._ours.get(id) or self._theirs.get(id)  # noqa: E731
+            self._running[id] = ToolView(terminals, self._files, self._clock())
         return self._running[id]
 
     def _finish(self, id: str, *, replay: bool = False) -> Printed:
-        view, began = self._running.pop(id), self._began.pop(id)
+        view = self._running.pop(id)
         if view.status in OVER:
-            view.took = None if replay else self._clock() - began
+            view.took = None if replay else self._clock() - view.began
             self._over.add(id)
         else:
             view.is_left = True
@@ -471,17 +458,10 @@ class ToolActivity:
             call.pop(member, None)
         view.keep()
         for terminal in view.terminals:
-            self._forget(terminal)
+            self._theirs.pop(terminal, None)
+            if terminal in self._ours and self._ours[terminal].exit is not None:  # else it is drawn on its own now
+                del self._ours[terminal]
         return [view]
-
-    def _find(self, id: str) -> TerminalView | None:
-        return self._ours.get(id) or self._theirs.get(id)
-
-    def _forget(self, id: str) -> None:
-        """Forget a terminal. A command that still runs is drawn on its own from now on."""
-        self._theirs.pop(id, None)
-        if id in self._ours and self._ours[id].exit is not None:
-            del self._ours[id]
 
     def _listen(self, view: ToolView, meta: dict[str, Any]) -> None:
         """Take the output of a command that the agent runs itself and reports in `_meta`."""
@@ -500,10 +480,8 @@ class ToolActivity:
             return [Marked(f"refused: {step.how} {inline(step.path)}: {inline(step.reason)}", "yellow")]
         if step.how == "read":
             is_told = any(view.names(step.path) for view in self._running.values())
-            return [] if is_told else [self._file_line(step, "read", style="dim")]
-        if step.outcome == "failed":
-            return [self._file_line(step, "edit", mark_style="red", name_style=Style(bold=True))]
-        return self._show_change(step)
+            return [] if is_told else [self._file_line(step, "read")]
+        return [self._file_line(step, "edit")] if step.outcome == "failed" else self._show_change(step)
 
     def _show_change(self, step: FileServed) -> Printed:
         claimed = [diff for view in self._running.values() for diff in view.changes(step.path)]
@@ -512,27 +490,18 @@ class ToolActivity:
         if claimed:
             return [Marked(f"wrote {inline(step.path)}", "dim")]
         diff = Diff(step.path, step.old, step.new or "", is_headed=False)
-        header = self._file_line(step, "edit", diff.size, mark_style="green", name_style=Style(bold=True))
-        return [header, below(diff)]
+        return [self._file_line(step, "edit", diff.size), below(diff)]
 
-    def _file_line(
-        self,
-        step: FileServed,
-        verb: str,
-        *after: Text,
-        name_style: Style = UNLINKED,
-        style: str = "",
-        mark_style: str = "",
-    ) -> Deed:
-        is_done = step.outcome == "done"
+    def _file_line(self, step: FileServed, verb: str, *after: Text) -> Deed:
+        is_done, is_read = step.outcome == "done", verb == "read"
         return Deed(
             DONE if is_done else FAILED,
             verb,
             self._files.short(step.path),
             after if is_done else [_after(step.reason)],
-            mark_style=mark_style,
-            style=style,
-            name_style=name_style + self._files.style(step.path),
+            mark_style="" if is_read else "green" if is_done else "red",
+            style="dim" if is_read else "",
+            name_style=Style(bold=None if is_read else True) + self._files.style(step.path),
         )
 
     def _terminal(self, step: TerminalServed) -> Printed:
@@ -552,8 +521,5 @@ class ToolActivity:
         if len(running) > DRAWN:
             yield indent(Text(f"… {len(running) - DRAWN} more tool calls", "dim"))
         yield from running[-DRAWN:]
-        yield from self._alone()
-
-    def _alone(self) -> Iterator[RenderableType]:
         claimed = self._claimed_ids()
         yield from [terminal for id, terminal in self._ours.items() if id not in claimed][-DRAWN:]

@@ -72,7 +72,8 @@ class Outlet:
             LaunchError: the disk is full, or another failure of the file behind stdout.
         """
         async with self._one_at_a_time:  # the pump and the end of a turn both drain: lines must not mix
-            self._join()
+            if sum(map(len, self._pending)) <= JOINED:  # copying large pieces would not pay; none of these is a _Long
+                self._pending = [b"".join(self._pending)]  # type: ignore[arg-type]
             while self._pending:
                 await self._send(self._next())
 
@@ -83,12 +84,6 @@ class Outlet:
         piece, rest = first.cut()
         self._pending.insert(0, rest)
         return memoryview(piece)
-
-    def _join(self) -> None:
-        """Join many small pieces into one write; copying large ones would not pay."""
-        if sum(map(len, self._pending)) <= JOINED:
-            # None of them is a _Long then.
-            self._pending = [b"".join(self._pending)]  # type: ignore[arg-type]
 
     async def _send(self, data: memoryview) -> None:
         try:

@@ -303,12 +303,8 @@ def _without_secrets(error: E, source: Redactor) -> E:
     copy = error.__class__.__new__(error.__class__, *source.tree(list(error.args)))
     copy.__dict__.update(error.__dict__)
     if isinstance(copy, ProblemsError):
-        copy.problems = tuple(_problem(problem, source) for problem in copy.problems)
+        copy.problems = tuple(Problem(*map(source.tree, problem)) for problem in copy.problems)
         return copy
     copy.message, copy.fix = source.text(error.message), source.text(error.fix)
     copy.detail = tuple(map(source.text, error.detail))
     return copy
-
-
-def _problem(problem: Problem, source: Redactor) -> Problem:
-    return Problem(*map(source.tree, problem))

@@ -56,7 +56,8 @@ def change_lines(change: Change, before: State | None, known: tuple[str, ...] = 
             yield from _connection_lines(change) if change.is_remote else [_line(change, _back_soon(change), YELLOW)]
             yield from _last_words(change, 1)
         case "ready" if change.by_hand or change.restarts:
-            yield _line(change, f"is ready again{_after(change.after)}", DIM if change.by_hand else YELLOW)
+            after = "" if change.after is None else f" after {_brief(change.after)}"
+            yield _line(change, f"is ready again{after}", DIM if change.by_hand else YELLOW)
         case "failed":
             remark = "" if change.required else " (not required)"
             yield _line(change, f"failed: {_why(change)}{remark}", RED if change.required else YELLOW)
@@ -150,10 +151,6 @@ def _state_text(server: Standing) -> str:
     if server.state == "resting" and server.retry is not None and server.retry >= SOON:
         state = f"restarting in {_brief(server.retry)}"
     return f"{state}{required}{reason}"
-
-
-def _after(after: float | None) -> str:
-    return "" if after is None else f" after {_brief(after)}"
 
 
 def _tools(number: int | None) -> str:
@@ -444,9 +441,9 @@ class Plain(Messages):
             self._tool(self._calls.merge(body))
         elif update.kind == "plan":
             for entry in map(acp.mapping, acp.sequence(body.get("entries"))):
-                _say(f"plan: {acp.text(entry.get('status'))}: {one_line(acp.text(entry.get('content')))}")
+                self._line(f"plan: {acp.text(entry.get('status'))}: {one_line(acp.text(entry.get('content')))}", DIM)
         elif update.kind == "notice":
-            _say(f"agent: {one_line(acp.text(body.get('title')))}")
+            self._line(f"agent: {one_line(acp.text(body.get('title')))}", DIM)
 
     def _think(self, piece: str) -> None:
         """Print thoughts on stderr, line by line."""
@@ -463,7 +460,7 @@ class Plain(Messages):
             kind = acp.text(call.get("kind"))
             kind = kind if kind in VALUES["kind"] else "tool"  # a line of ours must not begin with a word of the agent
             status = acp.text(call.get("status")) or "pending"
-            _say(f"{kind}: {title(call)}: {status}")
+            self._line(f"{kind}: {title(call)}: {status}", DIM)
         call["shown"] = True
 
     def ended(self, turn: TurnEnd) -> None:
@@ -472,8 +469,3 @@ class Plain(Messages):
 
     def failed(self, error: LaunchError) -> None:
         self.begin()
-
-
-def _say(text: str) -> None:
-    """Print one line, without control characters."""
-    say(harmless(text, keep=""), style=DIM)

@@ -72,7 +72,7 @@ ALWAYS = {"optionId": "always", "kind": "allow_always", "name": "Allow for this 
             "a, g from now on: execute `npm test` in /w; the agent may remember more",
         ),
         ("edit `/w/a`", [ONCE, ALWAYS, NO], True, 40, "a, g from now on: edit `/w/a`"),
-        ("execute `npm test` in /w", [ONCE, NO], True, 20, "g from now on: exec…"),
+        ("execute `npm test` in /w", [ONCE, NO], True, 15, "g from now on: execute `npm t…"),
         ("", [ONCE, ALWAYS, NO], False, 100, "a from now on: only the agent knows for which calls"),
         ("", [ONCE, NO], False, 100, ""),
     ],

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -15,16 +15,16 @@ from msgspec import Raw
 
 from acp_launch.console.stream.ndjson import Ndjson
 from acp_launch.console.stream.outlet import Outlet
-from acp_launch.console.stream.redacted import MOST, SHOWN, RedactedOutput
+from acp_launch.console.stream.redacted import MOST, SHOWN, RedactedOutput, RunOutput
 from acp_launch.console.stream.text import Plain
 from acp_launch.errors import AgentRefused, LaunchError, MachineError, Stopped
 from acp_launch.problem import Problem
 from acp_launch.process.lifecycle import Change, Standing
-from acp_launch.protocol.acp import Negotiated, read_negotiated
+from acp_launch.protocol.acp import read_negotiated
 from acp_launch.protocol.conversation import Updated
 from acp_launch.secret.forms import forms
 from acp_launch.secret.redact import Redactor, joined
-from acp_launch.session.observer import FileServed, Permission, SessionReady, TerminalServed, TurnEnd, When
+from acp_launch.session.observer import Permission, SessionReady, TurnEnd
 from tests.console.updates import chunk, end, tool, update
 from tests.secret.canaries import SECRETS, knowing, texts
 
@@ -37,53 +37,12 @@ class Shown:
     def __init__(self) -> None:
         self.told: list[Any] = []
 
-    def _take(self, *told: Any) -> None:
-        self.told.append(told[0] if len(told) == 1 else told)
-
-    def negotiated(self, negotiated: Negotiated) -> None:
-        self._take(negotiated)
-
-    def ready(self, session: SessionReady) -> None:
-        self._take(session)
-
-    def update(self, update: Updated) -> None:
-        self._take(update)
-
-    def permission(self, permission: Permission) -> None:
-        self._take(permission)
-
-    def unasked(self, call: dict[str, Any], by: str) -> None:
-        self._take(call, by)
-
-    def served(self, step: FileServed | TerminalServed) -> None:
-        self._take(step)
-
-    def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
-        self._take(calls)
-
-    def waiting(self, what: str, seconds: float, limit: float) -> None:
-        self._take(what, seconds, limit)
-
-    def note(self, text: str) -> None:
-        self._take(text)
-
-    def server(self, change: Change) -> None:
-        self._take(change)
-
-    def standing(self, servers: Sequence[Standing], when: When) -> None:
-        self._take(servers, when)
-
-    def ended(self, turn: TurnEnd) -> None:
-        self._take(turn)
-
-    def failed(self, error: LaunchError) -> None:
-        self._take(error)
-
-    def pause(self) -> None:
-        self._take("pause")
+    def __getattr__(self, name: str) -> Any:
+        """Each event: what it was called with, or its name."""
+        return lambda *told: self.told.append(told[0] if len(told) == 1 else told or name)
 
     async def drain(self) -> None:
-        self._take("drain")
+        self.told.append("drain")
 
     def texts(self, kind: str = "agent_message_chunk", session: str = "s1") -> list[str]:
         """The text of each chunk shown so far of one stream."""
@@ -100,7 +59,7 @@ def said(told: Sequence[Any], kind: str = "agent_message_chunk", session: str = 
 
 def discreet(*values: str) -> tuple[RedactedOutput, Shown]:
     shown = Shown()
-    return RedactedOutput(shown, knowing(*values)), shown
+    return RedactedOutput(cast(RunOutput, shown), knowing(*values)), shown
 
 
 def told(*updates: Updated) -> Shown:
@@ -123,7 +82,7 @@ def test_an_update_that_holds_a_value_is_written_anew_and_any_other_is_the_objec
 
 def test_with_no_secret_everything_passes_as_it_is() -> None:
     shown = Shown()
-    quiet = RedactedOutput(shown, Redactor())
+    quiet = RedactedOutput(cast(RunOutput, shown), Redactor())
     events = [chunk(TOKEN), chunk(TOKEN[:9])]
     turn, error = end(), LaunchError(TOKEN)
     for each in events:
@@ -164,7 +123,7 @@ def test_everything_else_that_is_told_is_redacted() -> None:
         {"rawInput": "***"},
         [{"optionId": "a", "name": "***"}],
     )
-    assert others == [[{"title": "***"}], ("***", 3.0, 60.0), "a ***"]
+    assert others == [([{"title": "***"}], 3.0), ("***", 3.0, 60.0), "a ***"]
     assert (ended.usage, ended.denied, ended.title, bytes(ended.result)) == ({"***": 1}, "***", "***", b'{"m": "***"}')
     assert (pause, drain) == ("pause", "drain")
 

@@ -1,9 +1,6 @@
 """Ring 2. What a person and a script are told about MCP servers."""
 
-import asyncio
 import json
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ from acp_launch.console.stream.ndjson import Ndjson
 from acp_launch.console.stream.outlet import Outlet
 from acp_launch.console.stream.text import Notices, Quiet, stands
 from acp_launch.process.lifecycle import Change, Standing
+from tests.console.stream.test_plain import written
 
 CRASH = Change(
     server="github",
@@ -202,23 +200,8 @@ def test_after_a_turn_servers_that_were_never_opened_or_whose_tools_were_never_r
     )
 
 
-@pytest.fixture
-def stdout(tmp_path: Path) -> Callable[[Callable[[Outlet], Quiet | Ndjson]], bytes]:
-    """What the output that a story gives has written on stdout."""
-
-    def written(story: Callable[[Outlet], Quiet | Ndjson]) -> bytes:
-        descriptor = os.open(tmp_path / "stdout", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        try:
-            asyncio.run(story(Outlet(descriptor)).drain())
-        finally:
-            os.close(descriptor)
-        return (tmp_path / "stdout").read_bytes()
-
-    return written
-
-
 def test_quiet_output_tells_of_each_failure_once_and_of_no_success(
-    stdout: Callable[[Callable[[Outlet], Quiet | Ndjson]], bytes], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def story(outlet: Outlet) -> Quiet:
         quiet = Quiet(outlet)
@@ -232,7 +215,7 @@ def test_quiet_output_tells_of_each_failure_once_and_of_no_success(
         quiet.standing(servers, "turn")
         return quiet
 
-    assert stdout(story) == b""
+    assert written(tmp_path, story) == b""
     assert capsys.readouterr().err == (
         "acp-launch: mcp server told failed: was killed by SIGKILL\n"
         "acp-launch: mcp servers: new failed: no such file\n"
@@ -240,7 +223,7 @@ def test_quiet_output_tells_of_each_failure_once_and_of_no_success(
     )
 
 
-def test_every_step_is_an_event(stdout: Callable[[Callable[[Outlet], Quiet | Ndjson]], bytes]) -> None:
+def test_every_step_is_an_event(tmp_path: Path) -> None:
     def story(outlet: Outlet) -> Ndjson:
         events = Ndjson(outlet)
         events.server(Change(server="github", state="starting", required=False, pid=12))
@@ -250,7 +233,7 @@ def test_every_step_is_an_event(stdout: Callable[[Callable[[Outlet], Quiet | Ndj
         events.standing([], "turn")
         return events
 
-    starting, crash, servers, after = map(json.loads, stdout(story).splitlines())
+    starting, crash, servers, after = map(json.loads, written(tmp_path, story).splitlines())
     nothing: dict[str, Any] = {"seconds": None, "exit": None, "reason": None, "retry": None, "detail": []}
     github = {"type": "server", "name": "github", "pid": 12}
     assert starting == {**github, **nothing, "state": "starting", "required": False, "restarts": 0}
