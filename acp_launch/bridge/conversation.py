@@ -99,6 +99,14 @@ def _contained(part: bytes, one: One, broke: Broke) -> bytes | None:
         return None
 
 
+def answer_broken(line: bytes, to_asker: Callable[[bytes], None], to_asked: Callable[[bytes], None]) -> None:
+    """Answer a request that we failed to handle, or put an error in the place of such an answer."""
+    message = jsonrpc.decode(line)
+    if message is not None and message.id is not UNSET:
+        send = to_asked if message.method is UNSET else to_asker
+        send(jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, BROKEN))
+
+
 PRESENTING = frozenset({INITIALIZE, DISCOVER})  # their answers say what a server offers
 
 # Digests of a server's lists as the agent has seen them. They tell whether a new process has the same lists, and how

@@ -32,7 +32,7 @@ from acp_launch.bridge.conversation import (
     Restorer,
     each,
 )
-from acp_launch.bridge.ledger import NULL, QUESTIONS, Numbers, OpenRequest, Waiting
+from acp_launch.bridge.ledger import NULL, OpenRequest, Waiting
 from acp_launch.mcp.era import (
     CANCELLED,
     DISCOVER,
@@ -264,7 +264,6 @@ class ServerSide:
     def __init__(self, state: ConversationState, restorer: Restorer) -> None:
         self._state, self._restorer = state, restorer
         self.upstream: Upstream | None = None  # if the server is asked for sessions
-        self._numbers = Numbers()
         self._junk_bytes = 0  # since its last message
         self._has_noise = False
         self._settled: OpenRequest | None = None  # the request that the message in hand answers
@@ -451,12 +450,7 @@ class ServerSide:
         if (own := self._own_answer(id, str(message.method))) is not None:
             state.ports.to_server(own)
             return None
-        if not state.questions.is_ambiguous(id):
-            state.questions.ask(id.copy(), known_as=id)
-            return line
-        known_as = Raw(self._numbers.fresh(state.questions.open))
-        state.questions.ask(id.copy(), known_as=known_as)
-        return _rename(line, known_as)
+        return state.questions.ask(id, line)
 
     def _own_answer(self, id: Raw, method: str) -> bytes | None:
         """Answer a request of the server if the agent has not connected yet, does not declare roots, or is behind."""
@@ -468,7 +462,7 @@ class ServerSide:
         if not state.memory.initialize:
             return jsonrpc.error(id, jsonrpc.INVALID_REQUEST, "no client has introduced itself yet")
         if state.questions.is_full:
-            return jsonrpc.error(id, jsonrpc.INTERNAL_ERROR, f"{QUESTIONS} requests wait for an answer already")
+            return jsonrpc.error(id, jsonrpc.INTERNAL_ERROR, "too many requests wait for an answer already")
         return None
 
 
@@ -565,6 +559,11 @@ class Exchange:
             state.ports.to_agent(jsonrpc.notification(CANCELLED, params))
         if for_good:
             self._refuse_waiting()
+
+    def ask_again(self) -> None:
+        """Send the server's open requests to a new connection of the agent."""
+        for line in self.state.questions.ask_again():
+            self.state.ports.to_agent(line)
 
     def roots_changed(self, directories: Sequence[PurePath]) -> None:
         """Tell the server of new roots, unless the agent declares its own."""

@@ -169,7 +169,7 @@ class Relay(LinkUser):
         from acp_launch.bridge.elevation import Elevation  # rarely needed, and takes time to import
 
         self.elevation = Elevation(self.plan.name, self, sessions, self.exchange.state.mishaps)
-        self.exchange.state.is_careful = True
+        self.exchange.state.is_careful = self.exchange.state.questions.keeps_lines = True
         self.exchange.seek(of_server)
 
     def tick(self) -> None:
@@ -191,6 +191,9 @@ class Relay(LinkUser):
 
     def unsubscribe(self) -> None:
         self.exchange.restorer.unsubscribe()
+
+    def ask_again(self) -> None:
+        self.exchange.ask_again()
 
     def move(self, elevation: "Elevation") -> None:
         other, agent = elevation.conversation, self._agent

@@ -106,7 +106,7 @@ def test_questions_of_a_server_that_the_agent_does_not_answer_are_bounded() -> N
         talker.server(ask(number, "sampling/createMessage"))
     assert [each["id"] for each in talker.agent_hears()] == list(range(1000))
     (refused,) = talker.server_hears()
-    assert (refused["id"], refused["error"]["message"]) == (1000, "1000 requests wait for an answer already")
+    assert (refused["id"], refused["error"]["message"]) == (1000, "too many requests wait for an answer already")
     talker.agent(answer(7, {}))
     talker.server(ask(1001, "sampling/createMessage"))
     assert talker.agent_hears()[-1]["id"] == 1001
