@@ -18,7 +18,6 @@ refused at once, until the user restarts the server.
 """
 
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Raw
@@ -44,7 +43,6 @@ from acp_launch.mcp.era import (
     ROOTS,
     ROOTS_CHANGED,
     TOOLS,
-    is_stateless,
     no_discovery,
 )
 from acp_launch.mcp.message import cancelled_id, capabilities, reported_token, roots_result, wanted_token
@@ -62,9 +60,6 @@ SPLIT = "a message with a carriage return in it may be read as two, and this ser
 
 LOOKED_AT = REMEMBERED | {INITIALIZE, PING}  # requests of which more than the id matters, whichever side answers them
 NOTHING = Raw(b"")
-# A server of both eras of MCP chooses by its first request ("stdio, choosing the era"). If that was our ping, it
-# refuses the requests of an agent that does no handshake.
-WRONGED = "took our ping for the protocol of its client, which is a newer one"  # completes "the server …"
 OUR_ROOTS = b'{"listChanged":true}'
 
 
@@ -197,8 +192,7 @@ class AgentSide:
 
     def _asks(self, message: Envelope, line: bytes) -> bytes | None:
         asked, state = self._asked(message), self._state
-        if not state.introduction.has_asked:
-            self._opens(asked, message.params, line)
+        state.introduction.has_asked = True
         if asked.method == DISCOVER and (state.knowledge.server == "handshake" or state.is_presented):
             state.ports.to_agent(no_discovery(asked.id, state.server))  # also to let a server sleep
             return None
@@ -210,12 +204,6 @@ class AgentSide:
         if self._state.recalls(asked):
             return None
         return self._state.forward(asked, line)
-
-    def _opens(self, asked: OpenRequest, params: Raw, line: bytes) -> None:
-        state = self._state
-        state.introduction.has_asked, state.introduction.is_stateless = True, is_stateless(params)
-        if state.introduction.is_stateless:
-            state.introduction.opening = Waiting(line, asked, state.ports.now())
 
     def _asked(self, message: Envelope) -> OpenRequest:
         """Copy the parts of a request that are needed later; the line itself is not stored."""
@@ -243,7 +231,7 @@ class AgentSide:
         if state.gives_roots:
             line = _with_roots(line)
         state.memory.initialize, state.memory.initialized, state.introduction.handshake = line, b"", key(asked.id)
-        state.introduction.is_stateless, state.introduction.opening, state.knows_tools = False, None, False
+        state.knows_tools = False
         state.introduction.has_roots = not state.gives_roots and "roots" in (capabilities(message.params) or ())
         state.introduce(message.params)
         if state.recalls(asked):
@@ -281,7 +269,7 @@ class ServerSide:
         state = self._state
         if state.phase != "open" or state.is_careful or not state.knows_tools:
             return None
-        if state.introduction.opening is not None or self._restorer.is_waiting:
+        if self._restorer.is_waiting:
             return None
         message = message or jsonrpc.decode(line)
         if message is None or message.method is not UNSET or message.id is UNSET or message.result is UNSET:
@@ -358,28 +346,12 @@ class ServerSide:
         asked = self._settled = state.ledger.settle(message.id)
         if state.phase == "replaying" and key(message.id) == state.introduction.handshake:
             return self._replayed(message, line, is_owed=asked is not None)
-        opening, state.introduction.opening = state.introduction.opening, None
-        if opening is not None and self._is_wronged(opening, asked, message):
-            return None
         if asked is None:  # no open request; only an error about an unreadable line has the id null
             return line if bytes(message.id) == NULL else None
         passed = self._refused(asked, line) if message.result is UNSET else state.done(asked, message, line)
         if asked.method == INITIALIZE and state.phase == "open":
             self._introduced()
         return passed
-
-    def _is_wronged(self, opening: Waiting, asked: OpenRequest | None, message: Envelope) -> bool:
-        """Tell whether our ping made this process refuse a stateless agent; a new process gets the request first."""
-        state = self._state
-        if opening.asked is not asked or asked is None or asked.is_cancelled:
-            return False
-        if not state.introduction.was_pinged or message.error is UNSET:
-            return False
-        again = Waiting(opening.line, asked, state.ports.now())
-        if jsonrpc.fault(message.error).code != jsonrpc.INVALID_REQUEST or not state.queue.put(again):
-            return False
-        state.ports.wedged(WRONGED)
-        return True
 
     def _introduced(self) -> None:
         """Pass on what the agent has said before the answer to its handshake (M-9)."""
@@ -513,7 +485,11 @@ class Exchange:
         self.state.phase = "asleep"
 
     def attached(self, *, probe: bool = False) -> None:
-        """Begin to use a new process; `probe` pings it, unless the agent does no handshake."""
+        """Begin to use a new process; `probe` pings it, unless the agent has asked something before.
+
+        A server of both eras of MCP chooses by its first request ("stdio, choosing the era"): if that is our ping, an
+        agent that asks for the newer era is refused, and begins with a handshake.
+        """
         state = self.state
         state.is_ready = False
         state.health.begin(state.ports.now())
@@ -521,8 +497,7 @@ class Exchange:
             state.phase = "replaying"
             state.ports.to_server(state.memory.initialize)
             return
-        state.introduction.was_pinged = probe and not state.introduction.is_stateless
-        if state.introduction.was_pinged:
+        if probe and not state.introduction.has_asked:
             self.restorer.ping()
         state.open()
 
@@ -564,13 +539,6 @@ class Exchange:
         """Send the server's open requests to a new connection of the agent."""
         for line in self.state.questions.ask_again():
             self.state.ports.to_agent(line)
-
-    def roots_changed(self, directories: Sequence[PurePath]) -> None:
-        """Tell the server of new roots, unless the agent declares its own."""
-        state = self.state
-        state.directories = directories
-        if state.phase == "open" and state.memory.initialized and not state.introduction.has_roots:
-            state.ports.to_server(jsonrpc.notification(ROOTS_CHANGED))
 
     def seek(self, sessions: "Sessions") -> None:
         """Ask the server for a session that a new connection to it can resume."""

@@ -3,12 +3,12 @@ Open requests of one conversation between an agent and a server. Pure.
 
 `Ledger` holds the agent's requests to the server, `Questions` the server's requests to the agent, `Queue` the agent's
 messages for a server that is not running. Each request is answered once; an answer that no request waits for is not
-passed on. `Numbers` gives ids of our own; with `NumberedRequests` each request has one, as its own may be used twice.
+passed on. `make_ids` gives ids of our own; with `NumberedRequests` each request has one, as its own may be used twice.
 `Health` judges a server that is silent.
 """
 
 from collections import deque
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Literal, NamedTuple
 
@@ -21,22 +21,12 @@ from acp_launch.protocol.acp import decoded
 from acp_launch.protocol.jsonrpc import Envelope, key
 from acp_launch.waits import FIRST_WORD, stretch
 
-OURS = "acp-launch:"  # prefix of the ids of our own requests to a server or an agent
 NULL = b"null"
 
 
-class Numbers:
-    """Makes ids that are unique in this conversation; `taken` are the open ids of the other side."""
-
-    def __init__(self) -> None:
-        self._next = 0
-
-    def fresh(self, taken: Container[bytes]) -> bytes:
-        while True:
-            self._next += 1
-            candidate = f'"{OURS}{self._next}"'.encode()
-            if candidate not in taken:
-                return candidate
+def make_ids() -> Iterator[bytes]:
+    """Make ids that are unique in this conversation."""
+    return (f'"acp-launch:{number}"'.encode() for number in count(1))
 
 
 FORGOTTEN = 1000  # cancelled requests that are remembered; they need not be answered (MCP "cancellation")
@@ -126,7 +116,7 @@ class Questions:
         self.keeps_lines = False
         self.open: dict[bytes, Question] = {}
         self._stale: dict[bytes, None] = {}
-        self._numbers = Numbers()
+        self._ids = make_ids()
 
     @property
     def is_full(self) -> bool:
@@ -173,7 +163,7 @@ class Questions:
     def _rename(self, question: Question, line: bytes) -> bytes:
         from acp_launch.protocol.splice import with_id  # rarely needed, and takes time to import
 
-        number = self._numbers.fresh(self.open)
+        number = next(self._ids)
         self.open[number] = question
         return with_id(line, Raw(number))
 
@@ -367,10 +357,6 @@ class Health:
             return False
         self._asked, self._patience = now, max(limit, self._least)
         return True
-
-    @property
-    def is_suspected(self) -> bool:
-        return self._patience is not None
 
     def tick(self, now: float, *, busy: bool) -> Literal["ping", "wedged", "fine"]:
         if self._patience is not None:

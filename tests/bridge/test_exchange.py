@@ -745,14 +745,6 @@ def test_roots_are_the_agents_when_it_declared_them() -> None:
     assert talker.server_hears() == [answer(5, {"roots": []})]
 
 
-def test_changed_roots_are_told_to_a_server_whose_roots_are_ours() -> None:
-    ours, theirs = Talker().introduced(), Talker().introduced(roots={})
-    for talker in (ours, theirs):
-        talker.exchange.roots_changed(talker.directories[:1])
-    assert [each["method"] for each in ours.server_hears()] == ["notifications/roots/list_changed"]
-    assert theirs.server_heard == []
-
-
 def test_a_server_that_asks_before_the_handshake_gets_an_error() -> None:
     talker = Talker()
     talker.exchange.attached(probe=True)
