@@ -196,7 +196,7 @@ class AgentSide:
         if asked.method == DISCOVER and (state.knowledge.server == "handshake" or state.is_presented):
             state.ports.to_agent(no_discovery(asked.id, state.server))  # also to let a server sleep
             return None
-        if asked.method == PING and (self._state.phase != "open" or self._state.ledger.wanted()):
+        if asked.method == PING and (self._state.phase != "open" or self._state.ledger.open):
             self._state.pong(asked)  # a busy server need not answer, and an absent one cannot
             return None
         if asked.method == INITIALIZE and self._state.phase != "final":
@@ -242,7 +242,6 @@ class AgentSide:
 
 
 EXCERPT = 120  # characters of a line that is not a message
-FLOOD = 1024 * 1024  # bytes on stdout without a message among them
 STARTS = (b"{", b"[", b"\xef")  # first bytes of a message; the last one is of a byte order mark
 
 
@@ -252,7 +251,6 @@ class ServerSide:
     def __init__(self, state: ConversationState, restorer: Restorer) -> None:
         self._state, self._restorer = state, restorer
         self.upstream: Upstream | None = None  # if the server is asked for sessions
-        self._junk_bytes = 0  # since its last message
         self._has_noise = False
         self._settled: OpenRequest | None = None  # the request that the message in hand answers
 
@@ -279,7 +277,6 @@ class ServerSide:
         if asked is None or asked.method in LOOKED_AT or not state.memory.initialize:
             return None
         state.ledger.settle_key(number)
-        self._junk_bytes = 0
         state.health.heard(state.ports.now())
         state.ports.alive()
         return message
@@ -305,7 +302,6 @@ class ServerSide:
         message = jsonrpc.decode(line)
         if message is None or (message.method is UNSET and message.id is UNSET):
             return self._unreadable(line)
-        self._junk_bytes = 0
         self._state.health.heard(self._state.ports.now())
         self._state.ports.alive()
         if message.method is UNSET:
@@ -323,18 +319,11 @@ class ServerSide:
         return None
 
     def _noise(self, line: bytes) -> None:
-        """Skip a line that is not a message, such as a banner, and report the first (M-20).
-
-        A flood of them ends the process, because it would keep other servers from being served.
-        """
-        self._junk_bytes += len(line) + 1
+        """Skip a line that is not a message, such as a banner, and report the first (M-20)."""
         if not self._has_noise and line.strip():
             self._has_noise = True
             said = excerpt(line, EXCERPT)
             self._state.observer.note(f"{self._state.process} writes lines to stdout that are not messages: {said!r}")
-        if self._junk_bytes > FLOOD:
-            self._junk_bytes = 0
-            self._state.ports.wedged("wrote more than 1 MiB to stdout that is not JSON-RPC")
 
     def _answers(self, message: Envelope, line: bytes) -> bytes | None:
         assert message.id is not UNSET
@@ -450,7 +439,7 @@ class Exchange:
     @property
     def is_discovering(self) -> bool:
         """Whether the server has been asked `server/discover`, and has not answered."""
-        return any(asked.method == DISCOVER for asked in self.state.ledger.wanted())
+        return any(asked.method == DISCOVER for asked in self.state.ledger.open.values())
 
     @property
     def tools(self) -> int | None:
@@ -473,7 +462,7 @@ class Exchange:
     @property
     def is_waiting(self) -> bool:
         """Whether a request is open at the server, or queued for it."""
-        return bool(self.state.ledger.wanted() or self.state.queue)
+        return bool(self.state.ledger.open or self.state.queue)
 
     @property
     def is_in_use(self) -> bool:
@@ -506,7 +495,7 @@ class Exchange:
         if self.state.phase == "final":
             return
         self.state.phase = "absent"
-        for asked in self.state.ledger.wanted():
+        for asked in self.state.ledger.waiting():
             if asked.method == INITIALIZE:
                 asked.silent_since = self.state.ports.now()  # it waits for a process now, not for an answer
 
@@ -582,7 +571,7 @@ class Exchange:
         if self._time_out(now) and is_stopped:
             state.ports.wedged("is stopped (SIGSTOP)")
             return
-        verdict = state.health.tick(now, busy=bool(state.ledger.wanted()))
+        verdict = state.health.tick(now, busy=bool(state.ledger.open))
         if verdict == "ping":
             self.restorer.ping()
         elif verdict == "wedged":
@@ -591,7 +580,7 @@ class Exchange:
     def _expire_discovery(self, now: float) -> None:
         """Refuse a `server/discover` that a server ignores, as some do with what they do not know, or is not there."""
         state = self.state
-        ignored = [asked for asked in state.ledger.wanted() if asked.method == DISCOVER]
+        ignored = [asked for asked in state.ledger.waiting() if asked.method == DISCOVER]
         late = [asked for asked in ignored if now - asked.silent_since >= SILENCE]
         if late:
             state.knowledge.learn("handshake")
@@ -601,7 +590,7 @@ class Exchange:
             state.ports.to_agent(no_discovery(asked.id, state.server))
 
     def _expire_handshake(self, now: float) -> None:
-        for asked in self.state.ledger.wanted():
+        for asked in self.state.ledger.waiting():
             if self.state.phase == "absent" and asked.method == INITIALIZE and now - asked.silent_since >= self._start:
                 self.state.ledger.settle(asked.id)
                 self._late(asked)
@@ -623,7 +612,7 @@ class Exchange:
                     found.append(Waiting(part, None, now))
                 continue
             asked = state.ledger.open.get(key(message.id))
-            if asked is None or asked.is_cancelled or asked.method == INITIALIZE:
+            if asked is None or asked.method == INITIALIZE:
                 continue
             if asked.unsent_since is None:
                 asked.unsent_since = now
@@ -654,7 +643,7 @@ class Exchange:
         if limit is None:
             return False
         endless = (INITIALIZE, LISTEN)  # it has its own limit; a subscription has none
-        waiting = [asked for asked in self.state.ledger.wanted() if asked.method not in endless]
+        waiting = [asked for asked in self.state.ledger.waiting() if asked.method not in endless]
         late = [asked for asked in waiting if now - asked.silent_since >= limit]
         for asked in waiting:
             self._mention(asked, now - asked.silent_since, limit)

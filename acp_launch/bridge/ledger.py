@@ -29,7 +29,7 @@ def make_ids() -> Iterator[bytes]:
     return (f'"acp-launch:{number}"'.encode() for number in count(1))
 
 
-FORGOTTEN = 1000  # cancelled requests that are remembered; they need not be answered (MCP "cancellation")
+FORGOTTEN = 1000  # withdrawn questions that are remembered; they need not be answered (MCP "cancellation")
 
 
 class OpenRequest(Struct, gc=False):
@@ -42,7 +42,6 @@ class OpenRequest(Struct, gc=False):
     token: bytes | None = None
     unsent_since: float | None = None  # when it was first queued again, because it had not reached the server
     word: float = FIRST_WORD  # seconds of silence after which the user is told of the wait
-    is_cancelled: bool = False
 
 
 class Ledger:
@@ -50,7 +49,6 @@ class Ledger:
 
     def __init__(self) -> None:
         self.open: dict[bytes, OpenRequest] = {}
-        self._cancelled: dict[bytes, None] = {}
 
     def ask(self, asked: OpenRequest) -> None:
         self.open[key(asked.id)] = asked
@@ -60,20 +58,13 @@ class Ledger:
         return self.settle_key(key(id))
 
     def settle_key(self, number: bytes) -> OpenRequest | None:
-        if self._cancelled:
-            self._cancelled.pop(number, None)
         return self.open.pop(number, None)
 
     def cancel(self, id: Raw) -> None:
-        """Mark a request as cancelled by the agent. An answer is still passed on, but no longer waited for."""
+        """Forget a request that the agent cancels, as its answer is not waited for. A handshake cannot be cancelled."""
         asked = self.open.get(number := key(id))
-        if asked is None:
-            return
-        asked.is_cancelled = True
-        self._cancelled[number] = None
-        if len(self._cancelled) > FORGOTTEN:
-            self.open.pop(oldest := next(iter(self._cancelled)), None)
-            del self._cancelled[oldest]
+        if asked is not None and asked.method != INITIALIZE:
+            del self.open[number]
 
     def progress(self, token: bytes, now: float) -> None:
         """Note progress of the request with this token."""
@@ -81,15 +72,13 @@ class Ledger:
             if asked.token == token:
                 asked.silent_since = now
 
-    def wanted(self) -> list[OpenRequest]:
-        """List the requests that are not cancelled."""
-        return [asked for asked in self.open.values() if not asked.is_cancelled]
+    def waiting(self) -> list[OpenRequest]:
+        return list(self.open.values())
 
     def close(self) -> list[OpenRequest]:
-        """Remove all requests; return those that are not cancelled."""
-        left = self.wanted()
+        """Remove and return all requests."""
+        left = self.waiting()
         self.open.clear()
-        self._cancelled.clear()
         return left
 
 

@@ -827,22 +827,6 @@ def test_a_carriage_return_hides_no_second_message_from_the_policy() -> None:
     assert len(talker.server_heard) == 1, "at the end of a line it is one"
 
 
-def test_a_flood_of_what_is_no_message_is_not_borne_with() -> None:
-    talker = Talker().introduced()
-    for _ in range(1024 * 1024 // 2 - 1):
-        talker.server(b"y")
-    assert not any(event.startswith("wedged") for event in talker.events)
-    talker.server(b"y", b"y")
-    assert talker.events[-1] == "wedged: wrote more than 1 MiB to stdout that is not JSON-RPC"
-
-
-def test_noise_between_messages_is_no_flood() -> None:
-    talker = Talker().introduced()
-    for _ in range(4):
-        talker.server(b"x" * 500_000, tell("notifications/message"))
-    assert not any(event.startswith("wedged") for event in talker.events)
-
-
 def test_a_person_who_thinks_is_no_silence_of_the_server() -> None:
     talker = Talker(call=10).introduced(elicitation={})
     talker.agent(call(1))
