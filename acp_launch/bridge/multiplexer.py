@@ -365,7 +365,7 @@ class _Member(LinkUser):
 class SharedLink:
     """The connections to the server `name`, with the face of a `Link`; the server's lines are given to `send`.
 
-    `emptied` is called when the last one has ended. `note` shows a line to the user.
+    `note` shows a line to the user.
     """
 
     def __init__(
@@ -373,13 +373,12 @@ class SharedLink:
         name: str,
         user: LinkUser,
         way: QuickWay,
-        emptied: Callable[[], None],
         note: Callable[[str], None],
         *,
         max_line: int,
     ) -> None:
         self.user, self._way = user, way
-        self._name, self._emptied, self._note, self._max_line = name, emptied, note, max_line
+        self._name, self._note, self._max_line = name, note, max_line
         self._multiplexer = Multiplexer(self)
         self._members: dict[int, _Member] = {}
         self._down: deque[bytes] = deque()  # for the server, which may answer before the multiplexer is done
@@ -404,9 +403,7 @@ class SharedLink:
         self._shut(member)
         self._multiplexer.leaves(number)
         self._flush()
-        if not self._members:
-            self._emptied()
-        else:
+        if self._members:
             self.user.room()  # it may have been the one that was waited for
 
     def tick(self) -> None:

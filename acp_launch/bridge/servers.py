@@ -191,8 +191,6 @@ class Servers:
     def stopping(self) -> None:
         """Note that the agent is about to be stopped: no further processes are started ahead."""
         self._is_stopping = True
-        for relay in self._relays:
-            relay.is_last = True
 
     def abandon(self) -> None:
         """Begin to stop all servers with less patience, after an error or a signal."""
