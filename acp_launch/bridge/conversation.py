@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from acp_launch.bridge.ledger import Health, Ledger, Numbers, OpenRequest, Questions, Queue, Waiting
+from acp_launch.bridge.ledger import Health, Ledger, OpenRequest, Questions, Queue, Waiting, make_ids
 from acp_launch.mcp.era import (
     CALL,
     DISCOVER,
@@ -97,6 +97,14 @@ def _contained(part: bytes, one: One, broke: Broke) -> bytes | None:
     except Exception as error:
         broke(part, error)
         return None
+
+
+def answer_broken(line: bytes, to_asker: Callable[[bytes], None], to_asked: Callable[[bytes], None]) -> None:
+    """Answer a request that we failed to handle, or put an error in the place of such an answer."""
+    message = jsonrpc.decode(line)
+    if message is not None and message.id is not UNSET:
+        send = to_asked if message.method is UNSET else to_asker
+        send(jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, BROKEN))
 
 
 PRESENTING = frozenset({INITIALIZE, DISCOVER})  # their answers say what a server offers
@@ -295,20 +303,16 @@ class Ports(Protocol):
 
 
 class Introduction(Struct):
-    """How the agent has begun: with a handshake, or with a first request that needs none.
+    """How the agent has begun.
 
     `handshake` is the key of its `initialize`. `client` is its name among the presentations of a lazy server, once it
-    has begun the handshake. `opening` is the first request of a stateless agent, until it is answered; no ping of ours
-    may precede it, and `was_pinged` tells whether one has, in the present process.
+    has begun the handshake.
     """
 
     handshake: bytes = b""
     client: str = ""
     has_roots: bool = False  # it answers `roots/list` itself
     has_asked: bool = False  # it has sent a request
-    is_stateless: bool = False
-    opening: Waiting | None = None
-    was_pinged: bool = False
 
 
 class ConversationState:
@@ -478,7 +482,7 @@ class Restorer:
 
     def __init__(self, state: ConversationState) -> None:
         self._state = state
-        self._numbers = Numbers()
+        self._ids = make_ids()
         self._open: dict[bytes, Answered] = {}
         self._told: set[str] = set()
 
@@ -517,7 +521,7 @@ class Restorer:
 
     def ask(self, method: str, params: object, take: Answered) -> bytes:
         """Send a request of ours, whose answer `take` gets; return its id."""
-        id = self._numbers.fresh({**self._open, **self._state.ledger.open})
+        id = next(self._ids)
         self._open[id] = take
         self._state.ports.to_server(jsonrpc.request(Raw(id), method, params))
         return id

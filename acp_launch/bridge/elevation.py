@@ -11,22 +11,24 @@ HTTP, may resume the session with the last id it has: the conversation moves to 
 The answer comes first, then what was missed, then what follows.
 
 A connection has one session at a time, and all its notifications belong to it; so after `session/end` it gets none.
-Answers to requests of a lost connection are dropped. The server's own requests that wait for an answer are sent again,
-under ids of ours.
+Requests have numbers of ours for the server, so that answers to those of a lost connection are known, and dropped. The
+server's own requests that wait for an answer are sent again, under ids of ours.
 
 `Elevation` stands between the connection and the exchange of one conversation. `Elevations` are those of a launch.
 `Upstream` is the other half: our session with a server that has them, which a new connection to it goes on with.
 """
 
 from collections.abc import Callable, Hashable
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from acp_launch.bridge.conversation import BROKEN, each
-from acp_launch.mcp.era import CANCELLED, INITIALIZE, INITIALIZED, PROGRESS, UPDATED, is_stateless
-from acp_launch.mcp.message import cancelled_id, reported_token, wanted_token
+from acp_launch.bridge.conversation import answer_broken, each
+from acp_launch.bridge.ledger import NULL, NumberedRequests
+from acp_launch.mcp.era import CANCELLED, INITIALIZE, INITIALIZED, PROGRESS, UPDATED
+from acp_launch.mcp.message import reported_token
 from acp_launch.protocol import jsonrpc, splice
 from acp_launch.protocol.acp import decoded, mapping
 from acp_launch.protocol.jsonrpc import Envelope, Mishaps, key
@@ -40,19 +42,9 @@ START, RESUME, END = "session/start", "session/resume", "session/end"
 METHODS = frozenset({START, RESUME, END})
 EVENT_ID = "sessionEventId"
 MOST = 32  # sessions of one server, as each holds a process
-FORGOTTEN = 1000  # cancelled requests of the agent that are remembered
-LOST = 10_000  # requests of lost connections that are remembered
-HELD = 4 * 1024 * 1024  # bytes of the server's requests that can be sent again
-DIGITS = 12  # of the number in the id of an event
 HAS_SESSION = "this connection has a session; another session needs another connection"
-THE_AGENT = "the agent"
 UNKNOWN = jsonrpc.SERVER_LOST  # the code of all that has to do with a session that cannot be resumed
-STATUS, LIST_CHANGED = "notifications/tasks/status", "/list_changed"
-# What an answer to these says of us: the path to the capabilities, and the name of ours there.
-ADVERTISED = {
-    INITIALIZE: (("result", "capabilities", "experimental"), "session-elevation"),
-    "server/discover": (("result", "capabilities", "extensions"), "acp-launch/session-elevation"),
-}
+CAPABILITIES, CAPABILITY = ("result", "capabilities", "experimental"), "session-elevation"
 
 
 class _Named(Struct):
@@ -61,8 +53,7 @@ class _Named(Struct):
 
 
 class _About(Struct):
-    uri: str | UnsetType = UNSET
-    task: str | UnsetType = msgspec.field(default=UNSET, name="taskId")
+    uri: str
 
 
 _named, _about, _text = msgspec.json.Decoder(_Named), msgspec.json.Decoder(_About), msgspec.json.Decoder(str)
@@ -70,16 +61,13 @@ _named, _about, _text = msgspec.json.Decoder(_Named), msgspec.json.Decoder(_Abou
 
 def superseding(method: str, params: Raw) -> Hashable | None:
     """Return a key that a later notification shares if it makes this one needless; None if none ever does."""
-    if method.endswith(LIST_CHANGED):
+    if method.endswith("/list_changed"):
         return method
     if method == PROGRESS:
         token = reported_token(params)
         return None if token is None else (method, key(token))
-    if method not in (UPDATED, STATUS):
-        return None
-    about = jsonrpc.read(_about, params)
-    what = UNSET if about is None else about.uri if method == UPDATED else about.task
-    return None if what is UNSET else (method, what)
+    about = jsonrpc.read(_about, params) if method == UPDATED else None
+    return None if about is None else (method, about.uri)
 
 
 class Conversation(Protocol):
@@ -97,6 +85,9 @@ class Conversation(Protocol):
     def unsubscribe(self) -> None:
         """End the subscriptions at the server."""
 
+    def ask_again(self) -> None:
+        """Send the agent the server's open requests, under other ids."""
+
     def now(self) -> float: ...
 
     def move(self, elevation: "Elevation") -> None:
@@ -111,6 +102,7 @@ class Elevations:
 
     def __init__(self, make_id: Callable[[], str]) -> None:
         """`make_id` returns ids that cannot be guessed."""
+        self.numbers = count(1)  # ids of requests, which none of the servers has from two connections
         self._make_id = make_id
         self._sessions: dict[str, dict[str, Elevation]] = {}
 
@@ -137,15 +129,6 @@ class Elevations:
         self._sessions.get(elevation.server, {}).pop(id, None)
 
 
-class AgentRequest(Struct):
-    """A request of the agent at the exchange; `id` and `token` are its own, if the exchange knows others."""
-
-    method: str
-    id: Raw | None = None
-    sent_token: bytes | None = None
-    token: Raw | None = None
-
-
 class Elevation:
     """The agent's side of one conversation: its messages come in here, and those for it go out here."""
 
@@ -156,82 +139,39 @@ class Elevation:
         self._window = Window()
         self._is_silent = False  # a session has ended, and no other one has begun
         self._is_introduced = False  # the agent's connection has done its handshake
-        self._is_stateless = False  # the session is of the era that has none
-        self._open: dict[bytes, AgentRequest] = {}  # by their ids at the exchange
-        self._lost: dict[bytes, AgentRequest] = {}  # the same of connections that were lost
-        self._cancelled: dict[bytes, None] = {}  # those of them that need not be answered; the oldest first
-        self._renamed: dict[bytes, bytes] = {}  # ids of open requests → at the exchange, where they differ
-        self._questions: dict[bytes, bytes] = {}  # the server's open requests by id; empty if too large to keep
-        self._held = 0  # bytes of them
-        self._again: dict[bytes, bytes] = {}  # id under which one was sent again → its id at the exchange
-        self._made = 0  # ids
+        self._requests = NumberedRequests(sessions.numbers)
 
     # Messages of the agent.
 
     def from_agent(self, line: bytes) -> None:
-        rest = each(line, self._agent_says, lambda part, error: self._broke(THE_AGENT, part, error))
-        if rest is not None:
+        def broke(part: bytes, error: Exception) -> None:
+            self._mishaps.add("the agent", error)
+            answer_broken(part, self.conversation.deliver, self.conversation.take)
+
+        if (rest := each(line, self._agent_says, broke)) is not None:
             self.conversation.take(rest)
 
     def _agent_says(self, line: bytes) -> bytes | None:
         message = jsonrpc.decode(line)
-        if message is None:
+        if message is None or message.method is UNSET:
             return line
-        if message.method is UNSET:
-            return line if message.id is UNSET else self._agent_answers(message.id, line)
         if message.method in METHODS:
             self._session(message)
             return None
         if message.id is not UNSET:
-            return self._asks(message, message.id, line)
+            return self._requests.forward(line, message)
         if message.method == INITIALIZED:
-            self._is_introduced = all(asked.method != INITIALIZE for asked in self._open.values())
-        return self._cancels(message, line) if message.method == CANCELLED else line
-
-    def _asks(self, message: Envelope, id: Raw, line: bytes) -> bytes:
-        """Note a request; rename what a request of a lost connection, which is still open, has called itself."""
-        asked, number = AgentRequest(str(message.method)), key(id)
-        if number in self._lost:
-            asked.id = id.copy()
-            self._renamed[number] = number = self._fresh()
-            line = splice.with_id(line, Raw(number))
-        if (token := wanted_token(message.params)) is not None:
-            asked.sent_token = key(token)
-            if any(lost.sent_token == asked.sent_token for lost in self._lost.values()):
-                asked.token, asked.sent_token = token.copy(), self._fresh()
-                line = splice.replaced(line, ("params", "_meta", "progressToken"), asked.sent_token)
-        self._open[number] = asked
-        return line
-
-    def _cancels(self, message: Envelope, line: bytes) -> bytes:
-        about = cancelled_id(message.params)
-        if about is None:
-            return line
-        number = self._renamed.get(key(about), key(about))
-        if number in self._open:
-            self._cancelled[number] = None
-        if len(self._cancelled) > FORGOTTEN:
-            del self._cancelled[oldest := next(iter(self._cancelled))]
-            self._open.pop(oldest, None)
-        return line if number == key(about) else splice.replaced(line, ("params", "requestId"), number)
-
-    def _agent_answers(self, id: Raw, line: bytes) -> bytes | None:
-        number = key(id)
-        own = self._again.pop(number, None)
-        if own is None and number in self._again.values():
-            return None  # of a connection that was lost; the question was asked again
-        self._settle(own or number)
-        return line if own is None else splice.with_id(line, Raw(own))
-
-    def _settle(self, number: bytes) -> None:
-        self._held -= len(self._questions.pop(number, b""))
+            self._is_introduced = all(asked.method != INITIALIZE for asked in self._requests.open.values())
+        return self._requests.cancel(message.params, line) if message.method == CANCELLED else line
 
     # Messages for the agent.
 
     def to_agent(self, line: bytes) -> None:
-        rest = each(
-            line, self._server_says, lambda part, error: self._broke(f"the MCP server {self.server}", part, error)
-        )
+        def broke(part: bytes, error: Exception) -> None:
+            self._mishaps.add(f"the MCP server {self.server}", error)
+            answer_broken(part, self.conversation.take, self.conversation.deliver)
+
+        rest = each(line, self._server_says, broke)
         if rest is not None and (self.conversation.is_connected or not self.id):
             self.conversation.deliver(rest)
 
@@ -241,94 +181,49 @@ class Elevation:
             return line
         if message.method is UNSET:
             return line if message.id is UNSET else self._answers(message, message.id, line)
-        if message.id is not UNSET:
-            return self._questioned(message.id, line)
-        if message.method == CANCELLED:
-            return self._withdraws(message, line)
+        if message.id is not UNSET or message.method == CANCELLED:  # it is not an event of the session
+            return line
         return self._notifies(message.method, message.params, line)
 
     def _answers(self, message: Envelope, id: Raw, line: bytes) -> bytes | None:
-        number = key(id)
-        if self._lost.pop(number, None) is not None:
-            return None
-        asked = self._open.pop(number, None)
-        self._cancelled.pop(number, None)
-        if asked is None:
+        if bytes(id) == NULL:  # about a line that cannot be read
             return line
-        if asked.method in ADVERTISED and message.result is not UNSET and bytes(message.result)[:1] == b"{":
-            path, name = ADVERTISED[asked.method]
-            line = splice.with_members(
-                splice.without(line, path, (name,)), path, b'"%s":{"catchup":true}' % name.encode()
-            )
-        if asked.id is None:
-            return line
-        self._renamed.pop(key(asked.id), None)
-        return splice.with_id(line, asked.id)
-
-    def _questioned(self, id: Raw, line: bytes) -> bytes:
-        kept = line if self._held + len(line) <= HELD else b""
-        self._questions[key(id)] = kept
-        self._held += len(kept)
-        if self.id and not self.conversation.is_connected and not kept:
-            self._unheard(key(id))
-        return line
-
-    def _withdraws(self, message: Envelope, line: bytes) -> bytes:
-        """Pass on that the server has cancelled a request of its own. It is not an event of the session."""
-        about = cancelled_id(message.params)
-        if about is None:
-            return line
-        self._settle(own := key(about))
-        for again, number in self._again.items():
-            if number == own:
-                del self._again[again]
-                return splice.replaced(line, ("params", "requestId"), again)
+        settled = self._requests.settle(id, line)
+        if settled is None:
+            return None  # for a connection that was lost
+        asked, line = settled
+        if asked.method == INITIALIZE and message.result is not UNSET and bytes(message.result)[:1] == b"{":
+            line = splice.without(line, CAPABILITIES, (CAPABILITY,))
+            line = splice.with_members(line, CAPABILITIES, b'"%s":{"catchup":true}' % CAPABILITY.encode())
         return line
 
     def _notifies(self, method: str, params: Raw, line: bytes) -> bytes | None:
         if self._is_silent:
             return None
-        if method == PROGRESS and (token := reported_token(params)) is not None:
-            line = self._progressed(key(token), line)
+        if method == PROGRESS:
+            progress = self._requests.progress(params, line)
+            if progress is None:
+                return None
+            line = progress[1]
         if not self.id:
             return line
         number = self._window.newest + 1
         if EVENT_ID.encode() in line:  # of a session between us and the server
             line = splice.without(line, ("params",), (EVENT_ID,))
-        line = splice.with_params(line, b'"%s":"%s"' % (EVENT_ID.encode(), self._event(number)))
+        line = splice.with_params(line, b'"%s":"%s"' % (EVENT_ID.encode(), self._event(number).encode()))
         self._window.append(line, key=superseding(method, params), now=self.conversation.now())
         return line
 
-    def _progressed(self, token: bytes, line: bytes) -> bytes:
-        for asked in self._open.values():
-            if asked.token is not None and asked.sent_token == token:
-                return splice.replaced(line, ("params", "progressToken"), bytes(asked.token))
-        return line
-
-    def _event(self, number: int) -> bytes:
-        return b"%s.%0*d" % (self.id.encode(), DIGITS, number)
+    def _event(self, number: int) -> str:
+        return f"{self.id}.{number:012}"
 
     # The connection.
 
     def lost(self) -> bool:
         """Note the loss of the agent's connection; return whether the conversation must wait for another one."""
-        self._lost |= self._open
-        for oldest in list(self._lost)[:-LOST]:
-            del self._lost[oldest]
-        for gone in (self._open, self._cancelled, self._renamed, self._again):
-            gone.clear()
+        self._requests.open.clear()
         self._is_introduced = False
-        if not self.id:
-            return False
-        for number in [number for number, line in self._questions.items() if not line]:
-            self._unheard(number)
-        return True
-
-    def _unheard(self, number: bytes) -> None:
-        """Answer a request of the server that cannot be sent again."""
-        self._settle(number)
-        said = "the agent's connection was lost"
-        self.conversation.take(jsonrpc.error(Raw(number), jsonrpc.INTERNAL_ERROR, said))
+        return bool(self.id)
 
     def end(self) -> None:
         """End the session, if there is one: nothing of it is delivered any more."""
@@ -342,46 +237,41 @@ class Elevation:
     def _session(self, message: Envelope) -> None:
         if message.id is UNSET:
             return
-        id, is_newer = message.id.copy(), is_stateless(message.params)
-        if not (self._is_introduced or is_newer):
+        id = message.id.copy()
+        if not self._is_introduced:
             self._refuse(id, jsonrpc.INVALID_REQUEST, "no_handshake", "the handshake comes before a session")
         elif message.method == START:
-            self._start(id, is_stateless=is_newer)
+            self._start(id)
         elif (named := jsonrpc.read(_named, message.params)) is None:
             self.conversation.deliver(jsonrpc.error(id, jsonrpc.INVALID_PARAMS, f"{message.method} needs a sessionId"))
         elif (found := self._sessions.find(self.server, named.session)) is None:
             self._refuse(id, UNKNOWN, "unknown_session", "there is no such session, or it has expired")
         elif message.method == RESUME:
-            self._resume(id, found, named.last, is_stateless=is_newer)
+            self._resume(id, found, named.last)
         else:
             found.end()
             self.conversation.deliver(jsonrpc.result(id, {}))
             found.conversation.release()
 
-    def _start(self, id: Raw, *, is_stateless: bool) -> None:
+    def _start(self, id: Raw) -> None:
         if self.id:
             self._refuse(id, jsonrpc.INVALID_REQUEST, "has_session", HAS_SESSION)
-            return
-        session = self._sessions.open(self)
-        if session is None:
+        elif (session := self._sessions.open(self)) is None:
             self._refuse(id, UNKNOWN, "too_many_sessions", f"{MOST} sessions of this server are connected")
-            return
-        self.id, self._is_stateless, self._is_silent = session, is_stateless, False
-        self.conversation.deliver(jsonrpc.result(id, {"sessionId": session}))
+        else:
+            self.id, self._is_silent = session, False
+            self.conversation.deliver(jsonrpc.result(id, {"sessionId": session}))
 
-    def _resume(self, id: Raw, found: "Elevation", last: Raw | UnsetType, *, is_stateless: bool) -> None:
+    def _resume(self, id: Raw, found: "Elevation", last: Raw | UnsetType) -> None:
         if found is self:
             self._catch_up(id, last)
         elif self.id:
             self._refuse(id, jsonrpc.INVALID_REQUEST, "has_session", HAS_SESSION)
-        elif found._is_stateless != is_stateless:
-            self._refuse(id, jsonrpc.INVALID_REQUEST, "era_conflict", "the session was begun in the other era of MCP")
         else:
-            is_introduced = self._is_introduced
             self.conversation.move(found)
-            found._is_introduced = is_introduced
+            found._is_introduced = True
             found._catch_up(id, last)
-            found._ask_again()
+            found.conversation.ask_again()
 
     def _catch_up(self, id: Raw, last: Raw | UnsetType) -> None:
         missed = self._window.since(self._number(last), self.conversation.now())
@@ -391,38 +281,13 @@ class Elevation:
 
     def _number(self, last: Raw | UnsetType) -> int | None:
         """Return the number of an event of this session; None if it is not an id of one."""
-        text = None if last is UNSET else jsonrpc.read(_text, last)
-        digits = (text or "").removeprefix(f"{self.id}.")
-        is_one = text == f"{self.id}.{digits}" and digits.isascii() and digits.isdigit() and len(digits) == DIGITS
-        return int(digits) or None if is_one else None
-
-    def _ask_again(self) -> None:
-        """Send the server's open requests to a new connection, under new ids: it may have heard of others before."""
-        for number, line in self._questions.items():
-            again = self._fresh()
-            self._again[again] = number
-            self.conversation.deliver(splice.with_id(line, Raw(again)))
-
-    # Private.
+        text = (None if last is UNSET else jsonrpc.read(_text, last)) or ""
+        digits = text.rpartition(".")[2]
+        number = int(digits) if digits.isascii() and digits.isdigit() and len(digits) == 12 else 0
+        return number if number and text == self._event(number) else None
 
     def _refuse(self, id: Raw, code: int, reason: str, why: str) -> None:
         self.conversation.deliver(jsonrpc.error(id, code, why, {"reason": reason}))
-
-    def _fresh(self) -> bytes:
-        self._made += 1
-        return b'"acp-launch:again:%d"' % self._made
-
-    def _broke(self, whose: str, line: bytes, error: Exception) -> None:
-        """A message that we failed to handle gets no further; the side that waits for its result is told."""
-        self._mishaps.add(whose, error)
-        message = jsonrpc.decode(line)
-        if message is None or message.id is UNSET:
-            return
-        told = jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, BROKEN)
-        if (whose == THE_AGENT) == (message.method is not UNSET):
-            self.conversation.deliver(told)
-        else:
-            self.conversation.take(told)
 
 
 # Towards the server.

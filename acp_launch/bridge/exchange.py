@@ -18,7 +18,6 @@ refused at once, until the user restarts the server.
 """
 
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Raw
@@ -32,7 +31,7 @@ from acp_launch.bridge.conversation import (
     Restorer,
     each,
 )
-from acp_launch.bridge.ledger import NULL, QUESTIONS, Numbers, OpenRequest, Waiting
+from acp_launch.bridge.ledger import NULL, OpenRequest, Waiting
 from acp_launch.mcp.era import (
     CANCELLED,
     DISCOVER,
@@ -44,7 +43,6 @@ from acp_launch.mcp.era import (
     ROOTS,
     ROOTS_CHANGED,
     TOOLS,
-    is_stateless,
     no_discovery,
 )
 from acp_launch.mcp.message import cancelled_id, capabilities, reported_token, roots_result, wanted_token
@@ -62,9 +60,6 @@ SPLIT = "a message with a carriage return in it may be read as two, and this ser
 
 LOOKED_AT = REMEMBERED | {INITIALIZE, PING}  # requests of which more than the id matters, whichever side answers them
 NOTHING = Raw(b"")
-# A server of both eras of MCP chooses by its first request ("stdio, choosing the era"). If that was our ping, it
-# refuses the requests of an agent that does no handshake.
-WRONGED = "took our ping for the protocol of its client, which is a newer one"  # completes "the server …"
 OUR_ROOTS = b'{"listChanged":true}'
 
 
@@ -197,12 +192,11 @@ class AgentSide:
 
     def _asks(self, message: Envelope, line: bytes) -> bytes | None:
         asked, state = self._asked(message), self._state
-        if not state.introduction.has_asked:
-            self._opens(asked, message.params, line)
+        state.introduction.has_asked = True
         if asked.method == DISCOVER and (state.knowledge.server == "handshake" or state.is_presented):
             state.ports.to_agent(no_discovery(asked.id, state.server))  # also to let a server sleep
             return None
-        if asked.method == PING and (self._state.phase != "open" or self._state.ledger.wanted()):
+        if asked.method == PING and (self._state.phase != "open" or self._state.ledger.open):
             self._state.pong(asked)  # a busy server need not answer, and an absent one cannot
             return None
         if asked.method == INITIALIZE and self._state.phase != "final":
@@ -210,12 +204,6 @@ class AgentSide:
         if self._state.recalls(asked):
             return None
         return self._state.forward(asked, line)
-
-    def _opens(self, asked: OpenRequest, params: Raw, line: bytes) -> None:
-        state = self._state
-        state.introduction.has_asked, state.introduction.is_stateless = True, is_stateless(params)
-        if state.introduction.is_stateless:
-            state.introduction.opening = Waiting(line, asked, state.ports.now())
 
     def _asked(self, message: Envelope) -> OpenRequest:
         """Copy the parts of a request that are needed later; the line itself is not stored."""
@@ -243,7 +231,7 @@ class AgentSide:
         if state.gives_roots:
             line = _with_roots(line)
         state.memory.initialize, state.memory.initialized, state.introduction.handshake = line, b"", key(asked.id)
-        state.introduction.is_stateless, state.introduction.opening, state.knows_tools = False, None, False
+        state.knows_tools = False
         state.introduction.has_roots = not state.gives_roots and "roots" in (capabilities(message.params) or ())
         state.introduce(message.params)
         if state.recalls(asked):
@@ -254,7 +242,6 @@ class AgentSide:
 
 
 EXCERPT = 120  # characters of a line that is not a message
-FLOOD = 1024 * 1024  # bytes on stdout without a message among them
 STARTS = (b"{", b"[", b"\xef")  # first bytes of a message; the last one is of a byte order mark
 
 
@@ -264,8 +251,6 @@ class ServerSide:
     def __init__(self, state: ConversationState, restorer: Restorer) -> None:
         self._state, self._restorer = state, restorer
         self.upstream: Upstream | None = None  # if the server is asked for sessions
-        self._numbers = Numbers()
-        self._junk_bytes = 0  # since its last message
         self._has_noise = False
         self._settled: OpenRequest | None = None  # the request that the message in hand answers
 
@@ -282,7 +267,7 @@ class ServerSide:
         state = self._state
         if state.phase != "open" or state.is_careful or not state.knows_tools:
             return None
-        if state.introduction.opening is not None or self._restorer.is_waiting:
+        if self._restorer.is_waiting:
             return None
         message = message or jsonrpc.decode(line)
         if message is None or message.method is not UNSET or message.id is UNSET or message.result is UNSET:
@@ -292,7 +277,6 @@ class ServerSide:
         if asked is None or asked.method in LOOKED_AT or not state.memory.initialize:
             return None
         state.ledger.settle_key(number)
-        self._junk_bytes = 0
         state.health.heard(state.ports.now())
         state.ports.alive()
         return message
@@ -318,7 +302,6 @@ class ServerSide:
         message = jsonrpc.decode(line)
         if message is None or (message.method is UNSET and message.id is UNSET):
             return self._unreadable(line)
-        self._junk_bytes = 0
         self._state.health.heard(self._state.ports.now())
         self._state.ports.alive()
         if message.method is UNSET:
@@ -336,18 +319,11 @@ class ServerSide:
         return None
 
     def _noise(self, line: bytes) -> None:
-        """Skip a line that is not a message, such as a banner, and report the first (M-20).
-
-        A flood of them ends the process, because it would keep other servers from being served.
-        """
-        self._junk_bytes += len(line) + 1
+        """Skip a line that is not a message, such as a banner, and report the first (M-20)."""
         if not self._has_noise and line.strip():
             self._has_noise = True
             said = excerpt(line, EXCERPT)
             self._state.observer.note(f"{self._state.process} writes lines to stdout that are not messages: {said!r}")
-        if self._junk_bytes > FLOOD:
-            self._junk_bytes = 0
-            self._state.ports.wedged("wrote more than 1 MiB to stdout that is not JSON-RPC")
 
     def _answers(self, message: Envelope, line: bytes) -> bytes | None:
         assert message.id is not UNSET
@@ -359,28 +335,12 @@ class ServerSide:
         asked = self._settled = state.ledger.settle(message.id)
         if state.phase == "replaying" and key(message.id) == state.introduction.handshake:
             return self._replayed(message, line, is_owed=asked is not None)
-        opening, state.introduction.opening = state.introduction.opening, None
-        if opening is not None and self._is_wronged(opening, asked, message):
-            return None
         if asked is None:  # no open request; only an error about an unreadable line has the id null
             return line if bytes(message.id) == NULL else None
         passed = self._refused(asked, line) if message.result is UNSET else state.done(asked, message, line)
         if asked.method == INITIALIZE and state.phase == "open":
             self._introduced()
         return passed
-
-    def _is_wronged(self, opening: Waiting, asked: OpenRequest | None, message: Envelope) -> bool:
-        """Tell whether our ping made this process refuse a stateless agent; a new process gets the request first."""
-        state = self._state
-        if opening.asked is not asked or asked is None or asked.is_cancelled:
-            return False
-        if not state.introduction.was_pinged or message.error is UNSET:
-            return False
-        again = Waiting(opening.line, asked, state.ports.now())
-        if jsonrpc.fault(message.error).code != jsonrpc.INVALID_REQUEST or not state.queue.put(again):
-            return False
-        state.ports.wedged(WRONGED)
-        return True
 
     def _introduced(self) -> None:
         """Pass on what the agent has said before the answer to its handshake (M-9)."""
@@ -451,12 +411,7 @@ class ServerSide:
         if (own := self._own_answer(id, str(message.method))) is not None:
             state.ports.to_server(own)
             return None
-        if not state.questions.is_ambiguous(id):
-            state.questions.ask(id.copy(), known_as=id)
-            return line
-        known_as = Raw(self._numbers.fresh(state.questions.open))
-        state.questions.ask(id.copy(), known_as=known_as)
-        return _rename(line, known_as)
+        return state.questions.ask(id, line)
 
     def _own_answer(self, id: Raw, method: str) -> bytes | None:
         """Answer a request of the server if the agent has not connected yet, does not declare roots, or is behind."""
@@ -468,7 +423,7 @@ class ServerSide:
         if not state.memory.initialize:
             return jsonrpc.error(id, jsonrpc.INVALID_REQUEST, "no client has introduced itself yet")
         if state.questions.is_full:
-            return jsonrpc.error(id, jsonrpc.INTERNAL_ERROR, f"{QUESTIONS} requests wait for an answer already")
+            return jsonrpc.error(id, jsonrpc.INTERNAL_ERROR, "too many requests wait for an answer already")
         return None
 
 
@@ -484,7 +439,7 @@ class Exchange:
     @property
     def is_discovering(self) -> bool:
         """Whether the server has been asked `server/discover`, and has not answered."""
-        return any(asked.method == DISCOVER for asked in self.state.ledger.wanted())
+        return any(asked.method == DISCOVER for asked in self.state.ledger.open.values())
 
     @property
     def tools(self) -> int | None:
@@ -507,7 +462,7 @@ class Exchange:
     @property
     def is_waiting(self) -> bool:
         """Whether a request is open at the server, or queued for it."""
-        return bool(self.state.ledger.wanted() or self.state.queue)
+        return bool(self.state.ledger.open or self.state.queue)
 
     @property
     def is_in_use(self) -> bool:
@@ -519,7 +474,11 @@ class Exchange:
         self.state.phase = "asleep"
 
     def attached(self, *, probe: bool = False) -> None:
-        """Begin to use a new process; `probe` pings it, unless the agent does no handshake."""
+        """Begin to use a new process; `probe` pings it, unless the agent has asked something before.
+
+        A server of both eras of MCP chooses by its first request ("stdio, choosing the era"): if that is our ping, an
+        agent that asks for the newer era is refused, and begins with a handshake.
+        """
         state = self.state
         state.is_ready = False
         state.health.begin(state.ports.now())
@@ -527,8 +486,7 @@ class Exchange:
             state.phase = "replaying"
             state.ports.to_server(state.memory.initialize)
             return
-        state.introduction.was_pinged = probe and not state.introduction.is_stateless
-        if state.introduction.was_pinged:
+        if probe and not state.introduction.has_asked:
             self.restorer.ping()
         state.open()
 
@@ -537,7 +495,7 @@ class Exchange:
         if self.state.phase == "final":
             return
         self.state.phase = "absent"
-        for asked in self.state.ledger.wanted():
+        for asked in self.state.ledger.waiting():
             if asked.method == INITIALIZE:
                 asked.silent_since = self.state.ports.now()  # it waits for a process now, not for an answer
 
@@ -566,12 +524,10 @@ class Exchange:
         if for_good:
             self._refuse_waiting()
 
-    def roots_changed(self, directories: Sequence[PurePath]) -> None:
-        """Tell the server of new roots, unless the agent declares its own."""
-        state = self.state
-        state.directories = directories
-        if state.phase == "open" and state.memory.initialized and not state.introduction.has_roots:
-            state.ports.to_server(jsonrpc.notification(ROOTS_CHANGED))
+    def ask_again(self) -> None:
+        """Send the server's open requests to a new connection of the agent."""
+        for line in self.state.questions.ask_again():
+            self.state.ports.to_agent(line)
 
     def seek(self, sessions: "Sessions") -> None:
         """Ask the server for a session that a new connection to it can resume."""
@@ -615,7 +571,7 @@ class Exchange:
         if self._time_out(now) and is_stopped:
             state.ports.wedged("is stopped (SIGSTOP)")
             return
-        verdict = state.health.tick(now, busy=bool(state.ledger.wanted()))
+        verdict = state.health.tick(now, busy=bool(state.ledger.open))
         if verdict == "ping":
             self.restorer.ping()
         elif verdict == "wedged":
@@ -624,7 +580,7 @@ class Exchange:
     def _expire_discovery(self, now: float) -> None:
         """Refuse a `server/discover` that a server ignores, as some do with what they do not know, or is not there."""
         state = self.state
-        ignored = [asked for asked in state.ledger.wanted() if asked.method == DISCOVER]
+        ignored = [asked for asked in state.ledger.waiting() if asked.method == DISCOVER]
         late = [asked for asked in ignored if now - asked.silent_since >= SILENCE]
         if late:
             state.knowledge.learn("handshake")
@@ -634,7 +590,7 @@ class Exchange:
             state.ports.to_agent(no_discovery(asked.id, state.server))
 
     def _expire_handshake(self, now: float) -> None:
-        for asked in self.state.ledger.wanted():
+        for asked in self.state.ledger.waiting():
             if self.state.phase == "absent" and asked.method == INITIALIZE and now - asked.silent_since >= self._start:
                 self.state.ledger.settle(asked.id)
                 self._late(asked)
@@ -656,7 +612,7 @@ class Exchange:
                     found.append(Waiting(part, None, now))
                 continue
             asked = state.ledger.open.get(key(message.id))
-            if asked is None or asked.is_cancelled or asked.method == INITIALIZE:
+            if asked is None or asked.method == INITIALIZE:
                 continue
             if asked.unsent_since is None:
                 asked.unsent_since = now
@@ -687,7 +643,7 @@ class Exchange:
         if limit is None:
             return False
         endless = (INITIALIZE, LISTEN)  # it has its own limit; a subscription has none
-        waiting = [asked for asked in self.state.ledger.wanted() if asked.method not in endless]
+        waiting = [asked for asked in self.state.ledger.waiting() if asked.method not in endless]
         late = [asked for asked in waiting if now - asked.silent_since >= limit]
         for asked in waiting:
             self._mention(asked, now - asked.silent_since, limit)

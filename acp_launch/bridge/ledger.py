@@ -3,37 +3,33 @@ Open requests of one conversation between an agent and a server. Pure.
 
 `Ledger` holds the agent's requests to the server, `Questions` the server's requests to the agent, `Queue` the agent's
 messages for a server that is not running. Each request is answered once; an answer that no request waits for is not
-passed on. `Numbers` gives ids of our own. `Health` judges a server that is silent.
+passed on. `make_ids` gives ids of our own; with `NumberedRequests` each request has one, as its own may be used twice.
+`Health` judges a server that is silent.
 """
 
 from collections import deque
-from collections.abc import Container, Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Literal, NamedTuple
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 
-from acp_launch.protocol.jsonrpc import key
+from acp_launch.mcp.era import CANCELLED, INITIALIZE
+from acp_launch.mcp.message import answer_to, cancelled_id, renumber, reported_token
+from acp_launch.protocol import jsonrpc
+from acp_launch.protocol.acp import decoded
+from acp_launch.protocol.jsonrpc import Envelope, key
 from acp_launch.waits import FIRST_WORD, stretch
 
-OURS = "acp-launch:"  # prefix of the ids of our own requests to a server or an agent
 NULL = b"null"
 
 
-class Numbers:
-    """Makes ids that are unique in this conversation; `taken` are the open ids of the other side."""
-
-    def __init__(self) -> None:
-        self._next = 0
-
-    def fresh(self, taken: Container[bytes]) -> bytes:
-        while True:
-            self._next += 1
-            candidate = f'"{OURS}{self._next}"'.encode()
-            if candidate not in taken:
-                return candidate
+def make_ids() -> Iterator[bytes]:
+    """Make ids that are unique in this conversation."""
+    return (f'"acp-launch:{number}"'.encode() for number in count(1))
 
 
-FORGOTTEN = 1000  # cancelled requests that are remembered; they need not be answered (MCP "cancellation")
+FORGOTTEN = 1000  # withdrawn questions that are remembered; they need not be answered (MCP "cancellation")
 
 
 class OpenRequest(Struct, gc=False):
@@ -46,7 +42,6 @@ class OpenRequest(Struct, gc=False):
     token: bytes | None = None
     unsent_since: float | None = None  # when it was first queued again, because it had not reached the server
     word: float = FIRST_WORD  # seconds of silence after which the user is told of the wait
-    is_cancelled: bool = False
 
 
 class Ledger:
@@ -54,7 +49,6 @@ class Ledger:
 
     def __init__(self) -> None:
         self.open: dict[bytes, OpenRequest] = {}
-        self._cancelled: dict[bytes, None] = {}
 
     def ask(self, asked: OpenRequest) -> None:
         self.open[key(asked.id)] = asked
@@ -64,20 +58,13 @@ class Ledger:
         return self.settle_key(key(id))
 
     def settle_key(self, number: bytes) -> OpenRequest | None:
-        if self._cancelled:
-            self._cancelled.pop(number, None)
         return self.open.pop(number, None)
 
     def cancel(self, id: Raw) -> None:
-        """Mark a request as cancelled by the agent. An answer is still passed on, but no longer waited for."""
+        """Forget a request that the agent cancels, as its answer is not waited for. A handshake cannot be cancelled."""
         asked = self.open.get(number := key(id))
-        if asked is None:
-            return
-        asked.is_cancelled = True
-        self._cancelled[number] = None
-        if len(self._cancelled) > FORGOTTEN:
-            self.open.pop(oldest := next(iter(self._cancelled)), None)
-            del self._cancelled[oldest]
+        if asked is not None and asked.method != INITIALIZE:
+            del self.open[number]
 
     def progress(self, token: bytes, now: float) -> None:
         """Note progress of the request with this token."""
@@ -85,55 +72,72 @@ class Ledger:
             if asked.token == token:
                 asked.silent_since = now
 
-    def wanted(self) -> list[OpenRequest]:
-        """List the requests that are not cancelled."""
-        return [asked for asked in self.open.values() if not asked.is_cancelled]
+    def waiting(self) -> list[OpenRequest]:
+        return list(self.open.values())
 
     def close(self) -> list[OpenRequest]:
-        """Remove all requests; return those that are not cancelled."""
-        left = self.wanted()
+        """Remove and return all requests."""
+        left = self.waiting()
         self.open.clear()
-        self._cancelled.clear()
         return left
 
 
+MOST_BYTES = 16 * 1024 * 1024  # bytes of messages that wait
 QUESTIONS = 1000  # requests of a server that may wait for the agent at once
+
+
+class Question(NamedTuple):
+    """A request of the server, by the id that the agent does not see; `line` is kept if it may be asked again."""
+
+    id: Raw
+    line: bytes
 
 
 class Questions:
     """
     The server's requests to the agent, by the id that the agent sees.
 
-    The agent may still answer a question of a server process that has ended. If the next process uses the same id, the
-    agent gets its question under an id of ours, and `settle` returns the server's own id.
+    The agent may still answer a question of a server process that has ended, or one that was asked again. If the server
+    uses the same id, the agent gets its question under an id of ours, and `settle` returns the server's own id.
     """
 
     def __init__(self) -> None:
-        self.open: dict[bytes, Raw] = {}  # the agent's id → the server's
+        self.keeps_lines = False
+        self.open: dict[bytes, Question] = {}
         self._stale: dict[bytes, None] = {}
+        self._ids = make_ids()
 
     @property
     def is_full(self) -> bool:
         """Whether so many wait for the agent that the server's next one must be refused."""
-        return len(self.open) >= QUESTIONS
+        return len(self.open) >= QUESTIONS or sum(len(each.line) for each in self.open.values()) >= MOST_BYTES
 
-    def is_ambiguous(self, id: Raw) -> bool:
-        """Tell whether the agent may still answer an older question with this id."""
-        return key(id) in self._stale
+    def ask(self, id: Raw, line: bytes) -> bytes:
+        """Note a question; return it for the agent."""
+        kept = Question(id.copy(), line if self.keeps_lines else b"")
+        if key(id) not in self._stale:
+            self.open[key(id)] = kept
+            return line
+        return self._rename(kept, line)
 
-    def ask(self, id: Raw, *, known_as: Raw) -> None:
-        self.open[key(known_as)] = id
+    def ask_again(self) -> list[bytes]:
+        """Return all questions, under other ids, for an agent that may have heard of them before."""
+        open = list(self.open.values())
+        for number in list(self.open):
+            self._let_go(number)
+        return [self._rename(question, question.line) for question in open]
 
     def settle(self, id: Raw) -> Raw | None:
         """Remove the question that the agent answers; return the server's id, or None if the server does not wait."""
         number = key(id)
         self._stale.pop(number, None)
-        return self.open.pop(number, None)
+        question = self.open.pop(number, None)
+        return None if question is None else question.id
 
     def withdraw(self, id: Raw) -> Raw | None:
         """Remove a question that the server cancels; return the id that the agent sees, or None if it is unknown."""
-        for number, own in self.open.items():
-            if key(own) == key(id):
+        for number, question in self.open.items():
+            if key(question.id) == key(id):
                 self._let_go(number)
                 return Raw(number)
         return None
@@ -145,6 +149,13 @@ class Questions:
             self._let_go(number)
         return map(Raw, died)
 
+    def _rename(self, question: Question, line: bytes) -> bytes:
+        from acp_launch.protocol.splice import with_id  # rarely needed, and takes time to import
+
+        number = next(self._ids)
+        self.open[number] = question
+        return with_id(line, Raw(number))
+
     def _let_go(self, number: bytes) -> None:
         """Remove a question; remember its id, because the agent may still answer it."""
         del self.open[number]
@@ -153,8 +164,87 @@ class Questions:
             del self._stale[next(iter(self._stale))]
 
 
+class NumberedRequest(Struct):
+    """A request with a number for its id. `id` and `token` are its own.
+
+    `about` is what other owners rely on, too, after it: a resource or a level. Then it is not cancelled.
+    """
+
+    method: str
+    id: Raw
+    owner: int
+    token: Raw | None = None
+    about: str = ""
+
+
+class NumberedRequests:
+    """Open requests of several owners, or of connections that were lost, to one server: each has a number of its own.
+
+    A message about a request that is not open is not passed on.
+    """
+
+    def __init__(self, numbers: Iterator[int] | None = None) -> None:
+        self.open: dict[int, NumberedRequest] = {}
+        self._numbers = numbers or count(1)
+
+    def forward(self, line: bytes, message: Envelope, *, owner: int = 0, about: str = "") -> bytes:
+        """Note a request; return it for the server."""
+        assert message.id is not UNSET
+        number = next(self._numbers)
+        line, token = renumber(line, number)
+        self.open[number] = NumberedRequest(str(message.method), message.id.copy(), owner, token, about)
+        return line
+
+    def make(self, method: str, params: object, *, about: str = "") -> bytes:
+        """Make a request of our own."""
+        number = next(self._numbers)
+        self.open[number] = NumberedRequest(method, Raw(NULL), 0, about=about)
+        return jsonrpc.request(number, method, params)
+
+    def settle(self, id: Raw, line: bytes) -> tuple[NumberedRequest, bytes] | None:
+        """Remove the request that is answered; return it with the answer under its own id."""
+        number = decoded(id)
+        asked = self.open.pop(number, None) if isinstance(number, int) else None
+        return None if asked is None else (asked, answer_to(line, asked.id, number))
+
+    def progress(self, params: Raw, line: bytes) -> tuple[NumberedRequest, bytes] | None:
+        """Return the request that a message of progress is about, and the message with its own token."""
+        from acp_launch.protocol.splice import replaced
+
+        token = reported_token(params)
+        number = None if token is None else decoded(token)
+        asked = self.open.get(number) if isinstance(number, int) else None
+        if asked is None or asked.token is None:
+            return None
+        return asked, replaced(line, ("params", "progressToken"), bytes(asked.token))
+
+    def cancel(self, params: Raw, line: bytes, *, owner: int = 0) -> bytes | None:
+        """Forget the request that is cancelled, which need not be answered; return the cancellation for the server.
+
+        None if it is not open, or must not be cancelled, as a handshake (MCP "cancellation").
+        """
+        from acp_launch.protocol.splice import replaced
+
+        cancelled = cancelled_id(params)
+        for number, asked in self.open.items():
+            if cancelled is not None and asked.owner == owner and key(asked.id) == key(cancelled):
+                if asked.method == INITIALIZE or asked.about:
+                    return None
+                del self.open[number]
+                return replaced(line, ("params", "requestId"), b"%d" % number)
+        return None
+
+    def leave(self, owner: int) -> list[bytes]:
+        """Forget the requests of an owner that has left, if they can be cancelled; return their cancellations."""
+        its = [(number, asked) for number, asked in self.open.items() if asked.owner == owner]
+        left = [number for number, asked in its if asked.method != INITIALIZE and not asked.about]
+        for number in left:
+            del self.open[number]
+        params = [{"requestId": number, "reason": "the session has ended"} for number in left]
+        return [jsonrpc.notification(CANCELLED, each) for each in params]
+
+
 MOST = 1000  # messages in a queue
-MOST_BYTES = 16 * 1024 * 1024
 
 
 class Waiting(Struct, frozen=True):
@@ -256,10 +346,6 @@ class Health:
             return False
         self._asked, self._patience = now, max(limit, self._least)
         return True
-
-    @property
-    def is_suspected(self) -> bool:
-        return self._patience is not None
 
     def tick(self, now: float, *, busy: bool) -> Literal["ping", "wedged", "fine"]:
         if self._patience is not None:

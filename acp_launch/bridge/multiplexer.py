@@ -8,8 +8,8 @@ Several sessions of an agent with one conversation of a server (`share: true`).
 `Multiplexer` is sans-IO: lines in, lines out. `SharedLink` has the connections, which a relay uses as if they were one.
 
 Each request gets an id of ours, and a progress token of ours if it has one; both are changed back in what the server
-sends (M-39). What a session asks of the server for itself alone is kept apart here, because the server knows only one
-client:
+sends (M-39; `NumberedRequests`). What a session asks of the server for itself alone is kept apart here, because the
+server knows only one client:
 
 - the handshake is that of the first session; the others get the same answer
 - a resource is subscribed to as long as one session is, and its updates go to those that are
@@ -17,7 +17,7 @@ client:
 - what the server asks goes to the session with the newest open call, else to the first that declared to answer it
 - a session that ends cancels its requests, and what it held is given up
 
-Sessions without a handshake (2026-07-28) share in the same way, but not together with others.
+Sessions begin with a handshake: MCP 2026-07-28, which has none, is refused.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from typing import Any, Protocol
 
 from msgspec import UNSET, Raw, Struct, field
 
+from acp_launch.bridge.ledger import NumberedRequest, NumberedRequests
 from acp_launch.bridge.link import Link, LinkEnd, LinkUser, QuickWay
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.mcp.era import (
@@ -39,16 +40,15 @@ from acp_launch.mcp.era import (
     PROGRESS,
     SET_LEVEL,
     SUBSCRIBE,
-    SUBSCRIPTION,
     UNSUBSCRIBE,
     UPDATED,
     is_stateless,
 )
-from acp_launch.mcp.message import answer_to, cancelled_id, renumber, reported_token
+from acp_launch.mcp.message import cancelled_id
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping
 from acp_launch.protocol.jsonrpc import METHOD_NOT_FOUND, NULL, Envelope, key
-from acp_launch.protocol.splice import replaced
+from acp_launch.protocol.splice import replaced, with_id
 from acp_launch.protocol.written import written
 from acp_launch.waits import stretch
 
@@ -61,8 +61,7 @@ NEEDS = {  # method of a request of the server → the capability of a client th
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 USUAL = "info"  # the level of a session that has asked for none, once another has
 UNREADABLE = "this line is not a JSON-RPC message and was not passed on"
-MIXED = "this server is shared with a session of another era of MCP; remove share, to use both at once"
-SHARED = "this server is shared with a session that has begun with a handshake; begin with initialize"
+STATELESS = "this server is shared by sessions that begin with a handshake; begin with initialize"
 ENDED = "the session that was asked has ended"
 UNANSWERED = "no session of the agent answers this"
 
@@ -75,45 +74,26 @@ class Ports(Protocol):
     def to_session(self, session: int, line: bytes) -> None: ...
 
 
-class _Asker(Struct):
-    """A session's request; `token` is its progress token."""
-
-    session: int
-    id: Raw
-    token: Raw | None = None
-
-
-class _Asked(Struct):
-    """An open request to the server, for several sessions if they asked the same; for none if it is our own."""
-
-    method: str
-    askers: list[_Asker]
-    about: str = ""  # the address of a resource, or a level
-
-
 class _Session(Struct):
     """What is known of one session."""
 
-    is_stateless: bool | None = None  # None before its first request
-    is_open: bool = False  # it has the server's answer to the handshake, or needs none
+    is_open: bool = False  # it has the server's answer to the handshake
     able: dict[str, Any] = field(default_factory=dict)  # the capabilities that it declared
     level: str = ""
 
 
 class Multiplexer:
-    """The sessions of one server. Numbers name them, and are never used again."""
+    """The sessions of one server. Numbers from 1 name them, and are never used again."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._sessions: dict[int, _Session] = {}
         self._joined = 0
-        self._number = 0
-        self._asked: dict[int, _Asked] = {}
+        self._requests = NumberedRequests()
         self._questions: dict[bytes, tuple[int, Raw]] = {}  # the server's requests: which session has them
         self._subscribed: dict[str, set[int]] = {}  # by the address of the resource
-        self._joinable: dict[str, int] = {}  # open subscriptions that a further session may wait for, by address
-        self._opening: int | None = None  # the open handshake
-        self._hello: Raw | None = None  # the server's answer to it
+        self._hello: Raw | None = None  # the server's answer to the handshake
+        self._waiting: list[tuple[int, Raw]] = []  # sessions that wait for it too, each with the id of its request
         self._is_introduced = False  # the server knows that it was answered
         self._level = ""  # that the server was asked for
 
@@ -125,24 +105,21 @@ class Multiplexer:
 
     def owes(self, session: int) -> bool:
         """Tell whether a request of this session has no answer yet."""
-        return any(asker.session == session for asked in self._asked.values() for asker in asked.askers)
+        waiting = (*(asked.owner for asked in self._requests.open.values()), *(each for each, _ in self._waiting))
+        return session in waiting
 
     def leaves(self, session: int) -> None:
         """End a session: its requests are cancelled, its subscriptions ended, and what it was asked is refused."""
         del self._sessions[session]
-        for number, asked in list(self._asked.items()):
-            asked.askers = [asker for asker in asked.askers if asker.session != session]
-            if not asked.askers and asked.method not in (INITIALIZE, SUBSCRIBE, UNSUBSCRIBE, SET_LEVEL):
-                del self._asked[number]
-                params = {"requestId": number, "reason": "the session has ended"}
-                self._ports.to_server(jsonrpc.notification(CANCELLED, params))
+        for line in self._requests.leave(session):
+            self._ports.to_server(line)
         for id, (asked_of, own) in list(self._questions.items()):
             if asked_of == session:
                 del self._questions[id]
                 self._ports.to_server(jsonrpc.error(own, jsonrpc.INTERNAL_ERROR, ENDED))
         for uri in [uri for uri, subscribers in self._subscribed.items() if session in subscribers]:
             if self._unsubscribes(session, uri):
-                self._send(UNSUBSCRIBE, {"uri": uri}, _Asked(UNSUBSCRIBE, []))
+                self._ports.to_server(self._requests.make(UNSUBSCRIBE, {"uri": uri}))
         self._adjust()
 
     # A session.
@@ -159,7 +136,7 @@ class Multiplexer:
             elif message.id is UNSET:
                 self._notifies(session, message, part)
             else:
-                self._asks(session, message, part)
+                self._asks(session, message, message.id.copy(), part)
 
     def _answers(self, session: int, message: Envelope, line: bytes) -> None:
         assert message.id is not UNSET
@@ -169,84 +146,58 @@ class Multiplexer:
 
     def _notifies(self, session: int, message: Envelope, line: bytes) -> None:
         if message.method == INITIALIZED:
-            if self._is_introduced or (self._hello is None and self._opening is None):
+            if self._is_introduced or (self._hello is None and not self._is_opening):
                 return
             self._is_introduced = True
-        if message.method == CANCELLED:
-            self._cancels(session, message.params, line)
-        else:
-            self._ports.to_server(line)
+        passed = self._requests.cancel(message.params, line, owner=session) if message.method == CANCELLED else line
+        if passed is not None:
+            self._ports.to_server(passed)
 
-    def _cancels(self, session: int, params: Raw, line: bytes) -> None:
-        """Cancel a request, unless another session waits for it, too."""
-        cancelled = cancelled_id(params)
-        if cancelled is None:
-            return
-        for number, asked in self._asked.items():
-            asker = next((each for each in asked.askers if each.session == session), None)
-            if asker is not None and key(asker.id) == key(cancelled) and not _is_common(asked.method):
-                self._ports.to_server(replaced(line, ("params", "requestId"), written(number)))
-                return
-
-    def _asks(self, session: int, message: Envelope, line: bytes) -> None:
-        assert message.id is not UNSET
-        asker, params = _Asker(session, message.id.copy()), mapping(decoded(message.params))
-        if message.method == DISCOVER:
-            self._discovers(asker, line)
-        elif self._is_mixed(session, is_stateless(message.params)):
-            self._refuse(asker, jsonrpc.INVALID_REQUEST, MIXED)
+    def _asks(self, session: int, message: Envelope, id: Raw, line: bytes) -> None:
+        params = mapping(decoded(message.params))
+        uri = params.get("uri")
+        if message.method == DISCOVER or is_stateless(message.params):
+            self._ports.to_session(session, jsonrpc.error(id, METHOD_NOT_FOUND, STATELESS))
         elif message.method == INITIALIZE:
-            self._introduces(asker, params, line)
-        elif message.method == SET_LEVEL:
-            self._levels(asker, params.get("level"), line)
-        elif message.method == SUBSCRIBE and isinstance(uri := params.get("uri"), str):
-            self._subscribes(asker, uri, line)
-        elif message.method == UNSUBSCRIBE and isinstance(uri := params.get("uri"), str):
+            self._introduces(session, message, id, line)
+        elif message.method == SET_LEVEL and params.get("level") in LEVELS:  # another one is the server's to refuse
+            self._levels(session, message, id, line)
+        elif message.method == SUBSCRIBE and isinstance(uri, str):
+            self._subscribes(session, message, id, line, uri)
+        elif message.method == UNSUBSCRIBE and isinstance(uri, str):
             if self._unsubscribes(session, uri):
-                self._forward(line, _Asked(UNSUBSCRIBE, [asker]))
+                self._forward(session, message, line, about=uri)
             else:
-                self._grant(asker)
+                self._ports.to_session(session, jsonrpc.result(id, {}))
         else:
-            self._forward(line, _Asked(str(message.method), [asker]))
+            self._forward(session, message, line)
 
-    def _discovers(self, asker: _Asker, line: bytes) -> None:
-        """Let a session ask for the server's era, unless another one has begun with a handshake.
+    def _forward(self, session: int, message: Envelope, line: bytes, *, about: str = "") -> None:
+        self._ports.to_server(self._requests.forward(line, message, owner=session, about=about))
 
-        That does not show the era of the session itself, as it may begin with a handshake, too.
-        """
-        if any(each.is_stateless is False for each in self._sessions.values()):
-            self._refuse(asker, METHOD_NOT_FOUND, SHARED)
-        else:
-            self._forward(line, _Asked(DISCOVER, [asker]))
+    @property
+    def _is_opening(self) -> bool:
+        """Whether the handshake is open."""
+        return any(asked.method == INITIALIZE for asked in self._requests.open.values())
 
-    def _is_mixed(self, session: int, is_stateless: bool) -> bool:
-        """Note the era of a session; tell whether another one is of the other era."""
-        self._sessions[session].is_stateless = is_stateless
-        self._sessions[session].is_open |= is_stateless
-        return any(each.is_stateless not in (None, is_stateless) for each in self._sessions.values())
-
-    def _introduces(self, asker: _Asker, params: dict[str, Any], line: bytes) -> None:
-        self._sessions[asker.session].able = mapping(params.get("capabilities"))
+    def _introduces(self, session: int, message: Envelope, id: Raw, line: bytes) -> None:
+        self._sessions[session].able = mapping(mapping(decoded(message.params)).get("capabilities"))
         if self._hello is not None:
-            self._ports.to_session(asker.session, jsonrpc.result(asker.id, self._hello))
-            self._opens(asker.session)
-        elif self._opening is not None:
-            self._asked[self._opening].askers.append(asker)
+            self._ports.to_session(session, jsonrpc.result(id, self._hello))
+            self._opens(session)
+        elif self._is_opening:
+            self._waiting.append((session, id))
         else:
-            self._opening = self._forward(line, _Asked(INITIALIZE, [asker]))
+            self._forward(session, message, line)
 
-    def _levels(self, asker: _Asker, level: object, line: bytes) -> None:
-        """Ask for the most verbose level; a level that we do not know is the server's to refuse."""
-        if level not in LEVELS:
-            self._forward(line, _Asked(SET_LEVEL, [asker]))
-            return
-        assert isinstance(level, str)
-        self._sessions[asker.session].level = level
+    def _levels(self, session: int, message: Envelope, id: Raw, line: bytes) -> None:
+        """Ask for the most verbose level."""
+        self._sessions[session].level = mapping(decoded(message.params))["level"]
         if (wanted := self._wanted()) == self._level:
-            self._grant(asker)
+            self._ports.to_session(session, jsonrpc.result(id, {}))
             return
         self._level = wanted
-        self._forward(replaced(line, ("params", "level"), written(wanted)), _Asked(SET_LEVEL, [asker], wanted))
+        self._forward(session, message, replaced(line, ("params", "level"), written(wanted)), about=wanted)
 
     def _wanted(self) -> str:
         """Return the most verbose level of the sessions; empty if none has asked for one."""
@@ -258,51 +209,24 @@ class Multiplexer:
         wanted = self._wanted()
         if wanted and wanted != self._level:
             self._level = wanted
-            self._send(SET_LEVEL, {"level": wanted}, _Asked(SET_LEVEL, [], wanted))
+            self._ports.to_server(self._requests.make(SET_LEVEL, {"level": wanted}, about=wanted))
 
-    def _subscribes(self, asker: _Asker, uri: str, line: bytes) -> None:
-        is_new = not self._subscribed.get(uri)
-        self._subscribed.setdefault(uri, set()).add(asker.session)
-        if (open := self._joinable.get(uri)) is not None:
-            self._asked[open].askers.append(asker)
-        elif is_new:
-            self._joinable[uri] = self._forward(line, _Asked(SUBSCRIBE, [asker], uri))
+    def _subscribes(self, session: int, message: Envelope, id: Raw, line: bytes, uri: str) -> None:
+        if uri in self._subscribed:
+            self._ports.to_session(session, jsonrpc.result(id, {}))
         else:
-            self._grant(asker)
+            self._forward(session, message, line, about=uri)
+        self._subscribed.setdefault(uri, set()).add(session)
 
     def _unsubscribes(self, session: int, uri: str) -> bool:
         """Take a session off a resource; return whether it was the last, so that the server must be told."""
-        subscribers = self._subscribed.get(uri)
-        if subscribers is None or session not in subscribers:
+        subscribers = self._subscribed.get(uri, set())
+        if session not in subscribers:
             return False
         subscribers.discard(session)
-        if subscribers:
-            return False
-        del self._subscribed[uri]
-        self._joinable.pop(uri, None)  # a further session needs a subscription that comes after the end of this one
-        return True
-
-    def _forward(self, line: bytes, asked: _Asked) -> int:
-        self._number += 1
-        line, token = renumber(line, self._number)
-        if asked.askers:
-            asked.askers[0].token = token
-        self._asked[self._number] = asked
-        self._ports.to_server(line)
-        return self._number
-
-    def _send(self, method: str, params: object, asked: _Asked) -> None:
-        """Send a request of our own."""
-        self._number += 1
-        self._asked[self._number] = asked
-        self._ports.to_server(jsonrpc.request(self._number, method, params))
-
-    def _grant(self, asker: _Asker) -> None:
-        """Answer what the server has granted before."""
-        self._ports.to_session(asker.session, jsonrpc.result(asker.id, {}))
-
-    def _refuse(self, asker: _Asker, code: int, why: str) -> None:
-        self._ports.to_session(asker.session, jsonrpc.error(asker.id, code, why))
+        if not subscribers:
+            del self._subscribed[uri]
+        return not subscribers
 
     # The server.
 
@@ -321,41 +245,36 @@ class Multiplexer:
                 self._questioned(message, part)
 
     def _answered(self, message: Envelope, line: bytes) -> None:
-        number = decoded(message.id) if message.id is not UNSET else None
-        asked = self._asked.pop(number, None) if isinstance(number, int) else None
-        if asked is None:
+        settled = None if message.id is UNSET else self._requests.settle(message.id, line)
+        if settled is None:
             return
-        assert isinstance(number, int)
-        is_granted = message.result is not UNSET
+        asked, line = settled
         if asked.method == INITIALIZE:
-            self._greeted(asked, message)
-        elif asked.method == SUBSCRIBE:
-            self._settle(asked, number, is_granted=is_granted)
-        elif asked.method == SET_LEVEL and not is_granted and self._level == asked.about:
+            self._greeted(asked, message, line)
+            return
+        if message.result is UNSET and asked.method == SUBSCRIBE:
+            self._subscribed.pop(asked.about, None)
+        elif message.result is UNSET and asked.method == SET_LEVEL and self._level == asked.about:
             self._level = ""  # it is asked for again
-        for asker in asked.askers:
-            self._ports.to_session(asker.session, answer_to(line, asker.id, number))
+        if asked.owner:
+            self._ports.to_session(asked.owner, line)
 
-    def _greeted(self, asked: _Asked, message: Envelope) -> None:
-        """Note the answer to the handshake; after a refusal the next session may try."""
-        self._opening = None
+    def _greeted(self, asked: NumberedRequest, message: Envelope, line: bytes) -> None:
+        """Pass on the answer to the handshake; after a refusal the next session may try."""
+        greeted, self._waiting = [(asked.owner, asked.id), *self._waiting], []
         if message.result is UNSET:
             self._is_introduced = False
-            return
-        self._hello = message.result.copy()
-        for asker in asked.askers:
-            self._opens(asker.session)
+        else:
+            self._hello = message.result.copy()
+        for session, id in greeted:
+            if session in self._sessions:
+                self._ports.to_session(session, with_id(line, id))
+                if self._hello is not None:
+                    self._opens(session)
 
     def _opens(self, session: int) -> None:
         self._sessions[session].is_open = True
         self._adjust()
-
-    def _settle(self, asked: _Asked, number: int, *, is_granted: bool) -> None:
-        if self._joinable.get(asked.about) != number:
-            return
-        del self._joinable[asked.about]
-        if not is_granted:
-            self._subscribed.pop(asked.about, None)
 
     def _questioned(self, message: Envelope, line: bytes) -> None:
         assert message.id is not UNSET
@@ -372,7 +291,7 @@ class Multiplexer:
     def _addressee(self, method: str) -> int | None:
         """Return the session that a request of the server is for: it is about a call of that session, if there is
         one, and then it is for no other."""
-        calling = [asker.session for asked in self._asked.values() if asked.method in CALLS for asker in asked.askers]
+        calling = [asked.owner for asked in self._requests.open.values() if asked.method in CALLS]
         candidates = [*reversed(calling)] or [number for number, each in self._sessions.items() if each.is_open]
         need = NEEDS.get(method)
         able = (number for number in candidates if need is None or need in self._sessions[number].able)
@@ -381,61 +300,33 @@ class Multiplexer:
     def _told(self, message: Envelope, line: bytes) -> Iterator[tuple[int, bytes]]:
         """Yield the sessions that get a notification, and what each gets."""
         if message.method == PROGRESS:
-            yield from self._progressed(message.params, line)
-            return
-        if message.method == CANCELLED:
+            progress = self._requests.progress(message.params, line)
+            if progress is not None:
+                yield progress[0].owner, progress[1]
+        elif message.method == CANCELLED:
             cancelled = cancelled_id(message.params)
             asked_of = self._questions.pop(key(cancelled), None) if cancelled is not None else None
             if asked_of is not None:
                 yield asked_of[0], line
-            return
-        params = mapping(decoded(message.params))
-        subscription = mapping(params.get("_meta")).get(SUBSCRIPTION)
-        if subscription is not None:
-            owner = self._asker(subscription)
-            if owner is not None:
-                yield owner.session, replaced(line, ("params", "_meta", SUBSCRIPTION), bytes(owner.id))
-            return
-        for session in self._listeners(str(message.method), params):
-            yield session, line
-
-    def _progressed(self, params: Raw, line: bytes) -> Iterator[tuple[int, bytes]]:
-        token = reported_token(params)
-        owner = None if token is None else self._asker(decoded(token))
-        if owner is not None and owner.token is not None:
-            yield owner.session, replaced(line, ("params", "progressToken"), bytes(owner.token))
-
-    def _asker(self, number: object) -> _Asker | None:
-        asked = self._asked.get(number) if isinstance(number, int) else None
-        return asked.askers[0] if asked is not None and asked.askers else None
+        else:
+            for session in self._listeners(str(message.method), mapping(decoded(message.params))):
+                yield session, line
 
     def _listeners(self, method: str, params: dict[str, Any]) -> Iterable[int]:
         there = [number for number, session in self._sessions.items() if session.is_open]
         if method == UPDATED:
-            return self._subscribers(there, params.get("uri"))
+            uri = str(params.get("uri"))  # of a resource, or of a part of one
+            parents = (each for address, each in self._subscribed.items() if uri.startswith(address))
+            subscribers = self._subscribed.get(uri) or set().union(*parents)
+            return [number for number in there if number in subscribers]
         if method == LOG and params.get("level") in LEVELS:
             weight = LEVELS.index(params["level"])
             return [number for number in there if weight >= self._least(self._sessions[number])]
         return there
 
-    def _subscribers(self, there: Iterable[int], uri: object) -> Iterable[int]:
-        """Return the subscribers of a resource, or of one that it is a part of."""
-        if not isinstance(uri, str):
-            return ()
-        found = self._subscribed.get(uri)
-        if found is None:
-            parents = (each for address, each in self._subscribed.items() if uri.startswith(address))
-            found = set().union(*parents)
-        return [number for number in there if number in found]
-
     def _least(self, session: _Session) -> int:
         """Return the weight from which log messages are for a session."""
         return LEVELS.index(session.level or (USUAL if self._level else LEVELS[0]))
-
-
-def _is_common(method: str) -> bool:
-    """Tell whether several sessions may wait for one request of this method, so that none of them can cancel it."""
-    return method in (INITIALIZE, SUBSCRIBE, UNSUBSCRIBE, SET_LEVEL)
 
 
 # The sessions at work. One that does not read its messages makes the server wait only as long as it is alone. With
@@ -474,7 +365,7 @@ class _Member(LinkUser):
 class SharedLink:
     """The connections to the server `name`, with the face of a `Link`; the server's lines are given to `send`.
 
-    `emptied` is called when the last one has ended. `note` shows a line to the user.
+    `note` shows a line to the user.
     """
 
     def __init__(
@@ -482,13 +373,12 @@ class SharedLink:
         name: str,
         user: LinkUser,
         way: QuickWay,
-        emptied: Callable[[], None],
         note: Callable[[str], None],
         *,
         max_line: int,
     ) -> None:
         self.user, self._way = user, way
-        self._name, self._emptied, self._note, self._max_line = name, emptied, note, max_line
+        self._name, self._note, self._max_line = name, note, max_line
         self._multiplexer = Multiplexer(self)
         self._members: dict[int, _Member] = {}
         self._down: deque[bytes] = deque()  # for the server, which may answer before the multiplexer is done
@@ -513,9 +403,7 @@ class SharedLink:
         self._shut(member)
         self._multiplexer.leaves(number)
         self._flush()
-        if not self._members:
-            self._emptied()
-        else:
+        if self._members:
             self.user.room()  # it may have been the one that was waited for
 
     def tick(self) -> None:

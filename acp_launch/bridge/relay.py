@@ -80,7 +80,6 @@ class Relay(LinkUser):
     ) -> None:
         self.left = asyncio.Event()
         self.is_claimed = False  # a shared server never is
-        self.is_last = False  # the agent opens no further session
         self.elevation: Elevation | None = None  # if an agent may resume its session on another connection
         self._observer, self._max_line, self._trace = observer, max_line, trace
         self._away: asyncio.TimerHandle | None = None
@@ -134,17 +133,12 @@ class Relay(LinkUser):
         from acp_launch.bridge.multiplexer import SharedLink  # most servers are not shared
 
         if self._shared is None:
-            hooks = self, self._way(), self._emptied, self._observer.note
-            self._shared = SharedLink(self.name, *hooks, max_line=self._max_line)
+            self._shared = SharedLink(self.name, self, self._way(), self._observer.note, max_line=self._max_line)
             self._connect(self._shared, None)
         self._shared.join(shim)
 
     def _way(self) -> QuickWay:
         return QuickWay(self.exchange.from_agent.passes, self.to_server)
-
-    def _emptied(self) -> None:
-        if self.is_last:
-            self.close()
 
     @property
     def is_left(self) -> bool:
@@ -169,7 +163,7 @@ class Relay(LinkUser):
         from acp_launch.bridge.elevation import Elevation  # rarely needed, and takes time to import
 
         self.elevation = Elevation(self.plan.name, self, sessions, self.exchange.state.mishaps)
-        self.exchange.state.is_careful = True
+        self.exchange.state.is_careful = self.exchange.state.questions.keeps_lines = True
         self.exchange.seek(of_server)
 
     def tick(self) -> None:
@@ -191,6 +185,9 @@ class Relay(LinkUser):
 
     def unsubscribe(self) -> None:
         self.exchange.restorer.unsubscribe()
+
+    def ask_again(self) -> None:
+        self.exchange.ask_again()
 
     def move(self, elevation: "Elevation") -> None:
         other, agent = elevation.conversation, self._agent

@@ -5,8 +5,7 @@ The launcher's socket for shims (shim.py): the launcher's end of every MCP conne
 first line holds this launch's token and the name of a server within two seconds. The shim then passes us the pipes it
 was started with, or copies bytes. All other connections are closed without an answer, and `refused` gets the reason.
 
-No connection has a task: each is a descriptor that the loop watches, and a deadline. So silent connections cannot block
-the next one, however many there are.
+Each connection has a task of its own until it is accepted, so silent ones cannot block the next one.
 
 The protocol:
 
@@ -221,7 +220,6 @@ def _second(numbers: bytes) -> int:
 
 
 PATIENCE = stretch(2.0)  # seconds for the greeting; a shim sends it as soon as it connects
-MOST = 64  # connections without a greeting; the oldest is closed for a further one
 BACKLOG = 256  # connections that wait in the kernel; more than an agent has servers
 HUNG_UP = "it closed the connection before it sent a greeting"
 REST = 1.0  # seconds without accepting, when descriptors or memory run out
@@ -286,13 +284,37 @@ async def seat(
     """
     with directory() as place, _listening(place / SOCKET) as listener:
         offered = Seat(place / SOCKET, os.urandom(24).hex())
-        acceptor = _Acceptor(
-            listener, lambda line: check_greeting(line, offered.token, names), seated, refused, uid_of, patience
-        )
+        tasks = set[asyncio.Task[None]]()
+
+        async def meet(connection: socket.socket) -> None:
+            try:
+                async with asyncio.timeout(patience):
+                    shim = await _admit(connection, offered.token, names, uid_of(connection))
+            except (GreetingRefused, OSError) as why:
+                late = f"it sent no greeting within {patience:g} s"
+                refused(late if isinstance(why, TimeoutError) else HUNG_UP if isinstance(why, OSError) else str(why))
+            else:
+                asyncio.get_running_loop().call_soon(_hand_over, shim, seated)
+
+        async def accept() -> None:
+            while True:
+                try:
+                    connection, _ = await asyncio.get_running_loop().sock_accept(listener)
+                except OSError as error:  # EMFILE, ENOMEM: the connection stays pending
+                    refused(f"it must wait: {error.strerror}")
+                    await asyncio.sleep(REST)
+                    continue
+                tasks.add(meeting := asyncio.create_task(meet(connection)))
+                meeting.add_done_callback(tasks.discard)
+
+        tasks.add(asyncio.create_task(accept()))
         try:
             yield offered
         finally:
-            acceptor.close()
+            ending = list(tasks)
+            for task in ending:
+                task.cancel()
+            await asyncio.gather(*ending, return_exceptions=True)
 
 
 @contextmanager
@@ -305,189 +327,65 @@ def _listening(path: Path) -> Iterator[socket.socket]:
         yield listener
 
 
-class _Acceptor:
-    """Accepts connections, and holds them until they have greeted."""
+async def _admit(connection: socket.socket, token: str, names: Container[str], uid: int | None) -> ShimConnection:
+    """Receive the greeting, and then how the shim passes the conversation; else close the connection.
 
-    def __init__(
-        self,
-        listener: socket.socket,
-        check: Callable[[bytes], str],
-        seated: Callable[[ShimConnection], None],
-        refused: Callable[[str], None],
-        uid_of: Callable[[socket.socket], int | None],
-        patience: float,
-    ) -> None:
-        self.check, self.seated, self.refused, self.patience = check, seated, refused, patience
-        self._listener, self._uid_of = listener, uid_of
-        self._loop = asyncio.get_running_loop()
-        self._pending: dict[_PendingConnection, None] = {}  # the oldest first
-        self._entering = set[_PendingConnection]()  # accepted ones that have not passed their pipes yet
-        self._is_crowded = False
-        self._is_open = False
-        self._rest: asyncio.TimerHandle | None = None
-        self._open()
-
-    def close(self) -> None:
-        self._shut()
-        if self._rest is not None:
-            self._rest.cancel()
-        for pending in (*self._pending, *self._entering):
-            pending.dismiss()
-        self._pending.clear()
-        self._entering.clear()
-
-    def accept(self, pending: "_PendingConnection") -> None:
-        """Note that a connection has greeted: it no longer counts as one without a greeting."""
-        self.part(pending)
-        self._entering.add(pending)
-
-    def part(self, pending: "_PendingConnection") -> None:
-        self._entering.discard(pending)
-        self._pending.pop(pending, None)
-        self._is_crowded = self._is_crowded and bool(self._pending)
-
-    def _open(self) -> None:
-        if not self._is_open and self._rest is None:
-            self._is_open = True
-            self._loop.add_reader(self._listener, self._take)
-
-    def _shut(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            self._loop.remove_reader(self._listener)
-
-    def _take(self) -> None:
-        """Accept one connection at a time, so that established ones are served in between."""
-        try:
-            connection, _ = self._listener.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return
-        except OSError as error:  # EMFILE, ENOMEM: the connection stays pending, and would wake the loop endlessly
-            self._pause(error)
-            return
-        connection.setblocking(False)
-        self._make_room()
-        self._meet(connection)
-
-    def _make_room(self) -> None:
-        """Close the oldest connection without a greeting if there are too many; report each flood once."""
-        if len(self._pending) < MOST:
-            return
-        oldest = next(iter(self._pending))
-        oldest.dismiss()
-        del self._pending[oldest]
-        if not self._is_crowded:
-            self._is_crowded = True
-            self.refused(
-                f"too many connections without a greeting ({MOST}); closed the oldest. Further ones are not reported"
-            )
-
-    def _pause(self, error: OSError) -> None:
-        self._shut()
-        self._rest = self._loop.call_later(REST, self._go_on)
-        self.refused(f"it must wait: {error.strerror}")
-
-    def _go_on(self) -> None:
-        self._rest = None
-        self._open()
-
-    def _meet(self, connection: socket.socket) -> None:
-        uid = self._uid_of(connection)
-        if uid in (None, os.geteuid()):  # None is accepted because the directory is private
-            self._pending[_PendingConnection(connection, uid, self)] = None
-        else:
-            connection.close()
-            self.refused(f"it came from user {uid}, not from user {os.geteuid()}")
+    Raises:
+        GreetingRefused: it is not a shim of this launch.
+        OSError: the connection has failed.
+    """
+    try:
+        if uid not in (None, os.geteuid()):  # None is accepted because the directory is private
+            raise GreetingRefused(f"it came from user {uid}, not from user {os.geteuid()}")
+        name = check_greeting(await _greeting(connection), token, names)
+        connection.send(ACCEPTED)
+        return ShimConnection(name, uid, connection, await _lent(connection))
+    except BaseException:
+        connection.close()
+        raise
 
 
-class _PendingConnection:
-    """A connection that has not sent its greeting, or not passed its pipes yet."""
-
-    def __init__(self, connection: socket.socket, uid: int | None, acceptor: _Acceptor) -> None:
-        self._connection, self._uid, self._acceptor = connection, uid, acceptor
-        self._heard = b""
-        self._name = ""  # the server's name, once the greeting is accepted
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(connection, self._read)
-        late = f"it sent no greeting within {acceptor.patience:g} s"
-        self._deadline = self._loop.call_later(acceptor.patience, self._refuse, late)
-
-    def dismiss(self) -> None:
-        self._let_go()
-        self._connection.close()
-
-    def _let_go(self) -> None:
-        self._deadline.cancel()
-        self._loop.remove_reader(self._connection)
-
-    def _refuse(self, why: str) -> None:
-        self.dismiss()
-        self._acceptor.part(self)
-        self._acceptor.refused(why)
-
-    def _read(self) -> None:
-        if self._name:
-            self._take()
-            return
-        try:
-            chunk = self._connection.recv(LONGEST_GREETING - len(self._heard))
-        except BlockingIOError:
-            return
-        except OSError:  # ECONNRESET
-            chunk = b""
-        self._heard += chunk
-        if b"\n" in chunk:
-            self._greet()
-        elif not chunk:
-            self._refuse(HUNG_UP)
-        elif len(self._heard) >= LONGEST_GREETING:
-            self._refuse(f"its first line is longer than {LONGEST_GREETING} bytes")
-
-    def _greet(self) -> None:
-        line, _, rest = self._heard.partition(b"\n")
-        try:
-            name = self._acceptor.check(line)
-            if rest:
-                raise GreetingRefused("it did not wait for an answer")
-            self._connection.send(ACCEPTED)
-        except (GreetingRefused, OSError) as why:
-            self._refuse(str(why))
-            return
-        self._name = name
-        self._acceptor.accept(self)
-
-    def _take(self) -> None:
-        """Read how the shim passes the conversation: by its pipes, or byte by byte."""
-        try:
-            word, descriptors = _received(self._connection)
-        except BlockingIOError:
-            return
-        except OSError:
-            word, descriptors = b"", []
-        lent = [lend(descriptor, reads=not number) for number, descriptor in enumerate(descriptors)]
-        match word, lent:
-            case (b"+", [Lent() as source, Lent() as sink]):
-                self._seat(ShimConnection(self._name, self._uid, self._connection, (source, sink)))
-            case (b"=", []):
-                self._seat(ShimConnection(self._name, self._uid, self._connection))
-            case _:
-                for end in filter(None, lent):
-                    end.close()
-                self._refuse("it passed neither its pipes nor the mark for copying" if word else HUNG_UP)
-
-    def _seat(self, shim: ShimConnection) -> None:
-        self._let_go()
-        self._acceptor.part(self)
-        try:
-            self._acceptor.seated(shim)
-        except BaseException:
-            shim.close()
-            raise
+def _hand_over(shim: ShimConnection, seated: Callable[[ShimConnection], None]) -> None:
+    try:
+        seated(shim)
+    except BaseException:
+        shim.close()
+        raise
 
 
-def _received(connection: socket.socket) -> tuple[bytes, list[int]]:
-    """Receive one byte with at most two descriptors."""
+async def _greeting(connection: socket.socket) -> bytes:
+    """Receive the first line."""
+    heard = b""
+    while b"\n" not in heard:
+        if len(heard) >= LONGEST_GREETING:
+            raise GreetingRefused(f"its first line is longer than {LONGEST_GREETING} bytes")
+        chunk = await asyncio.get_running_loop().sock_recv(connection, LONGEST_GREETING - len(heard))
+        if not chunk:
+            raise GreetingRefused(HUNG_UP)
+        heard += chunk
+    line, _, rest = heard.partition(b"\n")
+    if rest:
+        raise GreetingRefused("it did not wait for an answer")
+    return line
+
+
+async def _lent(connection: socket.socket) -> tuple[Lent, Lent] | None:
+    """Receive the shim's pipes; None if it passes the conversation byte by byte."""
+    readable, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_reader(connection, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(connection)
     word, descriptors, _, _ = socket.recv_fds(connection, 1, 2, _CLOSE_ON_EXEC)
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)  # for kernels that lack MSG_CMSG_CLOEXEC
-    return word, descriptors
+    lent = [lend(descriptor, reads=not number) for number, descriptor in enumerate(descriptors)]
+    match word, lent:
+        case (b"+", [Lent() as source, Lent() as sink]):
+            return source, sink
+        case (b"=", []):
+            return None
+    for end in filter(None, lent):
+        end.close()
+    raise GreetingRefused("it passed neither its pipes nor the mark for copying" if word else HUNG_UP)

@@ -135,11 +135,6 @@ class Servers:
         """Return the state of each server, in the profile's order."""
         return [self._standing(plan) for plan in self._plans.values()]
 
-    @property
-    def elevated(self) -> frozenset[str]:
-        """The names of the servers of which the agent may resume a conversation."""
-        return frozenset(name for name, plan in self._plans.items() if plan.session_elevation != "off")
-
     def restart(self, name: str) -> None:
         """Restart every process of this server, also a failed one; do nothing while the servers are being stopped.
 
@@ -196,8 +191,6 @@ class Servers:
     def stopping(self) -> None:
         """Note that the agent is about to be stopped: no further processes are started ahead."""
         self._is_stopping = True
-        for relay in self._relays:
-            relay.is_last = True
 
     def abandon(self) -> None:
         """Begin to stop all servers with less patience, after an error or a signal."""
@@ -353,15 +346,9 @@ def _starter(
         from acp_launch.bridge.http.server import http_server, make_keys  # few agents need it
 
         if not started:
-            opening = http_server(
-                make_keys(servers.names),
-                servers.seated,
-                observer.note,
-                max_line=needs.max_line,
-                elevated=servers.elevated,
-            )
+            opening = http_server(make_keys(servers.names), servers.seated, observer.note, max_line=needs.max_line)
             started.append(await ending.enter_async_context(opening))
-        started[0].add(servers.names, servers.elevated)
+        started[0].add(servers.names)
         return started[0]
 
     return start

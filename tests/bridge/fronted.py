@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -95,7 +95,6 @@ async def fronted(
     *,
     max_line: int = 1 << 24,
     limits: HttpLimits | None = None,
-    elevated: Collection[str] = (),
 ) -> AsyncIterator[Fronted]:
     notes: list[str] = []
     behind: asyncio.Queue[Behind] = asyncio.Queue()
@@ -106,10 +105,7 @@ async def fronted(
         behind.put_nowait(begun[-1])
 
     async with asyncio.timeout(60):
-        opening = http_server(
-            {"server": KEY}, seated, notes.append, max_line=max_line, limits=limits, elevated=elevated
-        )
-        async with opening as running:
+        async with http_server({"server": KEY}, seated, notes.append, max_line=max_line, limits=limits) as running:
             found = Fronted(running, notes, behind)
             yield found
         for wire in found.wires:

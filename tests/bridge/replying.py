@@ -15,11 +15,11 @@ class Said:
         self.is_open = self.is_gone = self.is_full = self.is_over = False
         self.status, self.session, self.text = 0, "", b""
 
-    def answer(self, status: int, body: bytes = b"", *, session: str = "") -> None:
+    def answer(self, status: int, body: bytes = b"") -> None:
         assert not (self.is_open or self.is_over)
-        self.status, self.session, self.text, self.is_over = status, session, body, True
+        self.status, self.text, self.is_over = status, body, True
 
-    def open(self, *, session: str = "") -> None:
+    def open(self, session: str) -> None:
         assert not (self.is_open or self.is_over)
         self.status, self.session, self.is_open = 200, session, True
 

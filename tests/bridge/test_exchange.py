@@ -106,7 +106,7 @@ def test_questions_of_a_server_that_the_agent_does_not_answer_are_bounded() -> N
         talker.server(ask(number, "sampling/createMessage"))
     assert [each["id"] for each in talker.agent_hears()] == list(range(1000))
     (refused,) = talker.server_hears()
-    assert (refused["id"], refused["error"]["message"]) == (1000, "1000 requests wait for an answer already")
+    assert (refused["id"], refused["error"]["message"]) == (1000, "too many requests wait for an answer already")
     talker.agent(answer(7, {}))
     talker.server(ask(1001, "sampling/createMessage"))
     assert talker.agent_hears()[-1]["id"] == 1001
@@ -745,14 +745,6 @@ def test_roots_are_the_agents_when_it_declared_them() -> None:
     assert talker.server_hears() == [answer(5, {"roots": []})]
 
 
-def test_changed_roots_are_told_to_a_server_whose_roots_are_ours() -> None:
-    ours, theirs = Talker().introduced(), Talker().introduced(roots={})
-    for talker in (ours, theirs):
-        talker.exchange.roots_changed(talker.directories[:1])
-    assert [each["method"] for each in ours.server_hears()] == ["notifications/roots/list_changed"]
-    assert theirs.server_heard == []
-
-
 def test_a_server_that_asks_before_the_handshake_gets_an_error() -> None:
     talker = Talker()
     talker.exchange.attached(probe=True)
@@ -833,22 +825,6 @@ def test_a_carriage_return_hides_no_second_message_from_the_policy() -> None:
     )
     talker.agent(line(call(3, "a")) + b"\r")
     assert len(talker.server_heard) == 1, "at the end of a line it is one"
-
-
-def test_a_flood_of_what_is_no_message_is_not_borne_with() -> None:
-    talker = Talker().introduced()
-    for _ in range(1024 * 1024 // 2 - 1):
-        talker.server(b"y")
-    assert not any(event.startswith("wedged") for event in talker.events)
-    talker.server(b"y", b"y")
-    assert talker.events[-1] == "wedged: wrote more than 1 MiB to stdout that is not JSON-RPC"
-
-
-def test_noise_between_messages_is_no_flood() -> None:
-    talker = Talker().introduced()
-    for _ in range(4):
-        talker.server(b"x" * 500_000, tell("notifications/message"))
-    assert not any(event.startswith("wedged") for event in talker.events)
 
 
 def test_a_person_who_thinks_is_no_silence_of_the_server() -> None:

@@ -7,7 +7,7 @@ import resource
 
 import pytest
 
-from acp_launch.bridge.http.server import CONNECTIONS, SESSIONS, STRANGERS, HttpLimits
+from acp_launch.bridge.http.server import SESSIONS, STRANGERS, HttpLimits
 from acp_launch.mcp.message import VERSIONS
 from tests.bridge.fronted import INITIALIZE, KEY, Behind, Json, Wire, echoing, fronted, silent
 from tests.looped import looped
@@ -24,7 +24,7 @@ async def test_a_session_begins_goes_on_and_ends() -> None:
         wire = await found.connect()
         opened = await wire.post(INITIALIZE)
         session = opened.headers["mcp-session-id"]
-        assert (opened.status, opened.json["result"]) == (200, {"protocolVersion": "2025-11-25"})
+        assert (opened.status, opened.messages[0]["result"]) == (200, {"protocolVersion": "2025-11-25"})
         assert len(session) == 32
         accepted = await wire.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, mcp_session_id=session)
         assert (accepted.status, accepted.body) == (202, b"")
@@ -47,7 +47,7 @@ async def test_a_server_that_is_added_later_has_an_address_and_a_token_of_its_ow
     async with fronted() as found:
         http, wire = found.http, await found.connect()
         before = http.address("server"), http.token("server")
-        http.add(["server", "late"], ())
+        http.add(["server", "late"])
         assert (http.address("server"), http.token("server")) == before
         path, token = http.address("late").removeprefix(f"http://127.0.0.1:{http.port}"), http.token("late")
         wrong = await wire.post(INITIALIZE, path=path)
@@ -75,8 +75,6 @@ async def test_a_server_that_is_added_later_has_an_address_and_a_token_of_its_ow
         ({"origin": "http://localhost:1"}, 403),
         ({"content_type": "text/plain"}, 400),
         ({"content_type": None}, 400),
-        ({"content_encoding": "gzip"}, 415),
-        ({"accept": "text/html"}, 406),
     ],
 )
 @looped
@@ -87,8 +85,8 @@ async def test_a_request_that_is_not_the_agents_is_refused(change: dict[str, str
         refused = await wire.post(INITIALIZE, **change)
         assert refused.status == status
         assert KEY.token not in refused.body.decode() + str(found.notes)
-        assert not found.http.endpoints["server"]._sessions
-        assert len(found.notes) == (status != 406)
+        assert not found.http.sessions
+        assert len(found.notes) == 1
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LocalHost"])
@@ -223,18 +221,6 @@ async def test_a_message_of_ten_megabytes_passes_both_ways() -> None:
 
 
 @looped
-async def test_a_client_may_wait_to_be_asked_for_its_body() -> None:
-    """RFC 9110, `Expect: 100-continue`."""
-    async with fronted() as found:
-        wire = await found.connect()
-        body = json.dumps(INITIALIZE).encode()
-        wire.send(wire.request("POST", body, expect="100-continue").removesuffix(body))
-        assert (await wire.head())[0] == 100
-        wire.send(body)
-        assert (await wire.answer()).status == 200
-
-
-@looped
 async def test_a_thousand_connections_leave_room_for_the_agent() -> None:
     """Those without a token are few; the oldest makes room."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -246,7 +232,7 @@ async def test_a_thousand_connections_leave_room_for_the_agent() -> None:
         late = await found.connect()
         assert (await late.post(INITIALIZE)).status == 200
         assert (await agent.post(INITIALIZE)).status == 200
-        assert len(found.http._connections) <= STRANGERS + 2 < CONNECTIONS
+        assert len(found.http._connections) <= STRANGERS + 2
         assert len([note for note in found.notes if "too many" in note]) == 1
         for wire in crowd:
             wire.close()

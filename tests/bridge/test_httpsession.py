@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from acp_launch.bridge.http.session import KEPT, LISTENING, HttpSession
+from acp_launch.bridge.http.session import KEPT, HttpSession
 from tests.bridge.replying import Json, Said, Server, line
 
 
@@ -15,8 +15,7 @@ def begun(version: str = "2025-11-25") -> tuple[HttpSession, Server]:
     opening = Said()
     session.post(line(id=0, method="initialize", params={}), opening)
     session.receive(line(id=0, result={"protocolVersion": version}))
-    assert (opening.status, opening.session) == (200, "an-id")
-    assert not opening.is_open
+    assert (opening.status, opening.session, opening.is_over) == (200, "an-id", True)
     server.take()
     return session, server
 
@@ -79,14 +78,20 @@ def test_what_the_client_does_not_listen_for_yet_waits_for_a_stream_within_bound
     assert listen(session).messages == []
 
 
-def test_the_newest_of_several_listening_streams_gets_the_messages() -> None:
+def test_a_further_listening_stream_takes_the_place_of_the_older_one() -> None:
     session, _ = begun()
-    streams = [listen(session) for _ in range(LISTENING + 1)]
-    assert [stream.is_over for stream in streams] == [True, *[False] * LISTENING]
+    older, newer = listen(session), listen(session)
     session.receive(line(method="notifications/x"))
-    session.lose(streams[-1])
-    session.receive(line(method="notifications/y"))
-    assert [methods(stream) for stream in streams[-2:]] == [["notifications/y"], ["notifications/x"]]
+    assert (older.is_over, older.messages, methods(newer)) == (True, [], ["notifications/x"])
+
+
+def test_a_session_that_is_resumed_gets_no_notification_twice() -> None:
+    """M-53: what waits for a listening stream is sent again by the session."""
+    session, _ = begun()
+    session.receive(line(method="notifications/x"))
+    session.receive(line(id="q", method="roots/list"))
+    call(session, 1, method="session/resume")
+    assert methods(listen(session)) == ["roots/list"]
 
 
 def test_a_lost_stream_does_not_cancel_its_request_and_what_is_said_later_goes_to_the_listening_one() -> None:
@@ -142,23 +147,13 @@ def test_an_id_that_is_used_again_belongs_to_the_newer_request() -> None:
     assert (methods(newer), newer.is_over) == ([1], True)
 
 
-def test_a_refused_handshake_gives_no_session() -> None:
+def test_a_refused_handshake_ends_the_session() -> None:
     server = Server()
     session, said = HttpSession("an-id", server.send), Said()
     session.post(line(id=0, method="initialize"), said)
     session.receive(line(id=0, error={"code": -32602, "message": "no"}))
     assert session.is_refused
-    assert (said.status, said.session, said.messages[0]["error"]["code"]) == (200, "", -32602)
-
-
-def test_a_long_handshake_becomes_a_stream_that_shows_life() -> None:
-    server = Server()
-    session, said = HttpSession("an-id", server.send), Said()
-    session.post(line(id=0, method="initialize"), said)
-    session.beat()
-    assert (said.is_open, said.session) == (True, "an-id")
-    session.receive(line(id=0, result={"protocolVersion": "2025-11-25"}))
-    assert (methods(said), said.is_over) == ([0], True)
+    assert (said.status, said.messages[0]["error"]["code"]) == (200, -32602)
 
 
 def test_the_end_of_a_session_answers_everything() -> None:

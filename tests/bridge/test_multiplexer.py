@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from acp_launch.bridge.multiplexer import LEVELS, MIXED, SHARED, UNANSWERED, USUAL, Multiplexer
+from acp_launch.bridge.multiplexer import LEVELS, STATELESS, UNANSWERED, USUAL, Multiplexer
 from tests.bridge.talker import HELLO, INITIALIZE, INITIALIZED, Json, answer, ask, call, line, tell
 
 UPDATED, SAID = "notifications/resources/updated", "notifications/message"
@@ -169,14 +169,13 @@ def test_a_session_that_ends_leaves_nothing_behind() -> None:
     assert sides.session_hears(other) == []
 
 
-def test_a_subscription_that_is_refused_is_refused_to_all_who_waited_and_asked_for_again() -> None:
+def test_a_subscription_that_is_refused_is_none_of_the_session_and_asked_for_again() -> None:
     sides = Sides()
     one, two = sides.opened(), sides.opened()
     sides.says(one, ask(1, "resources/subscribe", uri="u"))
-    sides.says(two, ask("2", "resources/subscribe", uri="u"), tell("notifications/cancelled", requestId="2"))
-    (sent,) = sides.server_hears()  # and no cancellation: the other one still waits
+    (sent,) = sides.server_hears()
     sides.hears({"jsonrpc": "2.0", "id": sent["id"], "error": {"code": -32002, "message": "not there"}})
-    assert [sides.session_hears(each)[0]["id"] for each in (one, two)] == [1, "2"]
+    assert sides.session_hears(one)[0]["id"] == 1
     sides.says(two, ask(3, "resources/subscribe", uri="u"))
     (again,) = sides.server_hears()
     sides.hears(answer(again["id"], {}), tell(UPDATED, uri="u/part"))
@@ -198,40 +197,14 @@ def test_a_session_without_a_level_does_not_get_what_another_asked_to_see() -> N
     assert sides.server_hears()[0]["params"] == {"level": "loud"}, "it is the server's to refuse"
 
 
-def test_sessions_without_a_handshake_share_among_themselves() -> None:
+def test_a_request_without_a_handshake_is_refused_and_a_handshake_can_follow() -> None:
     sides = Sides()
-    one, two = sides.join(), sides.join()
-    for session in (one, two):
-        sides.says(session, ask(1, "subscriptions/listen", **MODERN))
-    first, second = sides.server_hears()
-    key = "io.modelcontextprotocol/subscriptionId"
-    sides.hears(tell("notifications/tools/list_changed", _meta={key: second["id"]}))
-    assert sides.session_hears(two) == [tell("notifications/tools/list_changed", _meta={key: 1})]
-    assert sides.session_hears(one) == []
-    sides.hears(tell(SAID, level="info"))
-    assert sides.session_hears(one) == sides.session_hears(two) == [tell(SAID, level="info")]
-    older = sides.join()
-    sides.says(older, hello())
-    assert sides.session_hears(older)[0]["error"]["message"] == MIXED
-    sides.hears(answer(first["id"], {"_meta": {key: first["id"]}}))
-    assert sides.session_hears(one) == [answer(1, {"_meta": {key: 1}})]
-
-
-def test_a_session_that_asks_for_the_other_era_may_begin_with_a_handshake_all_the_same() -> None:
-    """Only the first one asks the server: a session that has begun tells what it speaks."""
-    sides = Sides()
-    one, two = sides.join(), sides.join()
-    sides.says(one, ask(1, "server/discover", **MODERN))
-    (asked,) = sides.server_hears()
-    sides.says(two, hello())
-    (shaken,) = sides.server_hears()
-    sides.hears({"id": asked["id"], "error": {"code": -32601, "message": "no"}}, answer(shaken["id"], HELLO))
-    assert [each["id"] for each in sides.session_hears(one)] == [1]
-    sides.says(one, ask(2, "server/discover", **MODERN), hello())
-    refused, welcomed = sides.session_hears(one)
-    assert (refused["error"]["code"], refused["error"]["message"]) == (-32601, SHARED)
-    assert welcomed["result"] == HELLO
+    session = sides.join()
+    sides.says(session, ask(1, "server/discover", **MODERN), ask(2, "tools/list", **MODERN))
+    assert [each["error"] for each in sides.session_hears(session)] == [{"code": -32601, "message": STATELESS}] * 2
     assert sides.server_hears() == []
+    sides.says(session, hello())
+    assert sides.server_hears()[0]["method"] == "initialize"
 
 
 def test_a_batch_is_answered_one_by_one_and_junk_to_the_session_that_sent_it() -> None:
@@ -309,7 +282,10 @@ class SharedServer(RuleBasedStateMachine):
             assert heard == []
         else:
             (cancelled,) = heard
-            assert self.open[cancelled["params"]["requestId"]]["params"]["tag"] == tag
+            number = cancelled["params"]["requestId"]
+            assert self.open[number]["params"]["tag"] == tag
+            self.sides.hears(answer(number, "too late"))
+            del self.open[number], self.expected[session][id]
 
     @rule(data=st.data(), uri=st.sampled_from("uv"), is_on=st.booleans())
     def subscribe(self, data: st.DataObject, uri: str, is_on: bool) -> None:

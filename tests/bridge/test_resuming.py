@@ -16,7 +16,7 @@ from acp_launch.bridge import relay, shim
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.bridge.servers import RunningServers, ServerNeeds, running
 from acp_launch.plan.model import Origin, RemotePlan, ServerPlan, Value
-from tests.bridge.fronted import INITIALIZE, Answer, Behind, Json, Wire, fronted
+from tests.bridge.fronted import INITIALIZE, Answer, Json, Wire
 from tests.bridge.test_servers import Told, plan
 from tests.looped import looped
 from tests.patience import PATIENCE
@@ -292,9 +292,8 @@ async def test_a_remote_server_that_has_sessions_goes_on_after_its_connection_wa
         while (last := await touched(agent)) is None:
             pass  # the session is begun a moment after the handshake
         assert (last := await touched(agent)) is not None
-        endpoint = http.endpoints["notes"]
-        for session in list(endpoint._sessions.values()):
-            endpoint._end(session, "the connection is cut")
+        for session in list(http.sessions.values()):
+            http.end(session, "the connection is cut")
         assert text((await agent.ask("tools/call", name="pid"))[0]) == pid
         seen = await touched(agent)
         assert seen is not None
@@ -324,11 +323,6 @@ async def test_a_server_without_sessions_is_asked_and_goes_on() -> None:
 # Both modes over HTTP.
 
 
-def accepting(server: Behind, message: Json) -> None:
-    if "id" in message and "method" in message:
-        server.say(id=message["id"], result={})
-
-
 @looped
 async def test_a_session_of_http_and_one_of_messages_are_resumed_side_by_side() -> None:
     """M-57: that of HTTP by its id, with the same server."""
@@ -354,19 +348,12 @@ async def test_a_session_of_http_and_one_of_messages_are_resumed_side_by_side() 
 @looped
 async def test_a_session_of_http_is_not_resumed_by_messages_nor_the_other_way_round() -> None:
     """M-57."""
-    async with fronted(accepting, elevated=("server",)) as found:
-        wire = await found.connect()
-        id = await found.session()
-        server = await found.server()
+    async with launched() as (inner, _), AsyncExitStack() as wires:
+        http = Http(inner, wires)
+        await http.begin()
         for method in ("session/resume", "session/end"):
-            message = {"jsonrpc": "2.0", "id": 5, "method": method, "params": {"sessionId": id}}
-            refused = await wire.post(message, mcp_session_id=id)
-            assert refused.json["id"] == 5
-            assert refused.json["error"]["code"] == -32600
-            assert refused.json["error"]["data"] == {"reason": "mode_conflict"}
-        message = {"jsonrpc": "2.0", "id": 6, "method": "session/resume", "params": {"sessionId": "s_1"}}
-        passed = await wire.post(message, mcp_session_id=id)
-        assert passed.messages == [{"jsonrpc": "2.0", "id": 6, "result": {}}]
-        assert await server.hears() == message, "what it carries is for the conversation to decide"
-        missing = await wire.post(message, mcp_session_id="s_1")
-        assert missing.status == 404
+            refused = await http.ask(method, sessionId=http.session)
+            assert refused["error"]["data"] == {"reason": "unknown_session"}
+        begun = await http.ask("session/start")
+        http.session = begun["result"]["sessionId"]
+        assert (await http.post({"jsonrpc": "2.0", "id": 9, "method": "ping"})).status == 404

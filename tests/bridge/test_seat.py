@@ -21,7 +21,7 @@ import pytest
 from acp_launch.bridge import seat as module
 from acp_launch.bridge import shim as shim_program
 from acp_launch.bridge.seat import LONGEST_GREETING as LONGEST
-from acp_launch.bridge.seat import MOST, GreetingRefused, Seat, ShimConnection, check_greeting, peer_uid, seat
+from acp_launch.bridge.seat import GreetingRefused, Seat, ShimConnection, check_greeting, peer_uid, seat
 from acp_launch.errors import LaunchError
 from acp_launch.process.flow import Lent
 from tests.looped import bounded
@@ -357,45 +357,6 @@ async def test_two_hundred_shims_at_once_are_all_let_in() -> None:
         for _ in range(200):
             await here.shim()
         assert here.refusals.empty()
-
-
-@bounded
-async def test_however_many_say_nothing_a_shim_gets_in_at_once_and_64_places_are_taken_at_most() -> None:
-    def uid_of(connection: socket.socket) -> int:
-        descriptors.append(connection.fileno())
-        return os.geteuid()
-
-    descriptors: list[int] = []
-    async with hall(patience=10 * PATIENCE, uid_of=uid_of) as here:
-        silent = [here.connect() for _ in range(200)]
-        here.enter()
-        assert (await here.shim()).name == "github"
-        closed = [client for client in silent if is_closed(client)]
-        assert closed == silent[: 200 + 1 - MOST]  # with the shim
-        assert len(set(descriptors)) <= MOST + 1
-        why = f"too many connections without a greeting ({MOST}); closed the oldest. Further ones are not reported"
-        assert here.refusals.get_nowait() == why
-        assert here.refusals.empty()
-
-
-def is_closed(client: socket.socket) -> bool:
-    client.setblocking(False)
-    try:
-        return client.recv(1) == b""
-    except BlockingIOError:
-        return False
-
-
-@bounded
-async def test_a_second_crowd_is_noted_again() -> None:
-    async with hall(patience=10 * PATIENCE) as here:
-        for _ in range(2):
-            crowd = [here.connect() for _ in range(MOST + 2)]
-            assert "Further ones are not reported" in await here.refusals.get()
-            for client in crowd:
-                client.close()
-            for _ in range(MOST):
-                assert await here.refusals.get() == "it closed the connection before it sent a greeting"
 
 
 @bounded

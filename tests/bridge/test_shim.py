@@ -309,24 +309,9 @@ def test_an_agent_that_does_not_read_does_not_keep_it_alive(bench: Bench) -> Non
     assert ending(started) == (0, b"")
 
 
-def test_a_seat_that_does_not_read_does_not_keep_it_alive(bench: Bench) -> None:
-    """The socket is full, and the agent has ended its input."""
-    started, seat = pair(bench)
-    flood_stdin(started)
-    close_stdin(started)
-    assert ending(started) == (0, b"")
-    assert seat.recv(1) == b"x"
-
-
 def fill(seat: socket.socket) -> None:
     seat.setblocking(False)
     flood(seat.fileno())
-
-
-def flood_stdin(started: subprocess.Popen[bytes]) -> None:
-    assert started.stdin
-    os.set_blocking(started.stdin.fileno(), False)
-    flood(started.stdin.fileno())
 
 
 def flood(descriptor: int) -> None:
@@ -390,10 +375,6 @@ def test_while_it_waits_for_an_end_it_costs_nothing(bench: Bench) -> None:
     seat.close()
     assert ending(started) == (0, b"")
     started, seat = pair(bench)
-    close_stdin(started)
-    assert ending(started) == (0, b"")
-    started, seat = pair(bench)
-    flood_stdin(started)
     close_stdin(started)
     assert ending(started) == (0, b"")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -204,18 +204,6 @@ def test_a_program_that_is_not_there_is_said_so(launch: Launcher, mint: Mint) ->
     assert str(mint.program) in done.err
 
 
-def test_the_session_opens_without_a_server_that_is_not_required(launch: Launcher, mint: Mint) -> None:
-    with tempered() as server:
-        mint.does("exit 3")
-        mint.serves(server.url)
-        launch.profile("polite", mcp_servers={"web": remote(server, required=False)})
-        done = launch("run", "p", "hi")
-        assert server.requests == []
-    assert done.code == 0, done.err
-    assert done.params("session/new")["mcpServers"] == []
-    assert f"{FAILED}exited with status 3; the session opens without it" in done.err
-
-
 @pytest.mark.parametrize("verb", [("tools",), ("call", "add", '{"a": 1, "b": 2}'), ("inspect",)])
 def test_the_verbs_of_mcp_use_the_headers(launch: Launcher, mint: Mint, verb: Sequence[str]) -> None:
     with tempered(bearer="old-token-1") as server:

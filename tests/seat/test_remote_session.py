@@ -188,22 +188,6 @@ def test_a_session_that_the_server_has_forgotten_is_opened_again_and_the_call_is
     assert states(done.events) == ["starting", "ready", "resting", "starting", "ready"]
 
 
-def test_the_tool_rules_hold_for_remote_servers(stage: Stage) -> None:
-    with tempered() as server, stage.play(servers={"web": remote(server, tools={"deny": ["add"]})}) as play:
-        assert "add" not in play.agent.tools("web")
-        assert "add" in play.agent.refused("web", "add", a=1, b=1)["message"]
-        assert play.end().code == 0
-        assert "tools/call" not in server.methods()
-
-
-def test_a_remote_server_has_the_sessions_directories_as_roots(stage: Stage) -> None:
-    """M-47: with either answer it is the session's directory."""
-    with tempered() as server, stage.play(servers={"web": remote(server, roots="session")}) as play:
-        answer = play.agent.call("web", "ask", method="roots/list")
-        assert play.end().code == 0
-    assert [root["uri"] for root in answer["result"]["roots"]] == [stage.launch.project.as_uri()]
-
-
 @pytest.mark.parametrize("kinds", ["none", "stdio"])
 def test_without_a_remote_server_nothing_of_http_is_imported(launch: Launcher, kinds: str) -> None:
     demo = {"command": sys.executable, "args": ["-I", "-m", "acp_launch.demo.server"]}

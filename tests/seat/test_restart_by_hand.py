@@ -143,19 +143,6 @@ def test_a_server_that_was_given_up_works_again_once_it_is_mended_and_has_its_bu
     assert steps(done, "crasher")[-3]["restarts"] == 1
 
 
-@pytest.mark.parametrize(("temper", "tool"), [("quitter", "add"), ("crasher", "crash")])
-def test_a_server_that_its_policy_leaves_alone_comes_back(stage: Stage, temper: str, tool: str) -> None:
-    server = stage.server(temper, name="server", restart={"policy": "never"})
-    with played(stage, servers={"server": server}) as (play, hand):
-        agent = play.agent
-        agent.do("call", "server", tool, a=1, b=2)
-        stage.roll.hear("server").dies()
-        assert "its restart policy is never" in agent.refused("server", "add", a=1, b=2)["message"]
-        hand.restart("server")
-        assert agent.call("server", "pid") == stage.roll.hear("server").pid
-        assert play.end().code == 0
-
-
 def test_every_process_of_the_server_is_restarted(stage: Stage) -> None:
     with played(stage, servers={"polite": stage.server("polite"), "other": stage.server("polite")}) as (play, hand):
         agent = play.agent
@@ -171,15 +158,6 @@ def test_every_process_of_the_server_is_restarted(stage: Stage) -> None:
         assert not after & before
         done = play.end()
     assert states(done, "polite") == states(done, "polite#2") == ["starting", "ready", "resting", "starting", "ready"]
-
-
-def test_a_server_the_agent_has_not_opened_yet_is_restarted_and_then_opened(stage: Stage) -> None:
-    with played(stage, "handshake=lazy", servers={"polite": stage.server("polite")}) as (play, hand):
-        old = stage.roll.hear("polite")
-        hand.restart("polite")
-        old.dies()
-        assert play.agent.call("polite", "pid") == stage.roll.hear("polite").pid
-        assert play.end().code == 0
 
 
 def test_a_process_without_a_handshake_after_a_refusal_is_not_killed_for_its_silence(stage: Stage) -> None:
@@ -217,17 +195,5 @@ def test_a_restart_under_way_when_the_launch_is_interrupted_leaves_nothing(stage
         hand.restart("stubborn")
         play.running.kill(number)
         assert play.running.end().code == 128 + number
-    stage.roll.all_die()
-    assert len(stage.roll.heard("stubborn")) == 1
-
-
-@pytest.mark.slow
-def test_a_restart_after_the_agent_has_gone_changes_nothing(stage: Stage) -> None:
-    with played(stage, servers={"stubborn": stage.server("stubborn")}) as (play, hand):
-        assert play.agent.call("stubborn", "add", a=1, b=2) == 3
-        play.agent.voice.tell("end")
-        play.agent.voice.dies()
-        hand.restart("stubborn")  # it takes the whole ladder, for which acp-launch waits
-        assert play.running.end().code == 0
     stage.roll.all_die()
     assert len(stage.roll.heard("stubborn")) == 1

@@ -102,14 +102,6 @@ def check_type(head: Head) -> None:
     types = head.all("content-type")
     if len(types) != 1 or types[0].partition(";")[0].strip().lower() != JSON:
         raise RequestRefused(400, f"its Content-Type is not {JSON}")
-    if (coding := head.get("content-encoding") or "identity").lower() != "identity":
-        raise RequestRefused(415, f"its Content-Encoding is {quote(coding)}")
-
-
-def takes_events(head: Head) -> bool:
-    """Return whether the client takes a stream of events, as those of MCP must."""
-    kinds = [part.partition(";")[0].strip().lower() for header in head.all("accept") for part in header.split(",")]
-    return not kinds or any(kind in (EVENTS, "text/*", "*/*") for kind in kinds)
 
 
 def quote(said: str) -> str:

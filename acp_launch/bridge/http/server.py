@@ -13,7 +13,7 @@ import asyncio
 import os
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any
@@ -29,19 +29,16 @@ from acp_launch.bridge.http.gate import (
     RequestRefused,
     ServerKey,
     check_type,
-    takes_events,
 )
 from acp_launch.bridge.http.session import HttpReply, HttpSession, refuse
 from acp_launch.bridge.link import Link, LinkEnd, LinkUser
 from acp_launch.bridge.seat import ShimConnection
 from acp_launch.mcp.era import DISCOVER, HANDSHAKE, INITIALIZE, STATELESS, UNSUPPORTED, is_stateless
 from acp_launch.protocol import jsonrpc
-from acp_launch.protocol.acp import decoded, mapping
-from acp_launch.protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, NULL, Envelope, Mishaps
+from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, NULL, Envelope, Mishaps
 
 BACKLOG = 256  # connections that wait in the kernel
 STRANGERS = 64  # connections that have not shown the token; the oldest is closed for a further one
-CONNECTIONS = 512
 SESSIONS = 32  # of one server, as each may be a process; the one that was idle longest is ended for a further one
 HEAD = 32 * 1024  # bytes of a request's line and headers
 MORE = 64 * 1024  # bytes that a client may send before it has the answer to its last request
@@ -49,8 +46,6 @@ SLACK = 64 * 1024  # bytes by which a message may grow on its way, as its id is 
 SESSION, VERSION = "mcp-session-id", "mcp-protocol-version"
 Headers = Sequence[tuple[str, str]]
 OF_EVENTS = (("content-type", EVENTS), ("cache-control", "no-cache, no-transform"), ("x-accel-buffering", "no"))
-GONE = "the server has gone"
-RESUME, END = "session/resume", "session/end"
 
 
 class HttpLimits:
@@ -82,21 +77,19 @@ class LoopbackServer:
         gate: RequestGate,
         limits: HttpLimits,
     ) -> None:
-        self.port, self.gate, self.max_line, self.limits, self.seated = port, gate, max_line, limits, seated
+        self.port, self.gate, self.max_line, self.limits = port, gate, max_line, limits
         self.mishaps = Mishaps(note)
-        self.endpoints: dict[str, Endpoint] = {}
-        self._keys, self._note = keys, note
+        self.sessions: dict[str, HttpConversation] = {}
+        self._keys, self._seated, self._note = keys, seated, note
         self._loop = asyncio.get_running_loop()
         self._strangers: dict[HttpConnection, None] = {}  # connections that have not shown the token; the oldest first
         self._connections: dict[HttpConnection, None] = {}
         self._noted: set[int | str] = set()
         self._beat = self._loop.call_later(limits.beat, self._beats)
 
-    def add(self, names: Iterable[str], elevated: Collection[str]) -> None:
+    def add(self, names: Iterable[str]) -> None:
         """Serve those of these servers too that are not served yet."""
         self._keys.update(make_keys(name for name in names if name not in self._keys))
-        for name in self._keys.keys() - self.endpoints.keys():
-            self.endpoints[name] = Endpoint(name, self, is_elevated=name in elevated)
 
     def address(self, name: str) -> str:
         return f"http://127.0.0.1:{self.port}{self._keys[name].path}"
@@ -107,18 +100,17 @@ class LoopbackServer:
     def close(self) -> None:
         """Close all connections, and end all conversations."""
         self._beat.cancel()
-        for endpoint in self.endpoints.values():
-            endpoint.close("the launch has ended")
+        for session in list(self.sessions.values()):
+            self.end(session, "the launch has ended")
         for connection in list(self._connections):
             connection.abort()
 
-    def join(self, connection: "HttpConnection") -> bool:
-        """Count a new connection; return whether there is room for it."""
+    def join(self, connection: "HttpConnection") -> None:
+        """Count a new connection; the oldest of those without the token makes room for it."""
         self._connections[connection] = self._strangers[connection] = None
         if len(self._strangers) > STRANGERS:
             self.note_once("crowd", f"too many connections without a request ({STRANGERS}); closed the oldest")
             next(iter(self._strangers)).abort()
-        return len(self._connections) <= CONNECTIONS
 
     def trust(self, connection: "HttpConnection") -> None:
         """Note that a connection has shown its token."""
@@ -133,15 +125,78 @@ class LoopbackServer:
             self._noted.add(kind)
             self._note(f"the launch's HTTP endpoint for MCP: {what}")
 
+    def take(self, name: str, head: Head, body: bytes, reply: "HttpConnection") -> None:
+        """Take a request for the server `name`, whose head was admitted."""
+        if head.method == "POST":
+            try:
+                self._post(name, head, body, reply)
+            except OSError as error:  # EMFILE, ENOMEM
+                refuse(reply, 503, INTERNAL_ERROR, f"acp-launch cannot open a session: {error.strerror}")
+            return
+        session = self._session(name, head, reply, status=405)
+        if session is None:
+            return
+        if head.method == "DELETE":
+            self.end(session, "the client has ended the session")
+            reply.answer(200)
+        else:
+            reply.owner, session.since = session, self._loop.time()
+            session.talk.listen(reply)
+
+    def end(self, session: "HttpConversation", why: str) -> None:
+        """End a session, if it has not ended."""
+        self.sessions.pop(session.talk.id, None)
+        session.close(why)
+
+    def _post(self, name: str, head: Head, body: bytes, reply: "HttpConnection") -> None:
+        message = jsonrpc.decode(body)
+        if _is_newer(message, head):
+            _refuse_newer(message, reply)
+            return
+        is_opening = message is not None and message.method == INITIALIZE and message.id is not UNSET
+        opens = is_opening and not head.get(SESSION)
+        session = self._open(name, reply) if opens else self._session(name, head, reply, status=400)
+        if session is not None:
+            reply.owner, session.since, talk = session, self._loop.time(), session.talk
+            session.when_room(lambda: None if reply.is_gone else talk.post(body, reply))
+
+    def _session(self, name: str, head: Head, reply: HttpReply, *, status: int) -> "HttpConversation | None":
+        """Return the session of a request; None if it was refused. Without a session it gets `status`."""
+        id = head.get(SESSION)
+        session = self.sessions.get(id or "")
+        if id is None:
+            code = METHOD_NOT_FOUND if status == 405 else INVALID_REQUEST
+            refuse(reply, status, code, "the request has no Mcp-Session-Id")
+        elif session is None or session.name != name:
+            refuse(reply, 404, INVALID_REQUEST, "there is no session of this Mcp-Session-Id")
+        else:
+            return session
+        return None
+
+    def _open(self, name: str, reply: HttpReply) -> "HttpConversation | None":
+        present = [session for session in self.sessions.values() if session.name == name]
+        if len(present) >= SESSIONS:
+            idle = [session for session in present if not session.talk.replies]
+            if not idle:
+                refuse(reply, 503, INTERNAL_ERROR, f"the client has {SESSIONS} sessions of this server open")
+                return None
+            self.end(min(idle, key=lambda session: session.since), "another session needs its place")
+        session = HttpConversation(os.urandom(16).hex(), name, self, self._seated)
+        self.sessions[session.talk.id] = session
+        return session
+
     def _beats(self) -> None:
+        """Show the clients that their connections are alive, and end what is idle or stalled."""
         self._beat = self._loop.call_later(self.limits.beat, self._beats)
         for connection in list(self._connections):
             connection.check()
-        for endpoint in self.endpoints.values():
-            try:
-                endpoint.beat()
-            except Exception as error:  # the other servers go on
-                self.mishaps.add("an HTTP session of the agent", error)
+        now = self._loop.time()
+        for session in list(self.sessions.values()):
+            if session.talk.replies or session.talk.is_waiting:
+                session.since = now
+                session.talk.beat()
+            elif session.talk.has_listened and now - session.since >= self.limits.left:
+                self.end(session, "the client has left the session")
 
 
 @asynccontextmanager
@@ -153,11 +208,8 @@ async def http_server(
     max_line: int,
     gate: Callable[[Mapping[str, ServerKey], int], RequestGate] = RequestGate,
     limits: HttpLimits | None = None,
-    elevated: Collection[str] = (),
 ) -> AsyncIterator[LoopbackServer]:
     """Serve the servers that `keys` name; `note` gets what the user should know. `max_line` also limits a body.
-
-    `elevated` are the servers of which the agent may resume a conversation (elevation.py).
 
     Raises:
         OSError: there is no port to listen on.
@@ -168,7 +220,6 @@ async def http_server(
         made = LoopbackServer(
             keys, seated, note, port=port, max_line=max_line, gate=gate(keys, port), limits=limits or HttpLimits()
         )
-        made.add(keys, elevated)
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: HttpConnection(made), sock=listener, backlog=BACKLOG)
         try:
@@ -181,22 +232,21 @@ async def http_server(
 class HttpConversation(LinkUser):
     """A session at work: a conversation with a server, and the requests that wait until the server reads again.
 
-    `over` is called with the reason of its end. `since` is the time at which it became idle.
+    `since` is the time at which it became idle.
     """
 
-    def __init__(
-        self, id: str, name: str, server: LoopbackServer, end: "Callable[[HttpConversation, str], None]"
-    ) -> None:
+    def __init__(self, id: str, name: str, server: LoopbackServer, seated: Callable[[ShimConnection], None]) -> None:
+        self.name = name
         self.talk = HttpSession(id, self.send)
         self.since = asyncio.get_running_loop().time()
-        self._end, self._mishaps = end, server.mishaps
+        self._server = server
         self._waiting: deque[Callable[[], None]] = deque()
         self._line, its = socket.socketpair()
         for end_of_line in (self._line, its):
             end_of_line.setblocking(False)
         number = self._line.fileno()
         self._link: Link | None = Link(number, number, self, max_line=server.max_line + SLACK)
-        server.seated(ShimConnection(name, None, its))
+        seated(ShimConnection(name, None, its))
 
     def send(self, line: bytes) -> None:
         if self._link is not None:
@@ -229,15 +279,15 @@ class HttpConversation(LinkUser):
     def receive(self, line: bytes) -> None:
         self.talk.receive(line)
         if self.talk.is_refused:
-            self._end(self, "the server has refused the handshake")
+            self._server.end(self, "the server has refused the handshake")
         elif self._link is not None and any(reply.is_full for reply in self.talk.replies):
             self._link.pause()
 
     def over(self, end: LinkEnd) -> None:
-        self._end(self, GONE)
+        self._server.end(self, "the server has gone")
 
     def fail(self, error: Exception) -> None:
-        self._mishaps.add("the server", error)
+        self._server.mishaps.add("the server", error)
 
     def burst(self, is_on: bool) -> None:
         """Do nothing: each message is for another stream."""
@@ -245,111 +295,6 @@ class HttpConversation(LinkUser):
     def room(self) -> None:
         while self._waiting and self._link is not None and not self._link.is_full:
             self._waiting.popleft()()
-
-
-class Endpoint:
-    """One server's address: its sessions."""
-
-    def __init__(self, name: str, server: LoopbackServer, *, is_elevated: bool) -> None:
-        self._name, self._server, self._is_elevated = name, server, is_elevated
-        self._sessions: dict[str, HttpConversation] = {}
-        self._time = asyncio.get_running_loop().time
-
-    def take(self, head: Head, body: bytes, reply: "HttpConnection") -> None:
-        """Take a request whose head was admitted."""
-        if head.method == "POST":
-            try:
-                self._post(head, body, reply)
-            except OSError as error:  # EMFILE, ENOMEM
-                refuse(reply, 503, jsonrpc.INTERNAL_ERROR, f"acp-launch cannot open a session: {error.strerror}")
-            return
-        session = self._session(head, reply, status=405)
-        if session is None:
-            return
-        if head.method == "DELETE":
-            self._end(session, "the client has ended the session")
-            reply.answer(200)
-        else:
-            reply.owner, session.since = session, self._time()
-            session.talk.listen(reply)
-
-    def _post(self, head: Head, body: bytes, reply: "HttpConnection") -> None:
-        message = jsonrpc.decode(body)
-        if _is_newer(message, head):
-            _refuse_newer(message, reply)
-            return
-        if self._is_elevated and self._is_refused(body, reply):
-            return
-        is_opening = message is not None and message.method == INITIALIZE and message.id is not UNSET
-        opens = is_opening and not head.get(SESSION)
-        session = self._open(reply) if opens else self._session(head, reply, status=400)
-        if session is not None:
-            reply.owner, session.since, talk = session, self._time(), session.talk
-            if self._is_elevated and message is not None and message.method in (RESUME, END):
-                talk.forget_unheard()
-            session.when_room(lambda: None if reply.is_gone else talk.post(body, reply))
-
-    def _is_refused(self, body: bytes, reply: HttpReply) -> bool:
-        """Refuse to mix an elevated session with one of HTTP's own: each has one way to be resumed."""
-        from acp_launch.bridge.elevation import METHODS  # few servers need it
-
-        for part in jsonrpc.batch(body) or (body,):
-            message = jsonrpc.decode(part)
-            if message is None or message.id is UNSET or message.method not in METHODS:
-                continue
-            named = mapping(decoded(message.params)).get("sessionId")
-            if isinstance(named, str) and named in self._sessions:
-                why = f"it names a session of HTTP; {message.method} takes one of session/start"
-                refuse(reply, 400, INVALID_REQUEST, why, id=message.id, data={"reason": "mode_conflict"})
-                return True
-        return False
-
-    def lose(self, reply: "HttpConnection", session: HttpConversation) -> None:
-        """Note that the client of a request has closed its connection."""
-        session.talk.lose(reply)
-        session.since = self._time()
-        session.resume()
-
-    def beat(self) -> None:
-        """Show the clients that their connections are alive, and end what is idle."""
-        now = self._time()
-        for session in list(self._sessions.values()):
-            if session.talk.replies or session.talk.is_waiting:
-                session.since = now
-                session.talk.beat()
-            elif session.talk.has_listened and now - session.since >= self._server.limits.left:
-                self._end(session, "the client has left the session")
-
-    def close(self, why: str) -> None:
-        for session in list(self._sessions.values()):
-            self._end(session, why)
-
-    def _session(self, head: Head, reply: HttpReply, *, status: int) -> HttpConversation | None:
-        """Return the session of a request; None if it was refused. Without a session it gets `status`."""
-        id = head.get(SESSION)
-        if id is None:
-            code = METHOD_NOT_FOUND if status == 405 else INVALID_REQUEST
-            refuse(reply, status, code, "the request has no Mcp-Session-Id")
-        elif id not in self._sessions:
-            refuse(reply, 404, INVALID_REQUEST, "there is no session of this Mcp-Session-Id")
-        else:
-            return self._sessions[id]
-        return None
-
-    def _open(self, reply: HttpReply) -> HttpConversation | None:
-        if len(self._sessions) >= SESSIONS:
-            idle = [session for session in self._sessions.values() if not session.talk.replies]
-            if not idle:
-                refuse(reply, 503, jsonrpc.INTERNAL_ERROR, f"the client has {SESSIONS} sessions of this server open")
-                return None
-            self._end(min(idle, key=lambda session: session.since), "another session needs its place")
-        id = os.urandom(16).hex()
-        session = self._sessions[id] = HttpConversation(id, self._name, self._server, self._end)
-        return session
-
-    def _end(self, session: HttpConversation, why: str) -> None:
-        self._sessions = {id: other for id, other in self._sessions.items() if other is not session}
-        session.close(why)
 
 
 def _is_newer(message: Envelope | None, head: Head) -> bool:
@@ -377,7 +322,7 @@ class HttpConnection(asyncio.Protocol):
     """
 
     def __init__(self, server: LoopbackServer) -> None:
-        self.is_full = self.is_open = self.is_gone = False
+        self.is_full = self.is_gone = False
         self.owner: HttpConversation | None = None
         self._server = server
         self._wire = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD)
@@ -398,10 +343,8 @@ class HttpConnection(asyncio.Protocol):
         self._transport = transport
         connection = transport.get_extra_info("socket")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._server.join(self):
-            self._wait(self._server.limits.head)
-        else:
-            self._turn_away(503, "too many connections")
+        self._server.join(self)
+        self._wait(self._server.limits.head)
 
     def data_received(self, data: bytes) -> None:
         if self._transport is None:
@@ -416,15 +359,14 @@ class HttpConnection(asyncio.Protocol):
             return
         self._advance()
 
-    def eof_received(self) -> bool:
-        return False  # as other HTTP servers do, we take it for the end of the whole connection
-
     def connection_lost(self, error: Exception | None) -> None:
         self._transport, self.is_gone = None, True
         self._wait(None)
         self._server.leave(self)
-        if self.owner is not None:
-            self._server.endpoints[self._name].lose(self, self.owner)
+        if self.owner is not None:  # the client of a request has left
+            self.owner.talk.lose(self)
+            self.owner.since = self._loop.time()
+            self.owner.resume()
 
     def pause_writing(self) -> None:
         self.is_full, self._full_since = True, self._loop.time()
@@ -445,19 +387,22 @@ class HttpConnection(asyncio.Protocol):
 
     # The answer.
 
-    def answer(self, status: int, body: bytes = b"", *, session: str = "") -> None:
-        self._respond(status, body, [("content-type", JSON)] if body else [], session)
+    def answer(self, status: int, body: bytes = b"", headers: Headers = ()) -> None:
+        kind = [("content-type", JSON)] if body else []
+        self._begin(status, [*kind, *headers, ("content-length", str(len(body)))])
+        if body:
+            self.write(body)
+        self.end()
 
-    def open(self, *, session: str = "") -> None:
-        self.is_open = True
-        self._begin(200, OF_EVENTS, session)
+    def open(self, session: str) -> None:
+        self._begin(200, [*OF_EVENTS, (SESSION, session)])
 
     def write(self, event: bytes) -> None:
         self._write(h11.Data(data=event))
 
     def end(self) -> None:
         self._write(h11.EndOfMessage())
-        self._is_answering, self.is_open, self.owner = False, False, None
+        self._is_answering, self.owner = False, None
         if self._transport is None or self._transport.is_closing():  # h11 has not been told of the end then
             return
         if self._wire.our_state is h11.MUST_CLOSE or self._wire.their_state is not h11.DONE:
@@ -467,16 +412,9 @@ class HttpConnection(asyncio.Protocol):
         self._wait(self._server.limits.rest)
         self._loop.call_soon(self._advance)
 
-    def _respond(self, status: int, body: bytes, headers: Headers, session: str = "") -> None:
-        self._begin(status, [*headers, ("content-length", str(len(body)))], session)
-        if body:
-            self._write(h11.Data(data=body))
-        self.end()
-
-    def _begin(self, status: int, headers: Headers, session: str) -> None:
-        named = [(SESSION, session)] if session else []
+    def _begin(self, status: int, headers: Headers) -> None:
         phrase = HTTPStatus(status).phrase.encode()
-        self._write(h11.Response(status_code=status, headers=[*headers, *named], reason=phrase))
+        self._write(h11.Response(status_code=status, headers=list(headers), reason=phrase))
 
     def _write(self, event: h11.Event) -> None:
         if self._transport is None or self._transport.is_closing():
@@ -493,8 +431,6 @@ class HttpConnection(asyncio.Protocol):
             while self._transport is not None and not self._transport.is_closing() and not self._is_answering:
                 event = self._wire.next_event()
                 if event in (h11.NEED_DATA, h11.PAUSED):
-                    if self._wire.they_are_waiting_for_100_continue and self._head is not None:
-                        self._write(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
                     break
                 self._take(event)
         except h11.RemoteProtocolError as error:
@@ -538,10 +474,7 @@ class HttpConnection(asyncio.Protocol):
         self._head, self._body = None, []
         self._wait(None)
         self._is_answering = True
-        if head.method != "DELETE" and not takes_events(head):
-            refuse(self, 406, INVALID_REQUEST, f"the client does not accept {EVENTS}")
-            return
-        self._server.endpoints[self._name].take(head, body, self)
+        self._server.take(self._name, head, body, self)
 
     def _turn_away(self, status: int, why: str, *headers: tuple[str, str]) -> None:
         """Answer with an error and close the connection, as the rest of the request is not read."""
@@ -550,7 +483,7 @@ class HttpConnection(asyncio.Protocol):
             return
         if self._wire.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             body = jsonrpc.error(NULL, INVALID_REQUEST, f"the request was refused: {why}")
-            self._respond(status, body, [("content-type", JSON), ("connection", "close"), *headers])
+            self.answer(status, body, [("connection", "close"), *headers])
         if self._transport is not None:
             self._transport.close()
 

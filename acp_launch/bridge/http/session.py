@@ -2,9 +2,9 @@
 One MCP session of an agent that speaks HTTP (2025-03-26 to 2025-11-25). Sans-IO.
 
 A conversation has one line in each direction; HTTP has many streams. So each message of the server gets a stream: an
-answer goes to the stream of its request, progress to that of the request that owns the token, the server's own requests
-and its log messages to that of the newest call, and everything else to the stream that the client opens with GET, or
-waits for one within bounds. No message goes to two streams.
+answer goes to the stream of its request, progress to that of the request that owns the token, the server's own
+requests, their cancellations and its log messages to that of the newest call, and everything else to the stream that
+the client opens with GET, or waits for one within bounds. No message goes to two streams.
 
 A stream cannot be resumed, because connections within one machine do not break. What it would have carried after its
 end is dropped, but its request is not cancelled.
@@ -16,33 +16,30 @@ from typing import Protocol
 from msgspec import UNSET, Raw, Struct, field
 
 from acp_launch.mcp.era import CALL, CANCELLED, INITIALIZE, LOG, PROGRESS
-from acp_launch.mcp.message import cancelled_id, reported_token, wanted_token
+from acp_launch.mcp.message import reported_token, wanted_token
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import NULL, Envelope, key
 
 CALLS = frozenset({CALL, "prompts/get", "resources/read", "completion/complete"})
+REPLAYED = ("session/resume", "session/end")  # requests after which notifications are sent again, or not at all
 KEPT, KEPT_BYTES = 1000, 4 * 1024 * 1024  # messages that wait for a stream opened with GET
-LISTENING = 4  # streams opened with GET at once; the newest gets the messages
 ALIVE = b": keep-alive\n\n"  # a comment, for clients and proxies that give up a silent connection
-UNHEARD = "the agent does not listen for requests of the server"
-NO_MESSAGE = "the body is not a JSON-RPC message"
 
 
 class HttpReply(Protocol):
     """The answer to one HTTP request. When the client is gone, nothing is sent any more."""
 
-    is_open: bool  # the stream of events has begun
     is_gone: bool  # the client has closed the connection
 
     @property
     def is_full(self) -> bool:
         """Whether the client is too slow for what it is sent."""
 
-    def answer(self, status: int, body: bytes = b"", *, session: str = "") -> None:
+    def answer(self, status: int, body: bytes = b"") -> None:
         """Send a whole answer; the body is JSON."""
 
-    def open(self, *, session: str = "") -> None:
-        """Begin a stream of events."""
+    def open(self, session: str) -> None:
+        """Begin a stream of events of this session."""
 
     def write(self, event: bytes) -> None: ...
 
@@ -77,18 +74,17 @@ class HttpSession:
         self.is_refused = False  # the server has refused the handshake
         self.has_listened = False  # the client has opened a stream with GET
         self._send = send
-        self._listening: list[HttpReply] = []
+        self._listening: HttpReply | None = None  # the stream opened with GET
         self._posts: list[Post] = []  # those with an open request, the oldest first
         self._owners: dict[bytes, Post] = {}  # by the keys of open requests
-        self._questions: dict[bytes, Post | None] = {}  # by the keys of the server's open requests: where each went
-        self._kept: list[tuple[bool, bytes]] = []  # for a stream opened with GET: is it a question, line
-        self._kept_bytes = 0
+        self._kept: list[tuple[bool, bytes]] = []  # for a stream opened with GET: is it a request, line
         self._opening = b""  # the key of `initialize`, until it is answered
 
     @property
     def replies(self) -> list[HttpReply]:
         """The HTTP requests that are being answered."""
-        return [*(post.reply for post in self._posts if post.reply is not None), *self._listening]
+        replies = [*(post.reply for post in self._posts), self._listening]
+        return [reply for reply in replies if reply is not None]
 
     @property
     def is_waiting(self) -> bool:
@@ -104,14 +100,14 @@ class HttpSession:
         messages = [message for part in lines if (message := jsonrpc.decode(part)) is not None]
         is_whole = all(message.method is not UNSET or message.id is not UNSET for message in messages)
         if not messages or len(messages) < len(lines) or not is_whole:
-            refuse(reply, 400, jsonrpc.PARSE_ERROR, NO_MESSAGE)
+            refuse(reply, 400, jsonrpc.PARSE_ERROR, "the body is not a JSON-RPC message")
             return
+        if any(message.method in REPLAYED for message in messages):
+            self._kept = [(is_request, kept) for is_request, kept in self._kept if is_request]
         asked = [message for message in messages if message.method is not UNSET and message.id is not UNSET]
         if asked:
             self._ask(asked, reply)
-        for message, part in zip(messages, lines, strict=True):
-            if message.method is UNSET and message.id is not UNSET:
-                self._questions.pop(key(message.id), None)
+        for part in lines:
             self._send(part)
         if not asked:
             reply.answer(202)
@@ -119,6 +115,7 @@ class HttpSession:
     def _ask(self, asked: Sequence[Envelope], reply: HttpReply) -> None:
         post = Post(reply)
         self._posts.append(post)
+        reply.open(self.id)
         for message in asked:
             assert message.id is not UNSET
             id = key(message.id)
@@ -133,24 +130,21 @@ class HttpSession:
                 post.tokens.add(key(token))
             if message.method == INITIALIZE:
                 self._opening = id
-        if not self._opening:
-            reply.open(session=self.id)
 
     def listen(self, reply: HttpReply) -> None:
-        """Take a GET."""
-        if len(self._listening) >= LISTENING:
-            self._listening.pop(0).end()
-        self._listening.append(reply)
-        self.has_listened = True
-        reply.open(session=self.id)
+        """Take a GET; an older stream ends."""
+        if self._listening is not None:
+            self._listening.end()
+        self._listening, self.has_listened = reply, True
+        reply.open(self.id)
         for _, line in self._kept:
             reply.write(event(line))
-        self._kept, self._kept_bytes = [], 0
+        self._kept = []
 
     def lose(self, reply: HttpReply) -> None:
         """Note that the client has closed the connection. Its request goes on."""
-        if reply in self._listening:
-            self._listening.remove(reply)
+        if reply is self._listening:
+            self._listening = None
         for post in self._posts:
             if post.reply is reply:
                 post.reply = None
@@ -159,12 +153,7 @@ class HttpSession:
         """Show every client that its connection is alive; called now and then."""
         for reply in self.replies:
             if not reply.is_full:
-                self._write(reply, ALIVE)
-
-    def forget_unheard(self) -> None:
-        """Drop the notifications that wait for a GET stream: an elevated session replays, or ends, what they are of."""
-        self._kept = [(is_question, line) for is_question, line in self._kept if is_question]
-        self._kept_bytes = sum(len(line) for _, line in self._kept)
+                reply.write(ALIVE)
 
     # The server.
 
@@ -174,27 +163,20 @@ class HttpSession:
         for part in [line] if parts is None else parts:
             if (message := jsonrpc.decode(part)) is None:
                 continue
-            if message.method is UNSET:
-                self._answer(message, part)
-            else:
+            if message.method is not UNSET:
                 self._pass_on(message, part)
+            elif message.id is not UNSET:
+                self._answer(key(message.id), part, is_error=message.result is UNSET)
 
-    def _answer(self, message: Envelope, line: bytes) -> None:
-        if message.id is UNSET:
-            return
-        id = key(message.id)
+    def _answer(self, id: bytes, line: bytes, *, is_error: bool) -> None:
         if id == self._opening:
-            self._opening, self.is_refused = b"", message.result is UNSET
+            self._opening, self.is_refused = b"", is_error
         post = self._owners.pop(id, None)
         if post is None:
             return
         post.waiting.discard(id)
-        reply = post.reply
-        if reply is not None and (reply.is_open or post.waiting):
-            self._write(reply, event(line))
-        elif reply is not None:
-            post.reply = None
-            reply.answer(200, line, session="" if self.is_refused else self.id)
+        if post.reply is not None:
+            post.reply.write(event(line))
         self._finish(post)
 
     def _finish(self, post: Post) -> None:
@@ -202,54 +184,34 @@ class HttpSession:
         if post.waiting:
             return
         self._posts.remove(post)
-        if post.reply is not None and post.reply.is_open:
+        if post.reply is not None:
             post.reply.end()
-        elif post.reply is not None:
-            refuse(post.reply, 200, jsonrpc.INVALID_REQUEST, "another request has its id")
 
     def _pass_on(self, message: Envelope, line: bytes) -> None:
-        post = self._stream_for(message)
-        if message.id is not UNSET:
-            self._questions[key(message.id)] = post
-        reply = post.reply if post is not None else None
-        if reply is None and self._listening:
-            reply = self._listening[-1]
+        reply = self._stream_for(message) or self._listening
         if reply is not None:
-            self._write(reply, event(line))
-        else:
-            self._keep(message, line)
+            reply.write(event(line))
+        elif len(self._kept) < KEPT and sum(len(kept) for _, kept in self._kept) + len(line) <= KEPT_BYTES:
+            self._kept.append((message.id is not UNSET, line))
+        elif message.id is not UNSET:
+            unheard = "the agent does not listen for requests of the server"
+            self._send(jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, unheard))
 
-    def _stream_for(self, message: Envelope) -> Post | None:
-        """Return the POST whose stream gets a message; None if it is for the stream opened with GET."""
+    def _stream_for(self, message: Envelope) -> HttpReply | None:
+        """Return the stream of a POST that gets a message; None if it is for the stream opened with GET."""
         if message.method == PROGRESS:
             token = reported_token(message.params)
-            return next((post for post in self._posts if token is not None and key(token) in post.tokens), None)
-        if message.method == CANCELLED:
-            about = cancelled_id(message.params)
-            return None if about is None else self._questions.pop(key(about), None)
-        if message.id is UNSET and message.method != LOG:
+            return next((post.reply for post in self._posts if token is not None and key(token) in post.tokens), None)
+        if message.id is UNSET and message.method not in (LOG, CANCELLED):
             return None
         able = [post for post in self._posts if post.reply is not None]
-        return next((post for post in reversed(able) if post.is_call), able[-1] if able else None)
-
-    def _keep(self, message: Envelope, line: bytes) -> None:
-        """Keep a message for a client that does not listen yet."""
-        if len(self._kept) < KEPT and self._kept_bytes + len(line) <= KEPT_BYTES:
-            self._kept.append((message.id is not UNSET, line))
-            self._kept_bytes += len(line)
-        elif message.id is not UNSET:
-            del self._questions[key(message.id)]
-            self._send(jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, UNHEARD))
-
-    def _write(self, reply: HttpReply, text: bytes) -> None:
-        if not reply.is_open:
-            reply.open(session=self.id)
-        reply.write(text)
+        newest = next((post for post in reversed(able) if post.is_call), able[-1] if able else None)
+        return None if newest is None else newest.reply
 
     def end(self, why: str) -> None:
         """End the session: every open request is answered with an error, and every stream is closed."""
         for id in list(self._owners):
-            self._answer(Envelope(id=Raw(id)), jsonrpc.error(Raw(id), jsonrpc.SERVER_LOST, why))
-        for reply in self._listening:
-            reply.end()
-        self._listening.clear()
+            self._answer(id, jsonrpc.error(Raw(id), jsonrpc.SERVER_LOST, why), is_error=True)
+        if self._listening is not None:
+            self._listening.end()
+            self._listening = None
