@@ -8,11 +8,10 @@ is used.
 
 import asyncio
 import socket
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from functools import lru_cache, partial
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -48,8 +47,6 @@ if TYPE_CHECKING:
 
 LEAVING = stretch(1.0)  # seconds for cancelled requests to close their connections
 WATCH = 5.0  # seconds between two looks at the clocks
-SLEPT = 2.0  # seconds that the machine must have slept
-COOKIES = 16 * 1024  # bytes of cookies that a server may have us send
 
 
 def _do_nothing(*arguments: object) -> None:
@@ -157,8 +154,6 @@ class Remote:
         self._was_full = False
         self._stopping: asyncio.Task[StopOutcome] | None = None
         self._client: httpx2.AsyncClient | None = None
-        self._old: list[httpx2.AsyncClient] = []  # of the time before a sleep; some of their requests may go on
-        self._asleep = seconds_asleep()
         self._tls: str | None = None  # None: nothing was answered yet
         self._mishaps = Mishaps(self.note)
 
@@ -236,8 +231,8 @@ class Remote:
             await asyncio.wait(tasks, timeout=LEAVING)
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVING):
-                for client in (*self._old, *([self._client] if self._client else [])):
-                    await client.aclose()
+                if self._client is not None:
+                    await self._client.aclose()
         if self._program.credentials is not None:
             await self._program.credentials.leave()
 
@@ -412,10 +407,6 @@ class Remote:
         if self._tls is None:
             secured = response.extensions["network_stream"].get_extra_info("ssl_object")
             self._tls = secured.version() if secured is not None else ""
-        if "set-cookie" in response.headers:
-            size = sum(len(each.name) + len(each.value or "") + len(each.path) + 1 for each in client.cookies.jar)
-            if size > COOKIES:
-                client.cookies.clear()
         return response
 
     async def _read(self, response: "httpx2.Response", stream: int) -> None:
@@ -428,12 +419,12 @@ class Remote:
             return
         self._step(connection.begin_answer, stream, response.status_code, response.headers)
         try:
-            await self._may_read.wait()
-            async for chunk in response.aiter_bytes():
-                if self._tasks.get(stream) is not task:
-                    return
-                self._step(self._take, stream, chunk)
+            chunks = response.aiter_bytes()
+            while self._tasks.get(stream) is task:
                 await self._may_read.wait()
+                if not (chunk := await anext(chunks, b"")):
+                    break
+                self._step(self._take, stream, chunk)
                 if coding:  # one read can give many pieces
                     await asyncio.sleep(0)
         except Exception as error:
@@ -475,27 +466,10 @@ class Remote:
         self._step(self._connection.ring, stream)
 
     def _tick(self) -> None:
-        before, self._asleep = self._asleep, seconds_asleep()
-        if self._asleep - before >= SLEPT:
-            self.renew()
         self._step(self._connection.tick)
         limits = self._program.limits
         every = max(0.01, min(WATCH, limits.silence / 3, limits.idle / 3))
         self._ticking = self._loop.call_later(every, self._tick)
-
-    def renew(self) -> None:
-        """Use new connections, as the machine has slept: the present ones may be dead without a sign."""
-        if self._client is not None:
-            self._old.append(self._client)
-            self._client = None
-        self._step(self._connection.verify)
-
-
-def seconds_asleep() -> float:
-    """Return how many seconds the machine has slept since it was started; 0 where that is unknown."""
-    if not hasattr(time, "CLOCK_BOOTTIME"):
-        return 0.0
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 def warm_up() -> None:
@@ -514,14 +488,7 @@ def _build(request: HttpRequest, connect: float) -> "httpx2.Request":
     extensions: dict[str, Any] = {"timeout": {"connect": connect, "read": None, "write": None, "pool": None}}
     headers = [(name.encode(), value.encode(errors="replace")) for name, value in request.headers.items()]
     content = request.body if request.method == "POST" else None
-    return httpx2.Request(request.method, _url(request.url), headers=headers, content=content, extensions=extensions)
-
-
-@lru_cache(maxsize=64)
-def _url(written: str) -> "httpx2.URL":
-    import httpx2
-
-    return httpx2.URL(written)
+    return httpx2.Request(request.method, request.url, headers=headers, content=content, extensions=extensions)
 
 
 def _keep_alive(response: "httpx2.Response") -> None:

@@ -227,23 +227,6 @@ async def test_a_cookie_comes_back_to_the_server_that_gave_it_and_to_no_other() 
     assert [b"cookie: machine=seven" in head.lower() for head in seen] == [False, False, True]
 
 
-@looped
-async def test_a_flood_of_cookies_is_not_kept() -> None:
-    asked: list[bytes] = []
-
-    def answer(head: bytes) -> bytes:
-        asked.append(head)
-        flood = b"".join(b"Set-Cookie: c%d-%d=%s\r\n" % (len(asked), number, b"x" * 1000) for number in range(40))
-        return ANSWER.replace(b"Content-Type", flood + b"Content-Type", 1)
-
-    async with serving(answer) as url, connected(remote(url)) as peer:
-        await peer.call("initialize", HELLO)
-        for _ in range(5):
-            peer.heard.clear()
-            await peer.answer(peer.ask("ping", id=1))
-    assert max(len(head) for head in asked) < 20_000
-
-
 def packed(body: bytes, *codings: str, kind: str = "application/json") -> bytes:
     for _ in codings:
         body = gzip.compress(body)

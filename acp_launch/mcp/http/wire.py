@@ -257,14 +257,6 @@ def ended_by(failure: Failure) -> Ended:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a server asks us to wait (RFC 9110 10.2.3); a date counts from the server's own."""
+    """Return the seconds that a server asks us to wait (RFC 9110 10.2.3)."""
     said = headers.get("retry-after", "").strip()
-    if said.isdigit() and len(said) < 10:
-        return min(float(said), LONGEST_PAUSE)
-    from email.utils import parsedate_to_datetime
-
-    try:
-        until, since = parsedate_to_datetime(said), parsedate_to_datetime(headers.get("date", ""))
-        return min(max(0.0, (until - since).total_seconds()), LONGEST_PAUSE)
-    except (ValueError, TypeError):
-        return None
+    return min(float(said), LONGEST_PAUSE) if said.isdecimal() and len(said) < 10 else None
