@@ -236,8 +236,8 @@ class LoginCredentials:
             self._loop.call_soon_threadsafe(self.note, f"mcp server {self._server.name}: {text}")
 
 
-# Headers that a command prints (`headers_command`). Its output is never shown. If it fails later on, the present headers
-# stay in use until the server refuses them.
+# Headers that a command prints (`headers_command`). Its output is never shown. If it fails later on, the headers in use
+# stay so until the server refuses them.
 
 
 def read_headers(out: bytes) -> dict[str, Secret]:

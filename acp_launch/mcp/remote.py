@@ -364,7 +364,7 @@ class Remote:
         connection, stream = self._connection, request.stream
         try:
             self._client = client = self._client or make_client(request.url)
-            response = await self._send_authorized(client, request)
+            response, fix = await self._send_authorized(client, request)
         except TimeoutError:
             late = Failure(f"did not answer within {request.patience:g} s", timed_out=True)
             self._step(connection.fail, stream, late)
@@ -373,16 +373,21 @@ class Remote:
             self._step(connection.fail, stream, self._failure(error))
             return
         try:
-            await self._read(response, stream)
+            await self._read(response, stream, fix)
         finally:
             await response.aclose()
 
-    async def _send_authorized(self, client: "httpx2.AsyncClient", request: HttpRequest) -> "httpx2.Response":
-        """Send a request with its credentials, if there are any; once more with others if they are refused."""
+    async def _send_authorized(
+        self, client: "httpx2.AsyncClient", request: HttpRequest
+    ) -> "tuple[httpx2.Response, str]":
+        """Send a request with its credentials, if there are any; once more with others if they are refused.
+
+        Return its answer, and what the user can do about it if that is a refusal.
+        """
         credentials = self._program.credentials
         url = self._program.url
         if credentials is None or (request.url != url and origin(request.url) != origin(url)):
-            return await self._send(client, request, {})
+            return await self._send(client, request, {}), ""
         headers = await credentials.headers()
         response = await self._send(client, request, headers)
         if response.status_code == 401 and (headers or credentials.has_news):
@@ -392,8 +397,8 @@ class Remote:
         self._connection.refusal = credentials.refusal
         if response.status_code == 403 or (response.status_code == 401 and not headers):
             said = read_challenges([response.headers.get("www-authenticate", "")])
-            self._connection.advise(request.stream, await credentials.note_challenge(said))
-        return response
+            return response, await credentials.note_challenge(said)
+        return response, ""
 
     async def _send(self, client: "httpx2.AsyncClient", request: HttpRequest, headers: Headers) -> "httpx2.Response":
         """Send a request; return its answer as soon as it begins."""
@@ -409,7 +414,7 @@ class Remote:
             self._tls = secured.version() if secured is not None else ""
         return response
 
-    async def _read(self, response: "httpx2.Response", stream: int) -> None:
+    async def _read(self, response: "httpx2.Response", stream: int, fix: str) -> None:
         connection, task = self._connection, asyncio.current_task()
         if response.request.method == "GET":
             _keep_alive(response)
@@ -417,7 +422,7 @@ class Remote:
         if "," in coding:  # each can make it a thousand times as long
             self._step(connection.fail, stream, Failure("sent an answer that is compressed more than once"))
             return
-        self._step(connection.begin_answer, stream, response.status_code, response.headers)
+        self._step(connection.begin_answer, stream, response.status_code, response.headers, fix)
         try:
             chunks = response.aiter_bytes()
             while self._tasks.get(stream) is task:

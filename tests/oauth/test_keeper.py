@@ -437,7 +437,7 @@ def test_tokens_that_are_too_long_to_be_stored_are_used(scene: Scene) -> None:
 
 def test_a_lock_that_is_held_too_long_has_its_sentence(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.put(left=30)
-    monkeypatch.setattr(TokenStore, "_patience", 0.1)
+    monkeypatch.setattr(module, "patience", lambda limit: 0.1)
     keeper = scene.keeper()
     with locked(scene.logins.lock(ITEM)):
         assert token(keeper) == access(1)

@@ -11,7 +11,7 @@ import pytest
 
 from acp_launch.errors import AuthRequired, WaitExpired
 from acp_launch.oauth import listener
-from acp_launch.oauth.listener import AT_ONCE, HEAD, LoopbackListener
+from acp_launch.oauth.listener import HEAD, LoopbackListener
 from tests.looped import looped
 from tests.patience import PATIENCE
 
@@ -227,7 +227,7 @@ async def test_the_wait_has_a_name_and_an_end() -> None:
 @looped
 async def test_connections_that_ask_nothing_neither_keep_it_open_nor_keep_the_browser_out() -> None:
     async with waiting() as login:
-        idle = [socket.create_connection(("127.0.0.1", login.port), PATIENCE) for _ in range(3 * AT_ONCE)]
+        idle = [socket.create_connection(("127.0.0.1", login.port), PATIENCE) for _ in range(50)]
         assert (await login.asked(f"/callback?code=x&state={STATE}"))[0] == 200
         assert await login.answer
     for each in idle:

@@ -98,9 +98,9 @@ async def secure(file: Path) -> AsyncIterator[str]:
 @pytest.mark.parametrize(
     ("host", "days", "how", "fix"),
     [
-        ("127.0.0.1", 1, "has a TLS certificate of an unknown authority", "SSL_CERT_FILE"),
-        ("127.0.0.1", -1, "has an expired TLS certificate", "clock"),
-        ("docs.example.com", 1, "has a TLS certificate for another name", "url"),
+        ("127.0.0.1", 1, "has a TLS certificate that is not accepted: self-signed certificate", "SSL_CERT_FILE"),
+        ("127.0.0.1", -1, "has a TLS certificate that is not accepted: certificate has expired", "clock"),
+        ("docs.example.com", 1, "has a TLS certificate that is not accepted: IP address mismatch", "url"),
     ],
 )
 @looped
@@ -108,13 +108,13 @@ async def test_a_certificate_that_is_not_accepted_is_told_with_what_to_do(
     host: str, days: int, how: str, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = certificate(tmp_path, host=host, days=days)
-    if "unknown" not in how:
+    if "self-signed" not in how:
         monkeypatch.setenv("SSL_CERT_FILE", str(file))
     async with secure(file) as url, connected(remote(url)) as peer:
         peer.ask("initialize", HELLO)
         end = await peer.ended()
-        assert (end.how, end.follows) == (how, "never")
-        assert fix in end.reason
+        assert end.how.startswith(how)
+        assert (end.follows, fix in end.reason) == ("never", True)
 
 
 @looped

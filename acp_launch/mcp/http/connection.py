@@ -97,23 +97,6 @@ class RemoteSession(Struct):
     is_introduced: bool = False  # the server knows that the handshake is done
 
 
-class HeldLines(Struct):
-    """Messages that wait until `stream` is answered, or for the address to post to."""
-
-    stream: int = 0
-    lines: deque[bytes] = field(default_factory=deque)
-    size: int = 0
-
-    def add(self, line: bytes, *, first: bool = False) -> None:
-        self.lines.appendleft(line) if first else self.lines.append(line)
-        self.size += len(line)
-
-    def take(self) -> bytes:
-        line = self.lines.popleft()
-        self.size -= len(line)
-        return line
-
-
 class RemoteConnection:
     """One connection. `known` is what is believed of the server's era.
 
@@ -134,7 +117,10 @@ class RemoteConnection:
         self._streams: dict[int, RequestStream] = {}
         self._owners: dict[bytes, RequestStream] = {}  # by the key of each request that waits for an answer
         self._numbers = 0
-        self._held = HeldLines()
+        self._held: deque[bytes] = (
+            deque()
+        )  # messages that wait until `_awaited` is answered, or for the address to post to
+        self._awaited = 0  # a stream
         self._sign = 0  # the stream of the awaited sign of life
         self._checked = 0.0  # when the last one was asked for
         self._pongs: list[Raw] = []  # pings of our user that one will answer
@@ -145,12 +131,12 @@ class RemoteConnection:
     @property
     def is_full(self) -> bool:
         """Whether so much is under way that the writer should wait."""
-        return self._held.size > HELD or len(self._streams) > STREAMS
+        return sum(map(len, self._held)) > HELD or len(self._streams) > STREAMS
 
     @property
     def held(self) -> int:
         """A measure of what the server has not taken yet."""
-        return self._held.size + len(self._streams)
+        return sum(map(len, self._held)) + len(self._streams)
 
     @property
     def has_session(self) -> bool:
@@ -192,7 +178,7 @@ class RemoteConnection:
         if is_stateless and (version := version_of(message.params)):
             self._post_alone(line, message, version)
         elif self.phase == "opening":
-            self._held.add(line)
+            self._held.append(line)
         else:
             self._post(line, message)
 
@@ -232,15 +218,15 @@ class RemoteConnection:
         patience = None if message.method is not UNSET and message.id is not UNSET and self.era != "sse" else QUICK
         stream = self._stream("line", line, self._in_session(self._site.posting), message, patience=patience)
         if self.era != "sse" and message.method in (INITIALIZE, INITIALIZED):
-            self.phase, self._held.stream = "opening", stream.number
+            self.phase, self._awaited = "opening", stream.number
         self._ask(stream)
 
     def _release(self) -> None:
         """Send what has waited, as far as nothing holds it back again."""
         if self.phase == "opening":
-            self.phase, self._held.stream = "open", 0
-            while self._held.lines and self.phase == "open":
-                self.send(self._held.take())
+            self.phase, self._awaited = "open", 0
+            while self._held and self.phase == "open":
+                self.send(self._held.popleft())
 
     # Requests.
 
@@ -390,8 +376,8 @@ class RemoteConnection:
         """Try the older transport with a handshake that streamable HTTP has refused."""
         self._streams.pop(stream.number, None)
         self._take_request(stream)
-        self._held.add(stream.request.body, first=True)
-        self._held.stream = 0
+        self._held.appendleft(stream.request.body)
+        self._awaited = 0
         self._begin_sse()
 
     def _begin_sse(self) -> None:
@@ -433,18 +419,13 @@ class RemoteConnection:
 
     # Answers, by the number of their stream. A stream that was dropped gets no more.
 
-    def advise(self, number: int, fix: str) -> None:
-        """Take what the user can do about a refusal; its answer follows."""
-        if (stream := self._streams.get(number)) is not None:
-            stream.fix = fix
-
-    def begin_answer(self, number: int, status: int, headers: Mapping[str, str]) -> None:
-        """Take the head of an answer; the names of the headers are in lower case."""
+    def begin_answer(self, number: int, status: int, headers: Mapping[str, str], fix: str = "") -> None:
+        """Take the head of an answer; the names of the headers are in lower case. `fix` may help if it refuses."""
         stream = self._streams.get(number)
         if stream is None:
             return
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        stream.answer, stream.heard = HttpAnswer(status, kind), self._ports.now()
+        stream.answer, stream.heard, stream.fix = HttpAnswer(status, kind), self._ports.now(), fix
         if stream.role == "sign" and status != 404:
             self._forget(stream)  # a 404 may mean that the session is gone
         elif status in (301, 302, 303, 307, 308):
@@ -845,7 +826,7 @@ class RemoteConnection:
                 self._rest(stream)
                 return
             self._fail(stream, failure.how)
-        if self._is_closed or not self._answers_others(stream) or stream.number == self._held.stream:
+        if self._is_closed or not self._answers_others(stream) or stream.number == self._awaited:
             self._part(stream, ended_by(failure))
         elif stream.role == "listen":
             self._rest(stream)
@@ -913,7 +894,7 @@ class RemoteConnection:
             self._part_if_all_know()
 
     def _unblock(self, stream: RequestStream) -> None:
-        if self._held.stream == stream.number:
+        if self._awaited == stream.number:
             self._release()
 
     # The end of the connection.
@@ -968,8 +949,8 @@ class RemoteConnection:
             self._ports.drop(stream.number)
             if stream.is_waiting and stream.role == "line":
                 refused[stream.number] = stream.request.body
-        self.unsent[:0] = [*(refused[number] for number in sorted(refused)), *self._held.lines]
-        self._held.lines.clear()
+        self.unsent[:0] = [*(refused[number] for number in sorted(refused)), *self._held]
+        self._held.clear()
         self._streams.clear()
         self._owners.clear()
         self._ports.note_end(ended)
