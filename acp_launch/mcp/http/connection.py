@@ -94,7 +94,6 @@ class RemoteSession(Struct):
 
     id: str = ""
     version: str = ""
-    is_introduced: bool = False  # the server knows that the handshake is done
 
 
 class RemoteConnection:
@@ -753,10 +752,10 @@ class RemoteConnection:
     # Credentials.
 
     def _deny(self, stream: RequestStream) -> None:
-        is_few = stream.answer.challenge.wants_more
-        how = _too_few(stream.answer.challenge) if is_few else f"answered {phrase(stream.answer.status)}"
-        refused = "it wants a login" if self._is_login_wanted(stream) else "it does not accept our credentials"
-        what = "" if is_few else refused
+        how = f"answered {phrase(stream.answer.status)}"
+        what = "it wants a login" if self._is_login_wanted(stream) else "it does not accept our credentials"
+        if stream.answer.challenge.wants_more:
+            how, what = _too_few(stream.answer.challenge), ""
         why = ": ".join(filter(None, (what, self._fix(stream) or "check its `headers`")))
         self._finish(Ended(how, reason=why, follows="never", fault="credentials"), also=stream)
 
@@ -884,10 +883,9 @@ class RemoteConnection:
     def _close(self, stream: RequestStream) -> None:
         """Forget a stream that has ended, and go on after it."""
         self._forget(stream)
-        is_of_session = stream.role == "line" and not stream.is_stateless and self.era != "sse"
-        is_introduced = is_of_session and stream.method == INITIALIZED and stream.answer.is_success
-        if is_introduced and not self._session.is_introduced:
-            self._session.is_introduced = True
+        if stream.method == INITIALIZED and stream.answer.is_success and self.era != "sse":
+            for old in [each for each in self._streams.values() if each.role == "listen"]:
+                self._forget(old)  # of the session before, if the agent has shaken hands again
             self._ask(self._get("listen"))
         self._unblock(stream)
         if self.phase == "parting":
