@@ -292,15 +292,6 @@ def test_a_request_that_a_busy_server_refuses_is_sent_again_a_few_times_if_it_ma
     assert wire.ends == []
 
 
-def test_a_call_that_a_busy_server_has_refused_with_an_error_is_answered_once() -> None:
-    wire = opened()
-    stream = wire.say("tools/call", 1)
-    wire.reply(stream, 429, JSON, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"slow down"}}')
-    wire.wake_up(stream)
-    wire.result(stream, 1)
-    assert [(each["id"], "result" in each) for each in wire.delivered] == [(1, True)]
-
-
 def test_a_refusal_for_headers_that_the_arguments_of_a_tool_want_is_the_servers_answer() -> None:
     wire = Wire(known="modern")
     modern = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
