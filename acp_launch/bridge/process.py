@@ -280,6 +280,7 @@ class ServerProcess(LinkUser):
         if self.adapter is None:
             self._relay.exchange.from_server(line)
         else:
+            self._relay.exchange.heard()  # not every message of it reaches the agent
             self.adapter.from_server(line)
             self._look_after_adapter()
         if link.held > held and link.is_full:
@@ -361,9 +362,3 @@ class ServerProcess(LinkUser):
 
     def to_server(self, line: bytes) -> None:
         self._relay.write(line)
-
-    def note_alive(self) -> None:
-        self._relay.exchange.heard()
-
-    def broke(self, whose: str, error: Exception) -> None:
-        self._relay.exchange.state.mishaps.add(whose, error)

@@ -44,7 +44,6 @@ REFUSED = "answered 401 Unauthorized to a new token of its login, too"
 HOPELESS = f"{STEP_UPS} logins in a row have not brought them: ask its operator which scopes your account may have"
 REST = 10.0  # seconds without a further call of a command after one that failed, or that a refusal led to
 EXAMPLE = 'it must print one JSON object with a text for each header: {"Authorization": "Bearer ..."}'
-NO_HEADERS = "has no headers from its command: "
 _NAME = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")  # RFC 9110 "token"
 
 
@@ -145,10 +144,6 @@ def list_lacking(logins: Iterable[ServerLogin], found: Mapping[str, Outcome], ca
             yield Lack(login.server, f"{NOT_LOGGED_IN}: the login has expired", fix)
 
 
-def _read_known(login: ServerLogin, found: Mapping[str, Outcome]) -> Grant | None:
-    return _grant(found[login.item]) if login.item in found else None
-
-
 def _grant(outcome: Outcome) -> Grant | None:
     """Read the grant that was found; its tokens are hidden from now on in all that is shown."""
     grant = decode_grant(outcome.secret) if outcome.secret is not None else None
@@ -241,9 +236,8 @@ class LoginCredentials:
             self._loop.call_soon_threadsafe(self.note, f"mcp server {self._server.name}: {text}")
 
 
-# Headers that a command prints, for companies that mint tokens (`headers_command`). It runs once before anything
-# starts, again when its headers are older than their time to live, and once more when the server has refused them. Its
-# output is never shown. If it fails later on, the present headers stay in use until the server refuses them.
+# Headers that a command prints (`headers_command`). Its output is never shown. If it fails later on, the headers in use
+# stay so until the server refuses them.
 
 
 def read_headers(out: bytes) -> dict[str, Secret]:
@@ -291,9 +285,7 @@ class PrintedHeaders:
         self._made = self._failed = 0.0  # when the call began that printed them, and the last one that did not help
         self._error: NoToken | None = None  # why that did not help
         self._lock = Lock()
-        self._fix = (
-            f"run {self._program} yourself and correct what it reports, or correct headers_command in config.yaml"
-        )
+        self._fix = f"run {self._program} yourself and correct what it reports, or headers_command in config.yaml"
 
     @property
     def refusal(self) -> Failure:
@@ -307,7 +299,7 @@ class PrintedHeaders:
             if (self._headers in (None, refused) or not is_fresh) and not is_resting:
                 await self._renew(refused)
             if self._error is not None and self._headers in (None, refused):
-                raise NoToken(self._error.how, self._error.fix, is_final=self._error.is_final)
+                raise self._error.with_traceback(None)
             return self._headers or {}
 
     async def note_challenge(self, challenge: Challenge) -> str:
@@ -318,20 +310,15 @@ class PrintedHeaders:
         """Return at once: a command that is killed loses nothing."""
 
     async def _renew(self, refused: Headers | None) -> None:
-        """Run the command; keep why that did not help, and tell the user once why the headers grow old."""
-        began, before, self._error = self._clock(), self._error, None
+        """Run the command; keep why that did not help."""
+        began, self._error = self._clock(), None
         try:
-            headers = await self._print()
+            self._headers, self._made = await self._print(), began
+            if refused is not None:  # should the server refuse these, too
+                how = f"does not accept the headers of {self._program}, which has just printed them"
+                self._error = NoToken(how, self._fix)
         except NoToken as error:
             self._error = error
-            if self._headers not in (None, refused) and (before is None or before.is_final):
-                why = error.how.removeprefix(NO_HEADERS)
-                self.note(f"the headers of {self._program} cannot be renewed, so those in use stay: {why}")
-        else:
-            if refused is not None and self._headers == refused:  # should the server refuse these, too
-                which = "printed the same ones again" if headers == refused else "just printed them"
-                self._error = NoToken(f"does not accept the headers of {self._program}, which has {which}", self._fix)
-            self._headers, self._made = headers, began
         self._failed = self._clock()
 
     async def _print(self) -> Headers:
@@ -346,7 +333,7 @@ class PrintedHeaders:
         except ValueError as error:
             fault = fault or f"{self._program} {error}; {EXAMPLE}"
         if fault:
-            raise NoToken(f"{NO_HEADERS}{fault}", fix, is_final=False)
+            raise NoToken(f"has no headers from its command: {fault}", fix, is_final=False)
         return headers
 
 
@@ -361,7 +348,7 @@ class Wallet(Struct, frozen=True, kw_only=True):
     def credentials(self, logins: Iterable[ServerLogin], found: Mapping[str, Outcome]) -> dict[str, Credentials]:
         """Return the credentials of each server; `found` are the outcomes of the look-up, as far as there was one."""
         records, made = Logins(self.settings.state), dict[str, Credentials]()
-        printed = {login.printer: self._printed_headers(login.printer) for login in logins if login.printer}
+        printed = {login.printer: self._print_headers(login.printer) for login in logins if login.printer}
         for login in logins:
             server = login.server
             if login.printer:
@@ -369,10 +356,11 @@ class Wallet(Struct, frozen=True, kw_only=True):
                 continue
             make = partial(self._token_store, records, server)
             command = ours("mcp", "login", self.called, server.name)
-            made[server.name] = LoginCredentials(login, _read_known(login, found), make, records, command)
+            known = _grant(found[login.item]) if login.item in found else None
+            made[server.name] = LoginCredentials(login, known, make, records, command)
         return made
 
-    def _printed_headers(self, address: str) -> PrintedHeaders:
+    def _print_headers(self, address: str) -> PrintedHeaders:
         from acp_launch.cli.stores import run_at_home_in_loop
 
         entry, limit = self.settings.headers_command[address], self.settings.secrets.timeout
@@ -407,7 +395,6 @@ def print_headers(logins: Collection[ServerLogin], made: Mapping[str, Credential
     from acp_launch.launch.loop import hear_guards
     from acp_launch.process.guard import start_guards
 
-    protect_secrets()
     failed = dict[str, NoToken]()
 
     async def call(address: str) -> None:
@@ -421,6 +408,7 @@ def print_headers(logins: Collection[ServerLogin], made: Mapping[str, Credential
         with hear_guards(start_guards()):
             await awaited(asyncio.gather(*map(call, printers)), what=what, limit=limit, waiting=say_waiting)
 
+    protect_secrets()
     asyncio.run(call_all())
     lacking = ((login.server, failed[login.printer]) for login in logins if login.printer in failed)
     return [Lack(server, error.how, error.fix) for server, error in lacking]

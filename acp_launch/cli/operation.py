@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from acp_launch.cli.start import agent_log, agent_process, guard, report, server_logs, with_workdir, write_trace
+from acp_launch.cli.start import agent_log, agent_process, guard, server_logs, with_workdir, write_trace
 from acp_launch.errors import AgentError, AuthRequired, LaunchError, RemoteProtocolError, ServerError
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan
 from acp_launch.problem import ours
@@ -154,9 +154,7 @@ class VerbProcesses:
                     raise ServerError(what, fix=error.fix, detail=error.detail) from error
                 self.server_logs.mark(name, "starting" + (f" (pid {running.pid})" if running.pid else ""))
                 with connected(running, self.trace, name) as inner:
-                    transport = TranslatedTransport(
-                        inner, name, server.protocol, report, max_line=self._settings.max_line
-                    )
+                    transport = TranslatedTransport(inner, name, server.protocol, max_line=self._settings.max_line)
                     try:
                         yield StartedProgram(program, running, transport, begun)
                     finally:

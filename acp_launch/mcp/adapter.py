@@ -23,6 +23,7 @@ from acp_launch.protocol.written import written
 OURS = "acp-launch/"  # prefix of the ids of the adapter's own requests; the exchange has another
 NEWER = ("resultType", "ttlMs", "cacheScope")  # members of a result that a strict agent may refuse
 UNKNOWN = (era.INITIALIZED, era.PROGRESS, era.ROOTS_CHANGED)  # notifications that a stateless server does not know
+INPUTS = {era.SAMPLING: "sampling", era.ELICITATION: "elicitation", era.ROOTS: ""}  # and what an agent declares for it
 ROUNDS = 10  # of input for one request, as in the published SDKs
 
 Take = Callable[[Envelope], None]
@@ -35,7 +36,7 @@ class _Initialize(Struct):
 
 
 class _Level(Struct):
-    level: str
+    level: str = ""
 
 
 class _Result(Struct):
@@ -49,28 +50,17 @@ class _Result(Struct):
 class _Wanted(Struct):
     """One of the `inputRequests`."""
 
-    method: str
+    method: str = ""
     params: Raw = Raw(b"{}")
 
-    @property
-    def mode(self) -> str:
-        """The mode of an elicitation."""
-        return (jsonrpc.read(_mode, self.params) or _Mode()).mode
 
-
-class _Mode(Struct):
+class _Elicitation(Struct):
     mode: str = "form"
-
-
-class _Capabilities(Struct):
-    sampling: Raw | UnsetType = UNSET
-    elicitation: dict[str, Raw] | None = None
 
 
 _initialize, _level = msgspec.json.Decoder(_Initialize), msgspec.json.Decoder(_Level)
 _result = msgspec.json.Decoder(_Result)
-_wanted, _mode = msgspec.json.Decoder(_Wanted), msgspec.json.Decoder(_Mode)
-_capabilities = msgspec.json.Decoder(_Capabilities)
+_wanted, _elicitation = msgspec.json.Decoder(_Wanted), msgspec.json.Decoder(_Elicitation)
 _members = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -82,22 +72,19 @@ class AdapterPorts(Protocol):
 
     def to_server(self, line: bytes) -> None: ...
 
-    def note_alive(self) -> None:
-        """Note that the server has sent a message that does not reach the agent."""
-
-    def broke(self, whose: str, error: Exception) -> None:
-        """Report a message of `whose` that we failed to handle."""
-
 
 class OpenCall(Struct, eq=False):
-    """A request of the agent that may need input; `server_id` is that of the latest try."""
+    """A request of the agent that may need input; `server_id` is that of the latest try.
+
+    It is at the server unless `questions` to the agent are open.
+    """
 
     id: Raw
     line: bytes  # as the agent wrote it
     server_id: Raw
     rounds: int = 0
     state: Raw | UnsetType = UNSET
-    questions: dict[bytes, str] = field(default_factory=dict)  # open ones: id → key of `inputRequests`
+    questions: dict[bytes, str] = field(default_factory=dict)  # id → key of `inputRequests`
     answers: dict[str, Raw] = field(default_factory=dict)
 
 
@@ -112,13 +99,9 @@ class EraAdapter:
         self._version, self._client, self._capabilities = "", Raw(written(CLIENT_INFO)), Raw(b"{}")  # from it
         self._refusal = b""  # the server's answer to it, when it was sent as it is
         self._level = ""
-        self._able = _Capabilities()
         self._calls: dict[bytes, OpenCall] = {}  # requests that may need input, by the agent's id
-        self._tries: dict[bytes, OpenCall] = {}  # by the server's id
-        self._questions: dict[bytes, OpenCall] = {}  # by our id
         self._numbers = 0
         self._own: dict[bytes, Take] = {}  # our open requests
-        self._is_kept = False  # the server's message in hand has not been passed on
 
     def introduce(self, hello: bytes, refusal: bytes) -> None:
         """Find another answer to the agent's `initialize`, which the server has refused."""
@@ -128,24 +111,19 @@ class EraAdapter:
 
     def from_agent(self, line: bytes) -> None:
         for part in jsonrpc.batch(line) or (line,):
-            self._contain("the agent", self._handle_agent, part)
+            self._handle_agent(part)
 
     def from_server(self, line: bytes) -> None:
         if line[:1] not in jsonrpc.STARTS:  # quick, as a program that is not a server may write millions of lines
-            self._up(line)
+            self._ports.to_agent(line)
             return
         for part in jsonrpc.batch(line) or (line,):
-            self._contain(f"the MCP server {self.name}", self._handle_server, part)
+            self._handle_server(part)
 
     def end(self, unsent: Iterable[bytes] = ()) -> list[bytes]:
         """Note the end of the process; return the agent's own messages for the lines that never reached the server."""
         self._own.clear()
         return [*self._originals(unsent)]
-
-    def _up(self, line: bytes) -> None:
-        """Send a line to the agent."""
-        self._is_kept = False
-        self._ports.to_agent(line)
 
     def _fresh(self) -> Raw:
         """Return an id of ours."""
@@ -157,22 +135,6 @@ class EraAdapter:
         return era.meta(self._knowledge.version, self._client, self._capabilities, self._level)
 
     # From the agent.
-
-    def _contain(self, whose: str, handle: Callable[[bytes], None], line: bytes) -> None:
-        """Handle a message; if we fail, the side that waits for its result is told."""
-        try:
-            handle(line)
-        except Exception as error:
-            self._ports.broke(whose, error)
-            self._tell_of_failure(jsonrpc.decode(line), is_of_agent=whose == "the agent")
-
-    def _tell_of_failure(self, message: Envelope | None, *, is_of_agent: bool) -> None:
-        if message is None or message.id is UNSET:
-            return
-        if message.method is UNSET and is_of_agent:
-            return
-        told = jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, jsonrpc.BROKEN)
-        self._up(told) if is_of_agent or message.method is UNSET else self._ports.to_server(told)
 
     def _handle_agent(self, line: bytes) -> None:
         message = jsonrpc.decode(line)
@@ -194,18 +156,18 @@ class EraAdapter:
         if id is None or not self._is_open:
             return
         call = self._calls.get(key(id))
-        is_at_server = call is None or key(call.server_id) in self._tries
+        if call is None or not call.questions:
+            server_id = id if call is None else call.server_id
+            self._ports.to_server(splice.replaced(line, ("params", "requestId"), bytes(server_id)))
         if call is not None:
-            id = call.server_id
             self._drop(call, "the request was cancelled")
-        if is_at_server:
-            self._ports.to_server(splice.replaced(line, ("params", "requestId"), bytes(id)))
 
     def _handle_request(self, message: Envelope, id: Raw, line: bytes) -> None:
         if message.method == era.INITIALIZE:
             self._begin(message, line)
         elif message.method == era.PING:
-            self._check(id.copy())
+            own = id.copy()  # the server knows no ping, but any answer of it will do
+            self._ask_discover(lambda message: self._ports.to_agent(jsonrpc.result(own, {})))
         elif not self._is_open:
             self.is_needed = not era.is_stateless(message.params)  # an agent that does without a handshake, too
             self._ports.to_server(line)
@@ -213,16 +175,11 @@ class EraAdapter:
             self._set_level(id, message.params)
         elif message.method in (era.SUBSCRIBE, era.UNSUBSCRIBE):
             said = f'MCP server "{self.name}" speaks MCP {self._knowledge.version}: {message.method} is not translated'
-            self._up(jsonrpc.error(id, jsonrpc.METHOD_NOT_FOUND, said))
+            self._ports.to_agent(jsonrpc.error(id, jsonrpc.METHOD_NOT_FOUND, said))
         else:
             if message.method in era.NAMED:  # it may need input
-                call = OpenCall(id.copy(), line, id.copy())
-                self._calls[key(id)] = self._tries[key(id)] = call
+                self._calls[key(id)] = OpenCall(id.copy(), line, id.copy())
             self._ports.to_server(splice.with_meta(line, self._meta()))
-
-    def _check(self, id: Raw) -> None:
-        """Answer a ping after any answer of the server, which knows no ping."""
-        self._ask_discover(lambda message: self._up(jsonrpc.result(id, {})))
 
     def _ask_discover(self, take: Take) -> None:
         id = self._fresh()
@@ -230,12 +187,8 @@ class EraAdapter:
         self._ports.to_server(jsonrpc.request(id, era.DISCOVER, {"_meta": Raw(b"{" + self._meta() + b"}")}))
 
     def _set_level(self, id: Raw, params: Raw) -> None:
-        wanted = jsonrpc.read(_level, params)
-        if wanted is None:
-            self._up(jsonrpc.error(id, jsonrpc.INVALID_PARAMS, "logging/setLevel needs a level"))
-            return
-        self._level = wanted.level
-        self._up(jsonrpc.result(id, {}))
+        self._level = (jsonrpc.read(_level, params) or _Level()).level
+        self._ports.to_agent(jsonrpc.result(id, {}))
 
     # The handshake.
 
@@ -246,7 +199,6 @@ class EraAdapter:
         self._version = about.version
         self._client = _object(about.client, Raw(written(CLIENT_INFO)))
         self._capabilities = _object(about.capabilities, Raw(b"{}"))
-        self._able = jsonrpc.read(_capabilities, self._capabilities) or _Capabilities()
         self._ask_discover(self._judge)
 
     def _judge(self, message: Envelope) -> None:
@@ -256,27 +208,22 @@ class EraAdapter:
         elif self._refusal:
             self._give_up(splice.with_id(self._refusal, self._id))
         elif (versions := _foreign(message, found)) is not None:
-            self._give_up(self._too_new(versions))
+            self._give_up(self._mismatch(versions, f"speaks only MCP {', '.join(versions)}, which acp-launch does not"))
         elif self._knowledge.is_pinned:
-            self._give_up(self._too_old(message))
+            how = f"does not speak MCP {self._knowledge.version}, as `protocol` asks for"
+            self._give_up(self._mismatch([], how))
         else:  # this process is of the older era, other than the one before (M-12)
             self._knowledge.learn(None)
             self.is_needed = False
             self._ports.to_server(self._hello)
 
-    def _too_new(self, versions: list[str]) -> bytes:
-        said = f'MCP server "{self.name}" speaks only MCP {", ".join(versions)}, which acp-launch does not'
+    def _mismatch(self, versions: list[str], how: str) -> bytes:
         data = {"supported": versions, "requested": self._knowledge.version}
-        return jsonrpc.error(self._id, era.UNSUPPORTED, said, data)
-
-    def _too_old(self, message: Envelope) -> bytes:
-        said = f'MCP server "{self.name}" does not speak MCP {self._knowledge.version}, as `protocol` asks for'
-        heard = "" if message.error is UNSET else f": {jsonrpc.fault(message.error).message}"
-        return jsonrpc.error(self._id, jsonrpc.INVALID_REQUEST, said + heard)
+        return jsonrpc.error(self._id, era.UNSUPPORTED, f'MCP server "{self.name}" {how}', data)
 
     def _give_up(self, line: bytes) -> None:
         """Answer the handshake with an error; the agent may try again."""
-        self._up(line)
+        self._ports.to_agent(line)
         self.is_needed = self._knowledge.server == "stateless"
 
     def _open(self, found: Discovered) -> None:
@@ -292,23 +239,20 @@ class EraAdapter:
         }
         if found.instructions is not UNSET and bytes(found.instructions) != b"null":
             result["instructions"] = found.instructions
-        self._up(jsonrpc.result(self._id, result))
+        self._ports.to_agent(jsonrpc.result(self._id, result))
 
     # From the server.
 
     def _handle_server(self, line: bytes) -> None:
         message = jsonrpc.decode(line)
         if message is None or not self.is_needed:
-            self._up(line)
+            self._ports.to_agent(line)
             return
-        self._is_kept = True
         if message.method is UNSET and message.id is not UNSET:
             own = self._own.pop(key(message.id), None)
             own(message) if own is not None else self._finish(message, message.id, line)
         elif message.id is UNSET or not self._is_open:  # a stateless server makes no requests
-            self._up(line)
-        if self._is_kept:
-            self._ports.note_alive()
+            self._ports.to_agent(line)
 
     def _finish(self, message: Envelope, id: Raw, line: bytes) -> None:
         """Pass on the answer to a request, or ask the agent for what it needs first."""
@@ -322,77 +266,64 @@ class EraAdapter:
                 return
             if any(f'"{name}"'.encode() in line for name in NEWER):
                 line = splice.without(line, ("result",), NEWER)
-        call = self._tries.get(key(id))
+        call = self._at_server(id)
         if call is not None:
             self._drop(call, "")
             line = line if key(call.id) == key(id) else splice.with_id(line, call.id)
-        self._up(line)
+        self._ports.to_agent(line)
+
+    def _at_server(self, id: Raw) -> OpenCall | None:
+        """Return the request that the server knows by this id now."""
+        calls = (call for call in self._calls.values() if not call.questions and key(call.server_id) == key(id))
+        return next(calls, None)
 
     # Input.
 
     def _fail(self, server_id: Raw, what: str) -> None:
         """Answer a request with an error, because the server wants what cannot be given."""
-        call = self._tries.get(key(server_id))
+        call = self._at_server(server_id)
         if call is not None:
-            self._drop(call, "another part of the same request failed")
+            self._drop(call, "")
         id = server_id if call is None else call.id
-        self._up(jsonrpc.error(id, jsonrpc.INTERNAL_ERROR, f'MCP server "{self.name}" wants {what}'))
+        self._ports.to_agent(jsonrpc.error(id, jsonrpc.INTERNAL_ERROR, f'MCP server "{self.name}" wants {what}'))
 
     def _require(self, id: Raw, result: _Result) -> None:
         """Ask the agent for the input that a request needs."""
-        call = self._tries.get(key(id))
-        wanted = {name: jsonrpc.read(_wanted, raw) for name, raw in (result.requests or {}).items()}
-        if call is None:
-            self._fail(id, "input for a request that cannot have any")
+        call, able = self._at_server(id), jsonrpc.read(_members, self._capabilities) or {}
+        wanted = {name: jsonrpc.read(_wanted, raw) or _Wanted() for name, raw in (result.requests or {}).items()}
+        lacking = [one.method for one in wanted.values() if INPUTS.get(one.method) not in (*able, "")]
+        if call is None or lacking:
+            self._fail(id, f"{' and '.join(lacking) or 'input'}, which this agent does not offer")
         elif call.rounds == ROUNDS:
             self._fail(id, f"input again and again, more than {ROUNDS} times for one request")
-        elif why := next(filter(None, map(self._lack, wanted.values())), ""):
-            self._fail(id, why)
         else:
-            del self._tries[key(id)]
             call.rounds += 1
             call.state = result.state.copy() if result.state is not UNSET else UNSET
             call.answers = {}
             for name, one in wanted.items():
-                if one is not None:
-                    self._ask_agent(call, name, one)
+                self._ask_agent(call, name, one)
             if not wanted:
                 self._try_again(call)
-
-    def _lack(self, wanted: _Wanted | None) -> str:
-        """Describe what the agent cannot answer; empty if it can."""
-        if wanted is None:
-            return "input without a method"
-        if wanted.method == era.SAMPLING and self._able.sampling is UNSET:
-            return "sampling, which this agent does not offer"
-        if wanted.method == era.ELICITATION:
-            mode, modes = wanted.mode, self._able.elicitation
-            is_default = mode == "form" and modes == {}
-            if modes is None or not (is_default or mode in modes):
-                return f'elicitation (mode "{mode}"), which this agent does not offer'
-        elif wanted.method not in (era.SAMPLING, era.ROOTS):
-            return f"{wanted.method}, which no agent of MCP {era.HANDSHAKE[0]} knows"
-        return ""
 
     def _ask_agent(self, call: OpenCall, name: str, wanted: _Wanted) -> None:
         id = self._fresh()
         call.questions[bytes(id)] = name
-        self._questions[bytes(id)] = call
         line = jsonrpc.request(id, wanted.method, wanted.params)
-        if wanted.method == era.ELICITATION and wanted.mode == "url":
+        asked = jsonrpc.read(_elicitation, wanted.params) if wanted.method == era.ELICITATION else None
+        if asked is not None and asked.mode == "url":
             line = splice.with_params(line, b'"elicitationId":' + bytes(id))  # required until 2025-11-25, gone since
-        self._up(line)
+        self._ports.to_agent(line)
 
     def _take_answer(self, message: Envelope, id: Raw) -> bool:
         """Take the agent's answer to one of our questions; return whether it was."""
-        call = self._questions.pop(key(id), None)
+        call = next((call for call in self._calls.values() if key(id) in call.questions), None)
         if call is None:
             return False
         name = call.questions.pop(key(id))
         if message.result is UNSET:
             self._drop(call, "another question of the same request was refused")
             error = message.error if message.error is not UNSET else Raw(written({"code": jsonrpc.INTERNAL_ERROR}))
-            self._up(written({"jsonrpc": "2.0", "id": call.id, "error": error}))
+            self._ports.to_agent(written({"jsonrpc": "2.0", "id": call.id, "error": error}))
             return True
         call.answers[name] = message.result.copy()
         if not call.questions:
@@ -402,7 +333,6 @@ class EraAdapter:
     def _try_again(self, call: OpenCall) -> None:
         """Send a request again, with the input and the exact state of the server (M-13)."""
         call.server_id = self._fresh()
-        self._tries[bytes(call.server_id)] = call
         line = splice.with_meta(splice.with_id(call.line, call.server_id), self._meta())
         if call.answers:
             line = splice.with_params(line, written({"inputResponses": call.answers})[1:-1])
@@ -412,20 +342,16 @@ class EraAdapter:
 
     def _drop(self, call: OpenCall, why: str) -> None:
         """Forget a request, and withdraw its questions to the agent."""
-        if self._calls.get(key(call.id)) is call:
-            del self._calls[key(call.id)]
-        self._tries.pop(key(call.server_id), None)
+        self._calls.pop(key(call.id), None)
         for id in call.questions:
-            del self._questions[id]
-            self._up(jsonrpc.notification(era.CANCELLED, {"requestId": Raw(id), "reason": why}))
-        call.questions = {}
+            self._ports.to_agent(jsonrpc.notification(era.CANCELLED, {"requestId": Raw(id), "reason": why}))
 
     def _originals(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         for line in lines:
             message = jsonrpc.decode(line)
             if message is None or message.id is UNSET or message.method is UNSET:
                 continue
-            if (call := self._tries.get(key(message.id))) is not None:
+            if (call := self._at_server(message.id)) is not None:
                 yield call.line
             elif not bytes(message.id).startswith(f'"{OURS}'.encode()):
                 yield splice.without(line, ("params", "_meta"), era.OF_REQUESTS)

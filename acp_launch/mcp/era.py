@@ -87,8 +87,7 @@ _discovered = msgspec.json.Decoder(Discovered)
 
 def is_stateless(params: Raw) -> bool:
     """Tell whether a request with these parameters is of the era without a handshake."""
-    found = jsonrpc.read(_params, params)
-    return found is not None and found.meta.version is not UNSET
+    return bool(version_of(params))
 
 
 def version_of(params: Raw) -> str:

@@ -8,11 +8,10 @@ is used.
 
 import asyncio
 import socket
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from functools import lru_cache, partial
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -48,8 +47,6 @@ if TYPE_CHECKING:
 
 LEAVING = stretch(1.0)  # seconds for cancelled requests to close their connections
 WATCH = 5.0  # seconds between two looks at the clocks
-SLEPT = 2.0  # seconds that the machine must have slept
-COOKIES = 16 * 1024  # bytes of cookies that a server may have us send
 
 
 def _do_nothing(*arguments: object) -> None:
@@ -157,8 +154,6 @@ class Remote:
         self._was_full = False
         self._stopping: asyncio.Task[StopOutcome] | None = None
         self._client: httpx2.AsyncClient | None = None
-        self._old: list[httpx2.AsyncClient] = []  # of the time before a sleep; some of their requests may go on
-        self._asleep = seconds_asleep()
         self._tls: str | None = None  # None: nothing was answered yet
         self._mishaps = Mishaps(self.note)
 
@@ -236,8 +231,8 @@ class Remote:
             await asyncio.wait(tasks, timeout=LEAVING)
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVING):
-                for client in (*self._old, *([self._client] if self._client else [])):
-                    await client.aclose()
+                if self._client is not None:
+                    await self._client.aclose()
         if self._program.credentials is not None:
             await self._program.credentials.leave()
 
@@ -369,7 +364,7 @@ class Remote:
         connection, stream = self._connection, request.stream
         try:
             self._client = client = self._client or make_client(request.url)
-            response = await self._send_authorized(client, request)
+            response, fix = await self._send_authorized(client, request)
         except TimeoutError:
             late = Failure(f"did not answer within {request.patience:g} s", timed_out=True)
             self._step(connection.fail, stream, late)
@@ -378,16 +373,21 @@ class Remote:
             self._step(connection.fail, stream, self._failure(error))
             return
         try:
-            await self._read(response, stream)
+            await self._read(response, stream, fix)
         finally:
             await response.aclose()
 
-    async def _send_authorized(self, client: "httpx2.AsyncClient", request: HttpRequest) -> "httpx2.Response":
-        """Send a request with its credentials, if there are any; once more with others if they are refused."""
+    async def _send_authorized(
+        self, client: "httpx2.AsyncClient", request: HttpRequest
+    ) -> "tuple[httpx2.Response, str]":
+        """Send a request with its credentials, if there are any; once more with others if they are refused.
+
+        Return its answer, and what the user can do about it if that is a refusal.
+        """
         credentials = self._program.credentials
         url = self._program.url
         if credentials is None or (request.url != url and origin(request.url) != origin(url)):
-            return await self._send(client, request, {})
+            return await self._send(client, request, {}), ""
         headers = await credentials.headers()
         response = await self._send(client, request, headers)
         if response.status_code == 401 and (headers or credentials.has_news):
@@ -397,8 +397,8 @@ class Remote:
         self._connection.refusal = credentials.refusal
         if response.status_code == 403 or (response.status_code == 401 and not headers):
             said = read_challenges([response.headers.get("www-authenticate", "")])
-            self._connection.advise(request.stream, await credentials.note_challenge(said))
-        return response
+            return response, await credentials.note_challenge(said)
+        return response, ""
 
     async def _send(self, client: "httpx2.AsyncClient", request: HttpRequest, headers: Headers) -> "httpx2.Response":
         """Send a request; return its answer as soon as it begins."""
@@ -412,13 +412,9 @@ class Remote:
         if self._tls is None:
             secured = response.extensions["network_stream"].get_extra_info("ssl_object")
             self._tls = secured.version() if secured is not None else ""
-        if "set-cookie" in response.headers:
-            size = sum(len(each.name) + len(each.value or "") + len(each.path) + 1 for each in client.cookies.jar)
-            if size > COOKIES:
-                client.cookies.clear()
         return response
 
-    async def _read(self, response: "httpx2.Response", stream: int) -> None:
+    async def _read(self, response: "httpx2.Response", stream: int, fix: str) -> None:
         connection, task = self._connection, asyncio.current_task()
         if response.request.method == "GET":
             _keep_alive(response)
@@ -426,14 +422,14 @@ class Remote:
         if "," in coding:  # each can make it a thousand times as long
             self._step(connection.fail, stream, Failure("sent an answer that is compressed more than once"))
             return
-        self._step(connection.begin_answer, stream, response.status_code, response.headers)
+        self._step(connection.begin_answer, stream, response.status_code, response.headers, fix)
         try:
-            await self._may_read.wait()
-            async for chunk in response.aiter_bytes():
-                if self._tasks.get(stream) is not task:
-                    return
-                self._step(self._take, stream, chunk)
+            chunks = response.aiter_bytes()
+            while self._tasks.get(stream) is task:
                 await self._may_read.wait()
+                if not (chunk := await anext(chunks, b"")):
+                    break
+                self._step(self._take, stream, chunk)
                 if coding:  # one read can give many pieces
                     await asyncio.sleep(0)
         except Exception as error:
@@ -475,27 +471,10 @@ class Remote:
         self._step(self._connection.ring, stream)
 
     def _tick(self) -> None:
-        before, self._asleep = self._asleep, seconds_asleep()
-        if self._asleep - before >= SLEPT:
-            self.renew()
         self._step(self._connection.tick)
         limits = self._program.limits
         every = max(0.01, min(WATCH, limits.silence / 3, limits.idle / 3))
         self._ticking = self._loop.call_later(every, self._tick)
-
-    def renew(self) -> None:
-        """Use new connections, as the machine has slept: the present ones may be dead without a sign."""
-        if self._client is not None:
-            self._old.append(self._client)
-            self._client = None
-        self._step(self._connection.verify)
-
-
-def seconds_asleep() -> float:
-    """Return how many seconds the machine has slept since it was started; 0 where that is unknown."""
-    if not hasattr(time, "CLOCK_BOOTTIME"):
-        return 0.0
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 def warm_up() -> None:
@@ -514,14 +493,7 @@ def _build(request: HttpRequest, connect: float) -> "httpx2.Request":
     extensions: dict[str, Any] = {"timeout": {"connect": connect, "read": None, "write": None, "pool": None}}
     headers = [(name.encode(), value.encode(errors="replace")) for name, value in request.headers.items()]
     content = request.body if request.method == "POST" else None
-    return httpx2.Request(request.method, _url(request.url), headers=headers, content=content, extensions=extensions)
-
-
-@lru_cache(maxsize=64)
-def _url(written: str) -> "httpx2.URL":
-    import httpx2
-
-    return httpx2.URL(written)
+    return httpx2.Request(request.method, request.url, headers=headers, content=content, extensions=extensions)
 
 
 def _keep_alive(response: "httpx2.Response") -> None:

@@ -4,15 +4,13 @@ The transport of a verb to a server whose era may not be ours.
 Our own client begins with a handshake. A server that has none gets an `EraAdapter` in front of it.
 """
 
-import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
 from acp_launch.mcp.era import INITIALIZE, pinned_era, suggests_stateless
 from acp_launch.protocol import jsonrpc
-from acp_launch.protocol.jsonrpc import LineFramer, Mishaps
+from acp_launch.protocol.jsonrpc import LineFramer
 from acp_launch.rpc import Transport
 
 if TYPE_CHECKING:
@@ -25,51 +23,41 @@ class TranslatedTransport:
     `era` is what the server has shown, in the profile's words: `legacy`, `modern`, or empty.
     """
 
-    def __init__(
-        self, inner: Transport, server: str, protocol: str, note: Callable[[str], None], *, max_line: int
-    ) -> None:
-        """`protocol` is the profile's key; `note` shows a line to the user."""
+    def __init__(self, inner: Transport, server: str, protocol: str, *, max_line: int) -> None:
+        """`protocol` is the profile's key."""
         self.era = ""
         self._inner, self._server = inner, server
         self._knowledge = pinned_era(protocol)
         self._adapter: EraAdapter | None = None
         self._hello = b""  # our handshake, until it is answered
-        self._heard, self._said = LineFramer(limit=max_line), LineFramer(limit=max_line)
+        self._framer = LineFramer(limit=max_line)
         self._up: list[bytes] = []
         self._down: list[bytes] = []
-        self._news = asyncio.Event()  # set: there is something to read
-        self._reading: asyncio.Task[bytes] | None = None
-        self.broke = Mishaps(note).add
         if self._knowledge.server == "stateless":
             self._adapt()
 
     async def read(self) -> bytes:
         while not self._up:
-            if await self._wait_for_chunk():
-                assert self._reading is not None
-                chunk, self._reading = self._reading.result(), None
-                if not chunk:
-                    return chunk
-                for line in self._heard.feed(chunk):
-                    self._receive(line)
+            chunk = await self._inner.read()
+            if not chunk:
+                return chunk
+            for line in self._framer.feed(chunk):
+                self._receive(line)
             await self._flush()
         lines, self._up = self._up, []
         return b"\n".join([*lines, b""])
 
     async def write(self, data: bytes) -> None:
-        for line in self._said.feed(data):
+        for line in data.splitlines():  # whole messages
             if not self.era and self._is_hello(line):
                 self._hello = line
             if self._adapter is not None:
                 self._adapter.from_agent(line)
             else:
                 self._down.append(line)
-        self._news.set()
         await self._flush()
 
     async def close(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
         await self._inner.close()
 
     async def describe_end(self) -> tuple[str, tuple[str, ...]]:
@@ -112,24 +100,6 @@ class TranslatedTransport:
 
     def to_server(self, line: bytes) -> None:
         self._down.append(line)
-
-    def note_alive(self) -> None:
-        """Do nothing: only the end of the server matters here."""
-
-    async def _wait_for_chunk(self) -> bool:
-        """Wait for a chunk, or for something of the adapter; return whether it was a chunk."""
-        if self._reading is None:
-            self._reading = asyncio.create_task(self._inner.read())
-        news = asyncio.create_task(self._news.wait())
-        try:
-            await asyncio.wait({self._reading, news}, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            self._reading.cancel()
-            raise
-        finally:
-            news.cancel()
-            self._news.clear()
-        return self._reading.done()
 
     async def _flush(self) -> None:
         lines, self._down = self._down, []

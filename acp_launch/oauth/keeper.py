@@ -33,7 +33,7 @@ from acp_launch.oauth.exchange import Refused, ask
 from acp_launch.oauth.grant import NOT_LOGGED_IN, Grant, Logins, Tokens, decode_grant, encode_grant
 from acp_launch.private import locked
 from acp_launch.secret.isolate import beside_a_session
-from acp_launch.secret.lookup import Waiting, within
+from acp_launch.secret.lookup import within
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret, Store, StoreFault
 from acp_launch.waits import stretch
@@ -48,14 +48,6 @@ REST = 10.0  # seconds without a further attempt after one that failed, if the s
 LONGEST_REST = 300.0
 NEW = 30.0  # seconds in which a renewed token that is refused is not renewed again
 T = TypeVar("T")
-
-
-def _ignore_wait(what: str, waited: float, limit: float) -> None:
-    """Tell nothing of a wait."""
-
-
-def _ignore_note(text: str) -> None:
-    """Tell nothing."""
 
 
 class _Failure(Struct, frozen=True):
@@ -78,18 +70,17 @@ class TokenStore:
         grant: Grant | None = None,
         secret: Secret | None = None,
         limit: float = STORE,
-        waiting: Waiting = _ignore_wait,
-        note: Callable[[str], None] = _ignore_note,
+        note: Callable[[str], None] = lambda text: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`store` returns the prepared store, in any thread; `limit` is for each access to it. `command` logs in.
 
-        `grant` is what the item holds, if the caller knows. `secret` is that of a configured client. `waiting` and
-        `note` are called in other threads; a note is a sentence for the user.
+        `grant` is what the item holds, if the caller knows. `secret` is that of a configured client. `note` is called
+        in other threads, with a sentence for the user.
         """
         self._item, self._store, self._logins = item, store, logins
         self._command, self._secret, self._limit = command, secret, limit
-        self._waiting, self._note, self._clock = waiting, note, clock
+        self._note, self._clock = note, clock
         self._grant = grant
         self._over: Grant | None = None  # refused for good
         self._unsaved: tuple[Grant, Grant] | None = None  # what the store holds, and what it should hold
@@ -121,11 +112,6 @@ class TokenStore:
             await _wait_for(self._running, limit=PARTING)
 
     @property
-    def _patience(self) -> float:
-        """Seconds that a holder of the lock may need."""
-        return patience(self._limit)
-
-    @property
     def _is_resting(self) -> bool:
         return self._failure is not None and monotonic() < self._failure.until
 
@@ -153,7 +139,7 @@ class TokenStore:
         try:
             if self._serves(self._read_latest(), refused):
                 return self._in_use
-            with locked(self._logins.lock(self._item), 0.0 if self._can_wait(refused) else self._patience):
+            with locked(self._logins.lock(self._item), 0.0 if self._can_wait(refused) else patience(self._limit)):
                 return self._renew_alone(refused)
         except NoToken as error:
             return self._without(error, refused)
@@ -161,7 +147,7 @@ class TokenStore:
             read = _not_now(f"its login cannot be read: {fault.reason}", fault.fix)
             return self._without(self._fail(read), refused)
         except TimeoutError:
-            held = f"another process has been renewing its login for {self._patience:g} s"
+            held = f"another process has been renewing its login for {patience(self._limit):g} s"
             return self._without(_not_now(held, "try again"), refused)
         except (OSError, StateError) as fault:
             reason = fault.message if isinstance(fault, StateError) else (fault.strerror or str(fault)).lower()
@@ -187,13 +173,13 @@ class TokenStore:
         stored = self._read_latest()
         if self._serves(stored, refused):
             return self._in_use
-        if stored.access == refused and stored.is_renewed and 0 <= self._age(stored) < NEW:
+        if stored.access == refused and stored.is_renewed and 0 <= self._clock() - (stored.issued or 0.0) < NEW:
             how = "does not accept the token of this login, although it was renewed just now"
             raise NoToken(how, f"check its `url`, or log in again: {self._command}")
         if self._failure is not None and self._is_resting:
-            raise _again(self._failure.error)
+            raise self._failure.error.with_traceback(None)
         if self._failure is not None and stored == self._over:
-            raise self._fail(_again(self._failure.error))
+            raise self._fail(self._failure.error.with_traceback(None))
         return self._exchange(stored)
 
     def _exchange(self, stored: Grant) -> Secret:
@@ -287,7 +273,7 @@ class TokenStore:
             with beside_a_session():
                 return work(store)
 
-        return within(store, done, limit=self._limit, waiting=self._waiting)
+        return within(store, done, limit=self._limit, waiting=lambda what, waited, limit: None)
 
     # Failures.
 
@@ -315,9 +301,6 @@ class TokenStore:
         assert self._grant is not None
         return self._grant.access
 
-    def _age(self, grant: Grant) -> float:
-        return self._clock() - (grant.issued or 0.0)
-
 
 def patience(limit: float) -> float:
     """Return the seconds that a holder of the lock may need: two reads, two writes of `limit` each, one request."""
@@ -326,10 +309,6 @@ def patience(limit: float) -> float:
 
 def _not_now(why: str, fix: str) -> NoToken:
     return NoToken(f"cannot be asked now: {why}", fix, is_final=False)
-
-
-def _again(error: NoToken) -> NoToken:
-    return NoToken(error.how, error.fix, is_final=error.is_final)
 
 
 def _start(work: Callable[[], T]) -> "Future[T]":

@@ -3,7 +3,7 @@ A `flow.BrowserLogin`: a listener on 127.0.0.1 that the browser comes back to, o
 
 The listener takes one answer: the right path, our own Host, and the state of the login that waits. All other requests
 get an error page and change nothing. What a page quotes of an answer is escaped and cut; the page needs no script and
-loads nothing. Requests are bounded in size, time and number.
+loads nothing. Requests are bounded in size and time.
 """
 
 import asyncio
@@ -19,7 +19,6 @@ from acp_launch.waits import awaited, stretch
 
 HEAD = 16 * 1024  # bytes of a request's head
 HEAD_TIME = stretch(10.0)  # seconds for a request's head, and for its page to be taken
-AT_ONCE = 16  # connections: the oldest one has to go for another one, as a browser opens some that it does not use
 QUOTED = 200  # characters that a page quotes of an answer
 HOST = "127.0.0.1"
 PATH = "/callback"
@@ -58,7 +57,7 @@ class LoopbackListener:
         self._state = ""
         self._answer: asyncio.Future[Mapping[str, str]] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._idle: dict[asyncio.StreamWriter, None] = {}  # connections whose request has not come, the oldest first
+        self._idle: set[asyncio.StreamWriter] = set()  # connections whose request has not come
 
     @property
     def redirect_uri(self) -> str:
@@ -112,11 +111,7 @@ class LoopbackListener:
                 answer.set_exception(error)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._idle) >= AT_ONCE:
-            oldest = next(iter(self._idle))
-            del self._idle[oldest]
-            oldest.transport.abort()
-        self._idle[writer] = None
+        self._idle.add(writer)
         self._tasks.add(task := asyncio.get_running_loop().create_task(self._serve(reader, writer)))
         task.add_done_callback(self._tasks.discard)
 
@@ -124,14 +119,14 @@ class LoopbackListener:
         try:
             async with asyncio.timeout(HEAD_TIME):
                 head = await reader.readuntil(b"\r\n\r\n")
-                self._idle.pop(writer, None)
+                self._idle.discard(writer)
                 writer.write(self._reply(head))
                 writer.close()
                 await writer.wait_closed()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # a connection that brings no request, or takes no page, changes nothing
         finally:
-            self._idle.pop(writer, None)
+            self._idle.discard(writer)
             writer.transport.abort()
 
     def _reply(self, head: bytes) -> bytes:

@@ -90,9 +90,7 @@ def test_a_value_and_the_credentials_in_it_are_hidden_from_now_on() -> None:
     [
         (b"", "printed something else than a JSON object of texts"),
         (CANARY.encode(), "printed something else than a JSON object of texts"),
-        (f'["{CANARY}"]'.encode(), "printed something else than a JSON object of texts"),
         (f'{{"Authorization": "Bearer {CANARY}"'.encode(), "printed something else than a JSON object of texts"),
-        (f'{{"A": "{CANARY}"}} {{}}'.encode(), "printed something else than a JSON object of texts"),
         (b'{"A": "\xff' + CANARY.encode() + b'"}', "printed something else than a JSON object of texts"),
         (b"{" * 10_000, "printed something else than a JSON object of texts"),
         (f'{{"A": "{CANARY}", "B": 1}}'.encode(), "printed something else than a JSON object of texts"),
@@ -101,7 +99,6 @@ def test_a_value_and_the_credentials_in_it_are_hidden_from_now_on() -> None:
         (f'{{"{CANARY} x": "y"}}'.encode(), "printed a header that cannot be sent, the one at place 1"),
         (f'{{"X": "y", "A": "{CANARY}\\r\\nHost: x"}}'.encode(), "the one at place 2"),
         (f'{{"A": "{CANARY}\\u20ac"}}'.encode(), "the one at place 1"),
-        (b'{"A": " "}', "the one at place 1"),
         (f'{{"hOST": "{CANARY}"}}'.encode(), "the one at place 1"),
         (f'{{"Mcp-Session-Id": "{CANARY}"}}'.encode(), "the one at place 1"),
         (f'{{"A": "{CANARY}{"x" * 70_000}"}}'.encode(), "printed more than 64 KiB"),
@@ -212,17 +209,16 @@ def test_the_same_headers_again_are_not_sent_again() -> None:
     async def story() -> None:
         with pytest.raises(NoToken) as raised:
             await credentials.headers(await credentials.headers())
-        assert raised.value.how.endswith("mint, which has printed the same ones again")
+        assert raised.value.how.endswith("mint, which has just printed them")
         assert mint.calls == 2
 
     played(story)
 
 
-def test_while_it_fails_the_present_headers_stay_in_use_and_the_user_is_told_once() -> None:
-    clock, notes = Clock(), list[str]()
+def test_while_it_fails_the_present_headers_stay_in_use() -> None:
+    clock = Clock()
     mint = Mint(headers("first-token"), Said(ending=Exit(1, None), err=("no network",)))
     credentials = made(mint, clock)
-    credentials.note = notes.append
 
     async def story() -> None:
         clock.now += TTL
@@ -232,11 +228,9 @@ def test_while_it_fails_the_present_headers_stay_in_use_and_the_user_is_told_onc
         clock.now += REST
         first = await credentials.headers()
         assert mint.calls == 3
-        why = "mint exited with status 1: no network"
-        assert notes == [f"the headers of mint cannot be renewed, so those in use stay: {why}"]
         with pytest.raises(NoToken) as raised:
             await credentials.headers(first)
-        assert raised.value.how == f"has no headers from its command: {why}"
+        assert raised.value.how == "has no headers from its command: mint exited with status 1: no network"
         clock.now += REST
         mint.answers = [headers("second-token")]
         assert token(await credentials.headers(first)) == "second-token"

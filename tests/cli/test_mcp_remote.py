@@ -85,7 +85,7 @@ def test_a_program_of_the_era_without_handshake_is_used_like_any_other(launch: L
     ("settings", "code", "said", "fix"),
     [
         ({"bearer": "other"}, 6, "answered 401 Unauthorized: it does not accept our credentials", "headers"),
-        ({"faults": [{"on": "*", "do": "html"}]}, 5, "answered with a web page and not with MCP", "url"),
+        ({"faults": [{"on": "*", "do": "html"}]}, 5, "answered 200 OK (text/html) and not with MCP", "url"),
         ({"faults": [{"on": "*", "do": "status", "status": 500}]}, 8, "answered 500 Internal Server Error", ""),
     ],
 )
@@ -112,8 +112,8 @@ def test_streamable_http_under_the_type_of_the_older_transport_names_the_type(la
         profile(launch, server.url, type="sse")
         done = asked(launch, "tools")
     assert done.code == 5
-    assert "does not speak HTTP+SSE at this path" in done.err
-    assert "fix: check mcp_servers.docs.url and mcp_servers.docs.type" in done.err
+    assert "not as MCP at this path" in done.err
+    assert "fix: check mcp_servers.docs.url, mcp_servers.docs.type and" in done.err
 
 
 def test_a_server_that_is_not_there_is_told_by_its_address(launch: Launcher) -> None:

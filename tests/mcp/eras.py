@@ -48,8 +48,6 @@ class Eras:
         self.knowledge = knowledge or Knowledge()
         self.agent: list[bytes] = []
         self.server: list[bytes] = []
-        self.bugs: list[Exception] = []
-        self.heards = 0
         self.adapter = EraAdapter("github", self, self.knowledge)
 
     def to_agent(self, line: bytes) -> None:
@@ -57,12 +55,6 @@ class Eras:
 
     def to_server(self, line: bytes) -> None:
         self.server.append(line)
-
-    def note_alive(self) -> None:
-        self.heards += 1
-
-    def broke(self, whose: str, error: Exception) -> None:
-        self.bugs.append(error)
 
     def refuses(self, refusal: Any) -> "Eras":
         """The server has refused the agent's handshake, which was sent as it is."""
@@ -84,12 +76,10 @@ class Eras:
     def at_agent(self) -> list[Json]:
         """What came to the agent since the last look."""
         got, self.agent = self.agent, []
-        assert not self.bugs, self.bugs
         return [json.loads(each) for each in got]
 
     def at_server(self) -> list[Json]:
         got, self.server = self.server, []
-        assert not self.bugs, self.bugs
         return [json.loads(each) for each in got]
 
     def answers(self, result: Any) -> "Eras":

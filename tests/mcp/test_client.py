@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.errors import RemoteProtocolError
 from acp_launch.mcp.client import Event, McpClient, messages
 from acp_launch.mcp.message import LogMessage, Progress
 from acp_launch.protocol.conversation import Reply
@@ -59,12 +58,6 @@ def test_a_ping_is_answered_and_what_was_not_offered_is_refused() -> None:
     for method in ("sampling/createMessage", "elicitation/create", "unheard/of"):
         refused = {"code": -32601, "message": f"acp-launch does not offer {method}"}
         assert reply(client, {"id": method, "method": method}) == {"jsonrpc": "2.0", "id": method, "error": refused}
-
-
-def test_our_own_initialize_coming_back_means_an_echo() -> None:
-    client = McpClient(ROOTS)
-    with pytest.raises(RemoteProtocolError, match=r"^this is not an MCP server: it only echoes what it is sent$"):
-        list(received(client, client.initialize().line))
 
 
 def test_progress_and_log_messages_are_news_and_other_notifications_are_none() -> None:

@@ -119,30 +119,17 @@ def test_an_answer_may_be_text_with_a_byte_order_mark(endpoint: Endpoint) -> Non
     ("life", "expires"),
     [
         (60, 60.0),
-        (0.5, 0.5),
         ("3600", 3600.0),
         (0, None),
-        (-1, None),
         (True, None),
         ("soon", None),
         (None, None),
-        ([60], None),
-        (10**30, 365 * 86400.0),
         (1e300, 365 * 86400.0),
     ],
 )
 def test_a_life_that_says_nothing_is_not_known(endpoint: Endpoint, life: object, expires: float | None) -> None:
     endpoint.script.append(said(access_token="an-access", expires_in=life))
     assert asked(endpoint.client()).expires == (None if expires is None else NOW + expires)
-
-
-@pytest.mark.parametrize(
-    ("scope", "scopes"),
-    [(None, None), ("", ()), ('a "b" c', ("a", "c")), (7, None)],
-)
-def test_scopes(endpoint: Endpoint, scope: object, scopes: tuple[str, ...] | None) -> None:
-    endpoint.script.append(said(access_token="an-access", scope=scope))
-    assert asked(endpoint.client()).scopes == scopes
 
 
 @pytest.mark.parametrize("token", ["", None, 7, "with space", "line\nbreak", "ümlaut", "x" * 20_000])
@@ -175,9 +162,7 @@ def id_token(claims: object) -> str:
         (id_token({"email": "me@example.com", "name": "Me"}), "me@example.com"),
         (id_token({"preferred_username": " ", "name": "M\x1b[31me"}), "M [31me"),
         (id_token({"sub": "1234"}), ""),
-        (id_token(["email"]), ""),
         (id_token({"name": "x" * 500}), "x" * 160),
-        ("a.%%%.b", ""),
         ("a.YQ", ""),
         (7, ""),
     ],
@@ -198,7 +183,6 @@ def test_the_account_is_that_of_an_id_token(endpoint: Endpoint, token: object, a
             "refused: invalid_grant (expired)",
             "log in again",
         ),
-        (said(400, error="invalid_request"), "refused: invalid_request", "log in again"),
         (
             said(401, error="invalid_client"),
             "refused: invalid_client",
@@ -211,24 +195,16 @@ def test_the_account_is_that_of_an_id_token(endpoint: Endpoint, token: object, a
             "try again, or ask its operator",
         ),
         (
-            Reply(200, b"access_token=a"),
-            "sent no access token",
-            "try again, or ask its operator",
-        ),
-        (Reply(200, b"{}"), "sent no access token", "try again, or ask its operator"),
-        (
             Reply(200, b"[" * 60_000),
             "sent no access token",
             "try again, or ask its operator",
         ),
         (Reply(404, b"<html>"), "answered 404 Not Found", "try again, or ask its operator"),
-        (Reply(502, b"<html>"), "answered 502 Bad Gateway", "try again, or ask its operator"),
         (
             Reply(302, b"", {"Location": "https://elsewhere.example"}),
             "answered 302 Found; a redirect is not followed, as credentials would go elsewhere",
             "try again, or ask its operator",
         ),
-        (Reply(429, b""), "answered 429 Too Many Requests", "try again later"),
         (
             Reply(429, b"", {"Retry-After": "7"}),
             "answered 429 Too Many Requests, and wants a pause of 7 s",
@@ -281,20 +257,6 @@ def test_what_a_server_says_is_bounded_and_harmless(endpoint: Endpoint) -> None:
     assert found.isprintable() and len(found) < 200
 
 
-@pytest.mark.parametrize(
-    ("code", "how"),
-    [
-        ("x\x1b[2J", "refused: x [2J"),
-        ("x" * 500, f"refused: {'x' * 160}"),
-        ("", "answered 400 Bad Request"),
-        (7, "answered 400 Bad Request"),
-    ],
-)
-def test_a_code_is_repeated_bounded_and_harmless(endpoint: Endpoint, code: object, how: str) -> None:
-    endpoint.script.append(said(400, error=code))
-    assert without_server(refused(endpoint.client()), endpoint) == how
-
-
 def test_no_failure_quotes_a_token(endpoint: Endpoint) -> None:
     """Neither one that was sent, nor one that came with the error, nor what looks like one."""
     issued = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
@@ -333,18 +295,6 @@ def test_a_server_that_does_not_run() -> None:
     found = refused(OAuthClient(issuer=address, token_endpoint=f"{address}/token?key=a", client_id="us"))
     assert found.how.endswith(" could not be reached: connection refused")
     assert found.fix == f"check the network, and try again ({address})"
-
-
-def test_a_port_that_does_not_speak_tls(endpoint: Endpoint) -> None:
-    address = endpoint.address.replace("http:", "https:").replace("127.0.0.1", "localhost")
-    found = refused(OAuthClient(issuer=address, token_endpoint=f"{address}/token", client_id="us"))
-    assert found.how.endswith(" does not speak TLS at this address")
-
-
-def test_certificates_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent/authority.pem")
-    found = refused(OAuthClient(issuer="https://as.example", token_endpoint="https://as.example/token", client_id="us"))
-    assert "the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read" in found.how
 
 
 # Revocation, and other requests.

@@ -165,18 +165,12 @@ EVIL = "https://evil.example"
     ("temper", "said"),
     [
         ({"resource": {"resource": f"{EVIL}/mcp"}}, "metadata of another resource: https://evil.example/mcp instead"),
-        ({"resource": {"resource": "{mcp}/other"}}, "metadata of another resource"),
-        ({"resource": {"resource": None}}, "metadata of another resource: none instead"),
-        ({"resource": {"authorization_servers": []}}, "names no authorization server"),
         ({"resource": {"authorization_servers": ["http://as.example"]}}, "which is not https"),
         ({"resource": {"resource": 5}}, "cannot be used: Expected `str`"),
         ({"place": "http://evil.example/metadata"}, "http://evil.example/metadata, which is not https"),
         ({"server": {"issuer": EVIL}}, "its issuer is https://evil.example instead of"),
-        ({"server": {"issuer": "{as}/other"}}, "its issuer is"),
         ({"server": {"code_challenge_methods_supported": None}}, "does not protect the login with PKCE"),
-        ({"server": {"code_challenge_methods_supported": ["plain"]}}, "does not protect the login with PKCE"),
         ({"server": {"token_endpoint": None}}, "missing required field `token_endpoint`"),
-        ({"server": {"token_endpoint": "http://as.example/token"}}, "http://as.example/token, which is not https"),
         ({"server": {"authorization_endpoint": "javascript:alert(1)"}}, "javascript:alert(1), which cannot be used"),
         ({"server": {"token_endpoint_auth_methods_supported": ["private_key_jwt"]}}, "private_key_jwt"),
         ({"server": {"registration_endpoint": None}}, "takes registered clients only"),
@@ -184,13 +178,11 @@ EVIL = "https://evil.example"
         ({"answers": {f"mcp {PRM}/mcp": {"status": 503}}}, 'the MCP server "docs" answered 503'),
         ({"answers": {f"as {ASM}": {"status": 500}}, "metadata_path": "/nowhere"}, "answered 500"),
         ({"answers": {f"mcp {PRM}/mcp": {"body": " " * 70_000}}}, 'the MCP server "docs" sent more than 65,536 bytes'),
-        ({"answers": {f"as {ASM}": {"body": " " * 70_000}}}, "sent more than 65,536 bytes"),
         ({"answers": {f"as {ASM}": {"body": "[" * 60_000}}}, "has no metadata"),
         (
             {"answers": {"as /register": {"status": 400, "body": '{"error": "invalid_redirect_uri"}'}}},
             "invalid_redirect",
         ),
-        ({"answers": {"as /register": {"status": 201, "body": "<html>"}}}, "no client id"),
         ({"answers": {"as /register": {"status": 201, "body": '{"client_id": 5}'}}}, "no client id"),
         ({"registration": {"token_endpoint_auth_method": "private_key_jwt"}}, "registered us for `private_key_jwt`"),
         ({"registration": {"token_endpoint_auth_method": "client_secret_basic"}}, "which we cannot use"),
@@ -242,16 +234,6 @@ def test_a_request_without_an_answer_has_a_limit(place: str, monkeypatch: pytest
 # Who we are.
 
 
-@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
-def test_a_configured_client_proves_who_it_is_as_the_server_wants(method: str) -> None:
-    secret = "p&ss: wörd"
-    server = {"token_endpoint_auth_methods_supported": [method], "registration_endpoint": None}
-    with authority(clients={"our client": secret}, server=server) as site:
-        grant, login = logged_in(site, client_id="our client", client_secret=Secret(secret))
-    assert (grant.client.method, grant.client_secret) == (method, None)
-    assert (login.client, login.client_id) == ("our client", "our client")
-
-
 def test_a_wrong_client_secret_is_told() -> None:
     with authority(clients={"us": "right"}) as site:
         how = failed(site, client_id="us", client_secret=Secret("wrong-secret")).how
@@ -268,12 +250,10 @@ def test_a_metadata_document_comes_before_registration_where_the_server_takes_on
         assert logged_in(site, client_metadata_url=DOCUMENT)[0].client.client_id == "client-1"
 
 
-@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
-def test_a_registration_may_come_with_a_secret(method: str) -> None:
-    server = {"token_endpoint_auth_methods_supported": [method]}
-    with authority(server=server) as site:
+def test_a_registration_may_come_with_a_secret() -> None:
+    with authority(server={"token_endpoint_auth_methods_supported": ["client_secret_post"]}) as site:
         grant, _ = logged_in(site)
-    assert (grant.client.method, grant.client_secret) == (method, Secret("secret-of-client-1"))
+    assert (grant.client.method, grant.client_secret) == ("client_secret_post", Secret("secret-of-client-1"))
 
 
 def test_a_registration_is_used_again_with_the_same_issuer_and_the_same_way_back_only() -> None:
@@ -298,20 +278,6 @@ def test_the_headers_of_the_profile_go_to_the_server_itself_only() -> None:
 
 
 # Scopes.
-
-
-def test_the_challenge_s_scopes_come_before_the_resource_s_and_the_profile_s_before_both() -> None:
-    temper: dict[str, Any] = {"names_scopes": ["read"], "resource": {"scopes_supported": ["read", "write"]}}
-    with authority(**temper) as site:
-        assert logged_in(site)[1].scopes == ("read",)
-        assert logged_in(site, scopes=("write",))[1].scopes == ("write",)
-
-
-def test_no_scope_is_asked_for_where_none_is_known() -> None:
-    browser = Browser()
-    with authority(server={"scopes_supported": ["read", "offline_access"]}) as site:
-        logged_in(site, browser)
-    assert "scope" not in parameters(browser)
 
 
 def test_a_refresh_token_is_asked_for_where_the_server_knows_the_scope_for_it() -> None:
@@ -396,12 +362,9 @@ def test_what_the_server_says_of_its_refusal_is_shown_bounded_and_harmless() -> 
     ("temper", "said"),
     [
         ({"redirect": {"state": "other"}}, "`state` differs"),
-        ({"redirect": {"iss": EVIL}}, "another authorization server"),
-        ({"server": {"authorization_response_iss_parameter_supported": True}}, "`iss` is missing"),
         ({"redirect": {"code": None, "error": "server_error"}}, "refused the login: server_error"),
         ({"redirect": {"code": "another-login-s-code"}}, "invalid_grant"),
         ({"answers": {"as /token": {"status": 302, "headers": {"Location": EVIL}}}}, "a redirect is not followed"),
-        ({"answers": {"as /token": {"status": 500}}}, "answered 500 Internal Server Error"),
         ({"answers": {"as /token": {"body": "<html>"}}}, "no access token"),
         ({"tokens": {"token_type": "DPoP"}}, "of a type that acp-launch does not know"),
     ],

@@ -11,7 +11,7 @@ import pytest
 
 from acp_launch.errors import AuthRequired, WaitExpired
 from acp_launch.oauth import listener
-from acp_launch.oauth.listener import AT_ONCE, HEAD, LoopbackListener
+from acp_launch.oauth.listener import HEAD, LoopbackListener
 from tests.looped import looped
 from tests.patience import PATIENCE
 
@@ -99,17 +99,13 @@ def test_the_browser_comes_back_and_is_told_to_close_the_page() -> None:
 @pytest.mark.parametrize(
     "target",
     [
-        "/",
         "/favicon.ico",
         f"/callback/?code=x&state={STATE}",
-        f"/CALLBACK?code=x&state={STATE}",
         f"http://127.0.0.1/callback?code=x&state={STATE}",
-        "/callback",
         "/callback?code=x",
         "/callback?code=x&state=",
         "/callback?code=x&state=another",
         f"/callback?code=x&state={STATE}&state={STATE}",
-        f"/callback?code=x&state={STATE}é",
         f"/callback?code=x&code=y&state={STATE}",
         "/callback?" + "&".join(f"a{number}=b" for number in range(60)),
     ],
@@ -141,7 +137,6 @@ def test_a_page_of_another_site_by_a_name_that_leads_here_is_not_the_answer(host
     "data",
     [
         f"POST /callback?code=x&state={STATE} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode(),
-        f"GET /callback?code=x&state={STATE}\r\n\r\n".encode(),
         b"\r\n\r\n",
         b"\x16\x03\x01\xff\xfe\r\n\r\n",
         b"GET  HTTP/1.1\r\n\r\n",
@@ -227,7 +222,7 @@ async def test_the_wait_has_a_name_and_an_end() -> None:
 @looped
 async def test_connections_that_ask_nothing_neither_keep_it_open_nor_keep_the_browser_out() -> None:
     async with waiting() as login:
-        idle = [socket.create_connection(("127.0.0.1", login.port), PATIENCE) for _ in range(3 * AT_ONCE)]
+        idle = [socket.create_connection(("127.0.0.1", login.port), PATIENCE) for _ in range(50)]
         assert (await login.asked(f"/callback?code=x&state={STATE}"))[0] == 200
         assert await login.answer
     for each in idle:

@@ -123,7 +123,7 @@ async def test_an_endpoint_of_another_origin_is_refused() -> None:
         async with connected(remote(server.url, type="sse")) as peer:
             peer.ask("initialize", {})
             end = await peer.ended()
-            assert end.how == "wants its messages to be sent to http://other.example"
+            assert end.how == "wants its messages to be sent elsewhere, to http://other.example"
             assert end.follows == "never"
 
 
@@ -138,7 +138,6 @@ async def test_a_server_of_the_older_transport_is_found_behind_type_http(status:
             assert "result" in await peer.shake_hands("2024-11-05")
             assert "result" in await peer.tool("echo", text="hi")
             assert peer.remote.era == "sse"
-        assert b"HTTP+SSE" in peer.logged
         before = len(server.requests)
         async with connected(program) as peer:
             assert "result" in await peer.call("ping")

@@ -49,9 +49,7 @@ async def test_every_request_has_the_headers_of_its_era_and_the_handshake_has_no
 
 
 @pytest.mark.parametrize("answers", ["json", "sse"])
-@pytest.mark.parametrize(
-    "odd", [{}, {"line_end": "\r\n"}, {"line_end": "\r", "piece": 1}, {"bom": True, "comments": True}]
-)
+@pytest.mark.parametrize("odd", [{}, {"line_end": "\r", "piece": 1}, {"bom": True, "comments": True}])
 @looped
 async def test_json_and_event_streams_are_read_however_they_are_written(answers: str, odd: dict[str, Any]) -> None:
     """M-25: line ends, comments, data on several lines, a byte order mark, borders within a character."""

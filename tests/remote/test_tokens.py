@@ -215,17 +215,6 @@ def test_a_server_that_wants_a_login_is_told_from_one_that_refuses_our_headers(
     assert (end.how, end.reason, end.fault) == ("answered 401 Unauthorized", reason, "credentials")
 
 
-@looped
-async def test_a_call_that_needs_more_scopes_names_them() -> None:
-    few = {"do": "status", "status": 403, "headers": {"WWW-Authenticate": SCOPES}, "times": 1}
-    with tempered(bearer=OLD, faults=[{"on": "tools/call", **few}]) as server:
-        async with connected(remote(server.url, credentials=Hand(OLD), login=LOGIN)) as peer:
-            await peer.shake_hands()
-            how = "answered 403 Forbidden: it wants the scopes files:read files:write"
-            assert error(await peer.tool("echo", text="hi")) == f'MCP server "docs" {how}; {LOGIN}'
-            assert "result" in await peer.tool("echo", text="hi")
-
-
 @pytest.mark.parametrize("fix", [LOGIN, "ask its operator"])
 @looped
 async def test_credentials_may_know_better_what_to_do_about_scopes(fix: str) -> None:

@@ -23,17 +23,12 @@ if TYPE_CHECKING:
 LOOPBACK = ("127.0.0.1", "localhost", "::1")  # reached without a proxy, whatever NO_PROXY says
 KEPT_ALIVE = 4.0  # seconds an unused connection is kept: many servers close them after 5
 
-AUTHORITY = "if its authority is your own, name the file with its certificate in SSL_CERT_FILE"
+CERTIFICATE = (
+    "check its `url` ({where}) and this machine's clock; if its authority is your own, name the file with its"
+    " certificate in SSL_CERT_FILE"
+)
 CHECK = "check that it runs, and its `url` ({where})"
 PROXY = "check HTTPS_PROXY and HTTP_PROXY, and name hosts that need none in NO_PROXY"
-UNTRUSTED = "has a TLS certificate of an unknown authority", AUTHORITY
-OTHER_NAME = "has a TLS certificate for another name", "check its `url` ({where})"
-CERTIFICATES = {  # X509_V_ERR_*
-    9: ("has a TLS certificate that is not valid yet", "check this machine's clock"),
-    10: ("has an expired TLS certificate", "ask its operator to renew it; and check this machine's clock"),
-    **dict.fromkeys((2, 18, 19, 20, 21), UNTRUSTED),  # self-signed, unknown issuer
-    **dict.fromkeys((62, 64), OTHER_NAME),
-}
 
 
 class SetUp(Exception):  # noqa: N818 - reads as what it is about
@@ -159,9 +154,8 @@ def _has_proxy(url: str, where: str) -> bool:
 
 def _describe_tls(error: ssl.SSLError, where: str) -> Failure:
     if isinstance(error, ssl.SSLCertVerificationError):
-        other = f"has a TLS certificate that is not accepted ({error.verify_message})", AUTHORITY
-        how, fix = CERTIFICATES.get(error.verify_code, other)
-        return Failure(how, fix.format(where=where), was_sent=False, is_final=True)
+        how = f"has a TLS certificate that is not accepted: {error.verify_message}"
+        return Failure(how, CERTIFICATE.format(where=where), was_sent=False, is_final=True)
     reason = str(getattr(error, "reason", None) or "")
     if "WRONG_VERSION_NUMBER" in reason or "HTTP_REQUEST" in reason:
         fix = f"the port may be one for http:// ({where})"

@@ -35,7 +35,6 @@ from acp_launch.mcp.http.stream import (
     Role,
     ServerEvent,
     error_in,
-    is_fit,
     one_line,
 )
 from acp_launch.mcp.http.wire import (
@@ -95,24 +94,6 @@ class RemoteSession(Struct):
 
     id: str = ""
     version: str = ""
-    is_introduced: bool = False  # the server knows that the handshake is done
-
-
-class HeldLines(Struct):
-    """Messages that wait until `stream` is answered, or for the address to post to."""
-
-    stream: int = 0
-    lines: deque[bytes] = field(default_factory=deque)
-    size: int = 0
-
-    def add(self, line: bytes, *, first: bool = False) -> None:
-        self.lines.appendleft(line) if first else self.lines.append(line)
-        self.size += len(line)
-
-    def take(self) -> bytes:
-        line = self.lines.popleft()
-        self.size -= len(line)
-        return line
 
 
 class RemoteConnection:
@@ -135,11 +116,12 @@ class RemoteConnection:
         self._streams: dict[int, RequestStream] = {}
         self._owners: dict[bytes, RequestStream] = {}  # by the key of each request that waits for an answer
         self._numbers = 0
-        self._held = HeldLines()
-        self._sign, self._checked = (
-            0,
-            0.0,
-        )  # the stream of the awaited sign of life; when the last was asked for
+        self._held: deque[bytes] = (
+            deque()
+        )  # messages that wait until `_awaited` is answered, or for the address to post to
+        self._awaited = 0  # a stream
+        self._sign = 0  # the stream of the awaited sign of life
+        self._checked = 0.0  # when the last one was asked for
         self._pongs: list[Raw] = []  # pings of our user that one will answer
         self._end = Ended()  # how it ends once other requests have learned that the session is gone
         self._refused: dict[int, bytes] = {}  # messages that had no effect, by the number of their stream
@@ -148,12 +130,12 @@ class RemoteConnection:
     @property
     def is_full(self) -> bool:
         """Whether so much is under way that the writer should wait."""
-        return self._held.size > HELD or len(self._streams) > STREAMS
+        return sum(map(len, self._held)) > HELD or len(self._streams) > STREAMS
 
     @property
     def held(self) -> int:
         """A measure of what the server has not taken yet."""
-        return self._held.size + len(self._streams)
+        return sum(map(len, self._held)) + len(self._streams)
 
     @property
     def has_session(self) -> bool:
@@ -195,7 +177,7 @@ class RemoteConnection:
         if is_stateless and (version := version_of(message.params)):
             self._post_alone(line, message, version)
         elif self.phase == "opening":
-            self._held.add(line)
+            self._held.append(line)
         else:
             self._post(line, message)
 
@@ -235,15 +217,15 @@ class RemoteConnection:
         patience = None if message.method is not UNSET and message.id is not UNSET and self.era != "sse" else QUICK
         stream = self._stream("line", line, self._in_session(self._site.posting), message, patience=patience)
         if self.era != "sse" and message.method in (INITIALIZE, INITIALIZED):
-            self.phase, self._held.stream = "opening", stream.number
+            self.phase, self._awaited = "opening", stream.number
         self._ask(stream)
 
     def _release(self) -> None:
         """Send what has waited, as far as nothing holds it back again."""
         if self.phase == "opening":
-            self.phase, self._held.stream = "open", 0
-            while self._held.lines and self.phase == "open":
-                self.send(self._held.take())
+            self.phase, self._awaited = "open", 0
+            while self._held and self.phase == "open":
+                self.send(self._held.popleft())
 
     # Requests.
 
@@ -338,11 +320,9 @@ class RemoteConnection:
         elif len(self._pongs) == 1:
             self._ask(self._own("probe", PING if self.era == "legacy" or self._site.is_pinned_legacy else DISCOVER))
 
-    def _take_sign(self, stream: RequestStream, message: Envelope | None) -> None:
-        """Take a sign of life: an answer, or the end of one that held none."""
+    def _take_probe(self, stream: RequestStream, message: Envelope | None) -> None:
+        """Take the answer to the first question, or the end of one that held none."""
         self._forget(stream)
-        if stream.role == "sign":
-            return
         if message is not None and message.id is not UNSET:
             self.is_met = True
         if message is not None and stream.method == DISCOVER:
@@ -368,9 +348,9 @@ class RemoteConnection:
         if status == 403:
             self._deny(stream)
         elif error is not None:
-            self._take_sign(stream, Envelope(id=Raw(b"null"), error=error))
+            self._take_probe(stream, Envelope(id=Raw(b"null"), error=error))
         elif status == 400 and not is_last:
-            self._take_sign(stream, Envelope(error=Raw(b"{}")))
+            self._take_probe(stream, Envelope(error=Raw(b"{}")))
         elif status in (404, 405) and not is_last:
             self._close(stream)
             self._ask(self._own("probe", INITIALIZE))
@@ -378,7 +358,7 @@ class RemoteConnection:
             self._close(stream)
             self._begin_sse()
         else:
-            self._finish(self._turn_away(stream, body))
+            self._finish(self._turn_away(stream, f"answered {phrase(status)}{self._site.quote(body)}"))
 
     # HTTP+SSE.
 
@@ -395,8 +375,8 @@ class RemoteConnection:
         """Try the older transport with a handshake that streamable HTTP has refused."""
         self._streams.pop(stream.number, None)
         self._take_request(stream)
-        self._held.add(stream.request.body, first=True)
-        self._held.stream = 0
+        self._held.appendleft(stream.request.body)
+        self._awaited = 0
         self._begin_sse()
 
     def _begin_sse(self) -> None:
@@ -413,17 +393,14 @@ class RemoteConnection:
         """Take the address that messages are posted to; it must be of the same origin."""
         found, is_near = self._site.join(self._url, data.decode(errors="replace").strip())
         if not is_near:
-            how = f"wants its messages to be sent to {self._site.name_of(found)}"
-            why = "an MCP server must not send its client elsewhere"
-            self._finish(Ended(how, reason=why, follows="never", fault="protocol"))
+            how = f"wants its messages to be sent elsewhere, to {self._site.name_of(found)}"
+            self._finish(Ended(how, follows="never", fault="protocol"))
             return
         is_first = not self._endpoint
         self._endpoint = found
         if not is_first:
             return
         self._ports.remember_era("sse")
-        if self._site.type == "http":
-            self._note_once("it speaks HTTP+SSE of MCP 2024-11-05 (`type: sse` saves the attempt at streamable HTTP)")
         self.is_met = True
         self._pong()
         self._release()
@@ -435,29 +412,22 @@ class RemoteConnection:
             self._drop(stream)
             if status == 404:
                 self.verify()
-        elif status in (429, 503) or status >= 500:
-            self._finish(Ended(how, pause=stream.retry or 0.0, jitter=JITTER))
         else:
-            spoken, keys = ("MCP", "`url`") if self._site.type == "http" else ("HTTP+SSE", "`url` and `type`")
-            where = f"{shown_origin(self._url)} answers, but does not speak {spoken} at this path: check its {keys}"
             self._ports.remember_era("")
-            self._finish(self._call_alien(how, where))
+            self._finish(self._turn_away(stream, how))
 
     # Answers, by the number of their stream. A stream that was dropped gets no more.
 
-    def advise(self, number: int, fix: str) -> None:
-        """Take what the user can do about a refusal; its answer follows."""
-        if (stream := self._streams.get(number)) is not None:
-            stream.fix = fix
-
-    def begin_answer(self, number: int, status: int, headers: Mapping[str, str]) -> None:
-        """Take the head of an answer; the names of the headers are in lower case."""
+    def begin_answer(self, number: int, status: int, headers: Mapping[str, str], fix: str = "") -> None:
+        """Take the head of an answer; the names of the headers are in lower case. `fix` may help if it refuses."""
         stream = self._streams.get(number)
         if stream is None:
             return
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        stream.answer, stream.heard = HttpAnswer(status, kind), self._ports.now()
-        if status in (301, 302, 303, 307, 308):
+        stream.answer, stream.heard, stream.fix = HttpAnswer(status, kind), self._ports.now(), fix
+        if stream.role == "sign" and status != 404:
+            self._forget(stream)  # a 404 may mean that the session is gone
+        elif status in (301, 302, 303, 307, 308):
             self._redirect(stream, headers.get("location", ""))
         elif 200 <= status < 300:
             self._accept(stream, headers)
@@ -572,15 +542,8 @@ class RemoteConnection:
             elif stream.answer.body and silence >= self._limits.idle:
                 self._ports.drop(stream.number)
                 self._give_up(stream, f"stopped in the middle of its answer: nothing came for {self._limits.idle:g} s")
-            elif self._is_slow(stream, now):
-                self._take_sign(stream, None)  # it has begun to answer
             elif self._awaits(stream) and now - max(stream.heard, self._checked) >= self._limits.silence:
                 self.verify()
-
-    def _is_slow(self, stream: RequestStream, now: float) -> bool:
-        """Whether an answer of ours has begun that does not end in its time."""
-        has_begun = stream.role in ("sign", "probe") and bool(stream.answer.status)
-        return has_begun and now - stream.begun >= (stream.request.patience or QUICK)
 
     def _awaits(self, stream: RequestStream) -> bool:
         if stream.role == "endpoint":
@@ -592,9 +555,6 @@ class RemoteConnection:
     def _accept(self, stream: RequestStream, headers: Mapping[str, str]) -> None:
         session = headers.get("mcp-session-id", "")
         if stream.is_introduction:
-            if session and not (session.isascii() and session.isprintable() and " " not in session):
-                self._note_once("the id of its session has characters that are not allowed; it is not used")
-                session = ""
             self._session.id = session
         elif session and stream.method == INITIALIZE:
             self._end_session(session)
@@ -618,15 +578,12 @@ class RemoteConnection:
 
     def _take_message(self, stream: RequestStream, line: bytes, *, is_direct: bool) -> None:
         message = jsonrpc.decode(line)
-        if message is None:
-            line = line.decode(errors="replace").encode()
-            message = jsonrpc.decode(line)
         if message is None or message.method is not UNSET or message.id is UNSET:
             if not is_direct or (message is not None and message.method is not UNSET):
                 self.is_met |= message is not None
                 self._ports.receive(line, message)
-        elif stream.role in ("probe", "sign"):
-            self._take_sign(stream, message)
+        elif stream.role == "probe":
+            self._take_probe(stream, message)
         else:
             self._settle(stream, message, message.id, line, is_direct=is_direct)
 
@@ -634,12 +591,8 @@ class RemoteConnection:
         """Pass an answer on, if a request waits for it."""
         owner = self._owners.get(key(id))
         if owner is None or (is_direct and owner is not stream):
-            if bytes(id).startswith(b'"' + OURS.encode()):
-                self.is_met = True
-            if not is_direct or stream.id is None or message.error is UNSET:
-                return  # late, or an answer to nothing, or to our own sign of life
-            owner, line = stream, _with_id(stream.id, message.error)
-            message = Envelope(id=stream.id, error=message.error)
+            self.is_met |= bytes(id).startswith(b'"' + OURS.encode())
+            return  # late, or an answer to nothing, or to our own sign of life
         self._take_request(owner)
         self.is_met = True
         if owner.method == INITIALIZE and not owner.is_stateless:
@@ -658,8 +611,7 @@ class RemoteConnection:
                 self._judge("modern")
             return
         read = jsonrpc.read(_introduction, message.result)
-        version = read.version if read else ""
-        self._session.version = version if version.isascii() and is_fit(version) else VERSIONS[0]
+        self._session.version = (read.version if read else "") or VERSIONS[0]
         if self.era not in ("sse", "modern"):
             self._judge("legacy")
 
@@ -674,8 +626,6 @@ class RemoteConnection:
             self._drop(stream)
         elif stream.role in ("listen", "endpoint"):
             self._miss_events(stream, f"answered {phrase(stream.answer.status)} without an event stream")
-        elif stream.role == "sign":
-            self._take_sign(stream, None)
         elif self._endpoint:  # the answers come on the event stream
             self._close(stream)
         else:
@@ -685,11 +635,12 @@ class RemoteConnection:
         if body and (stream.answer.kind == "application/json" or (stream.id is not None and body[:1] in b"{[")):
             self._take_line(stream, one_line(body), is_direct=True)
         if stream.number in self._streams and (stream.id is not None or stream.role == "probe"):
-            how, fix = self._site.describe(stream.answer, body)  # it holds no answer
+            kind = f" ({self._site.show(stream.answer.kind)[:60]})" if stream.answer.kind else ""
+            how = f"answered {phrase(stream.answer.status)}{kind} and not with MCP{self._site.quote(body)}"
             if self.is_met:
                 self._fail(stream, how)
             else:
-                self._finish(self._call_alien(how, fix), also=stream)
+                self._finish(self._turn_away(stream, how), also=stream)
         if self.phase != "over":
             self._close(stream)
 
@@ -699,8 +650,8 @@ class RemoteConnection:
             self._finish(Ended(how, jitter=JITTER))
         elif stream.role == "listen":
             self._rest(stream)
-        elif stream.role in ("sign", "probe"):
-            self._take_sign(stream, None)
+        elif stream.role == "probe":
+            self._take_probe(stream, None)
         elif stream.id is None or stream.is_cancelled:
             self._fail(stream, how)
             self._close(stream)
@@ -726,7 +677,7 @@ class RemoteConnection:
         elif stream.role == "probe":
             self._refuse_probe(stream, body)
         elif stream.role == "sign":
-            self._take_sign(stream, None)
+            self._forget(stream)
         elif not self._asks_again(stream):
             self._refuse_line(stream, body)
 
@@ -745,7 +696,8 @@ class RemoteConnection:
         elif self._endpoint and status == 404:
             self._lose_session(stream)
         elif not self.is_met and stream.id is not None and not stream.is_resuming and not self._is_of_other_era(stream):
-            self._finish(self._turn_away(stream, body), also=stream)
+            how = f"answered {phrase(status)}{self._site.quote(body)}"
+            self._finish(self._turn_away(stream, how), also=stream)
         else:
             self._refuse_request(stream, f"answered {phrase(status)}{self._site.quote(body)}")
             self._close(stream)
@@ -759,10 +711,8 @@ class RemoteConnection:
             self._fail(stream, f"ended its event stream, and refused to resume it ({phrase(status)})")
         elif self._is_of_other_era(stream):
             self._refuse(stream, how, jsonrpc.METHOD_NOT_FOUND)
-        elif status in (429, 503):
+        elif status < 500 or status == 503:
             self._refuse(stream, how if retry is None else f"{how}; it may be asked again in {retry:g} s")
-        elif status < 500:
-            self._refuse(stream, how)
         else:
             self._fail(stream, how)
 
@@ -781,7 +731,6 @@ class RemoteConnection:
         pause = AGAIN * 2**stream.repeated if retry is None else max(retry, LEAST)
         if not is_busy or not self.is_met or stream.is_resuming or pause > SHORT or stream.repeated == REPEATS:
             return False
-        self._note_once(f"answered {phrase(status)}; what it refuses so is asked again")
         self._send_again(stream, pause)
         return True
 
@@ -791,33 +740,22 @@ class RemoteConnection:
         if (id := self._take_request(stream)) is not None:  # the error has no id
             self._ports.receive(_with_id(id, error))
 
-    def _turn_away(self, stream: RequestStream, body: bytes) -> Ended:
+    def _turn_away(self, stream: RequestStream, how: str) -> Ended:
         """Describe the end of a connection that has never worked."""
         status = stream.answer.status
-        how = f"answered {phrase(status)}{self._site.quote(body)}"
         if status in (408, 429) or status >= 500:
             return Ended(how, pause=stream.retry or 0.0, jitter=JITTER)
-        if status in (404, 405, 410):
-            where = f"{shown_origin(self._url)} answers, but has no MCP server at this path: check its `url`"
-            return self._call_alien(how, where)
-        return Ended(how, reason="check its `url` and `headers`", follows="never", fault="protocol")
-
-    def _call_alien(self, how: str, fix: str) -> Ended:
-        """Describe the end of a connection to what does not seem to be an MCP server."""
+        fix = f"{shown_origin(self._url)} answers, but not as MCP at this path: check its `url`, `type` and `headers`"
         follows: Literal["judged", "never"] = "judged" if self._site.is_proven else "never"
         return Ended(how, reason=fix, follows=follows, jitter=JITTER, fault="protocol")
 
     # Credentials.
 
     def _deny(self, stream: RequestStream) -> None:
-        answer = stream.answer
-        how = _too_few(answer.challenge) if answer.challenge.wants_more else f"answered {phrase(answer.status)}"
-        if answer.challenge.wants_more:
-            what = ""
-        elif answer.status == 403:
-            what = "our credentials do not allow this"
-        else:
-            what = "it wants a login" if self._is_login_wanted(stream) else "it does not accept our credentials"
+        how = f"answered {phrase(stream.answer.status)}"
+        what = "it wants a login" if self._is_login_wanted(stream) else "it does not accept our credentials"
+        if stream.answer.challenge.wants_more:
+            how, what = _too_few(stream.answer.challenge), ""
         why = ": ".join(filter(None, (what, self._fix(stream) or "check its `headers`")))
         self._finish(Ended(how, reason=why, follows="never", fault="credentials"), also=stream)
 
@@ -840,8 +778,8 @@ class RemoteConnection:
         elif not self.is_met:
             ended = ended_by(failure)
             self._finish(replace(ended, fault="credentials") if failure.is_final else ended, also=stream)
-        elif stream.role != "line":  # a sign of life, which a refusal is, too
-            self._take_sign(stream, None)
+        elif stream.role != "line":
+            self._forget(stream)
         else:
             how = f"{failure.how}; {failure.fix}" if failure.fix else failure.how
             self._note_once(how)
@@ -851,20 +789,17 @@ class RemoteConnection:
 
     def _redirect(self, stream: RequestStream, location: str) -> None:
         """Follow a redirect within the origin, with the same method: a call must not become a GET."""
-        status, before = stream.answer.status, stream.request
+        before = stream.request
         found, is_near = self._site.join(before.url, location)
         stream.redirects += 1
         self._ports.drop(stream.number)
-        is_near = is_near and bool(location)
-        if is_near and stream.redirects <= REDIRECTS and status != 303:
-            is_lasting = status in (301, 308) or found.rstrip("/") == self._url.rstrip("/")
-            if is_lasting and before.url == self._url:
-                self._url = found
+        if is_near and location and stream.redirects <= REDIRECTS and stream.answer.status != 303:
+            if before.url == self._url and found.rstrip("/") == self._url.rstrip("/"):
+                self._url = found  # many servers add or remove the slash each time
             stream.answer, stream.request = HttpAnswer(), replace(before, url=found)
             self._ports.request(stream.request)
             return
-        how = "redirects in circles" if is_near else f"redirects to {self._site.name_of(found)}"
-        how = how if location else f"answered {phrase(status)} without saying where to"
+        how = f"redirects to {self._site.name_of(found)}"
         fix = f"if that is right, write that address into its `url`; its headers are for {shown_origin(self._url)} only"
         if stream.role == "delete":
             self._drop(stream)
@@ -890,7 +825,7 @@ class RemoteConnection:
                 self._rest(stream)
                 return
             self._fail(stream, failure.how)
-        if self._is_closed or not self._answers_others(stream) or stream.number == self._held.stream:
+        if self._is_closed or not self._answers_others(stream) or stream.number == self._awaited:
             self._part(stream, ended_by(failure))
         elif stream.role == "listen":
             self._rest(stream)
@@ -948,17 +883,16 @@ class RemoteConnection:
     def _close(self, stream: RequestStream) -> None:
         """Forget a stream that has ended, and go on after it."""
         self._forget(stream)
-        is_of_session = stream.role == "line" and not stream.is_stateless and self.era != "sse"
-        is_introduced = is_of_session and stream.method == INITIALIZED and stream.answer.is_success
-        if is_introduced and not self._session.is_introduced:
-            self._session.is_introduced = True
+        if stream.method == INITIALIZED and stream.answer.is_success and self.era != "sse":
+            for old in [each for each in self._streams.values() if each.role == "listen"]:
+                self._forget(old)  # of the session before, if the agent has shaken hands again
             self._ask(self._get("listen"))
         self._unblock(stream)
         if self.phase == "parting":
             self._part_if_all_know()
 
     def _unblock(self, stream: RequestStream) -> None:
-        if self._held.stream == stream.number:
+        if self._awaited == stream.number:
             self._release()
 
     # The end of the connection.
@@ -1013,8 +947,8 @@ class RemoteConnection:
             self._ports.drop(stream.number)
             if stream.is_waiting and stream.role == "line":
                 refused[stream.number] = stream.request.body
-        self.unsent[:0] = [*(refused[number] for number in sorted(refused)), *self._held.lines]
-        self._held.lines.clear()
+        self.unsent[:0] = [*(refused[number] for number in sorted(refused)), *self._held]
+        self._held.clear()
         self._streams.clear()
         self._owners.clear()
         self._ports.note_end(ended)

@@ -4,16 +4,12 @@ from collections.abc import Mapping
 from urllib.parse import urljoin
 
 from acp_launch.mcp.era import STATELESS
-from acp_launch.mcp.http.stream import HttpAnswer
-from acp_launch.mcp.http.wire import EXCERPT, origin, phrase, printable, shown_origin
+from acp_launch.mcp.http.wire import EXCERPT, origin, printable, shown_origin
 from acp_launch.mcp.message import CLIENT_INFO
 from acp_launch.secret.redact import redactor
 
 SCHEMES = {"Basic", "Bearer", "Digest", "Token"}  # of authorization: no secrets
 AGENT = f"{CLIENT_INFO['name']}/{CLIENT_INFO['version']}"
-LONG_SECRET = 8  # characters of a header's word that is hidden in the name of another host
-CHECK = "check the address in its `url`"
-WEB_PAGES = ("text/html", "application/xhtml+xml")
 
 
 class Site:
@@ -46,14 +42,13 @@ class Site:
         self.listening = {**self.headers, "Accept": "text/event-stream", "Cache-Control": "no-store"}
         self.posting = {**self.headers, "Content-Type": "application/json"}
 
-    def show(self, said: str, *, least: int = 0) -> str:
-        """Make a text of the server fit for our messages: one line, without our secrets of `least` characters."""
+    def show(self, said: str) -> str:
+        """Make a text of the server fit for our messages: one line, without our secrets."""
         from acp_launch.secret.forms import forms
 
         for secret in self._secrets:
-            if len(secret) >= least:
-                for form in sorted({secret, secret.lower(), *forms(secret)}, key=len, reverse=True):
-                    said = said.replace(form, "***")
+            for form in sorted({secret, secret.lower(), *forms(secret)}, key=len, reverse=True):
+                said = said.replace(form, "***")
         return printable(redactor.text(said))
 
     def quote(self, body: bytes) -> str:
@@ -71,16 +66,4 @@ class Site:
 
     def name_of(self, url: str) -> str:
         """Name another server by its address."""
-        return self.show(shown_origin(url), least=LONG_SECRET)[:EXCERPT]
-
-    def describe(self, answer: HttpAnswer, body: bytes) -> tuple[str, str]:
-        """Return what is strange about a success that holds no answer, and what to do about it."""
-        if answer.kind in WEB_PAGES:
-            fix = f"{CHECK}; a network that asks for a login answers like this, too"
-            return "answered with a web page and not with MCP", fix
-        if answer.status in (202, 204) or not body:
-            return f"took a request ({phrase(answer.status)}) and sent no answer", CHECK
-        if answer.kind == "application/json":
-            return f"answered with JSON that is not the answer to the request{self.quote(body)}", CHECK
-        kind = self.show(answer.kind)[:60] or "none"
-        return f'answered with the content type "{kind}" instead of JSON or an event stream', CHECK
+        return self.show(shown_origin(url))[:EXCERPT]

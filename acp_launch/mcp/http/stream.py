@@ -19,9 +19,7 @@ Role = Literal["line", "listen", "endpoint", "probe", "sign", "delete"]
 
 AGAIN = 1.0  # seconds before an event stream is asked for again, if the server does not say
 AGAIN_AT_MOST = 30.0
-HASTY = 8  # times in a row that a stream may end at once before we insist on a pause
-LEAST = 0.25  # seconds of that pause
-LONGEST_ID = 4096  # characters of a value of the server's that we repeat in a header
+LEAST = 0.25  # seconds, even if the server says less
 
 _RETURN, _NEWLINE = b"\r\n"  # searching for a number is faster than for bytes
 
@@ -153,7 +151,6 @@ class RequestStream(Struct):
     answer: HttpAnswer = field(default_factory=HttpAnswer)
     begun: float = 0.0  # when it was last sent
     resumed: int = 0  # times in a row that resuming it brought nothing
-    hasty: int = 0  # times in a row that it ended soon after it was sent
     redirects: int = 0
     repeated: int = 0  # times that it was sent again after it had no effect
     retry: float | None = None  # the pause that the server asks for
@@ -176,7 +173,7 @@ class RequestStream(Struct):
 
     def note_event(self, event: ServerEvent) -> None:
         """Note where to resume, and when."""
-        if is_fit(event.id):
+        if event.id:
             if event.id != self.last_event:
                 self.resumed = 0
             self.last_event = event.id
@@ -187,17 +184,10 @@ class RequestStream(Struct):
         """Count an attempt to have an event stream that has ended; return the seconds to wait before the next."""
         if self.role == "listen":
             self.resumed = 0 if now - self.begun > AGAIN_AT_MOST else self.resumed + 1
-        pause = AGAIN if self.retry is None else self.retry
-        if self.role == "listen" or self.retry is None:
-            growing = AGAIN * 2 ** (self.resumed - 1) if self.resumed > 1 else 0.0
-            pause = min(AGAIN_AT_MOST, max(pause, growing))
-        self.hasty = self.hasty + 1 if now - self.begun < AGAIN else 0
-        return max(pause, LEAST) if self.hasty > HASTY else pause
-
-
-def is_fit(value: str) -> bool:
-    """Whether a value of the server's can be sent back in a header."""
-    return value.isprintable() and bool(value) and value == value.strip() and len(value) <= LONGEST_ID
+        growing = min(AGAIN_AT_MOST, AGAIN * 2 ** (self.resumed - 1)) if self.resumed > 1 else 0.0
+        if self.retry is None:
+            return max(AGAIN, growing)
+        return max(LEAST, self.retry, growing if self.role == "listen" else 0.0)
 
 
 def one_line(data: bytes) -> bytes:

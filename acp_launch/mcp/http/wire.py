@@ -2,6 +2,7 @@
 What the connection to a remote server and its driver say to each other, and the words and readings both need. Pure.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, Literal, Protocol
@@ -81,10 +82,10 @@ CHALLENGES = 8 * 1024  # characters of all challenges of an answer
 SCOPES = 100  # of a list
 TOO_FEW = "insufficient_scope"  # the error if a token is good, and lacks a scope
 
-_PART = regex(
-    r"(?P<name>[!#$%&'*+\-.^_`|~0-9A-Za-z]++)"
-    r'(?:[ \t]*+=[ \t]*+(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"?|(?P<plain>[^\s,"]*+)))?+'
+_PARAMETER = regex(
+    r'([!#$%&\'*+\-.^_`|~0-9A-Za-z]++)[ \t]*+=[ \t]*+(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"?|(?P<plain>[^\s,"]*+))'
 )
+_BEARER = regex(r"(?:^|,)[ \t]*+bearer\b", re.IGNORECASE)
 _SCOPE = regex(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}+")  # RFC 6749, section 3.3
 _ESCAPED = regex(r"\\(.)")
 
@@ -108,26 +109,15 @@ NONE = Challenge()
 
 def read_challenges(headers: Iterable[str]) -> Challenge:
     """Read the `WWW-Authenticate` headers of an answer. What cannot be read is left out."""
-    bearer: dict[str, str] = {}
-    other: dict[str, str] = {}
-    into, is_bearer = other, False
-    text = ", ".join(headers)[:CHALLENGES]
-    end = 0  # of the part before
-    for part in _PART.finditer(text):
-        name = part["name"].lower()
-        if part["quoted"] is not None:
-            into.setdefault(name, _ESCAPED.sub(r"\1", part["quoted"]))
-        elif part["plain"] is not None:
-            into.setdefault(name, part["plain"])
-        elif name == "bearer" or "," in text[end : part.start()]:
-            into = bearer if name == "bearer" else other
-            is_bearer |= name == "bearer"
-        end = part.end()
+    text, said = ", ".join(headers)[:CHALLENGES], dict[str, str]()
+    for found in _PARAMETER.finditer(text):
+        value = found["plain"] if found["quoted"] is None else _ESCAPED.sub(r"\1", found["quoted"])
+        said.setdefault(found[1].lower(), value)
     return Challenge(
-        is_bearer=is_bearer,
-        resource_metadata=bearer.get("resource_metadata") or other.get("resource_metadata", ""),  # RFC 9728: any scheme
-        scopes=scopes_in(bearer.get("scope", "")),
-        error=bearer.get("error", "")[:200],
+        is_bearer=_BEARER.search(text) is not None,
+        resource_metadata=said.get("resource_metadata", ""),  # RFC 9728: of any scheme
+        scopes=scopes_in(said.get("scope", "")),
+        error=said.get("error", "")[:200],
     )
 
 
@@ -257,14 +247,6 @@ def ended_by(failure: Failure) -> Ended:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a server asks us to wait (RFC 9110 10.2.3); a date counts from the server's own."""
+    """Return the seconds that a server asks us to wait (RFC 9110 10.2.3)."""
     said = headers.get("retry-after", "").strip()
-    if said.isdigit() and len(said) < 10:
-        return min(float(said), LONGEST_PAUSE)
-    from email.utils import parsedate_to_datetime
-
-    try:
-        until, since = parsedate_to_datetime(said), parsedate_to_datetime(headers.get("date", ""))
-        return min(max(0.0, (until - since).total_seconds()), LONGEST_PAUSE)
-    except (ValueError, TypeError):
-        return None
+    return min(float(said), LONGEST_PAUSE) if said.isdecimal() and len(said) < 10 else None
