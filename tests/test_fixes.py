@@ -11,7 +11,6 @@ import pytest
 from typer.main import get_command
 
 from acp_launch.cli.app import app
-from acp_launch.cli.main import REMOVED
 from acp_launch.interactive.commands import ALIASES, COMMANDS
 from acp_launch.registry.index import NAMING, VALUED
 from tests.fixes import PLAIN, commands, fault
@@ -22,7 +21,6 @@ ANY = "x"  # for what is only known when it is said
 VERBS = {"session/hold": ("session close x", "session rm x", "run x --session x", "serve x")}
 # Options of other programs that we speak of, and the one that every command has.
 FOREIGN = {
-    *(option for _, option in REMOVED),
     "--help",
     "--check-hash-based-pycs",
     "--acp",
