@@ -1,13 +1,13 @@
 """The verbs of `agents`, for agents of the registry: `search`, `show`, `install`, `list` and `rm`."""
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acp_launch.cli.app import Commands
-from acp_launch.console.stderr import harmless, say
+from acp_launch.cli.app import Commands, Json
+from acp_launch.cli.verb import load_settings
+from acp_launch.console.stderr import say, tell
 from acp_launch.errors import RegistryError, UsageError
 from acp_launch.problem import did_you_mean
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 app = typer.Typer(cls=Commands, help="Agents of the registry: search, show, install, list, rm.", no_args_is_help=True)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The agent's id in the registry.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 @app.command()
@@ -31,14 +30,14 @@ def search(
     """List the agents of the registry that have all these words."""
     from acp_launch.console import agents, stdout
 
-    settings = _settings()
+    settings = load_settings()
     copy, fault = _latest(settings)
     entries = [each for each in copy.agents.values() if _has(each, words or ())]
     installed = _list_installed(settings)
     if as_json:
         stdout.put_json(agents.search_json(entries, installed, copy, fault))
     elif entries:
-        stdout.line(agents.search_table(entries, installed, width=_width()))
+        stdout.line(agents.search_table(entries, installed, width=stdout.terminal_width()))
     else:
         say("no agent of the registry has these words; acp-launch agents search lists all of them")
 
@@ -49,7 +48,7 @@ def show(agent: Id, as_json: Json = False) -> None:
     from acp_launch.console import agents, stdout
     from acp_launch.registry.install import this_platform
 
-    settings = _settings()
+    settings = load_settings()
     copy, fault = _latest(settings)
     entry = _entry(copy, _reference(agent).id)
     installed = _list_installed(settings)
@@ -70,13 +69,13 @@ def install(
     """Install an agent's binary for profiles that name it: agent: {registry: ID}."""
     from acp_launch.console import agents, stdout
 
-    made, is_new = _install(_settings(), _reference(agent), allow_unverified=allow_unverified)
+    made, is_new = _install(load_settings(), _reference(agent), allow_unverified=allow_unverified)
     if as_json:
         stdout.put_json({**agents.installation_json(made), "is_new": is_new})
         return
     said = made.manifest
     what = "installed" if is_new else "already installed:"
-    say(_safe(f"acp-launch: {what} {said.id} {said.version} ({said.kind} {said.package})"))
+    tell(f"{what} {said.id} {said.version} ({said.kind} {said.package})")
     say(f"    a profile starts it with agent: {{registry: {said.id}}}")
 
 
@@ -89,14 +88,14 @@ def list_(as_json: Json = False) -> None:
     from acp_launch.registry.index import read_copy
     from acp_launch.registry.installed import installations
 
-    settings = _settings()
+    settings = load_settings()
     found, copy = installations(settings.state), read_copy(settings.cache)
     copy = copy if copy is not None and copy.address == _address(settings) else None
     if as_json:
         stdout.put_json(agents.table_json(found, copy))
     elif found:
         newest = {entry.id: entry.version for entry in copy.agents.values()} if copy else {}
-        stdout.line(agents.table(found, newest, now=time.time(), width=_width()))
+        stdout.line(agents.table(found, newest, now=time.time(), width=stdout.terminal_width()))
     else:
         say("no agents of the registry are installed; acp-launch agents search lists those that can be")
 
@@ -109,24 +108,18 @@ def rm(
     from acp_launch.registry.install import remove
     from acp_launch.registry.installed import installations
 
-    settings = _settings()
+    settings = load_settings()
     wanted = [_reference(each) for each in agents]
     found = {each: [made for made in installations(settings.state, each.id) if _is(made, each)] for each in wanted}
     if absent := next((str(each) for each, those in found.items() if not those), ""):
         raise RegistryError(f"{absent} is not installed", fix="acp-launch agents list")
     for made in {made.directory: made for those in found.values() for made in those}.values():
         remove(made, settings.state)
-        say(f"acp-launch: removed {made.reference}")
+        tell(f"removed {made.reference}")
 
 
 def _is(made: "Installation", wanted: "Reference") -> bool:
     return wanted.version in ("", made.manifest.version)
-
-
-def _settings() -> "Settings":
-    from acp_launch.settings.load import load
-
-    return load()
 
 
 def _reference(text: str) -> "Reference":
@@ -157,7 +150,7 @@ def _latest(settings: "Settings") -> "tuple[Copy, str]":
         copy, fault = latest(address, settings.cache)
     if fault:
         when = ago(copy.fetched, now=time.time())
-        say(_safe(f"acp-launch: the registry's index {fault}; this is the copy of {when}"))
+        tell(f"the registry's index {fault}; this is the copy of {when}")
     return copy, fault
 
 
@@ -180,16 +173,6 @@ def _list_installed(settings: "Settings") -> "Installed":
 def _has(entry: "PublishedAgent", words: Sequence[str]) -> bool:
     text = f"{entry.id} {entry.name} {entry.description}".casefold()
     return all(word.casefold() in text for word in words)
-
-
-def _width() -> int | None:
-    import shutil
-
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def _safe(text: str) -> str:
-    return harmless(text, keep="")
 
 
 def _install(settings: "Settings", wanted: "Reference", *, allow_unverified: bool) -> "tuple[Installation, bool]":

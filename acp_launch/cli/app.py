@@ -9,14 +9,20 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from acp_launch.cli.verb import HEADINGS, TRACE, VERBS, Option, Verb, load, parameters
+from acp_launch.cli.verb import HEADINGS, TRACE, TRUST, VERBS, Option, Verb, load, parameters
 from acp_launch.cli.verb import Parameter as VerbParameter
 
 WIDEST = 120  # columns of help; longer lines are hard to read
 PATIENCE = 2.0  # seconds for a press of the tab key; the user waits and sees nothing meanwhile
 
 
+# Options of many verbs.
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+Trust = Annotated[bool, typer.Option(TRUST.names, help=TRUST.help)]
 TraceFile = Annotated[Path | None, typer.Option(TRACE.names, metavar=TRACE.metavar, help=TRACE.help)]
+Directory = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The session's directory.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+ProfileName = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its file.")]
 
 
 class Commands(TyperGroup):

@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from acp_launch.cli.app import Json
 from acp_launch.errors import MachineError, UsageError
 from acp_launch.problem import did_you_mean
 from acp_launch.regex import regex
@@ -24,7 +25,6 @@ _MARKS = regex(r"^[-|>\s]+|[`|]|\*\*")  # marks of Markdown that a single line i
 Topic = Annotated[
     list[str] | None, typer.Argument(metavar="[TOPIC]...", help="A page; any other word is searched for.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 class PageMatch(NamedTuple):

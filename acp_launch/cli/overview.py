@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from acp_launch.cli.verb import load_settings
 from acp_launch.errors import LaunchError
 from acp_launch.problem import count, errors, ours
 
@@ -62,9 +63,8 @@ def show() -> int:
     from acp_launch.console.stderr import harmless
     from acp_launch.console.stdout import columns, terminal_width
     from acp_launch.profile.discover import here
-    from acp_launch.settings.load import load
 
-    found = _overview(here(), load())
+    found = _overview(here(), load_settings())
     width = terminal_width()
     for line in (*_state_lines(found, width), "", *columns(list(_next(found)), width=width, ends=[2])):
         stdout.line(harmless(line, keep=""))

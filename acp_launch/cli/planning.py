@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from acp_launch.cli.verb import at_home, check_session_name
+from acp_launch.cli.verb import at_home, check_session_name, find_profile
 from acp_launch.errors import MachineError, NotLoggedIn, NotTrusted, ProfileError, Stopped, UsageError
 from acp_launch.problem import Problem, did_you_mean, dotted, errors, ours
 from acp_launch.settings.model import Settings
@@ -208,10 +208,9 @@ def loaded_profile(name: str, settings: Settings) -> "Loaded":
         UsageError: there is no such profile.
         ProfileError: the file is wrong.
     """
-    from acp_launch.profile.discover import find, here
     from acp_launch.profile.load import load
 
-    return load(find(name, start=here(), settings=settings), cache=settings.cache)
+    return load(find_profile(name), cache=settings.cache)
 
 
 def resolved_from(loaded: "Loaded", *, cwd: Path | None, session: str | None = None) -> "Resolved":

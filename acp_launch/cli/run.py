@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 from acp_launch.cli.run_request import RunRequest, Screen, exit_code, settings_of
-from acp_launch.cli.verb import PLAIN, Argument, Option
+from acp_launch.cli.verb import PLAIN, Argument, Option, find_profile, load_settings
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.errors import SessionError, Stopped, UsageError
 from acp_launch.problem import ours
@@ -53,11 +53,9 @@ class Attach(NamedTuple):
     plain: Annotated[bool, PLAIN] = False
 
     def carry_out(self) -> int:
-        from acp_launch.settings.load import load
-
         if not RunRequest().is_interactive:
             raise UsageError("attach needs a terminal", fix=f"without one: {ours('run', 'PROFILE', 'PROMPT')}")
-        note, name = _session_of_host(load(), self.session, self.profile)
+        note, name = _session_of_host(load_settings(), self.session, self.profile)
         os.chdir(note.here)  # where the profile has the name that `up` was given
         return carry_out(RunRequest(words=(note.called,), session=name, cwd=Path(note.cwd), plain=self.plain))
 
@@ -92,9 +90,8 @@ def carry_out(request: RunRequest) -> int:
 
 def _carry_out(request: RunRequest, screen: Screen) -> int:
     from acp_launch.host.place import any_host
-    from acp_launch.settings.load import load
 
-    settings = load()
+    settings = load_settings()
     request.check()
     if request.may_be_hosted and (request.wants_host or any_host(settings.state)):
         from acp_launch.cli.attach import run_in_host
@@ -315,10 +312,9 @@ def _of_project(settings: "Settings") -> "tuple[Path, Sequence[Record]]":
 
 
 def _of_profile(name: str, settings: "Settings") -> "Sequence[Record]":
-    from acp_launch.profile.discover import find, here
     from acp_launch.session.store import open_registry
 
-    found = find(name, start=here(), settings=settings)
+    found = find_profile(name)
     with open_registry(settings.state) as registry:
         return registry.list(str(found.project), found.name)
 

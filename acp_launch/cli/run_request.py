@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from acp_launch import leave
 from acp_launch.cli.verb import LOCKED, PLAIN, TRACE, TRUST, Argument, Option, read_duration, read_keep
-from acp_launch.console.stderr import DIM, say
+from acp_launch.console.stderr import DIM, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError, RunExpired, Stopped, UsageError
 from acp_launch.waits import stretch
@@ -171,7 +171,7 @@ class RunRequest(NamedTuple):
         if not text.strip():
             raise UsageError("the prompt is empty", fix=WAYS)
         if words and not self.file and _waits_on_stdin():
-            say("acp-launch: stdin is not read, because the command line has a prompt; --file - adds it", style=DIM)
+            tell("stdin is not read, because the command line has a prompt; --file - adds it", style=DIM)
         if self.attach:
             from acp_launch.session.attachments import examine
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from acp_launch.console.stderr import YELLOW, harmless, say
+from acp_launch.console.stderr import YELLOW, harmless, say, tell
 from acp_launch.errors import UsageError
 from acp_launch.mark import COLUMNS
 from acp_launch.plan.model import Need, needs
@@ -142,7 +142,7 @@ def warn(name: str, secret: Secret, others: Iterable[str]) -> None:
     if os.environ.get(variable(name)):
         said.append(f"{variable(name)} is set in this shell and overrides the stored value")
     for warning in said:
-        say(f"acp-launch: warning: {warning}", style=YELLOW)
+        tell(f"warning: {warning}", style=YELLOW)
 
 
 def _read_variable(name: str) -> str:
@@ -230,5 +230,5 @@ def uses(settings: Settings, start: Path, profiles: Sequence[str] = ()) -> Uses:
             found.append(loaded)
         else:
             file = shown(each.file)
-            say(f"acp-launch: {file} has problems and is skipped: {ours('validate', str(file))}", style=YELLOW)
+            tell(f"{file} has problems and is skipped: {ours('validate', str(file))}", style=YELLOW)
     return Uses(tuple((loaded.found.name, need) for loaded in found for need in needs(loaded)))

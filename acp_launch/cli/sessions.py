@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
-from acp_launch.cli.app import Commands, TraceFile
-from acp_launch.console.stderr import say, tell
+from acp_launch.cli.app import Commands, Json, TraceFile, Trust, Yes
+from acp_launch.cli.verb import check_session_name, load_settings, read_duration
+from acp_launch.console.stderr import DIM, say, tell
 from acp_launch.errors import LaunchError, NotTrusted, SessionError, UsageError
 from acp_launch.problem import count, did_you_mean, ours
 
@@ -32,8 +33,6 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The session's name; w
 Profile = Annotated[
     str | None, typer.Option("--profile", "-p", help="The session's profile, if several have that name.")
 ]
-Trust = Annotated[bool, typer.Option("--trust", help="Run a project's profile once without trusting it.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -117,11 +116,9 @@ def wait(
     ] = None,
 ) -> None:
     """Show the latest turn of a session that is up, and end as it ends."""
-    from acp_launch.cli.verb import read_duration
-
     limit = read_duration(timeout) if timeout else None
     record = _find(name, profile)
-    raise typer.Exit(_wait_for_turn(record, _settings(), output=output, timeout=limit))
+    raise typer.Exit(_wait_for_turn(record, load_settings(), output=output, timeout=limit))
 
 
 def _wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeout: float | None) -> int:
@@ -129,7 +126,7 @@ def _wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeo
     import asyncio
 
     from acp_launch.cli.run_request import Screen, exit_code
-    from acp_launch.console.stderr import DIM, share
+    from acp_launch.console.stderr import share
     from acp_launch.host.door import read_status
     from acp_launch.host.place import find
 
@@ -179,8 +176,6 @@ async def _show_turn(
 @app.command()
 def rename(name: Name, new: Annotated[str, typer.Argument(metavar="NEW")], profile: Profile = None) -> None:
     """Rename a session."""
-    from acp_launch.cli.verb import check_session_name
-
     check_session_name(new)
     with _registry() as registry:
         record = _the(registry, name, profile)
@@ -222,7 +217,7 @@ def prune(
     older_than: Annotated[str, typer.Option("--older-than", metavar="AGE", help="Since its last use: 30d, 12h, 8w.")],
     profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="Only this profile's.")] = None,
     everything: Annotated[bool, typer.Option("--all", "-a", help="Those of all projects.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Delete the records of old sessions. Those in use stay, and so does what agents have."""
@@ -255,7 +250,7 @@ def _states() -> "States":
     """Return the states of the sessions that hosts hold."""
     from acp_launch.host.place import any_host
 
-    state = _settings().state
+    state = load_settings().state
     if not any_host(state):
         return {}
     from acp_launch.cli.attach import hosted_sessions
@@ -347,7 +342,7 @@ def _end(how: Any, record: "Record", *, trust: bool, trace: "Path | None") -> bo
         limit = planned[0].timeouts.session
         return await end_session(connection, how, record.session_id, limit=limit, name=record.name)
 
-    return _with_agent(planned, _settings(), story, trace)
+    return _with_agent(planned, load_settings(), story, trace)
 
 
 def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trust: bool, trace: "Path | None") -> None:
@@ -359,7 +354,7 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
 
     if profile is None:
         raise UsageError("no profile is given", fix="acp-launch session list PROFILE --agent")
-    planned = agent_plan(profile, _settings(), cwd=None, trust=trust)
+    planned = agent_plan(profile, load_settings(), cwd=None, trust=trust)
     plan, _ = planned
 
     async def story(connection: "Connection") -> list[dict[str, Any]]:
@@ -368,7 +363,7 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
         cwd = None if everything else str(plan.cwd)
         return [found async for found in list_sessions(connection, cwd=cwd, limit=plan.timeouts.session)]
 
-    found = _with_agent(planned, _settings(), story, trace)
+    found = _with_agent(planned, load_settings(), story, trace)
     if as_json:
         stdout.put_json({"sessions": found})
     elif found:
@@ -391,7 +386,7 @@ def _plan_of(record: "Record", *, trust: bool) -> "Planned":
             fix=f"to delete it here: {ours('session', 'rm', record.name, '--local')}",
         )
     try:
-        return agent_plan(record.profile, _settings(), cwd=Path(record.cwd), trust=trust)
+        return agent_plan(record.profile, load_settings(), cwd=Path(record.cwd), trust=trust)
     except NotTrusted:
         raise
     except LaunchError as error:
@@ -438,19 +433,13 @@ def _find_by_title(records: "Sequence[Record]", title: str) -> "list[Record]":
 def _hold(record: "Record", verb: str) -> Any:
     from acp_launch.session.hold import hold
 
-    return hold(_settings().state, record.key, verb=verb)
+    return hold(load_settings().state, record.key, verb=verb)
 
 
 def _registry() -> "Registry":
     from acp_launch.session.store import open_registry
 
-    return open_registry(_settings().state)
-
-
-def _settings() -> "Settings":
-    from acp_launch.settings.load import load
-
-    return load()
+    return open_registry(load_settings().state)
 
 
 def _project() -> str:
