@@ -1,6 +1,5 @@
 """The verbs of `agents`, for agents of the registry: `search`, `show`, `install`, `list` and `rm`."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -110,16 +109,15 @@ def rm(
 
     settings = load_settings()
     wanted = [_reference(each) for each in agents]
-    found = {each: [made for made in installations(settings.state, each.id) if _is(made, each)] for each in wanted}
+    there = {each: installations(settings.state, each.id) for each in wanted}
+    found = {
+        each: [made for made in those if each.version in ("", made.manifest.version)] for each, those in there.items()
+    }
     if absent := next((str(each) for each, those in found.items() if not those), ""):
         raise RegistryError(f"{absent} is not installed", fix="acp-launch agents list")
     for made in {made.directory: made for those in found.values() for made in those}.values():
         remove(made, settings.state)
         tell(f"removed {made.reference}")
-
-
-def _is(made: "Installation", wanted: "Reference") -> bool:
-    return wanted.version in ("", made.manifest.version)
 
 
 def _reference(text: str) -> "Reference":

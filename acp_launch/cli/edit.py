@@ -200,22 +200,8 @@ def _try_change(found: "Found", text: str, change: Callable[[str], str]) -> str:
     try:
         return change(text)
     except CannotEdit as cannot:
-        fix = cannot.fix or _elsewhere(found, cannot.path)
+        fix = cannot.fix or f"{ours('show', '--merged', found.called)} prints what is there, and which file sets it"
         raise ProfileError([Problem(shown(found.file), 0, 0, dotted(cannot.path), cannot.message, fix)]) from None
-
-
-def _elsewhere(found: "Found", path: "KeyPath") -> str:
-    """Suggest what to do about a key that is not in this file."""
-    from acp_launch.problem import dotted
-    from acp_launch.profile.load import inspect
-
-    loaded, _ = inspect(found)
-    value: Any = loaded.merged if loaded else None
-    for step in path:
-        value = value.get(step) if isinstance(value, dict) else None
-    if value is None:
-        return f"{ours('show', found.called)} prints what is there"
-    return f"another file sets it; to override it: {ours('profile', 'set', found.called, dotted(path), 'null')}"
 
 
 def _is_trusted(found: "Found") -> bool:

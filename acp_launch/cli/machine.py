@@ -172,14 +172,12 @@ def _logged_name(given: str, directory: Path, settings: "Settings") -> str:
 
     is_path = "/" in given or given.endswith(SUFFIXES)
     name = shortened(Path(given).stem if is_path else given)
-    logged = {each.profile for each in logs(directory).values()}
-    if name in logged or (is_path and Path(given).expanduser().is_file()):
+    known = {each.profile for each in logs(directory).values()}
+    known |= {found.name for found in discover(start=here(), settings=settings)}
+    if name in known or (is_path and Path(given).expanduser().is_file()):
         return name
-    there = {found.name for found in discover(start=here(), settings=settings)}
-    if name in there:
-        return name
-    fix = f"profiles with logs: {', '.join(sorted(logged))}" if logged else "acp-launch list shows the profiles"
-    raise UsageError(f'no profile named "{given}"{did_you_mean(name, sorted(logged | there))}', fix=fix)
+    hint = did_you_mean(name, sorted(known))
+    raise UsageError(f'no profile named "{given}"{hint}', fix="acp-launch list shows the profiles")
 
 
 def _label(given: str, profile: str | None, directory: Path) -> str:
@@ -200,14 +198,10 @@ def _label(given: str, profile: str | None, directory: Path) -> str:
 
 
 def _why_empty(watch: "LogWatch", directory: Path, profile: str | None, server: str | None) -> str:
-    from acp_launch.process.logs import logs
-
     if watch.since:
         return f'"{server}" wrote nothing in the latest launch of "{profile}"'
-    if profile is None and any(logs(directory)):
-        return f"no logs of this project yet; {ours('logs', 'PROFILE')} shows those of a profile elsewhere"
-    of = f' of "{profile}"' if profile else ""
-    return f"no logs{of} yet; they are kept in {directory}"
+    of = f'of "{profile}"' if profile else f"of this project ({ours('logs', 'PROFILE')} shows those of another)"
+    return f"no logs {of} yet; they are kept in {directory}"
 
 
 def _pause() -> None:

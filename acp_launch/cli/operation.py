@@ -117,7 +117,7 @@ class VerbProcesses:
             AgentError: it cannot be started.
         """
         self.log.begin()
-        return self._start(plan, secrets)
+        return self._ending.enter_context(agent_process(plan, secrets))
 
     @asynccontextmanager
     async def server(
@@ -180,9 +180,6 @@ class VerbProcesses:
             offers=offers,
             trace=self.trace,
         )
-
-    def _start(self, plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Spawned:
-        return self._ending.enter_context(agent_process(plan, secrets))
 
     def run(self, story: "Callable[[Interrupts], Coroutine[Any, Any, T]]") -> T:
         """Run an event loop that keeps the guard informed and handles signals.

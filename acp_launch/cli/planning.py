@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from acp_launch.problem import KeyPath
     from acp_launch.process.tree import Exit
     from acp_launch.profile.load import Loaded
+    from acp_launch.profile.trust import TrustState
     from acp_launch.secret.lookup import Waiting
     from acp_launch.secret.value import Outcome, Secret, Store
 
@@ -123,8 +124,8 @@ def _look_up(
     names = [need.name for need in resolved.needs]
     wanted = [*names, *dict.fromkeys(login.item for login in logins if login.item)]
     found = outcomes(wanted, settings, waiting, opening)
-    is_absent = _lacks_store([found[name] for name in names])
-    if resolved.plan is not None and is_absent and (changed := offer_sealed_file(settings)) is not None:
+    unset = [found[name].is_absent for name in names if found[name].state != "found"]
+    if resolved.plan is not None and unset and all(unset) and (changed := offer_sealed_file(settings)) is not None:
         settings, opening = changed, cache(partial(open_store, changed))
         found = outcomes(wanted, settings, waiting, opening)
     answers = {name: found[name] for name in names}
@@ -284,12 +285,6 @@ def find_server(name: str | None, profile: str, servers: "Collection[str]") -> s
 
 # Trust in a project's profile.
 
-WHY = {
-    "new": "this project's profile is not trusted yet",
-    "changed": "this profile has changed since you trusted it",
-    "doubtful": "this profile cannot be trusted",
-}
-
 
 def require(loaded: "Loaded", found: "Mapping[KeyPath, Path]", settings: Settings, *, is_waved: bool) -> None:
     """Refuse a project's profile that is not trusted; a user at a terminal may trust it at once.
@@ -304,16 +299,30 @@ def require(loaded: "Loaded", found: "Mapping[KeyPath, Path]", settings: Setting
     how = trust_state(loaded, settings)
     if how.is_trusted or (is_waved and how.how != "doubtful"):
         return
+    show_trust(loaded, found, how)
+    if agrees("Trust this profile and continue?"):
+        accept(loaded, settings)
+        return
+    what = "has changed since you trusted it" if how.how == "changed" else "of this project is not trusted yet"
+    fix = f"to trust it: {ours('trust', loaded.found.called)}; to run it once: --trust"
+    raise NotTrusted(f"this profile {what}: {loaded.label}", fix=fix)
+
+
+def show_trust(loaded: "Loaded", found: "Mapping[KeyPath, Path]", how: "TrustState") -> None:
+    """Show all that a profile that is not trusted would run.
+
+    Raises:
+        NotTrusted: it cannot be trusted.
+    """
     from acp_launch.console.stderr import say
     from acp_launch.console.trust import heading, report
 
     say(heading(how))
     for line in report(loaded.profile, found, how):  # here, and not as details of the error: a diff has its colours
         say(line)
-    if how.how != "doubtful" and agrees("Trust this profile and continue?"):
-        accept(loaded, settings)
-        return
-    raise NotTrusted(f"{WHY[how.how]}: {loaded.label}", fix=_fix(loaded, how.how))
+    if how.how == "doubtful":
+        fix = "make it a file in the project that only you can write"
+        raise NotTrusted(f"this profile cannot be trusted: {loaded.label}", fix=fix)
 
 
 def agrees(question: str) -> bool:
@@ -321,13 +330,6 @@ def agrees(question: str) -> bool:
     from acp_launch.console.ask.terminal import ask_yes_or_no, possible
 
     return possible() and ask_yes_or_no(question) is True
-
-
-def _fix(loaded: "Loaded", how: str) -> str:
-    if how == "doubtful":
-        return "make it a file in the project that only you can write"
-    name = shlex.quote(loaded.found.called)
-    return f"to trust it: acp-launch trust {name}; to run it once: --trust"
 
 
 # What a run lacks on this machine and the user at the terminal can supply at once: secrets, and programs. Nothing is
@@ -371,12 +373,6 @@ def _ask_for_secrets(
             break
         found[name] = Outcome("found", vault.store.label, secret)
     return found
-
-
-def _lacks_store(answers: "Sequence[Outcome]") -> bool:
-    """Return whether secrets are not set, and only because there is no such store on this machine."""
-    unset = [outcome for outcome in answers if outcome.state != "found"]
-    return bool(unset) and all(outcome.is_absent for outcome in unset)
 
 
 def _offer_to_install(resolved: "Resolved", again: "Callable[[], Resolved]") -> "Resolved":

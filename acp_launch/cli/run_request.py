@@ -1,11 +1,9 @@
 """The request of `run`, its prompt, and its output. The output is made when there is something to show."""
 
 import os
-import select
-import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -14,6 +12,7 @@ from acp_launch.cli.verb import LOCKED, PLAIN, TRACE, TRUST, Argument, Option, r
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError, RunExpired, Stopped, UsageError
+from acp_launch.problem import ours
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
@@ -199,22 +198,10 @@ class RunRequest(NamedTuple):
         async def ask(question: "ToolQuestion") -> "Answer":
             from acp_launch.console.ask.permission import permission_asker  # most runs ask nothing
 
-            return await permission_asker(person, self._list_command(plan))(question)
+            words = ("--", plan.profile) if self.agent is not None else self.words[:1]
+            return await permission_asker(person, ours("permission", "list", *words))(question)
 
         return ask
-
-    def _list_command(self, plan: "LaunchPlan") -> str:
-        """Return the command that lists the remembered answers, as the user can type it here."""
-        import shlex
-
-        words = ["acp-launch", "permission", "list"]
-        if self.agent is None:
-            return shlex.join([*words, self.words[0]])
-        from acp_launch.profile.discover import project_of
-
-        listing = shlex.join([*words, "--", plan.profile])
-        is_here = plan.project == project_of(Path.cwd())
-        return listing if is_here else f"cd {shlex.quote(str(plan.project))}; {listing}"
 
 
 def _read_file(file: Path) -> bytes:
@@ -234,25 +221,15 @@ def _decode(raw: bytes, source: str) -> str:
 
 
 def _waits_on_stdin() -> bool:
-    """Tell whether there is unread input on stdin, without reading it, which might never end."""
-    try:
-        mode = os.fstat(0).st_mode
-        if stat.S_ISREG(mode):
-            return os.fstat(0).st_size > 0
-        return stat.S_ISFIFO(mode) and bool(select.select([0], [], [], 0)[0]) and _holds_bytes()
-    except OSError:
-        return False
-
-
-def _holds_bytes() -> bool:
-    """Tell whether the pipe holds bytes, because `select` also reports its end."""
+    """Tell whether there is unread input on stdin, without reading it: it may be of the script that runs us."""
     import array
     import fcntl
     import termios
 
     waiting = array.array("i", [0])
-    fcntl.ioctl(0, termios.FIONREAD, waiting)
-    return waiting[0] > 0
+    with suppress(OSError):
+        fcntl.ioctl(0, termios.FIONREAD, waiting)
+    return waiting[0] > 0 and not sys.stdin.isatty()
 
 
 def elicitor(person: "Person") -> "Elicit":

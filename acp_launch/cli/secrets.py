@@ -5,39 +5,20 @@ A value comes from a hidden prompt, from stdin or from a variable, but never fro
 shell's history would show it.
 """
 
-from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from acp_launch.cli.app import Commands, Json
 from acp_launch.cli.verb import load_settings
-from acp_launch.errors import MachineError, SecretError, StateError, UsageError
-from acp_launch.problem import ours
+from acp_launch.errors import MachineError, SecretError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from acp_launch.cli.stores import Vault
 
-SHOWING = ("get", "show", "print", "read", "cat")  # verbs a user may try to see a value
-
-
-class _Verbs(Commands):
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Explain that values are not shown, where typer would suggest `set`, the nearest verb.
-
-        Raises:
-            UsageError: the verb would show a value.
-        """
-        if args[0] in SHOWING:
-            name = next((word for word in args[1:] if not word.startswith("-")), "NAME")
-            fix = f"a command gets it in a variable: {ours('secret', 'copy-to-env', name, '--', 'COMMAND')}"
-            raise UsageError(f"No such command '{args[0]}': a value is never shown", fix=fix)
-        return super().resolve_command(ctx, args)
-
-
-app = typer.Typer(cls=_Verbs, help="Secrets: set, list, check, rm, rename, copy-to-env.", no_args_is_help=True)
+app = typer.Typer(cls=Commands, help="Secrets: set, list, check, rm, rename, copy-to-env.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
 
@@ -67,7 +48,6 @@ def list_(as_json: Json = False) -> None:
     from acp_launch.cli.secretvalue import uses
     from acp_launch.console import secrets
     from acp_launch.console.stderr import DIM, tell
-    from acp_launch.oauth.grant import Logins
     from acp_launch.profile.discover import here
     from acp_launch.secret.value import variable
 
@@ -80,9 +60,6 @@ def list_(as_json: Json = False) -> None:
     secrets.show_list(rows, remark, as_json=as_json)
     if remark or not rows:
         tell(f"{remark or 'no secrets yet; to store one: acp-launch secret set NAME'}", style=DIM)
-    with suppress(StateError):  # this is about secrets
-        if not as_json and Logins(vault.settings.state).all():
-            tell(f"logins to MCP servers are not listed here: {ours('mcp', 'status', 'PROFILE')}", style=DIM)
     if failed:
         raise typer.Exit(MachineError.exit_code)
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from acp_launch.cli.stores import Vault
 
 LONGEST_NAME = 200  # characters
-SHORTEST_PLACE = 8  # columns in which a place is shown
 VARIABLE = "[A-Za-z_][A-Za-z0-9_]*"  # what a shell can read
 
 
@@ -163,13 +162,12 @@ def _place(path: str) -> str:
 
 
 def _prompt(name: str, places: Sequence[str]) -> str:
-    """Return the prompt in one row of the terminal; the places are cut, and left out where they do not fit."""
+    """Return the prompt in one row of the terminal."""
     from acp_launch.console.ask.room import fit_row, screen
 
     what, columns = f'value of the secret "{name}"', screen()[0] - COLUMNS
-    room = columns - len(f"{what} (): ") - 1  # the cursor
-    if places and room >= SHORTEST_PLACE:
-        what += f" ({fit_row(harmless(', '.join(dict.fromkeys(places)), keep=''), room)})"
+    if places:
+        what += f" ({harmless(', '.join(dict.fromkeys(places)), keep='')})"
     return f"{fit_row(what, columns - 3)}: "
 
 

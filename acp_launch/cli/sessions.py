@@ -223,24 +223,20 @@ def prune(
     """Delete the records of old sessions. Those in use stay, and so does what agents have."""
     import time
 
-    from acp_launch.cli.run import list_sessions, session_label
+    from acp_launch.cli.run import list_sessions
 
     latest = time.time() - _age(older_than)
     with _registry() as registry:
         listed = registry.list(None if everything else _project(), profile)
         old = [record for record in listed if record.last_used < latest]
-        free = [record for record in old if not _is_held(record)]
-        if len(free) < len(old):
-            used = ", ".join(session_label(record) for record in old if record not in free)
-            say(f"in use, and so not deleted: {used}")
-        if free and not as_json:
-            list_sessions(free)
-        gone = _prune(registry, free) if free and _may_prune(free, is_sure=yes) else []
+        if old and not as_json:
+            list_sessions(old)
+        gone = _prune(registry, old) if old and _may_prune(old, is_sure=yes) else []
     if as_json:
         from acp_launch.console import sessions, stdout
 
         stdout.put_json(sessions.table_json(gone))
-    elif not free:
+    elif not old:
         say(f"no session was last used more than {older_than} ago")
     elif gone:
         say(f"deleted {count(len(gone), 'session')}; the agents still have what they stored")
@@ -260,7 +256,7 @@ def _states() -> "States":
 
 
 def _prune(registry: "Registry", records: "Sequence[Record]") -> "list[Record]":
-    """Delete the sessions that are not in use by now."""
+    """Delete the sessions that are not in use."""
     gone = []
     for record in records:
         try:
@@ -279,11 +275,11 @@ def _may_prune(records: "Sequence[Record]", *, is_sure: bool) -> bool:
 
     if is_sure or agrees(f"Delete {count(len(records), 'session')}?"):
         return True
-    if not (sys.stdin is not None and sys.stdin.isatty()):
-        what = f"{count(len(records), 'session')} would be deleted; nothing was changed"
-        raise UsageError(what, fix="to delete without a question: --yes")
-    say("nothing was deleted")
-    return False
+    if sys.stdin.isatty():
+        say("nothing was deleted")
+        return False
+    what = f"{count(len(records), 'session')} would be deleted; nothing was changed"
+    raise UsageError(what, fix="to delete without a question: --yes")
 
 
 def _age(text: str) -> float:
@@ -294,14 +290,6 @@ def _age(text: str) -> float:
     if found is None:
         raise UsageError(f'--older-than: expected an age, found "{text}"', fix="write it as 12h, 30d or 8w")
     return int(found[1]) * AGES[found[2]]
-
-
-def _is_held(record: "Record") -> bool:
-    try:
-        with _hold(record, "session prune"):
-            return False
-    except SessionError:
-        return True
 
 
 def _agent(record: "Record") -> str:

@@ -31,8 +31,6 @@ def trust(
     settings = load_settings()
     if list_ and (profile or revoke or yes):
         raise UsageError("--list takes no other arguments", fix="acp-launch trust --list")
-    if revoke and yes:
-        raise UsageError("--yes cannot be combined with --revoke, which does not ask", fix="leave --yes out")
     if list_:
         _list(settings, as_json=as_json)
     elif as_json:
@@ -60,8 +58,7 @@ def _list(settings: "Settings", *, as_json: bool) -> None:
 
 
 def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:
-    from acp_launch.cli.planning import agrees, loaded_profile, resolved_from
-    from acp_launch.console.trust import heading, report
+    from acp_launch.cli.planning import agrees, loaded_profile, resolved_from, show_trust
     from acp_launch.profile.trust import accept, trust_state
 
     loaded = loaded_profile(profile, settings)
@@ -70,13 +67,7 @@ def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:
         why = "it is your own, or built in" if found.how == "own" else "it has not changed since you trusted it"
         tell(f"{profile} is trusted already: {why}")
         return
-    there = resolved_from(loaded, cwd=None).found
-    say(heading(found))
-    for line in report(loaded.profile, there, found):
-        say(line)
-    if found.how == "doubtful":
-        fix = "make it a file in the project that only you can write"
-        raise NotTrusted("this profile cannot be trusted", fix=fix)
+    show_trust(loaded, resolved_from(loaded, cwd=None).found, found)
     if not is_sure and not agrees("Trust this profile?"):
         raise NotTrusted("the profile was not trusted", fix="run it on a terminal to be asked, or give --yes")
     accept(loaded, settings)
@@ -89,16 +80,14 @@ def _revoke(profile: str, settings: "Settings") -> None:
 
     path, project = Path(os.path.normpath(here() / profile)), str(project_of(here()))
     file = str(Path(os.path.realpath(path.parent)) / path.name)
-    found = [each for each in accepted(settings) if each.profile == profile or each.file == file]
-    meant = [each for each in found if each.file == file or each.project == project]
-    if (len(found) > 1 and len(meant) != 1) or (found and not meant):
-        files = ", ".join(each.file for each in meant or found)
-        where = "here" if meant else "in another project"
-        raise UsageError(f'"{profile}" is trusted {where}: {files}', fix="give the file's path")
-    if not meant:
-        raise UsageError(f'"{profile}" is not trusted', fix="acp-launch trust --list shows what is")
-    revoke(meant[0], settings)
-    tell(f"no longer trusted: {meant[0].file}")
+    found = [
+        each for each in accepted(settings) if each.file == file or (each.profile, each.project) == (profile, project)
+    ]
+    if len(found) != 1:
+        what = "is trusted in several files" if found else "is not trusted here"
+        raise UsageError(f'"{profile}" {what}', fix="give the file's path; acp-launch trust --list shows all of them")
+    revoke(found[0], settings)
+    tell(f"no longer trusted: {found[0].file}")
 
 
 # The lock file.
