@@ -1,5 +1,6 @@
 """The verbs of `agents`, for agents of the registry: `search`, `show`, `install`, `list` and `rm`."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer

@@ -303,9 +303,9 @@ def require(loaded: "Loaded", found: "Mapping[KeyPath, Path]", settings: Setting
     if agrees("Trust this profile and continue?"):
         accept(loaded, settings)
         return
-    what = "has changed since you trusted it" if how.how == "changed" else "of this project is not trusted yet"
+    changed, new = "this profile has changed since you trusted it", "this project's profile is not trusted yet"
     fix = f"to trust it: {ours('trust', loaded.found.called)}; to run it once: --trust"
-    raise NotTrusted(f"this profile {what}: {loaded.label}", fix=fix)
+    raise NotTrusted(f"{changed if how.how == 'changed' else new}: {loaded.label}", fix=fix)
 
 
 def show_trust(loaded: "Loaded", found: "Mapping[KeyPath, Path]", how: "TrustState") -> None:

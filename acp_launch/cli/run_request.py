@@ -196,10 +196,16 @@ class RunRequest(NamedTuple):
         """Return what asks the user about a tool call."""
 
         async def ask(question: "ToolQuestion") -> "Answer":
-            from acp_launch.console.ask.permission import permission_asker  # most runs ask nothing
+            from shlex import quote  # most runs ask nothing
+
+            from acp_launch.console.ask.permission import permission_asker
+            from acp_launch.profile.discover import project_of
 
             words = ("--", plan.profile) if self.agent is not None else self.words[:1]
-            return await permission_asker(person, ours("permission", "list", *words))(question)
+            listing = ours("permission", "list", *words)
+            if self.agent is not None and plan.project != project_of(Path.cwd()):
+                listing = f"cd {quote(str(plan.project))}; {listing}"
+            return await permission_asker(person, listing)(question)
 
         return ask
 

@@ -35,30 +35,6 @@ def test_a_wait_that_passes_its_deadline_is_named(launch: Launcher, temper: list
     assert done.events[-1]["exitCode"] == 124
 
 
-def test_a_session_that_is_not_opened_in_time_is_named(launch: Launcher) -> None:
-    launch.scripted('script.serve({"session/new": lambda request: None})', timeouts={"session": "200ms"})
-    done = launch("run", "p", "hi", "--output", "json")
-    assert done.code == 124
-    said = "no answer about a new session from the agent within 0.2 s"
-    assert done.err == f"acp-launch: {said}\n{launch.started()}    fix: {LONGER % 'session'}"
-    assert [event["type"] for event in done.events] == ["initialized", "error"]
-    error = done.event("error")
-    assert (error["message"], f"{error['fix']}\n") == (said, LONGER % "session")
-
-
-def test_the_last_stderr_lines_come_with_a_deadline(launch: Launcher) -> None:
-    launch.scripted(
-        'script.complain("downloading: 12 %")\nscript.serve({"initialize": lambda request: None})',
-        timeouts={"initialize": "200ms"},
-    )
-    done = launch("run", "p", "hi")
-    assert (done.code, done.err) == (
-        124,
-        f"acp-launch: no answer to initialize from the agent within 0.2 s\n{launch.started()}    downloading: 12 %\n"
-        f"{ACP_MODE}; {LONGER % 'initialize'}",
-    )
-
-
 NEVER = ("--agent", '/bin/sh -c "cat >/dev/null"')
 COMMAND = "    command: /bin/sh -c 'cat >/dev/null'\n"
 

@@ -92,23 +92,6 @@ def test_a_named_session_is_continued_with_its_history_on_the_screen(tmp_path: P
         leaves(terminal)
 
 
-def test_a_permission_question_is_answered_by_a_key(tmp_path: Path) -> None:
-    with sitting(cwd=tmp_path) as terminal:
-        terminal.until("ready ·")
-        terminal.types(f"note buy milk{ENTER}")
-        terminal.until("[y] Allow once")
-        terminal.types("y")
-        terminal.until("Noted: buy milk")
-        terminal.until("ready ·")
-        terminal.types(f"note buy beer{ENTER}")
-        terminal.until_it(
-            lambda: any("[y] Allow once" in row for row in after(terminal, "note buy beer")), "a question"
-        )
-        terminal.types("n")
-        terminal.until("I did not do it: permission was refused.")
-        leaves(terminal)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("prompt", [(), ("note buy milk",)], ids=["interactive", "one-shot"])
 def test_the_time_of_a_tool_call_leaves_out_what_a_person_needed(tmp_path: Path, prompt: Sequence[str]) -> None:
@@ -234,17 +217,6 @@ def test_each_line_that_was_typed_before_there_was_a_prompt_is_one(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_on_a_dumb_terminal_each_line_that_was_typed_ahead_is_a_prompt_as_well(tmp_path: Path) -> None:
-    paste = f"\x1b[200~first{ENTER}second\x1b[201~ third{ENTER}"
-    with typed_ahead(f"{SUMS}{paste}", cwd=tmp_path, TERM="dumb") as terminal:
-        terminal.until("You said: first\nsecond third")
-        answers = [row for row in terminal.all if row.isdecimal()]
-        assert answers == ["2", "22", "303"]
-        terminal.types(CTRL_D)
-        assert terminal.ends() == 0
-
-
-@pytest.mark.slow
 def test_what_waited_for_a_cancelled_turn_is_edited_again(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -312,16 +284,6 @@ def test_an_agent_that_cannot_load_its_session_begins_a_new_one(tmp_path: Path) 
             )
             terminal.types(CTRL_C)
         leaves(terminal)
-
-
-@pytest.mark.sample(1)
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_ends_it_and_the_terminal_is_as_it_was(tmp_path: Path, number: int, code: int) -> None:
-    with sitting(cwd=tmp_path) as terminal:
-        terminal.until("ready ·")
-        os.kill(terminal.process.pid, number)
-        assert terminal.ends() == code
-        assert terminal.is_cooked()
 
 
 @pytest.mark.slow
@@ -403,19 +365,6 @@ def test_a_conversation_is_exported_and_no_file_is_overwritten(tmp_path: Path) -
         leaves(terminal)
     written = (tmp_path / "talk.md").read_text()
     assert written.startswith("# add 20 22\n\n## You\n\nadd 20 22\n\n- Add 20 and 22: completed\n\n## Agent\n\n42")
-
-
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("poor", [{"TERM": "dumb"}, {"NO_COLOR": "1"}, {"TERM": "vt100"}])
-def test_a_poor_terminal_will_do(tmp_path: Path, poor: dict[str, str]) -> None:
-    with sitting(cwd=tmp_path, columns=40, env=poor) as terminal:
-        terminal.until(">" if "dumb" in poor.values() else "❯")
-        terminal.types(f"add 20 22{ENTER}")
-        terminal.until("42")
-        if poor.get("TERM") == "dumb":
-            assert b"\x1b" not in terminal.raw
-        terminal.types(CTRL_D)
-        assert terminal.ends() == 0, terminal.dump()
 
 
 @pytest.mark.slow

@@ -48,27 +48,6 @@ def test_a_named_session_is_opened_once_and_then_loaded_with_its_history_hidden(
     assert (third.event("session")["how"], third.event("session")["replayed"]) == ("load", 5)
 
 
-def test_a_session_is_resumed_without_its_history_when_that_is_wanted(launch: Launcher) -> None:
-    """C-32."""
-    launch.profile("replayer")
-    assert launch("run", "p", "hi", "--session", "work").code == 0
-    done = launch("run", "p", "hi", "--session", "work", "--no-replay", "--output", "json")
-    assert (done.code, [event["type"] for event in replies(done)]) == (0, ["update"])
-    assert done.event("session")["how"] == "resume"
-    assert done.methods == ["initialize", "session/resume", "session/prompt"]
-
-
-def test_what_an_agent_says_late_of_a_history_is_asked_for_and_apart(launch: Launcher) -> None:
-    """It looks at what it is asked when it has said all; that it does not know this is no failure."""
-    launch.scripted(LATE)
-    assert launch("run", "p", "hi", "--session", "work").code == 0
-    for output in ("text", "quiet"):
-        done = launch("run", "p", "hi", "--session", "work", "--output", output)
-        assert (done.code, done.out) == (0, b"You said: hi\n")
-        assert done.err == "acp-launch: resumed work (2 turns)\n"
-        assert done.methods == ["initialize", "session/load", "_acp-launch/replayed", "session/prompt"]
-
-
 def test_continue_takes_the_latest_session_and_new_a_fresh_one(launch: Launcher) -> None:
     launch.profile("replayer", "2")
     nothing = launch.within("run", "p", "hi", "--continue")

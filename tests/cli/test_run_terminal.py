@@ -46,14 +46,6 @@ def test_a_person_is_asked_and_the_answer_counts(tmp_path: Path, env: dict[str, 
     assert "▐ Allow it? " in terminal.text and "(you)" not in terminal.text, "the answer stands below its question"
 
 
-def test_keys_pressed_in_a_turn_do_not_disturb_the_picture(tmp_path: Path, env: dict[str, str]) -> None:
-    with on_terminal("run", "demo", "count 40", cwd=tmp_path, env=env) as terminal:
-        terminal.until("1 2 3")
-        terminal.types("xyz\n\n")
-        assert terminal.ends() == 0
-    assert "xyz" not in terminal.text
-
-
 def test_ctrl_c_cancels_the_turn_and_leaves_the_terminal_whole(tmp_path: Path, env: dict[str, str]) -> None:
     with on_terminal("run", "demo", "count 10000", cwd=tmp_path, env=env) as terminal:
         terminal.until("1 2 3")
@@ -79,17 +71,6 @@ def test_markdown_is_rendered_and_the_usage_is_the_last_line(tmp_path: Path, env
     assert "`help`" not in terminal.text
     usage = terminal.text.strip().splitlines()[-1]
     assert re.search(r" of 100,000 tokens( · \d+ s)?$", usage), usage  # with its time, where it took some
-
-
-@pytest.mark.parametrize("changed", [{"TERM": "dumb"}, {"COLUMNS": "30"}, {"NO_COLOR": "1"}])
-def test_a_poor_terminal_shows_the_answer_all_the_same(
-    tmp_path: Path, env: dict[str, str], changed: dict[str, str]
-) -> None:
-    with on_terminal("run", "demo", "add 20 22", cwd=tmp_path, env={**env, **changed}) as terminal:
-        assert terminal.ends() == 0
-    assert "\n42\n" in terminal.text.replace(" ", "") or "42" in terminal.text.split()
-    if "TERM" in changed:
-        assert b"\x1b" not in terminal.raw
 
 
 def test_without_a_prompt_a_script_is_told_the_ways_to_give_one(tmp_path: Path, env: dict[str, str]) -> None:

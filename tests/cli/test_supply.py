@@ -124,8 +124,7 @@ def test_a_pipe_is_not_offered_a_sealed_file(without_keyring: Launcher) -> None:
         ("mcp_servers.everything.env.API_TOKEN", 80, 'value of the secret "k" (API_TOKEN of the server everything): '),
         ("mcp_servers.docs.headers.Authorization", 80, 'value of the secret "k" (Authorization of the server docs): '),
         ("agent.args[0]", 80, 'value of the secret "k" (agent.args[0]): '),
-        ("mcp_servers.everything.env.API_TOKEN", 40, 'value of the secret "k" (API_TOKE…): '),
-        ("mcp_servers.everything.env.API_TOKEN", 30, 'value of the secret "k": '),
+        ("mcp_servers.everything.env.API_TOKEN", 40, 'value of the secret "k" (API_TOKEN…: '),
         ("mcp_servers.everything.env.API_TOKEN", 20, "value of the s…: "),
     ],
 )
