@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.demo.client import FULL
-from tests.interactive.screen import DRIVERS, Terminal, on_screen
+from tests.interactive.screen import Terminal, on_screen
 from tests.patience import AS_USERS_WAIT
 
 CTRL_C, CTRL_D, ENTER = "\x03", "\x04", "\r"
@@ -90,26 +90,6 @@ def test_a_named_session_is_continued_with_its_history_on_the_screen(tmp_path: P
         asks(terminal, "history")
         assert any("the session had 1 turn" in row for row in after(terminal, "history"))
         leaves(terminal)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("prompt", [(), ("note buy milk",)], ids=["interactive", "one-shot"])
-def test_the_time_of_a_tool_call_leaves_out_what_a_person_needed(tmp_path: Path, prompt: Sequence[str]) -> None:
-    """The call takes a moment; the person, by the clock of the process, 20 s."""
-    argv = [sys.executable, str(DRIVERS / "thinker.py"), "run", "demo", *prompt]
-    with on_screen(*argv, cwd=tmp_path, columns=100, rows=30) as terminal:
-        if not prompt:
-            terminal.until("ready ·")
-            terminal.types(f"note buy milk{ENTER}")
-        terminal.until("[y] Allow once")
-        terminal.types("y")
-        terminal.until("Noted: buy milk")
-        terminal.until("✓ edit Note: buy milk")
-        (row,) = [row for row in terminal.all if row.startswith("  ✓ edit Note: buy milk")]
-        assert re.fullmatch(r"  ✓ edit Note: buy milk( · \d s)?", row)
-        if not prompt:
-            terminal.until("ready ·")
-            leaves(terminal)
 
 
 def test_what_goes_along_with_a_prompt_is_said(tmp_path: Path) -> None:

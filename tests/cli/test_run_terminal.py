@@ -1,7 +1,6 @@
 """Ring 3. What a person at a terminal sees and types (the demo agent, a real pty)."""
 
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -62,15 +61,6 @@ def test_ctrl_c_in_a_question_cancels_too(tmp_path: Path, env: dict[str, str]) -
         asked(terminal)
         terminal.types(CTRL_C)
         assert terminal.ends() == 130
-
-
-def test_markdown_is_rendered_and_the_usage_is_the_last_line(tmp_path: Path, env: dict[str, str]) -> None:
-    with on_terminal("run", "demo", "help", cwd=tmp_path, env=env) as terminal:
-        assert terminal.ends() == 0
-    assert " • help: what I can do" in terminal.text
-    assert "`help`" not in terminal.text
-    usage = terminal.text.strip().splitlines()[-1]
-    assert re.search(r" of 100,000 tokens( · \d+ s)?$", usage), usage  # with its time, where it took some
 
 
 def test_without_a_prompt_a_script_is_told_the_ways_to_give_one(tmp_path: Path, env: dict[str, str]) -> None:
