@@ -105,14 +105,8 @@ def server_entry(
         UsageError: neither a command nor an address is given, or both are.
     """
     if bool(command) == bool(url):
-        both, neither = (
-            "a server has either a command or a --url, not both",
-            "the server has neither a command nor a --url",
-        )
-        raise UsageError(
-            both if url else neither,
-            fix="give its command after --, as in -- npx -y PACKAGE, or its address: --url URL",
-        )
+        fix = "give its command after --, as in -- npx -y PACKAGE, or its address: --url URL"
+        raise UsageError("a server has either a command or a --url", fix=fix)
     if headers and not url:
         raise UsageError("--header goes with --url", fix="give a program its token in a variable: --env NAME=VALUE")
     entry: dict[str, Any] = {"type": kind or ("http" if url else ""), "url": url}

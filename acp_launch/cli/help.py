@@ -9,7 +9,6 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from acp_launch.cli.app import Json
 from acp_launch.errors import MachineError, UsageError
 from acp_launch.problem import did_you_mean
 from acp_launch.regex import regex
@@ -22,6 +21,7 @@ _LINK = regex(r"\[([^\]]*)\]\((?:[a-z]+\.md)?(?:#[^)]*)?\)")  # to a heading, or
 _ABOUT = regex(r"(?m)^This page is about (.*)\.$")
 _MARKS = regex(r"^[-|>\s]+|[`|]|\*\*")  # marks of Markdown that a single line is shown without
 
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Topic = Annotated[
     list[str] | None, typer.Argument(metavar="[TOPIC]...", help="A page; any other word is searched for.")
 ]

@@ -7,35 +7,39 @@ checks that wherever something is about to start.
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from acp_launch.cli.verb import at_home, check_session_name, find_profile
+from acp_launch.console.stderr import harmless, say, tell
 from acp_launch.errors import MachineError, NotLoggedIn, NotTrusted, ProfileError, Stopped, UsageError
+from acp_launch.plan.model import LaunchPlan, Need, RemotePlan, unfit, unmet
+from acp_launch.plan.resolve import Resolved, adhoc, resolve
 from acp_launch.problem import Problem, did_you_mean, dotted, errors, ours
+from acp_launch.process.guard import start_guards
+from acp_launch.profile.discover import here
+from acp_launch.profile.load import Loaded, load
+from acp_launch.secret.lookup import Waiting, secrets
+from acp_launch.secret.value import Outcome, Secret, Store
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
     from acp_launch.cli.credentials import Lack, ServerLogin
     from acp_launch.mcp.http.wire import Credentials
-    from acp_launch.plan.model import LaunchPlan, Need
-    from acp_launch.plan.resolve import Resolved
     from acp_launch.problem import KeyPath
     from acp_launch.process.tree import Exit
-    from acp_launch.profile.load import Loaded
     from acp_launch.profile.trust import TrustState
-    from acp_launch.secret.lookup import Waiting
-    from acp_launch.secret.value import Outcome, Secret, Store
 
     Planned = tuple[LaunchPlan, Mapping[str, Secret]]
 
 
 def prepare_launch() -> None:
     """Check what this system allows, and fork the guards before more is imported: a guard needs little memory."""
-    from acp_launch.process.guard import start_guards
     from acp_launch.process.prepare import require_descriptors
     from acp_launch.process.spawn import require_platform
 
@@ -47,8 +51,8 @@ def prepare_launch() -> None:
 class Ready(NamedTuple):
     """A plan with its secrets, and with the credentials of remote servers that change meanwhile, by their names."""
 
-    plan: "LaunchPlan"
-    secrets: "Mapping[str, Secret]"
+    plan: LaunchPlan
+    secrets: Mapping[str, Secret]
     credentials: "Mapping[str, Credentials]"
 
 
@@ -58,14 +62,13 @@ def agent_plan(name: str, settings: Settings, *, cwd: Path | None, trust: bool) 
     Raises:
         LaunchError: as `loaded_profile`, `resolve_trusted` and `plan_with_secrets`.
     """
-    from msgspec.structs import replace
 
     resolved = resolve_trusted(loaded_profile(name, settings), settings, cwd=cwd, trust=trust)
     needs = tuple(need for need in resolved.needs if need.origin.path.startswith("agent."))
     return plan_with_secrets(replace(resolved, needs=needs), settings)
 
 
-def plan_with_secrets(resolved: "Resolved", settings: Settings) -> "Planned":
+def plan_with_secrets(resolved: Resolved, settings: Settings) -> "Planned":
     """Return the plan and all secrets it needs. A user at a terminal is asked for those that are not set.
 
     Raises:
@@ -75,9 +78,7 @@ def plan_with_secrets(resolved: "Resolved", settings: Settings) -> "Planned":
     return plan, secrets
 
 
-def ready(
-    resolved: "Resolved", settings: Settings, *, waiting: "Waiting | None" = None, is_alone: bool = False
-) -> Ready:
+def ready(resolved: Resolved, settings: Settings, *, waiting: Waiting | None = None, is_alone: bool = False) -> Ready:
     """Do the same, look up the logins of servers, and run the commands that print headers for some. Nothing asks the
     user to log in.
 
@@ -88,7 +89,6 @@ def ready(
         MachineError: as `plan_with_secrets`.
         NotLoggedIn: logins or such headers are all that is missing.
     """
-    from acp_launch.plan.model import RemotePlan
 
     logins: Sequence[ServerLogin] = ()
     if resolved.plan is not None and any(isinstance(server, RemotePlan) for server in resolved.plan.servers):
@@ -99,11 +99,11 @@ def ready(
 
 
 def _look_up(
-    resolved: "Resolved",
+    resolved: Resolved,
     settings: Settings,
     logins: "Sequence[ServerLogin]",
     *,
-    waiting: "Waiting | None" = None,
+    waiting: Waiting | None = None,
     is_alone: bool = False,
 ) -> Ready:
     """Look up what a plan needs. Logins that it does not need are of servers that may turn out to want one."""
@@ -112,12 +112,7 @@ def _look_up(
     if not resolved.needs and not logins:
         plan = _plan(resolved)
         return Ready(plan, {}, _later(others, plan, settings, {}))
-    from functools import cache, partial
-
     from acp_launch.cli.stores import offer_sealed_file, open_store, outcomes
-    from acp_launch.plan.model import unfit, unmet
-    from acp_launch.process.guard import start_guards
-    from acp_launch.secret.lookup import secrets
 
     start_guards()
     opening = cache(partial(open_store, settings))  # once, so that its passphrase is asked for once
@@ -147,10 +142,10 @@ def _look_up(
 
 def _later(
     others: "Sequence[ServerLogin]",
-    plan: "LaunchPlan",
+    plan: LaunchPlan,
     settings: Settings,
-    secrets: "Mapping[str, Secret]",
-    opening: "Callable[[], Store] | None" = None,
+    secrets: Mapping[str, Secret],
+    opening: Callable[[], Store] | None = None,
 ) -> "Mapping[str, Credentials]":
     """Return the credentials of servers that the user may log in to once they have turned out to want it.
 
@@ -158,8 +153,6 @@ def _later(
     """
     if not others:
         return {}
-    from functools import cache, partial
-
     from acp_launch.cli.credentials import Wallet
     from acp_launch.cli.stores import open_unasked, protect_secrets
 
@@ -169,14 +162,14 @@ def _later(
 
 
 def resolve_trusted(
-    loaded: "Loaded",
+    loaded: Loaded,
     settings: Settings,
     *,
     cwd: Path | None,
     session: str | None = None,
     trust: bool,
     locked: bool = False,
-) -> "Resolved":
+) -> Resolved:
     """Resolve a profile of which something is about to start; `trust` is `--trust`, `locked` is `--locked`.
 
     A user at a terminal is offered to install programs that are missing.
@@ -194,7 +187,7 @@ def resolve_trusted(
     return _offer_to_install(resolved, lambda: resolved_from(loaded, cwd=cwd, session=session))
 
 
-def lock_differences(loaded: "Loaded", resolved: "Resolved") -> "Sequence[Problem]":
+def lock_differences(loaded: Loaded, resolved: Resolved) -> "Sequence[Problem]":
     """Return how a profile differs from the project's lock file, as far as it can be resolved here."""
     from acp_launch.plan.locked import differing
 
@@ -202,22 +195,19 @@ def lock_differences(loaded: "Loaded", resolved: "Resolved") -> "Sequence[Proble
     return differing(loaded, plan) if plan is not None else resolved.problems
 
 
-def loaded_profile(name: str, settings: Settings) -> "Loaded":
+def loaded_profile(name: str, settings: Settings) -> Loaded:
     """Load and check a profile by its name or path.
 
     Raises:
         UsageError: there is no such profile.
         ProfileError: the file is wrong.
     """
-    from acp_launch.profile.load import load
 
     return load(find_profile(name), cache=settings.cache)
 
 
-def resolved_from(loaded: "Loaded", *, cwd: Path | None, session: str | None = None) -> "Resolved":
+def resolved_from(loaded: Loaded, *, cwd: Path | None, session: str | None = None) -> Resolved:
     """Resolve a loaded profile on this machine."""
-    from acp_launch.plan.resolve import resolve
-    from acp_launch.profile.discover import here
 
     checked = check_session_name(session)
     return resolve(loaded, cwd=here(), environ=os.environ, cwd_override=at_home(cwd), session_override=checked)
@@ -230,8 +220,6 @@ def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> R
         UsageError: the text is not a command line.
         MachineError: this machine cannot run it.
     """
-    from acp_launch.plan.resolve import adhoc
-    from acp_launch.profile.discover import here
 
     checked = check_session_name(session)
     resolved = adhoc(command_line, cwd=here(), environ=os.environ, cwd_override=at_home(cwd), session_override=checked)
@@ -239,12 +227,12 @@ def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> R
 
 
 def _plan(
-    resolved: "Resolved",
+    resolved: Resolved,
     missing: "tuple[Problem, ...]" = (),
     lacks: "Sequence[Lack]" = (),
     *,
     is_alone: bool = False,
-) -> "LaunchPlan":
+) -> LaunchPlan:
     """Return the plan, without the optional servers of `lacks`; raise every problem, or show the warnings."""
     logins = [lack.problem(is_fatal=is_alone or lack.server.required) for lack in lacks]
     problems = sorted((*resolved.problems, *missing, *logins), key=lambda each: (each.file, each.line, each.column))
@@ -258,13 +246,12 @@ def _plan(
         screen.show(problems, as_json=False)
     if not lacks:
         return resolved.plan
-    from msgspec.structs import replace
 
     without = [lack.server for lack in lacks]
     return replace(resolved.plan, servers=tuple(each for each in resolved.plan.servers if each not in without))
 
 
-def find_server(name: str | None, profile: str, servers: "Collection[str]") -> str:
+def find_server(name: str | None, profile: str, servers: Collection[str]) -> str:
     """Return the server's name.
 
     Raises:
@@ -286,7 +273,7 @@ def find_server(name: str | None, profile: str, servers: "Collection[str]") -> s
 # Trust in a project's profile.
 
 
-def require(loaded: "Loaded", found: "Mapping[KeyPath, Path]", settings: Settings, *, is_waved: bool) -> None:
+def require(loaded: Loaded, found: "Mapping[KeyPath, Path]", settings: Settings, *, is_waved: bool) -> None:
     """Refuse a project's profile that is not trusted; a user at a terminal may trust it at once.
 
     `found` are its programs and directories that exist; `is_waved` is `--trust`, which allows one run.
@@ -308,13 +295,12 @@ def require(loaded: "Loaded", found: "Mapping[KeyPath, Path]", settings: Setting
     raise NotTrusted(f"{changed if how.how == 'changed' else new}: {loaded.label}", fix=fix)
 
 
-def show_trust(loaded: "Loaded", found: "Mapping[KeyPath, Path]", how: "TrustState") -> None:
+def show_trust(loaded: Loaded, found: "Mapping[KeyPath, Path]", how: "TrustState") -> None:
     """Show all that a profile that is not trusted would run.
 
     Raises:
         NotTrusted: it cannot be trusted.
     """
-    from acp_launch.console.stderr import say
     from acp_launch.console.trust import heading, report
 
     say(heading(how))
@@ -340,8 +326,8 @@ INTERRUPTED = 128 + SIGINT  # the exit status of programs that handle Ctrl-C the
 
 
 def _ask_for_secrets(
-    needs: "Sequence[Need]", answers: "dict[str, Outcome]", settings: Settings, opening: "Callable[[], Store]"
-) -> "dict[str, Outcome]":
+    needs: Sequence[Need], answers: dict[str, Outcome], settings: Settings, opening: Callable[[], Store]
+) -> dict[str, Outcome]:
     """Ask for each secret that is not set, and store it; return the outcomes with the new ones.
 
     Nothing is asked if another secret has another fault, or if the store only reads.
@@ -355,8 +341,6 @@ def _ask_for_secrets(
         return answers
     from acp_launch.cli.secretvalue import ask_value, check_name, put
     from acp_launch.cli.stores import Vault
-    from acp_launch.console.stderr import harmless, say, tell
-    from acp_launch.secret.value import Outcome
 
     try:
         names = [check_name(name) for name in unset]
@@ -375,7 +359,7 @@ def _ask_for_secrets(
     return found
 
 
-def _offer_to_install(resolved: "Resolved", again: "Callable[[], Resolved]") -> "Resolved":
+def _offer_to_install(resolved: Resolved, again: Callable[[], Resolved]) -> Resolved:
     """Offer to install each program that a profile without a plan lacks; if all were installed, resolve it `again`.
 
     Nothing is offered if one of them has no known installer, or something else is wrong.
@@ -387,7 +371,6 @@ def _offer_to_install(resolved: "Resolved", again: "Callable[[], Resolved]") -> 
     wanted = _installers(resolved)
     if not wanted:
         return resolved
-    from acp_launch.console.stderr import say, tell
     from acp_launch.process.foreground import available
 
     if not available():
@@ -401,10 +384,8 @@ def _offer_to_install(resolved: "Resolved", again: "Callable[[], Resolved]") -> 
     return again()
 
 
-def _installers(resolved: "Resolved") -> Mapping[str, Sequence[str]]:
+def _installers(resolved: Resolved) -> Mapping[str, Sequence[str]]:
     """Map each missing command to the command line that installs it; empty if one cannot be installed."""
-    import shutil
-
     from acp_launch.profile.agents import installer
 
     wrong = {problem.path for problem in errors(resolved.problems)}
@@ -416,12 +397,10 @@ def _installers(resolved: "Resolved") -> Mapping[str, Sequence[str]]:
 def _install(argv: Sequence[str]) -> None:
     """Run an installer on the terminal, in the home directory: the project must not replace its settings."""
     import asyncio
-    import shutil
 
     from acp_launch.launch.loop import hear_guards
     from acp_launch.plan.environment import inherited
     from acp_launch.process.foreground import foreground
-    from acp_launch.process.guard import start_guards
     from acp_launch.process.program import LocalProgram
 
     program = LocalProgram(

@@ -88,7 +88,7 @@ def ask_value(name: str, needs: Iterable[Need]) -> Secret | None:
     Raises:
         UsageError: it cannot be a secret.
     """
-    text = _ask(name, [_place(need.origin.path) for need in needs if need.name == name])
+    text = _ask(name, [need.origin.path for need in needs if need.name == name])
     return _fit(text) if text else None
 
 
@@ -150,15 +150,6 @@ def _read_variable(name: str) -> str:
     if re.fullmatch("[A-Z_][A-Z0-9_]{0,63}", name):  # any other text may be a value, as after a stray $
         raise UsageError(f"variable {name} is not set", fix=f"export {name}=..., or leave --from-env away")
     raise UsageError("--from-env: the variable is not set", fix="give its name, without a $: --from-env GITHUB_TOKEN")
-
-
-def _place(path: str) -> str:
-    """Say what a place in a profile is: `TOKEN of the server github` for `mcp_servers.github.env.TOKEN`."""
-    simple = r'([^."\[]+)'
-    if found := re.fullmatch(rf"mcp_servers\.{simple}\.(?:env|headers)\.{simple}", path):
-        return f"{found[2]} of the server {found[1]}"
-    found = re.fullmatch(rf"agent\.env\.{simple}", path)
-    return f"{found[1]} of the agent" if found else path
 
 
 def _prompt(name: str, places: Sequence[str]) -> str:

@@ -412,10 +412,9 @@ def _find_by_title(records: "Sequence[Record]", title: str) -> "list[Record]":
     from acp_launch.cli.run import session_label
 
     wanted = " ".join(title.split()).casefold()
-    titles = [(session_label(record).casefold(), record) for record in records]
-    unnamed = [(said, record) for said, record in titles if said != record.name.casefold()]
-    same = [record for said, record in unnamed if said == wanted]
-    return same or [record for said, record in unnamed if wanted and said.startswith(wanted)]
+    titles = [(session_label(record).casefold(), record) for record in records if session_label(record) != record.name]
+    same = [record for said, record in titles if said == wanted]
+    return same or [record for said, record in titles if wanted and said.startswith(wanted)]
 
 
 def _hold(record: "Record", verb: str) -> Any:

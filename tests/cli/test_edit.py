@@ -70,12 +70,12 @@ def test_an_address_is_added_as_a_server(project: Path, typed: Typed) -> None:
     [
         (
             [],
-            "the server has neither a command nor a --url\n"
+            "a server has either a command or a --url\n"
             "    fix: give its command after --, as in -- npx -y PACKAGE, or its address: --url URL",
         ),
         (
             ["--url", "https://x", "--", "npx"],
-            "a server has either a command or a --url, not both\n"
+            "a server has either a command or a --url\n"
             "    fix: give its command after --, as in -- npx -y PACKAGE, or its address: --url URL",
         ),
         (

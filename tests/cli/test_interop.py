@@ -391,7 +391,7 @@ def test_import_as_the_first_command_leads_to_a_running_session(project: Launche
         terminal.until(yes_or_no("Trust this profile and continue?"))
         terminal.types("y")
         terminal.until("a secret is not set")
-        terminal.until('value of the secret "notes" (TOKEN of the server notes):')
+        terminal.until('value of the secret "notes" (mcp_servers.notes.env.TOKEN):')
         terminal.types("a-value-of-mine\n")
         terminal.until("Demo agent")
         assert TOKENS["github"] not in "\n".join(terminal.rows)
