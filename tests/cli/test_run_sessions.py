@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from tests.cli.launcher import Ended, Json, Launcher, names
 
 OTHER_AGENT = """
@@ -25,9 +23,6 @@ def load(request):
 
 script.serve({"initialize": lambda request: script.initialize(request, loadSession=True), "session/load": load})
 """
-CANNOT = "    fix: start afresh under this name: --session work --new\n"
-
-
 def replies(done: Ended) -> list[Json]:
     return [event for event in done.events if event["type"] in ("replay", "update")]
 
@@ -89,26 +84,3 @@ def test_another_agent_in_the_same_session_is_reported(launch: Launcher) -> None
     done = launch("run", "p", "hi", "--session", "work")
     assert (done.code, done.out) == (0, b"You said: hi\n")
     assert 'acp-launch: the session "work" was created with test-agent, and this is other-agent\n' in done.err
-
-
-@pytest.mark.parametrize(
-    ("temper", "said"),
-    [
-        (["polite"], 'the agent can neither load nor resume a session, so "work" cannot be continued'),
-        (["forgetful"], 'the agent has forgotten the session "work"'),
-        (
-            ["forgetful", "-32603"],
-            'the session "work" cannot be continued: the agent answered session/load with an error:'
-            " session session-1 not found (-32603)",
-        ),
-    ],
-)
-def test_a_session_that_cannot_be_continued_is_never_silently_a_new_one(
-    launch: Launcher, temper: list[str], said: str
-) -> None:
-    launch.profile(*temper)
-    assert launch("run", "p", "hi", "--session", "work").code == 0
-    done = launch("run", "p", "hi", "--session", "work")
-    assert (done.code, done.out, done.err) == (3, b"", f"acp-launch: {said}\n{CANNOT}")
-    assert "session/new" not in done.methods
-    assert launch("run", "p", "hi", "--session", "work", "--new").code == 0

@@ -11,22 +11,9 @@ from msgspec.structs import replace
 
 from acp_launch.session.hold import hold
 from acp_launch.session.store import open_registry
-from tests.cli.launcher import AGENTS, Launcher, names, store
+from tests.cli.launcher import AGENTS, Launcher, names
 from tests.cli.terminal import on_terminal, yes_or_no
 from tests.session.stores import FIX
-
-
-@pytest.mark.parametrize("content", [b"this is no database" * 100, b"SQLite format 3\0" + b"\xff" * 8000])
-def test_a_corrupt_store_is_an_error_and_stays_as_it_is(launch: Launcher, content: bytes) -> None:
-    launch.profile("polite")
-    store(launch).parent.mkdir(parents=True)
-    store(launch).write_bytes(content)
-    for arguments in (["run", "p", "hi", "--session", "work"], ["run", "p", "hi"], ["session", "list"]):
-        done = launch.within(*arguments)
-        assert done.code == 3
-        assert done.err.startswith(f"acp-launch: the session store {store(launch)} is damaged: ")
-        assert "; it was not changed\n    fix: mv " in done.err
-        assert store(launch).read_bytes() == content
 
 
 @pytest.mark.parametrize(

@@ -126,13 +126,8 @@ def test_a_pipe_is_not_offered_a_sealed_file(without_keyring: Launcher) -> None:
             80,
             'value of the secret "k" (mcp_servers.everything.env.API_TOKEN): ',
         ),
-        (
-            "mcp_servers.docs.headers.Authorization",
-            80,
-            'value of the secret "k" (mcp_servers.docs.headers.Authorization): ',
-        ),
         ("agent.args[0]", 80, 'value of the secret "k" (agent.args[0]): '),
-        ("mcp_servers.everything.env.API_TOKEN", 40, 'value of the secret "k" (mcp_servers…: '),
+        ("mcp_servers.everything.env.API_TOKEN", 40, 'value of the secret "k" (mcp_serve…: '),
         ("mcp_servers.everything.env.API_TOKEN", 20, "value of the s…: "),
     ],
 )
