@@ -201,10 +201,12 @@ class RunRequest(NamedTuple):
             from acp_launch.console.ask.permission import permission_asker
             from acp_launch.profile.discover import project_of
 
-            words = ("--", plan.profile) if self.agent is not None else self.words[:1]
-            listing = ours("permission", "list", *words)
-            if self.agent is not None and plan.project != project_of(Path.cwd()):
-                listing = f"cd {quote(str(plan.project))}; {listing}"
+            if self.agent is None:
+                listing = ours("permission", "list", self.words[0])
+            else:
+                is_here = plan.project == project_of(Path.cwd())
+                listing = ours("permission", "list", "--", plan.profile)
+                listing = listing if is_here else f"cd {quote(str(plan.project))}; {listing}"
             return await permission_asker(person, listing)(question)
 
         return ask

@@ -23,6 +23,8 @@ def load(request):
 
 script.serve({"initialize": lambda request: script.initialize(request, loadSession=True), "session/load": load})
 """
+
+
 def replies(done: Ended) -> list[Json]:
     return [event for event in done.events if event["type"] in ("replay", "update")]
 
