@@ -51,10 +51,12 @@ def _complete() -> None:
         from acp_launch.cli.app import complete
 
         complete()
-    except BrokenPipeError:
+    except (Exception, KeyboardInterrupt, SystemExit):
+        pass
+    try:
+        sys.stdout.flush()
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python complains at its end
-    except (Exception, KeyboardInterrupt):
-        return
 
 
 def _forget_relative_entries() -> list[str]:

@@ -5,15 +5,12 @@ import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.main import get_command
 
-from acp_launch.cli.app import app
-from acp_launch.cli.main import REMOVED
 from acp_launch.interactive.commands import ALIASES, COMMANDS
 from acp_launch.registry.index import NAMING, VALUED
+from tests.cli.verbs import commands as verbs
 from tests.fixes import PLAIN, commands, fault
 from tests.test_architecture import MODULES, PACKAGE, place
 
@@ -22,7 +19,6 @@ ANY = "x"  # for what is only known when it is said
 VERBS = {"session/hold": ("session close x", "session rm x", "run x --session x", "serve x")}
 # Options of other programs that we speak of, and the one that every command has.
 FOREIGN = {
-    *(option for _, option in REMOVED),
     "--help",
     "--check-hash-based-pycs",
     "--acp",
@@ -127,7 +123,7 @@ def test_a_sentence_about_the_program_is_no_command() -> None:
 def test_every_option_that_is_spoken_of_is_one() -> None:
     known = {
         option
-        for command in _verbs(get_command(app))
+        for command in verbs().values()
         for each in command.params
         for option in (*each.opts, *each.secondary_opts)
     }
@@ -147,9 +143,3 @@ def test_every_command_of_a_session_that_is_spoken_of_is_one() -> None:
     }
     assert spoken <= {*COMMANDS, *ALIASES}
     assert {":help", ":switch", ":servers"} <= spoken
-
-
-def _verbs(command: Any) -> Iterator[Any]:
-    yield command
-    for each in getattr(command, "commands", {}).values():
-        yield from _verbs(each)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import typer
 from typer.main import get_command
 
 from acp_launch import errors
@@ -125,8 +126,8 @@ def _section(page: str, title: str = "") -> str:
 
 def _verbs(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     if hasattr(command, "commands"):
-        for name, below in command.commands.items():
-            yield from _verbs(below, (*path, name))
+        for name in command.commands:
+            yield from _verbs(command.get_command(typer.Context(command), name), (*path, name))
     else:
         yield " ".join(path), command
 

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acp_launch.cli.app import Commands
-from acp_launch.console.stderr import harmless, say
+from acp_launch.cli.app import Commands, Json
+from acp_launch.cli.verb import load_settings
+from acp_launch.console.stderr import say, tell
 from acp_launch.errors import RegistryError, UsageError
 from acp_launch.problem import did_you_mean
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 app = typer.Typer(cls=Commands, help="Agents of the registry: search, show, install, list, rm.", no_args_is_help=True)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The agent's id in the registry.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 @app.command()
@@ -32,7 +32,7 @@ def search(
     """List the agents of the registry that have all these words."""
     from acp_launch.console import agents, stdout
 
-    settings = _settings()
+    settings = load_settings()
     copy, fault = _latest(settings)
     entries = [each for each in copy.agents.values() if _has(each, words or ())]
     installed = _list_installed(settings)
@@ -50,7 +50,7 @@ def show(agent: Id, as_json: Json = False) -> None:
     from acp_launch.console import agents, stdout
     from acp_launch.registry.install import this_platform
 
-    settings = _settings()
+    settings = load_settings()
     copy, fault = _latest(settings)
     entry = _entry(copy, _reference(agent).id)
     installed = _list_installed(settings)
@@ -71,13 +71,13 @@ def install(
     """Install an agent's binary for profiles that name it: agent: {registry: ID}."""
     from acp_launch.console import agents, stdout
 
-    made, is_new = _install(_settings(), _reference(agent), allow_unverified=allow_unverified)
+    made, is_new = _install(load_settings(), _reference(agent), allow_unverified=allow_unverified)
     if as_json:
         stdout.put_json({**agents.installation_json(made), "is_new": is_new})
         return
     said = made.manifest
     what = "installed" if is_new else "already installed:"
-    say(harmless(f"acp-launch: {what} {said.id} {said.version} ({said.kind} {said.package})", keep=""))
+    tell(f"{what} {said.id} {said.version} ({said.kind} {said.package})")
     say(f"    a profile starts it with agent: {{registry: {said.id}}}")
 
 
@@ -90,7 +90,7 @@ def list_(as_json: Json = False) -> None:
     from acp_launch.registry.index import read_copy
     from acp_launch.registry.installed import installations
 
-    settings = _settings()
+    settings = load_settings()
     found, copy = installations(settings.state), read_copy(settings.cache)
     copy = copy if copy is not None and copy.address == _address(settings) else None
     if as_json:
@@ -110,24 +110,17 @@ def rm(
     from acp_launch.registry.install import remove
     from acp_launch.registry.installed import installations
 
-    settings = _settings()
-    found: dict[Path, Installation] = {}
-    for wanted in map(_reference, agents):
-        those = [
-            made for made in installations(settings.state, wanted.id) if wanted.version in ("", made.manifest.version)
-        ]
-        if not those:
-            raise RegistryError(f"{wanted} is not installed", fix="acp-launch agents list")
-        found |= {made.directory: made for made in those}
-    for made in found.values():
+    settings = load_settings()
+    wanted = [_reference(each) for each in agents]
+    there = {each: installations(settings.state, each.id) for each in wanted}
+    found = {
+        each: [made for made in those if each.version in ("", made.manifest.version)] for each, those in there.items()
+    }
+    if absent := next((str(each) for each, those in found.items() if not those), ""):
+        raise RegistryError(f"{absent} is not installed", fix="acp-launch agents list")
+    for made in {made.directory: made for those in found.values() for made in those}.values():
         remove(made, settings.state)
-        say(f"acp-launch: removed {made.reference}")
-
-
-def _settings() -> "Settings":
-    from acp_launch.settings.load import load
-
-    return load()
+        tell(f"removed {made.reference}")
 
 
 def _reference(text: str) -> "Reference":
@@ -158,7 +151,7 @@ def _latest(settings: "Settings") -> "tuple[Copy, str]":
         copy, fault = latest(address, settings.cache)
     if fault:
         when = ago(copy.fetched, now=time.time())
-        say(harmless(f"acp-launch: the registry's index {fault}; this is the copy of {when}", keep=""))
+        tell(f"the registry's index {fault}; this is the copy of {when}")
     return copy, fault
 
 

@@ -1,7 +1,6 @@
 """The typer application with all verbs. `--help` imports none of the code that carries them out."""
 
-import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,14 +9,20 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from acp_launch.cli.verb import HEADINGS, TRACE, VERBS, Option, Verb, load, parameters
+from acp_launch.cli.verb import HEADINGS, TRACE, TRUST, VERBS, Option, Verb, load, parameters
 from acp_launch.cli.verb import Parameter as VerbParameter
 
 WIDEST = 120  # columns of help; longer lines are hard to read
 PATIENCE = 2.0  # seconds for a press of the tab key; the user waits and sees nothing meanwhile
 
 
+# Options of many verbs.
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+Trust = Annotated[bool, typer.Option(TRUST.names, help=TRUST.help)]
 TraceFile = Annotated[Path | None, typer.Option(TRACE.names, metavar=TRACE.metavar, help=TRACE.help)]
+Directory = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The session's directory.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+ProfileName = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its file.")]
 
 
 class Commands(TyperGroup):
@@ -55,29 +60,18 @@ class AllCommands(Commands):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.commands: Any = _LazyCommands()
+        self.commands: Any = dict.fromkeys(VERBS)  # typer suggests the nearest of these names
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(VERBS)
 
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in VERBS and self.commands[cmd_name] is None:
+            self.commands[cmd_name] = _make(cmd_name)
+        return super().get_command(ctx, cmd_name)
+
     def headings(self, names: Collection[str]) -> Iterator[tuple[str, Collection[str]]]:
         yield from HEADINGS.items()
-
-
-class _LazyCommands(Mapping[str, Any]):
-    def __init__(self) -> None:
-        self._made: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in VERBS:
-            raise KeyError(name)
-        return self._made.get(name) or self._made.setdefault(name, _make(name))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(VERBS)
-
-    def __len__(self) -> int:
-        return len(VERBS)
 
 
 def _make(name: str) -> Any:
@@ -150,28 +144,16 @@ def _value(asked: VerbParameter, given: Any) -> Any:
 
 
 def complete() -> None:
-    """Answer a press of the tab key on stdout, as typer's scripts ask."""
+    """Answer a press of the tab key on stdout, as typer's scripts ask; give up where a disk does not answer."""
+    import os
+    import signal
+
     from typer import _completion_classes
 
+    if hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
+        signal.setitimer(signal.ITIMER_REAL, PATIENCE)
     _completion_classes.completion_init()
     # Theirs imports rich, to which brackets are markup.
     _completion_classes._sanitize_help_text = str  # type: ignore[assignment]
-    try:
-        _give_up_after(PATIENCE)
-        app(prog_name="acp-launch")
-    except SystemExit:
-        sys.stdout.flush()
-    finally:
-        _give_up_after(0)  # never while Python ends, which would be the exit code of a signal
-
-
-def _give_up_after(seconds: float) -> None:
-    """Raise TimeoutError after `seconds` (0: never), if the system has timers, so that a slow disk does not block."""
-    import signal
-
-    def late(*_: object) -> None:
-        raise TimeoutError(seconds)
-
-    if hasattr(signal, "setitimer"):
-        signal.signal(signal.SIGALRM, late)
-        signal.setitimer(signal.ITIMER_REAL, seconds, seconds)  # again, where it was taken for a fault of a file
+    app(prog_name="acp-launch")

@@ -29,15 +29,15 @@ from acp_launch.checks.profile import ProfilePart, StoreCheck, lacking_secrets
 from acp_launch.checks.programs import Runtime, command, runtime
 from acp_launch.cli.credentials import ServerLogin, Wallet, list_lacking, print_headers, server_logins
 from acp_launch.cli.operation import VerbProcesses, verb_processes
-from acp_launch.cli.planning import resolved_from
+from acp_launch.cli.planning import loaded_profile, resolved_from
 from acp_launch.cli.probe import StartedServer, meet_server
 from acp_launch.cli.run import session_of
 from acp_launch.cli.run_request import settings_of
 from acp_launch.cli.start import logging_in, open_env, server_logs
 from acp_launch.cli.stores import open_store, outcomes, say_waiting
-from acp_launch.cli.verb import at_home
+from acp_launch.cli.verb import at_home, load_settings
 from acp_launch.console.servers import ServerMessages
-from acp_launch.console.stderr import DIM, say
+from acp_launch.console.stderr import DIM, tell
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
 from acp_launch.console.trust import report
@@ -53,8 +53,8 @@ from acp_launch.process.child import Child, attach
 from acp_launch.process.foreground import available
 from acp_launch.process.program import Running, stop
 from acp_launch.process.spawn import Spawned, require_platform
-from acp_launch.profile.discover import discover, find, here
-from acp_launch.profile.load import Loaded, load, shown
+from acp_launch.profile.discover import discover, here
+from acp_launch.profile.load import Loaded, shown
 from acp_launch.protocol.acp import Capabilities, Offers
 from acp_launch.rpc import connected
 from acp_launch.secret.lookup import secrets
@@ -67,7 +67,6 @@ from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import policy
 from acp_launch.session.store import Record
 from acp_launch.settings.load import FILE
-from acp_launch.settings.load import load as load_settings
 from acp_launch.settings.model import Settings
 from acp_launch.waits import stretch
 
@@ -125,7 +124,7 @@ class Checkup:
 
     def _load(self, name: str, settings: Settings) -> Loaded | None:
         try:
-            loaded = load(find(name, start=here(), settings=settings), cache=settings.cache)
+            loaded = loaded_profile(name, settings)
         except LaunchError as error:
             self._note(of_error("profile", error))
             return None
@@ -166,7 +165,7 @@ class Checkup:
         able = [part for part in self._started if part.label not in self._answers]
         if able:
             if sys.stderr.isatty():
-                say(f"acp-launch: starting {', '.join(part.server or part.label for part in able)}", style=DIM)
+                tell(f"starting {', '.join(part.server or part.label for part in able)}", style=DIM)
             live = LiveChecks(
                 parts=parts,
                 wallet=wallet,

@@ -10,10 +10,9 @@ message would appear in the middle of the line that is being typed.
 """
 
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -26,16 +25,11 @@ VARIABLE = "_ACP_LAUNCH_COMPLETE"
 MOST = 500  # candidates for one word
 WIDEST = 100  # characters of a description
 # A name with other characters is not offered: typer's scripts quote nothing, and that for zsh evaluates its candidates.
-_NAME = regex(r"[\w@%+=,./][\w@%+=:,./-]{0,199}")
+_NAME = regex(r"[\w@%+=,./][\w@%+=,./:-]{0,199}")
 _PLAIN = regex(r"[^\w @%+=,.;/()-]")
 _BRACKETS = str.maketrans("", "", "[].")
-LATEST = "SELECT name, profile, title FROM session WHERE project = ? ORDER BY last_used DESC"
-
-
-class Shell(StrEnum):
-    bash = "bash"
-    zsh = "zsh"
-    fish = "fish"
+LATEST = f"SELECT name, profile, title FROM session WHERE project = ? ORDER BY last_used DESC LIMIT {MOST}"
+Candidates = Iterable[tuple[str, str]]
 
 
 class Candidate(NamedTuple):
@@ -45,17 +39,15 @@ class Candidate(NamedTuple):
     help: str
 
 
-Candidates = Iterable[tuple[str, str]]
-Source = Callable[[Any, "Settings"], Candidates]  # of typer's context, which has the arguments before the word
-
-
 def completion(
-    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="The shell that the script is for.")],
+    shell: Annotated[
+        Literal["bash", "zsh", "fish"], typer.Argument(metavar="bash|zsh|fish", help="The shell of the script.")
+    ],
 ) -> None:
     """Print a completion script for your shell, as `acp-launch help commands` has it. Nothing is installed."""
     from typer._completion_shared import get_completion_script
 
-    script = get_completion_script(prog_name="acp-launch", complete_var=VARIABLE, shell=shell.value)
+    script = get_completion_script(prog_name="acp-launch", complete_var=VARIABLE, shell=shell)
     # bash would run what is typed, and so a repository's own ./acp-launch at the press of a key.
     typer.echo(script.replace("=complete_bash $1 ", "=complete_bash acp-launch "))
 
@@ -70,7 +62,9 @@ def offer(command: Any, path: str) -> None:
                 break
 
 
-def _candidates(source: Source, parameter: str, context: Any, typed: str) -> list[Candidate]:
+def _candidates(
+    source: Callable[[Any, "Settings"], Candidates], parameter: str, context: Any, typed: str
+) -> list[Candidate]:
     """Return the candidates that begin with what is typed, each once, without those that are on the line already."""
     from acp_launch.settings.load import directory
     from acp_launch.settings.model import Settings
@@ -78,11 +72,9 @@ def _candidates(source: Source, parameter: str, context: Any, typed: str) -> lis
     # Only the directories, because reading the other settings may import pydantic.
     settings = Settings(config=directory("CONFIG"), state=directory("STATE"), cache=directory("CACHE"))
     given = context.params.get(parameter) or ()
-    found: dict[str, str] = {}
-    for name, about in source(context, settings):
-        if name.startswith(typed) and _NAME.fullmatch(name) and name not in given and len(found) < MOST:
-            found.setdefault(name, about)
-    return [Candidate(name, _PLAIN.sub("", " ".join(about.split()))[:WIDEST]) for name, about in found.items()]
+    found = [each for each in source(context, settings) if each[0].startswith(typed) and _NAME.fullmatch(each[0])]
+    about = {name: _PLAIN.sub("", " ".join(text.split()))[:WIDEST] for name, text in reversed(found)}
+    return [Candidate(name, about[name]) for name in dict(found) if name not in given][:MOST]
 
 
 def _profiles(context: Any, settings: "Settings") -> Candidates:
@@ -90,11 +82,6 @@ def _profiles(context: Any, settings: "Settings") -> Candidates:
 
     found = discover(start=Path.cwd(), settings=settings)[:MOST]
     return ((each.name, each.origin) for each in found if not each.shadowed_by)
-
-
-def _of_run(context: Any, settings: "Settings") -> Candidates:
-    """List the profiles for the first word; the others are the prompt."""
-    return () if context.params.get("words") else _profiles(context, settings)
 
 
 def _on_line(context: Any) -> str:
@@ -117,7 +104,7 @@ def _sessions(context: Any, settings: "Settings") -> Candidates:
     profile, file = _on_line(context) if context.info_name == "run" else "", store_file(settings.state)
     how = "readonly_shm=1" if file.with_name(f"{file.name}-wal").exists() else "immutable=1"
     with closing(sqlite3.connect(f"{sqlite_uri(file)}?mode=ro&{how}", uri=True, timeout=0)) as store:
-        found = store.execute(f"{LATEST} LIMIT {MOST}", (str(project_of(Path.cwd())),)).fetchall()
+        found = store.execute(LATEST, (str(project_of(Path.cwd())),)).fetchall()
     return ((name, f"{of}: {title}") for name, of, title in found if profile in ("", of))
 
 
@@ -128,10 +115,6 @@ def _servers(context: Any, settings: "Settings") -> Candidates:
 
     loaded, _ = inspect(find(_on_line(context), start=Path.cwd(), settings=settings))
     return ((name, loaded.found.name) for name in loaded.profile.mcp_servers) if loaded else ()
-
-
-def _logs(context: Any, settings: "Settings") -> Candidates:
-    return ("agent", "the agent's own"), *_servers(context, settings)
 
 
 def _secrets(context: Any, settings: "Settings") -> Candidates:
@@ -159,10 +142,11 @@ def _topics(context: Any, settings: "Settings") -> Candidates:
 
 
 # By the placeholder of a parameter; where it does not say enough, after the verb or the group of verbs.
-SOURCES: dict[str, Source] = {
+SOURCES: dict[str, Callable[[Any, "Settings"], Candidates]] = {
     "PROFILE": _profiles,
-    "PROFILE PROMPT": _of_run,
-    "logs SERVER": _logs,
+    # The first word alone: the others are the prompt.
+    "PROFILE PROMPT": lambda context, settings: () if context.params.get("words") else _profiles(context, settings),
+    "logs SERVER": lambda context, settings: (("agent", "the agent's own"), *_servers(context, settings)),
     "SESSION": _sessions,
     "session NAME": _sessions,
     "SERVER": _servers,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acp_launch.cli.app import Commands
+from acp_launch.cli.app import Commands, Json
 from acp_launch.errors import SettingsError, UsageError
 from acp_launch.problem import did_you_mean, ours
 
@@ -24,7 +24,6 @@ NEW = """\
 """
 app = typer.Typer(cls=Commands, help="Your settings: show, path, edit, set, unset.")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="For example secrets.timeout; acp-launch config lists them.")]
 
 

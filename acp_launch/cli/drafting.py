@@ -25,10 +25,11 @@ from acp_launch.cli.importing import (
     read_drafts,
 )
 from acp_launch.cli.newprofile import ProfileFiles, existing_file, location, name_fault, named_agent
+from acp_launch.cli.verb import load_settings
 from acp_launch.console import interop, problems
 from acp_launch.console.ask.terminal import possible
 from acp_launch.console.interop import note, warn
-from acp_launch.console.stderr import YELLOW, harmless, say
+from acp_launch.console.stderr import YELLOW, harmless, say, tell
 from acp_launch.errors import ProblemsError, ProfileError, StateError, UsageError
 from acp_launch.interop.read import Finding, survey
 from acp_launch.interop.tools import this_machine
@@ -40,7 +41,6 @@ from acp_launch.profile.load import load, shown
 from acp_launch.profile.scaffold import NewServer, beginning, called, extending, without_servers
 from acp_launch.profile.trust import FOREIGN, accept, trust_state
 from acp_launch.settings.load import lies_in
-from acp_launch.settings.load import load as load_settings
 from acp_launch.settings.model import Settings
 
 CANCELLED = 130  # exit code
@@ -84,7 +84,7 @@ def create(request: InitRequest, credentials: CredentialStore | None = None) -> 
     found = location(settings, draft.name, is_users=draft.is_users)
     _require(found, draft, settings, force=request.force)
     _write(found, draft, request, settings)
-    say(harmless(f"acp-launch: wrote {shown(found.file)}", keep=""))
+    tell(f"wrote {shown(found.file)}")
     _import_into(str(found.file), draft.sources, credentials)
     _finish(found, draft, settings)
     return draft.name
@@ -263,7 +263,7 @@ def _finish(found: Found, draft: ProfileDraft, settings: Settings) -> None:
     try:
         is_trusted = _accept(found, draft, settings)
     except StateError as error:  # the profile exists all the same; its first run asks for trust
-        say(harmless(f"acp-launch: {error.message}", keep=""), style=YELLOW)
+        tell(f"{error.message}", style=YELLOW)
         is_trusted = False
     agent = draft.agent
     is_missing = agent is not None and agent.command != PYTHON and not shutil.which(agent.command)

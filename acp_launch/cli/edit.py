@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from acp_launch.cli.app import Commands
+from acp_launch.cli.app import Commands, ProfileName
+from acp_launch.cli.verb import find_profile, load_settings
 from acp_launch.errors import ProblemsError, ProfileError, UsageError
 from acp_launch.problem import errors, ours
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 TOKEN = "this looks like "  # the beginning of the message about a literal credential
 app = typer.Typer(cls=Commands, help="Change a profile's file: add-server, set, remove.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its file.")]
 Key = Annotated[
     str, typer.Argument(metavar="KEY", help="For example mcp_servers.github.timeouts.start, or agent.args[0].")
 ]
@@ -32,7 +32,7 @@ Headers = Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VAL
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would change without changing it.")]
 
 
-def edit(profile: Name) -> None:
+def edit(profile: ProfileName) -> None:
     """Edit a profile's file in $VISUAL or $EDITOR. It is checked when you save it."""
     from acp_launch.cli.correct import edit_text
     from acp_launch.interop.merge import replace_file
@@ -54,7 +54,7 @@ def edit(profile: Name) -> None:
 
 @app.command("add-server")
 def add_server(
-    profile: Name,
+    profile: ProfileName,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The server's name.")],
     command: Annotated[
         list[str] | None, typer.Argument(metavar="[-- COMMAND ARGS...]", help="The command that starts the server.")
@@ -75,7 +75,7 @@ def add_server(
 
 @app.command("set")
 def set_(
-    profile: Name,
+    profile: ProfileName,
     key: Key,
     value: Annotated[str, typer.Argument(metavar="VALUE", help="Text, a number, true, null; [a, b] or {a: b}.")],
     dry_run: DryRun = False,
@@ -88,7 +88,7 @@ def set_(
 
 
 @app.command()
-def remove(profile: Name, key: Key, dry_run: DryRun = False) -> None:
+def remove(profile: ProfileName, key: Key, dry_run: DryRun = False) -> None:
     """Remove a key with everything below it, or one item of a list."""
     from acp_launch.profile import edit
 
@@ -105,14 +105,8 @@ def server_entry(
         UsageError: neither a command nor an address is given, or both are.
     """
     if bool(command) == bool(url):
-        both, neither = (
-            "a server has either a command or a --url, not both",
-            "the server has neither a command nor a --url",
-        )
-        raise UsageError(
-            both if url else neither,
-            fix="give its command after --, as in -- npx -y PACKAGE, or its address: --url URL",
-        )
+        fix = "give its command after --, as in -- npx -y PACKAGE, or its address: --url URL"
+        raise UsageError("a server has either a command or a --url", fix=fix)
     if headers and not url:
         raise UsageError("--header goes with --url", fix="give a program its token in a variable: --env NAME=VALUE")
     entry: dict[str, Any] = {"type": kind or ("http" if url else ""), "url": url}
@@ -186,10 +180,8 @@ def editable(profile: str) -> "Found":
         UsageError: the file does not exist, or may not be changed.
     """
     from acp_launch.interop.merge import require_changeable
-    from acp_launch.profile.discover import find, here
-    from acp_launch.settings.load import load
 
-    found = find(profile, start=here(), settings=load())
+    found = find_profile(profile)
     require_changeable(found)
     return found
 
@@ -202,31 +194,16 @@ def _try_change(found: "Found", text: str, change: Callable[[str], str]) -> str:
     try:
         return change(text)
     except CannotEdit as cannot:
-        fix = cannot.fix or _elsewhere(found, cannot.path)
+        fix = cannot.fix or f"{ours('show', '--merged', found.called)} prints what is there, and which file sets it"
         raise ProfileError([Problem(shown(found.file), 0, 0, dotted(cannot.path), cannot.message, fix)]) from None
-
-
-def _elsewhere(found: "Found", path: "KeyPath") -> str:
-    """Suggest what to do about a key that is not in this file."""
-    from acp_launch.problem import dotted
-    from acp_launch.profile.load import inspect
-
-    loaded, _ = inspect(found)
-    value: Any = loaded.merged if loaded else None
-    for step in path:
-        value = value.get(step) if isinstance(value, dict) else None
-    if value is None:
-        return f"{ours('show', found.called)} prints what is there"
-    return f"another file sets it; to override it: {ours('profile', 'set', found.called, dotted(path), 'null')}"
 
 
 def _is_trusted(found: "Found") -> bool:
     from acp_launch.profile.load import inspect
     from acp_launch.profile.trust import trust_state
-    from acp_launch.settings.load import load
 
     loaded, _ = inspect(found)
-    return loaded is not None and trust_state(loaded, load()).how == "accepted"
+    return loaded is not None and trust_state(loaded, load_settings()).how == "accepted"
 
 
 def _remarks(profile: str, revision: "Revision", *, was_trusted: bool) -> None:

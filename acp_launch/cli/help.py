@@ -21,10 +21,10 @@ _LINK = regex(r"\[([^\]]*)\]\((?:[a-z]+\.md)?(?:#[^)]*)?\)")  # to a heading, or
 _ABOUT = regex(r"(?m)^This page is about (.*)\.$")
 _MARKS = regex(r"^[-|>\s]+|[`|]|\*\*")  # marks of Markdown that a single line is shown without
 
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Topic = Annotated[
     list[str] | None, typer.Argument(metavar="[TOPIC]...", help="A page; any other word is searched for.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 class PageMatch(NamedTuple):

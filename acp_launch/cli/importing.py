@@ -4,7 +4,6 @@ Servers and agents of other tools become part of a profile.
 The order is: read, draft, show the change, ask, store the secrets, write the profile. In this order nothing is lost.
 """
 
-import shlex
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -256,20 +255,15 @@ class _Import(Struct):
 
         A profile has one agent, which is not replaced without --force.
         """
-        agents = [one.original for one in drafts if one.kind == "agent" and not one.unfit]
+        agents = join_names(one.original for one in drafts if one.kind == "agent" and not one.unfit)
         unfit = [f"{one.original}: {one.unfit}" for one in drafts if one.kind == "agent" and one.unfit]
         what, fix = "nothing to import", "acp-launch import lists the sources on this machine"
         if self.goal.text is None:
             what = f"{shown(self.goal.file)} does not exist yet, and the source has no agent for it"
-            fix = "name the agent of the new profile: --agent claude"
-            if agents:
-                fix = f"name the agent, and the servers you want: --only {join_names(agents)}"
+            fix = f"name it with --only: {agents}" if agents else "name the agent of the new profile: --agent claude"
         elif agents:
-            has_agent = "agent" in self.goal.root
-            there = f"{shown(self.goal.file)} has an agent" if has_agent else "a profile has one agent"
-            what = f"{there}, and the source has only agents: {join_names(agents)}"
-            only = shlex.quote(agents[0]) if len(agents) == 1 else "NAME"
-            fix = f"say which: --only {only}{' --force' if has_agent else ''}"
+            what = f"a profile has one agent, and the source has only agents: {agents}"
+            fix = "say which: --only NAME; --force replaces the one that is there"
         return UsageError(what, fix=fix, detail=list(map(interop.discreet, unfit)))
 
     def _nothing_new(self, plan: ImportPlan) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from acp_launch.cli.app import ProfileName, Yes
 from acp_launch.errors import UsageError
 from acp_launch.problem import ours
 
@@ -30,7 +31,6 @@ Only = Annotated[
 From = Annotated[
     str | None, typer.Option("--from", metavar="TOOL", help="The tool of the file, if its name does not tell.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the list as JSON.")]
 
 
@@ -108,7 +108,7 @@ def _from_the_list(*, as_json: bool) -> None:
 
 
 def export(
-    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its file.")],
+    profile: ProfileName,
     to: Annotated[str, typer.Option("--to", metavar="TOOL", help="zed, vscode, claude, codex, ...")],
     direct: Annotated[
         bool, typer.Option("--direct", help="The agent's own command and the servers, without acp-launch.")

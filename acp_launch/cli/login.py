@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from acp_launch.cli.app import TraceFile
+from acp_launch.cli.app import TraceFile, Trust
+from acp_launch.cli.verb import load_settings
 from acp_launch.errors import UsageError
 from acp_launch.problem import ours
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="The profile of the agent.")]
-Trust = Annotated[bool, typer.Option("--trust", help="Run a project's profile once without trusting it.")]
 
 
 def login(
@@ -39,11 +39,11 @@ def login(
     if list_:
         _list(settings, planned, as_json=as_json, trace=trace)
         return
-    from acp_launch.console.stderr import harmless, say, tell
+    from acp_launch.console.stderr import say, tell
 
     agent, used = _logged_in(settings, planned, method, trace)
     tell(f'logged in to {agent} with "{used}"')
-    say(harmless(f"    to use it: {ours('run', planned[0].called)}", keep=""))
+    say(f"    to use it: {ours('run', planned[0].called)}")
 
 
 def logout(profile: Profile, trust: Trust = False, trace: TraceFile = None) -> None:
@@ -86,10 +86,9 @@ def _list(settings: "Settings", planned: "Planned", *, as_json: bool, trace: Pat
 def _plan(profile: str, *, trust: bool) -> "tuple[Settings, Planned]":
     from acp_launch.cli.planning import agent_plan
     from acp_launch.process.spawn import require_platform
-    from acp_launch.settings.load import load
 
     require_platform()
-    settings = load()
+    settings = load_settings()
     return settings, agent_plan(profile, settings, cwd=None, trust=trust)
 
 

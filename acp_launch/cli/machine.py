@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from acp_launch.cli.app import TraceFile
+from acp_launch.cli.app import Directory, Json, TraceFile, Trust
+from acp_launch.cli.verb import load_settings
 from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean, ours
 
@@ -28,12 +29,9 @@ TRACE_FIX = "write one: acp-launch run PROFILE PROMPT --trace FILE"
 Name = Annotated[
     str | None, typer.Argument(metavar="[PROFILE]", help="A profile's name or path; by default only the machine.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-Directory = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The session's directory.")]
 Session = Annotated[
     bool, typer.Option("--session/--no-session", help="Also open a session with the agent, as a run does.")
 ]
-Trust = Annotated[bool, typer.Option("--trust", help="Trust the profile for this run only.")]
 Logged = Annotated[
     str | None, typer.Argument(metavar="[PROFILE]", help="The profile; by default this project's latest launch.")
 ]
@@ -71,10 +69,9 @@ def ps(as_json: Json = False) -> None:
     from acp_launch.process.leftovers import launch_tree
     from acp_launch.process.records import read_all
     from acp_launch.process.spawn import require_platform
-    from acp_launch.settings.load import load
 
     require_platform()
-    state = load().state
+    state = load_settings().state
     families = [found for launch in read_all(state) if (found := launch_tree(launch))]
     families.sort(key=lambda each: each.root.age if each.root else 0.0, reverse=True)
     show_families(families, _sessions(families, state), home=str(Path.home()), as_json=as_json)
@@ -118,10 +115,9 @@ def reap(as_json: Json = False) -> None:
     from acp_launch.process.leftovers import clear
     from acp_launch.process.spawn import require_platform
     from acp_launch.process.workdir import sweep
-    from acp_launch.settings.load import load
 
     require_platform()
-    state = load().state
+    state = load_settings().state
     ended = clear(state)
     sweep(state)
     show_ended(ended, as_json=as_json)
@@ -134,9 +130,8 @@ def logs(
     from acp_launch import leave
     from acp_launch.console.logs import LogPrinter, LogWatch
     from acp_launch.profile.discover import here, project_of
-    from acp_launch.settings.load import load
 
-    settings = load()
+    settings = load_settings()
     directory = settings.state / "log"
     name = None if profile is None else _logged_name(profile, directory, settings)
     label = None if server is None else _label(server, name, directory)
@@ -177,14 +172,12 @@ def _logged_name(given: str, directory: Path, settings: "Settings") -> str:
 
     is_path = "/" in given or given.endswith(SUFFIXES)
     name = shortened(Path(given).stem if is_path else given)
-    logged = {each.profile for each in logs(directory).values()}
-    if name in logged or (is_path and Path(given).expanduser().is_file()):
+    known = {each.profile for each in logs(directory).values()}
+    known |= {found.name for found in discover(start=here(), settings=settings)}
+    if name in known or (is_path and Path(given).expanduser().is_file()):
         return name
-    there = {found.name for found in discover(start=here(), settings=settings)}
-    if name in there:
-        return name
-    fix = f"profiles with logs: {', '.join(sorted(logged))}" if logged else "acp-launch list shows the profiles"
-    raise UsageError(f'no profile named "{given}"{did_you_mean(name, sorted(logged | there))}', fix=fix)
+    hint = did_you_mean(name, sorted(known))
+    raise UsageError(f'no profile named "{given}"{hint}', fix="acp-launch list shows the profiles")
 
 
 def _label(given: str, profile: str | None, directory: Path) -> str:
@@ -205,14 +198,10 @@ def _label(given: str, profile: str | None, directory: Path) -> str:
 
 
 def _why_empty(watch: "LogWatch", directory: Path, profile: str | None, server: str | None) -> str:
-    from acp_launch.process.logs import logs
-
     if watch.since:
         return f'"{server}" wrote nothing in the latest launch of "{profile}"'
-    if profile is None and any(logs(directory)):
-        return f"no logs of this project yet; {ours('logs', 'PROFILE')} shows those of a profile elsewhere"
-    of = f' of "{profile}"' if profile else ""
-    return f"no logs{of} yet; they are kept in {directory}"
+    of = f'of "{profile}"' if profile else f"of this project ({ours('logs', 'PROFILE')} shows those of another)"
+    return f"no logs {of} yet; they are kept in {directory}"
 
 
 def _pause() -> None:
@@ -248,7 +237,7 @@ def trace(
 
 
 def _show_trace(source: BinaryIO, file: Path) -> None:
-    from acp_launch.console.stderr import DIM, YELLOW, harmless, say
+    from acp_launch.console.stderr import DIM, YELLOW, tell
     from acp_launch.console.trace import TraceView, read
     from acp_launch.trace import VERSION
 
@@ -258,7 +247,7 @@ def _show_trace(source: BinaryIO, file: Path) -> None:
     if header.version > VERSION:
         raise UsageError(f"{file} is a trace of a newer acp-launch", fix="show it with that version")
     said = f"{header.verb} of {header.profile}" if header.profile else header.verb
-    say(harmless(f"acp-launch: {said}, {header.time}", keep=""), style=DIM)
+    tell(f"{said}, {header.time}", style=DIM)
     view, torn = TraceView(), 0
     while line := source.readline(LONGEST):
         if entry := read(line):
@@ -268,6 +257,6 @@ def _show_trace(source: BinaryIO, file: Path) -> None:
     view.finish()
     if torn:
         what = f"{torn:,} lines" if torn > 1 else "a line"
-        say(harmless(f"acp-launch: skipped {what} of {file} that cannot be read", keep=""), style=YELLOW)
+        tell(f"skipped {what} of {file} that cannot be read", style=YELLOW)
     if not view.has_ended:
-        say("acp-launch: the trace has no end: its run was killed, goes on, or could not write it", style=YELLOW)
+        tell("the trace has no end: its run was killed, goes on, or could not write it", style=YELLOW)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acp_launch.cli.app import Commands, TraceFile
+from acp_launch.cli.app import Commands, Directory, Json, ProfileName, TraceFile, Trust
+from acp_launch.cli.verb import load_settings, read_duration
 from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean, ours
 
@@ -36,26 +37,20 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its file.")]
 Name = Annotated[str | None, typer.Argument(metavar="SERVER", help="The server's name in the profile.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-Directory = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The session's directory.")]
-Trust = Annotated[bool, typer.Option("--trust", help="Run a project's profile once without trusting it.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the server's stderr and its log messages.")]
 
 
 @app.command("list")
-def list_(profile: Profile, as_json: Json = False) -> None:
+def list_(profile: ProfileName, as_json: Json = False) -> None:
     """List the servers of a profile. Nothing is started."""
+    from acp_launch.cli.planning import loaded_profile
     from acp_launch.console import servers
-    from acp_launch.console.stderr import DIM, say
-    from acp_launch.profile.discover import find, here
-    from acp_launch.profile.load import load
+    from acp_launch.console.stderr import DIM, tell
     from acp_launch.profile.model import RemoteServer
-    from acp_launch.settings.load import load as load_settings
 
     settings = load_settings()
-    loaded = load(find(profile, start=here(), settings=settings), cache=settings.cache)
+    loaded = loaded_profile(profile, settings)
     declared = loaded.profile.mcp_servers
     logins = {}
     if any(isinstance(server, RemoteServer) for server in declared.values()):
@@ -64,12 +59,12 @@ def list_(profile: Profile, as_json: Json = False) -> None:
         logins = {each.name: each for each in states(loaded, settings)}
     servers.show_list(declared, logins, as_json=as_json)
     if not loaded.profile.mcp_servers and not as_json:
-        say(f"acp-launch: {loaded.found.name} has no MCP servers", style=DIM)
+        tell(f"{loaded.found.name} has no MCP servers", style=DIM)
 
 
 @app.command()
 def inspect(
-    profile: Profile,
+    profile: ProfileName,
     name: Name = None,
     as_json: Json = False,
     cwd: Directory = None,
@@ -93,7 +88,7 @@ def inspect(
 
 @app.command()
 def tools(
-    profile: Profile,
+    profile: ProfileName,
     name: Name = None,
     as_json: Json = False,
     cwd: Directory = None,
@@ -118,7 +113,7 @@ def tools(
 
 @app.command()
 def call(
-    profile: Profile,
+    profile: ProfileName,
     name: Name = None,
     tool: Annotated[str | None, typer.Argument(metavar="TOOL", help="The tool's name.")] = None,
     words: Annotated[
@@ -137,7 +132,6 @@ def call(
 ) -> None:
     """Call a tool and print its result."""
     from acp_launch.cli.probe import probe, with_server
-    from acp_launch.cli.verb import read_duration
     from acp_launch.console import servers
 
     patience = None if timeout is None else read_duration(timeout)
@@ -157,7 +151,7 @@ def call(
 
 @app.command()
 def login(
-    profile: Profile,
+    profile: ProfileName,
     name: Name = None,
     every: Annotated[bool, typer.Option("--all", help="Log in to every server without a valid login.")] = False,
     no_browser: Annotated[
@@ -168,7 +162,6 @@ def login(
 ) -> None:
     """Log in to a remote server (OAuth), in the browser."""
     from acp_launch.cli.mcplogin import log_in
-    from acp_launch.cli.verb import read_duration
 
     patience = None if timeout is None else read_duration(timeout)
     if code := log_in(profile, name, every=every, trust=trust, browser=not no_browser, patience=patience):
@@ -177,7 +170,7 @@ def login(
 
 @app.command()
 def logout(
-    profile: Profile,
+    profile: ProfileName,
     name: Name = None,
     every: Annotated[bool, typer.Option("--all", help="Log out of every server that asks for a login.")] = False,
     trust: Trust = False,
@@ -189,7 +182,7 @@ def logout(
 
 
 @app.command()
-def status(profile: Profile, as_json: Json = False) -> None:
+def status(profile: ProfileName, as_json: Json = False) -> None:
     """Show the logins to remote servers. No server is asked."""
     from acp_launch.cli.mcplogin import status as show
 

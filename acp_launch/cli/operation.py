@@ -1,5 +1,6 @@
 """One operation of a verb with an agent or MCP servers: `verb_processes` starts them, and ends them with its block."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
@@ -7,52 +8,51 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from acp_launch.cli.start import agent_log, agent_process, guard, server_logs, with_workdir, write_trace
+from acp_launch.cli.start import agent_log, agent_process, guard, report, server_logs, with_workdir, write_trace
+from acp_launch.console.stream.redacted import RedactedOutput
+from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, AuthRequired, LaunchError, RemoteProtocolError, ServerError
+from acp_launch.launch import run
+from acp_launch.launch.context import LaunchContext
+from acp_launch.launch.loop import Interrupts, run_supervised
+from acp_launch.mcp.http.wire import Credentials, RemoteFacts
+from acp_launch.mcp.transport import TranslatedTransport
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan, StdioPlan
 from acp_launch.problem import ours
 from acp_launch.process.guard import Guard
 from acp_launch.process.logs import LogFile, ServerLogs
-from acp_launch.process.spawn import Spawned
+from acp_launch.process.program import Download, LocalProgram, Program, Running, stop
+from acp_launch.process.spawn import Spawned, require_platform
+from acp_launch.protocol.acp import Offers
+from acp_launch.rpc import connected
 from acp_launch.secret.value import Secret
+from acp_launch.session.connection import Connection
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    import asyncio
-
     from acp_launch.cli.planning import Planned
-    from acp_launch.launch.context import LaunchContext
-    from acp_launch.launch.loop import Interrupts
-    from acp_launch.mcp.http.wire import Credentials, RemoteFacts
-    from acp_launch.mcp.transport import TranslatedTransport
-    from acp_launch.process.program import Download, Program, Running
-    from acp_launch.protocol.acp import Offers
-    from acp_launch.session.connection import Connection
     from acp_launch.trace import Trace
 
 T = TypeVar("T")
-NO_CREDENTIALS: "Mapping[str, Credentials]" = {}
+NO_CREDENTIALS: Mapping[str, Credentials] = {}
 
 
 class StartedProgram(NamedTuple):
     """A server that a verb talks to; `begun` is when it was started, by time.monotonic."""
 
-    program: "Program"
-    running: "Running"
-    transport: "TranslatedTransport"
+    program: Program
+    running: Running
+    transport: TranslatedTransport
     begun: float
 
-    def download(self, server: ServerPlan, tell: Callable[[], None]) -> "Download":
+    def download(self, server: ServerPlan, tell: Callable[[], None]) -> Download:
         """Watch its download by a package runner, if there is one."""
-        from acp_launch.process.program import Download
-
         limit = server.timeouts.download if isinstance(server, StdioPlan) else 0.0
         return Download(self.running.pid if self.program.may_fetch else None, limit, tell)
 
     @property
-    def remote(self) -> "RemoteFacts | None":
+    def remote(self) -> RemoteFacts | None:
         """What is known of the connection to a remote server; None for a local one."""
-        from acp_launch.mcp.http.wire import RemoteFacts
         from acp_launch.mcp.remote import Remote, RemoteProgram
 
         if not isinstance(self.program, RemoteProgram) or not isinstance(self.running, Remote):
@@ -74,8 +74,8 @@ class StartedProgram(NamedTuple):
 
 
 def server_program(
-    plan: LaunchPlan, secrets: Mapping[str, Secret], settings: Settings, credentials: "Mapping[str, Credentials]"
-) -> "Program":
+    plan: LaunchPlan, secrets: Mapping[str, Secret], settings: Settings, credentials: Mapping[str, Credentials]
+) -> Program:
     """Return the program of the only server of a plan, with its secrets revealed. `plan.agent` is a local one's."""
     (server,), process = plan.servers, plan.agent
     if isinstance(server, RemotePlan):
@@ -84,8 +84,6 @@ def server_program(
         warm_up()
         login, proof = ours("mcp", "login", plan.called, server.name), credentials.get(server.name)
         return RemoteProgram.of(server, secrets, max_line=settings.max_line, credentials=proof, login=login)
-    from acp_launch.process.program import LocalProgram
-
     return LocalProgram.of(process, server.name, secrets)
 
 
@@ -117,16 +115,16 @@ class VerbProcesses:
             AgentError: it cannot be started.
         """
         self.log.begin()
-        return self._start(plan, secrets)
+        return self._ending.enter_context(agent_process(plan, secrets))
 
     @asynccontextmanager
     async def server(
         self,
         plan: LaunchPlan,
         secrets: Mapping[str, Secret],
-        hurry: "asyncio.Event",
+        hurry: asyncio.Event,
         shown: Callable[[bytes], None] | None = None,
-        credentials: "Mapping[str, Credentials]" = NO_CREDENTIALS,
+        credentials: Mapping[str, Credentials] = NO_CREDENTIALS,
     ) -> AsyncIterator[StartedProgram]:
         """Run the only server of a plan while the block runs, in a directory of its own if it has none; then end it.
 
@@ -137,10 +135,6 @@ class VerbProcesses:
             ServerError: the server cannot be started.
             StateError: its directory cannot be made.
         """
-        from acp_launch.mcp.transport import TranslatedTransport
-        from acp_launch.process.program import stop
-        from acp_launch.rpc import connected
-
         (server,) = plan.servers
         name, log = server.name, self.server_logs.of(server.name)
         with with_workdir(self._settings, plan) as given:
@@ -162,12 +156,8 @@ class VerbProcesses:
                         end = running.end
                         self.server_logs.mark(name, f"stopped, {end.how}" if end else "could not be stopped")
 
-    def context(
-        self, planned: "Planned", offers: "Offers", log: Callable[[bytes], None] | None = None
-    ) -> "LaunchContext":
+    def context(self, planned: "Planned", offers: Offers, log: Callable[[bytes], None] | None = None) -> LaunchContext:
         """Build the context of `launch.run.with_agent`; `log` takes the agent's stderr."""
-        from acp_launch.launch.context import LaunchContext
-
         plan, secrets = planned
         return LaunchContext(
             plan=plan,
@@ -179,17 +169,12 @@ class VerbProcesses:
             trace=self.trace,
         )
 
-    def _start(self, plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Spawned:
-        return self._ending.enter_context(agent_process(plan, secrets))
-
-    def run(self, story: "Callable[[Interrupts], Coroutine[Any, Any, T]]") -> T:
+    def run(self, story: Callable[[Interrupts], Coroutine[Any, Any, T]]) -> T:
         """Run an event loop that keeps the guard informed and handles signals.
 
         Raises:
             Stopped: a signal came.
         """
-        from acp_launch.launch.loop import run_supervised
-
         return run_supervised(self._guard, story)
 
 
@@ -212,11 +197,11 @@ def verb_processes(
 
 
 def with_agent(
-    planned: "tuple[LaunchPlan, Mapping[str, Secret]]",
+    planned: tuple[LaunchPlan, Mapping[str, Secret]],
     settings: Settings,
     verb: str,
-    story: "Callable[[Connection], Awaitable[T]]",
-    offers: "Offers | None" = None,
+    story: Callable[[Connection], Awaitable[T]],
+    offers: Offers | None = None,
     trace: Path | None = None,
 ) -> T:
     """Start the agent of a plan, do the handshake, run `story` and end the agent; `verb` is the name in `ps`.
@@ -224,12 +209,6 @@ def with_agent(
     Raises:
         LaunchError: as for `run`.
     """
-    from acp_launch.console.stream.redacted import RedactedOutput
-    from acp_launch.console.stream.text import Notices
-    from acp_launch.launch import run
-    from acp_launch.process.spawn import require_platform
-    from acp_launch.protocol.acp import Offers
-
     require_platform()
     plan, secrets = planned
     with verb_processes(settings, plan, verb, trace) as processes:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from acp_launch.cli.verb import load_settings
 from acp_launch.errors import LaunchError
 from acp_launch.problem import count, errors, ours
 
@@ -43,52 +44,39 @@ class ProfileRow(NamedTuple):
     state: str
 
 
-class Overview(NamedTuple):
-    """All that is shown. `more` counts profiles that are not.
-
-    `missing` are names of secrets, each with the profile that needs it.
-    """
-
-    project: Path
-    profiles: Sequence[ProfileRow]
-    more: int
-    missing: Sequence[tuple[str, str]]
-    sessions: "Sequence[Record] | None"
-
-
 def show() -> int:
     """Show the overview, and return 0."""
     from acp_launch.console import stdout
+    from acp_launch.console.sessions import tilde
     from acp_launch.console.stderr import harmless
-    from acp_launch.console.stdout import columns, terminal_width
-    from acp_launch.profile.discover import here
-    from acp_launch.settings.load import load
+    from acp_launch.profile.discover import discover, here, project_of
 
-    found = _overview(here(), load())
-    width = terminal_width()
-    for line in (*_state_lines(found, width), "", *columns(list(_next(found)), width=width, ends=[2])):
+    settings, project = load_settings(), project_of(here())
+    found = [each for each in discover(start=here(), settings=settings) if not each.shadowed_by]
+    own = [each for each in found if each.origin != "built-in"]
+    profiles = [_examine(each, settings) for each in own[:MOST]]
+    missing, sessions = _find_missing(profiles, settings), _latest(project, settings)
+    rows: list[Row] = [("project", tilde(str(project), str(Path.home())))]
+    rows += _group("profiles", _profile_rows(profiles, len(own) - MOST))
+    rows += _group("secrets", [(name, "not set", f"needed by {profile}") for name, profile in missing])
+    rows += _group("sessions", _session_rows(sessions))
+    width = stdout.terminal_width()
+    table = iter(stdout.columns([row for row in rows if len(row) > LABELLED] or [("",)], width=width, ends=[1, 3]))
+    for row in rows:  # those with one text take no part in the columns
+        line = next(table) if len(row) > LABELLED else f"{row[0]:8}  {stdout.plain(row[1])}"
+        stdout.line(harmless(line, keep=""))
+    stdout.line("")
+    commands = [*_commands(profiles, missing, sessions)][:NEXT]
+    commands.append(("acp-launch --help", "all commands; acp-launch help is the manual"))
+    for line in stdout.columns(list(_group("next", commands)), width=width, ends=[2]):
         stdout.line(harmless(line, keep=""))
     return 0
 
 
-def _state_lines(found: Overview, width: int | None) -> Iterator[str]:
-    """Yield the lines above the commands; those with one text take no part in the columns."""
-    from acp_launch.console.stdout import columns, plain
-
-    rows = [*_profiles(found), *_sessions(found)]
-    table = iter(columns([row for row in rows if len(row) > LABELLED] or [("",)], width=width, ends=[1, 3]))
-    for row in rows:
-        yield next(table) if len(row) > LABELLED else f"{row[0]:8}  {plain(row[1])}"
-
-
-def _overview(start: Path, settings: "Settings") -> Overview:
-    from acp_launch.profile.discover import discover, project_of
-
-    found = [each for each in discover(start=start, settings=settings) if not each.shadowed_by]
-    own = [each for each in found if each.origin != "built-in"]
-    profiles = [_examine(each, settings) for each in own[:MOST]]
-    project = project_of(start)
-    return Overview(project, profiles, len(own) - MOST, _find_missing(profiles, settings), _latest(project, settings))
+def _group(label: str, rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield the rows, the first with the label before it."""
+    for number, row in enumerate(rows):
+        yield ("" if number else label, *row)
 
 
 def _examine(found: "Found", settings: "Settings") -> ProfileRow:
@@ -134,52 +122,42 @@ def _latest(project: Path, settings: "Settings") -> "Sequence[Record] | None":
         return None
 
 
-def _profiles(found: Overview) -> list[Row]:
+def _profile_rows(profiles: Sequence[ProfileRow], more: int) -> list[Row]:
     from acp_launch.console.profiles import description
-    from acp_launch.console.sessions import tilde
 
-    rows: list[Row] = [("project", tilde(str(found.project), str(Path.home())))]
-    for number, each in enumerate(found.profiles):
+    rows: list[Row] = []
+    for each in profiles:
         name = each.found.name if each.found.origin == "project" else f"{each.found.name} (yours)"
-        rows.append(("" if number else "profiles", name, each.state, description(each.loaded)))
-    if not found.profiles:
-        rows.append(("profiles", "none yet; acp-launch list shows the built-in ones"))
-    elif found.more > 0:
-        rows.append(("", f"{found.more} more: acp-launch list"))
-    for number, (name, profile) in enumerate(found.missing):
-        rows.append(("" if number else "secrets", name, "not set", f"needed by {profile}"))
-    return rows
+        rows.append((name, each.state, description(each.loaded)))
+    if more > 0:
+        rows.append((f"{more} more: acp-launch list",))
+    return rows or [("none yet; acp-launch list shows the built-in ones",)]
 
 
-def _sessions(found: Overview) -> list[Row]:
+def _session_rows(sessions: "Sequence[Record] | None") -> list[Row]:
     from acp_launch.console.sessions import choice_row
 
-    if found.sessions is None:
-        return [("sessions", f"cannot be read: {ours('session', 'list')}")]
-    rows = [choice_row(record, now=time.time()) for record in found.sessions]
-    shown: list[Row] = [("" if number else "sessions", row[0], row[1], row[3]) for number, row in enumerate(rows)]
-    return shown or [("sessions", "none yet")]
+    if sessions is None:
+        return [(f"cannot be read: {ours('session', 'list')}",)]
+    rows = [choice_row(record, now=time.time()) for record in sessions]
+    return [(row[0], row[1], row[3]) for row in rows] or [("none yet",)]
 
 
-def _next(found: Overview) -> Iterator[Row]:
+def _commands(
+    profiles: Sequence[ProfileRow], missing: Sequence[tuple[str, str]], sessions: "Sequence[Record] | None"
+) -> Iterator[tuple[str, str]]:
     """Yield the next commands, the most useful first, each with its purpose."""
-    everything = ("acp-launch --help", "all commands; acp-launch help is the manual")
-    for number, (command, purpose) in enumerate([*[*_commands(found)][:NEXT], everything]):
-        yield ("" if number else "next", command, purpose)
-
-
-def _commands(found: Overview) -> Iterator[tuple[str, str]]:
-    if not found.profiles:
+    if not profiles:
         yield ours("run", "demo"), "try it: an agent that needs no account"
         yield ours("init"), "create a profile for this project"
         yield ours("import"), "take agents and MCP servers from other tools"
-    for each in [each for each in found.profiles if each.loaded is None][:1]:
+    for each in [each for each in profiles if each.loaded is None][:1]:
         yield ours("validate", each.found.name), "show its problems"
-    for name, _ in found.missing[:1]:
+    for name, _ in missing[:1]:
         yield ours("secret", "set", name), "store the secret"
-    usable = sorted((each for each in found.profiles if each.loaded), key=lambda each: each.state in UNTRUSTED)
+    usable = sorted((each for each in profiles if each.loaded), key=lambda each: each.state in UNTRUSTED)
     for each in usable[:1]:
         asks = "start a session; shows first what it would run, and asks"
         yield ours("run", each.found.name), asks if each.state in UNTRUSTED else "start a session"
-    if found.sessions:
+    if sessions:
         yield ours("session"), "resume a session"

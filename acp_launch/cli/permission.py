@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from acp_launch.cli.app import Commands
+from acp_launch.cli.app import Commands, Json, ProfileName
+from acp_launch.cli.verb import find_profile, load_settings
 from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import MachineError, UsageError
 
@@ -12,11 +13,9 @@ if TYPE_CHECKING:
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.session.permission.policy import Policy
     from acp_launch.session.permission.remembered import AnswerStore
-    from acp_launch.settings.model import Settings
 
 app = typer.Typer(cls=Commands, help="Permissions of agents: test, list, forget, log.", no_args_is_help=True)
 
-Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its file.")]
 Call = Annotated[str, typer.Argument(metavar="CALL", help="An ACP tool call as JSON; - reads stdin.")]
 Approve = Annotated[
     Literal["all", "reads", "none"] | None, typer.Option("--approve", help="As `run` takes it: all, reads or none.")
@@ -24,7 +23,6 @@ Approve = Annotated[
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show every rule that was checked, and why it did not match.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Numbers = Annotated[list[int] | None, typer.Argument(metavar="[N]...", help="Numbers that `permission list` shows.")]
 All = Annotated[bool, typer.Option("--all", "-a", help="Forget every answer.")]
 Last = Annotated[int | None, typer.Option("-n", min=0, metavar="LINES", help="Only the last entries.")]
@@ -32,7 +30,7 @@ Last = Annotated[int | None, typer.Option("-n", min=0, metavar="LINES", help="On
 
 @app.command()
 def test(
-    profile: Profile, call: Call, approve: Approve = None, verbose: Verbose = False, as_json: Json = False
+    profile: ProfileName, call: Call, approve: Approve = None, verbose: Verbose = False, as_json: Json = False
 ) -> None:
     """Show what a run would answer to a tool call, and by which rule."""
     from acp_launch.console import permissions, stdout
@@ -48,7 +46,7 @@ def test(
 
 
 @app.command("list")
-def list_(profile: Profile, as_json: Json = False) -> None:
+def list_(profile: ProfileName, as_json: Json = False) -> None:
     """List the remembered answers of a profile in this project."""
     import time
 
@@ -65,7 +63,7 @@ def list_(profile: Profile, as_json: Json = False) -> None:
 
 
 @app.command()
-def forget(profile: Profile, numbers: Numbers = None, everything: All = False) -> None:
+def forget(profile: ProfileName, numbers: Numbers = None, everything: All = False) -> None:
     """Forget remembered answers: from now on you are asked again."""
     from acp_launch.console.permissions import about
     from acp_launch.session.permission.remembered import forget
@@ -86,7 +84,7 @@ def log(
     from acp_launch.console import permissions, stdout
     from acp_launch.session.permission.audit import entries, files
 
-    state = _settings().state
+    state = load_settings().state
     found, damaged = entries(files(state, None if profile is None else _name(profile)), last)
     for entry in found if as_json else ():
         stdout.put_json(entry)
@@ -122,7 +120,7 @@ def _policy(profile: str, approve: Literal["all", "reads", "none"] | None) -> "P
     from acp_launch.session.permission.remembered import AnswerStore, load
 
     plan = _plan(profile)
-    kept = load(AnswerStore(_settings().state, str(plan.project), plan.profile))
+    kept = load(AnswerStore(load_settings().state, str(plan.project), plan.profile))
     return policy(plan, approve=approve, remembered=kept, home=str(Path.home()))
 
 
@@ -130,7 +128,7 @@ def _plan(profile: str) -> "LaunchPlan":
     """Resolve the profile."""
     from acp_launch.cli.planning import loaded_profile, resolved_from
 
-    resolved = resolved_from(loaded_profile(profile, _settings()), cwd=None)
+    resolved = resolved_from(loaded_profile(profile, load_settings()), cwd=None)
     if resolved.plan is None:
         raise MachineError(resolved.problems)
     return resolved.plan
@@ -139,13 +137,13 @@ def _plan(profile: str) -> "LaunchPlan":
 def _shelf(profile: str) -> "AnswerStore":
     """Return the remembered answers of a profile, which may have problems, or of a `run --agent`."""
     from acp_launch.plan.resolve import ADHOC
-    from acp_launch.profile.discover import find, here, project_of
+    from acp_launch.profile.discover import here, project_of
     from acp_launch.session.permission.remembered import AnswerStore
 
     if profile.startswith(ADHOC):
-        return AnswerStore(_settings().state, str(project_of(here())), profile)
-    found = find(profile, start=here(), settings=_settings())
-    return AnswerStore(_settings().state, str(found.project), found.name, found.called)
+        return AnswerStore(load_settings().state, str(project_of(here())), profile)
+    found = find_profile(profile)
+    return AnswerStore(load_settings().state, str(found.project), found.name, found.called)
 
 
 def _name(profile: str) -> str:
@@ -155,9 +153,3 @@ def _name(profile: str) -> str:
     from acp_launch.profile.discover import SUFFIXES
 
     return Path(profile).stem if profile.endswith(SUFFIXES) else profile
-
-
-def _settings() -> "Settings":
-    from acp_launch.settings.load import load
-
-    return load()

@@ -7,34 +7,39 @@ checks that wherever something is about to start.
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from acp_launch.cli.verb import at_home, check_session_name
+from msgspec.structs import replace
+
+from acp_launch.cli.verb import at_home, check_session_name, find_profile
+from acp_launch.console.stderr import harmless, say, tell
 from acp_launch.errors import MachineError, NotLoggedIn, NotTrusted, ProfileError, Stopped, UsageError
+from acp_launch.plan.model import LaunchPlan, Need, RemotePlan, unfit, unmet
+from acp_launch.plan.resolve import Resolved, adhoc, resolve
 from acp_launch.problem import Problem, did_you_mean, dotted, errors, ours
+from acp_launch.process.guard import start_guards
+from acp_launch.profile.discover import here
+from acp_launch.profile.load import Loaded, load
+from acp_launch.secret.lookup import Waiting, secrets
+from acp_launch.secret.value import Outcome, Secret, Store
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
     from acp_launch.cli.credentials import Lack, ServerLogin
     from acp_launch.mcp.http.wire import Credentials
-    from acp_launch.plan.model import LaunchPlan, Need
-    from acp_launch.plan.resolve import Resolved
     from acp_launch.problem import KeyPath
     from acp_launch.process.tree import Exit
-    from acp_launch.profile.load import Loaded
-    from acp_launch.secret.lookup import Waiting
-    from acp_launch.secret.value import Outcome, Secret, Store
+    from acp_launch.profile.trust import TrustState
 
     Planned = tuple[LaunchPlan, Mapping[str, Secret]]
 
 
 def prepare_launch() -> None:
     """Check what this system allows, and fork the guards before more is imported: a guard needs little memory."""
-    from acp_launch.process.guard import start_guards
     from acp_launch.process.prepare import require_descriptors
     from acp_launch.process.spawn import require_platform
 
@@ -46,8 +51,8 @@ def prepare_launch() -> None:
 class Ready(NamedTuple):
     """A plan with its secrets, and with the credentials of remote servers that change meanwhile, by their names."""
 
-    plan: "LaunchPlan"
-    secrets: "Mapping[str, Secret]"
+    plan: LaunchPlan
+    secrets: Mapping[str, Secret]
     credentials: "Mapping[str, Credentials]"
 
 
@@ -57,14 +62,13 @@ def agent_plan(name: str, settings: Settings, *, cwd: Path | None, trust: bool) 
     Raises:
         LaunchError: as `loaded_profile`, `resolve_trusted` and `plan_with_secrets`.
     """
-    from msgspec.structs import replace
 
     resolved = resolve_trusted(loaded_profile(name, settings), settings, cwd=cwd, trust=trust)
     needs = tuple(need for need in resolved.needs if need.origin.path.startswith("agent."))
     return plan_with_secrets(replace(resolved, needs=needs), settings)
 
 
-def plan_with_secrets(resolved: "Resolved", settings: Settings) -> "Planned":
+def plan_with_secrets(resolved: Resolved, settings: Settings) -> "Planned":
     """Return the plan and all secrets it needs. A user at a terminal is asked for those that are not set.
 
     Raises:
@@ -74,9 +78,7 @@ def plan_with_secrets(resolved: "Resolved", settings: Settings) -> "Planned":
     return plan, secrets
 
 
-def ready(
-    resolved: "Resolved", settings: Settings, *, waiting: "Waiting | None" = None, is_alone: bool = False
-) -> Ready:
+def ready(resolved: Resolved, settings: Settings, *, waiting: Waiting | None = None, is_alone: bool = False) -> Ready:
     """Do the same, look up the logins of servers, and run the commands that print headers for some. Nothing asks the
     user to log in.
 
@@ -87,7 +89,6 @@ def ready(
         MachineError: as `plan_with_secrets`.
         NotLoggedIn: logins or such headers are all that is missing.
     """
-    from acp_launch.plan.model import RemotePlan
 
     logins: Sequence[ServerLogin] = ()
     if resolved.plan is not None and any(isinstance(server, RemotePlan) for server in resolved.plan.servers):
@@ -98,11 +99,11 @@ def ready(
 
 
 def _look_up(
-    resolved: "Resolved",
+    resolved: Resolved,
     settings: Settings,
     logins: "Sequence[ServerLogin]",
     *,
-    waiting: "Waiting | None" = None,
+    waiting: Waiting | None = None,
     is_alone: bool = False,
 ) -> Ready:
     """Look up what a plan needs. Logins that it does not need are of servers that may turn out to want one."""
@@ -111,20 +112,15 @@ def _look_up(
     if not resolved.needs and not logins:
         plan = _plan(resolved)
         return Ready(plan, {}, _later(others, plan, settings, {}))
-    from functools import cache, partial
-
     from acp_launch.cli.stores import offer_sealed_file, open_store, outcomes
-    from acp_launch.plan.model import unfit, unmet
-    from acp_launch.process.guard import start_guards
-    from acp_launch.secret.lookup import secrets
 
     start_guards()
     opening = cache(partial(open_store, settings))  # once, so that its passphrase is asked for once
     names = [need.name for need in resolved.needs]
     wanted = [*names, *dict.fromkeys(login.item for login in logins if login.item)]
     found = outcomes(wanted, settings, waiting, opening)
-    is_absent = _lacks_store([found[name] for name in names])
-    if resolved.plan is not None and is_absent and (changed := offer_sealed_file(settings)) is not None:
+    unset = [found[name].is_absent for name in names if found[name].state != "found"]
+    if resolved.plan is not None and unset and all(unset) and (changed := offer_sealed_file(settings)) is not None:
         settings, opening = changed, cache(partial(open_store, changed))
         found = outcomes(wanted, settings, waiting, opening)
     answers = {name: found[name] for name in names}
@@ -146,10 +142,10 @@ def _look_up(
 
 def _later(
     others: "Sequence[ServerLogin]",
-    plan: "LaunchPlan",
+    plan: LaunchPlan,
     settings: Settings,
-    secrets: "Mapping[str, Secret]",
-    opening: "Callable[[], Store] | None" = None,
+    secrets: Mapping[str, Secret],
+    opening: Callable[[], Store] | None = None,
 ) -> "Mapping[str, Credentials]":
     """Return the credentials of servers that the user may log in to once they have turned out to want it.
 
@@ -157,8 +153,6 @@ def _later(
     """
     if not others:
         return {}
-    from functools import cache, partial
-
     from acp_launch.cli.credentials import Wallet
     from acp_launch.cli.stores import open_unasked, protect_secrets
 
@@ -168,14 +162,14 @@ def _later(
 
 
 def resolve_trusted(
-    loaded: "Loaded",
+    loaded: Loaded,
     settings: Settings,
     *,
     cwd: Path | None,
     session: str | None = None,
     trust: bool,
     locked: bool = False,
-) -> "Resolved":
+) -> Resolved:
     """Resolve a profile of which something is about to start; `trust` is `--trust`, `locked` is `--locked`.
 
     A user at a terminal is offered to install programs that are missing.
@@ -193,7 +187,7 @@ def resolve_trusted(
     return _offer_to_install(resolved, lambda: resolved_from(loaded, cwd=cwd, session=session))
 
 
-def lock_differences(loaded: "Loaded", resolved: "Resolved") -> "Sequence[Problem]":
+def lock_differences(loaded: Loaded, resolved: Resolved) -> "Sequence[Problem]":
     """Return how a profile differs from the project's lock file, as far as it can be resolved here."""
     from acp_launch.plan.locked import differing
 
@@ -201,23 +195,19 @@ def lock_differences(loaded: "Loaded", resolved: "Resolved") -> "Sequence[Proble
     return differing(loaded, plan) if plan is not None else resolved.problems
 
 
-def loaded_profile(name: str, settings: Settings) -> "Loaded":
+def loaded_profile(name: str, settings: Settings) -> Loaded:
     """Load and check a profile by its name or path.
 
     Raises:
         UsageError: there is no such profile.
         ProfileError: the file is wrong.
     """
-    from acp_launch.profile.discover import find, here
-    from acp_launch.profile.load import load
 
-    return load(find(name, start=here(), settings=settings), cache=settings.cache)
+    return load(find_profile(name), cache=settings.cache)
 
 
-def resolved_from(loaded: "Loaded", *, cwd: Path | None, session: str | None = None) -> "Resolved":
+def resolved_from(loaded: Loaded, *, cwd: Path | None, session: str | None = None) -> Resolved:
     """Resolve a loaded profile on this machine."""
-    from acp_launch.plan.resolve import resolve
-    from acp_launch.profile.discover import here
 
     checked = check_session_name(session)
     return resolve(loaded, cwd=here(), environ=os.environ, cwd_override=at_home(cwd), session_override=checked)
@@ -230,8 +220,6 @@ def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> R
         UsageError: the text is not a command line.
         MachineError: this machine cannot run it.
     """
-    from acp_launch.plan.resolve import adhoc
-    from acp_launch.profile.discover import here
 
     checked = check_session_name(session)
     resolved = adhoc(command_line, cwd=here(), environ=os.environ, cwd_override=at_home(cwd), session_override=checked)
@@ -239,12 +227,12 @@ def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> R
 
 
 def _plan(
-    resolved: "Resolved",
+    resolved: Resolved,
     missing: "tuple[Problem, ...]" = (),
     lacks: "Sequence[Lack]" = (),
     *,
     is_alone: bool = False,
-) -> "LaunchPlan":
+) -> LaunchPlan:
     """Return the plan, without the optional servers of `lacks`; raise every problem, or show the warnings."""
     logins = [lack.problem(is_fatal=is_alone or lack.server.required) for lack in lacks]
     problems = sorted((*resolved.problems, *missing, *logins), key=lambda each: (each.file, each.line, each.column))
@@ -258,13 +246,12 @@ def _plan(
         screen.show(problems, as_json=False)
     if not lacks:
         return resolved.plan
-    from msgspec.structs import replace
 
     without = [lack.server for lack in lacks]
     return replace(resolved.plan, servers=tuple(each for each in resolved.plan.servers if each not in without))
 
 
-def find_server(name: str | None, profile: str, servers: "Collection[str]") -> str:
+def find_server(name: str | None, profile: str, servers: Collection[str]) -> str:
     """Return the server's name.
 
     Raises:
@@ -285,14 +272,8 @@ def find_server(name: str | None, profile: str, servers: "Collection[str]") -> s
 
 # Trust in a project's profile.
 
-WHY = {
-    "new": "this project's profile is not trusted yet",
-    "changed": "this profile has changed since you trusted it",
-    "doubtful": "this profile cannot be trusted",
-}
 
-
-def require(loaded: "Loaded", found: "Mapping[KeyPath, Path]", settings: Settings, *, is_waved: bool) -> None:
+def require(loaded: Loaded, found: "Mapping[KeyPath, Path]", settings: Settings, *, is_waved: bool) -> None:
     """Refuse a project's profile that is not trusted; a user at a terminal may trust it at once.
 
     `found` are its programs and directories that exist; `is_waved` is `--trust`, which allows one run.
@@ -305,16 +286,29 @@ def require(loaded: "Loaded", found: "Mapping[KeyPath, Path]", settings: Setting
     how = trust_state(loaded, settings)
     if how.is_trusted or (is_waved and how.how != "doubtful"):
         return
-    from acp_launch.console.stderr import say
+    show_trust(loaded, found, how)
+    if agrees("Trust this profile and continue?"):
+        accept(loaded, settings)
+        return
+    changed, new = "this profile has changed since you trusted it", "this project's profile is not trusted yet"
+    fix = f"to trust it: {ours('trust', loaded.found.called)}; to run it once: --trust"
+    raise NotTrusted(f"{changed if how.how == 'changed' else new}: {loaded.label}", fix=fix)
+
+
+def show_trust(loaded: Loaded, found: "Mapping[KeyPath, Path]", how: "TrustState") -> None:
+    """Show all that a profile that is not trusted would run.
+
+    Raises:
+        NotTrusted: it cannot be trusted.
+    """
     from acp_launch.console.trust import heading, report
 
     say(heading(how))
     for line in report(loaded.profile, found, how):  # here, and not as details of the error: a diff has its colours
         say(line)
-    if how.how != "doubtful" and agrees("Trust this profile and continue?"):
-        accept(loaded, settings)
-        return
-    raise NotTrusted(f"{WHY[how.how]}: {loaded.label}", fix=_fix(loaded, how.how))
+    if how.how == "doubtful":
+        fix = "make it a file in the project that only you can write"
+        raise NotTrusted(f"this profile cannot be trusted: {loaded.label}", fix=fix)
 
 
 def agrees(question: str) -> bool:
@@ -322,13 +316,6 @@ def agrees(question: str) -> bool:
     from acp_launch.console.ask.terminal import ask_yes_or_no, possible
 
     return possible() and ask_yes_or_no(question) is True
-
-
-def _fix(loaded: "Loaded", how: str) -> str:
-    if how == "doubtful":
-        return "make it a file in the project that only you can write"
-    name = shlex.quote(loaded.found.called)
-    return f"to trust it: acp-launch trust {name}; to run it once: --trust"
 
 
 # What a run lacks on this machine and the user at the terminal can supply at once: secrets, and programs. Nothing is
@@ -339,8 +326,8 @@ INTERRUPTED = 128 + SIGINT  # the exit status of programs that handle Ctrl-C the
 
 
 def _ask_for_secrets(
-    needs: "Sequence[Need]", answers: "dict[str, Outcome]", settings: Settings, opening: "Callable[[], Store]"
-) -> "dict[str, Outcome]":
+    needs: Sequence[Need], answers: dict[str, Outcome], settings: Settings, opening: Callable[[], Store]
+) -> dict[str, Outcome]:
     """Ask for each secret that is not set, and store it; return the outcomes with the new ones.
 
     Nothing is asked if another secret has another fault, or if the store only reads.
@@ -354,8 +341,6 @@ def _ask_for_secrets(
         return answers
     from acp_launch.cli.secretvalue import ask_value, check_name, put
     from acp_launch.cli.stores import Vault
-    from acp_launch.console.stderr import harmless, say, tell
-    from acp_launch.secret.value import Outcome
 
     try:
         names = [check_name(name) for name in unset]
@@ -374,13 +359,7 @@ def _ask_for_secrets(
     return found
 
 
-def _lacks_store(answers: "Sequence[Outcome]") -> bool:
-    """Return whether secrets are not set, and only because there is no such store on this machine."""
-    unset = [outcome for outcome in answers if outcome.state != "found"]
-    return bool(unset) and all(outcome.is_absent for outcome in unset)
-
-
-def _offer_to_install(resolved: "Resolved", again: "Callable[[], Resolved]") -> "Resolved":
+def _offer_to_install(resolved: Resolved, again: Callable[[], Resolved]) -> Resolved:
     """Offer to install each program that a profile without a plan lacks; if all were installed, resolve it `again`.
 
     Nothing is offered if one of them has no known installer, or something else is wrong.
@@ -392,7 +371,6 @@ def _offer_to_install(resolved: "Resolved", again: "Callable[[], Resolved]") -> 
     wanted = _installers(resolved)
     if not wanted:
         return resolved
-    from acp_launch.console.stderr import say, tell
     from acp_launch.process.foreground import available
 
     if not available():
@@ -406,10 +384,8 @@ def _offer_to_install(resolved: "Resolved", again: "Callable[[], Resolved]") -> 
     return again()
 
 
-def _installers(resolved: "Resolved") -> Mapping[str, Sequence[str]]:
+def _installers(resolved: Resolved) -> Mapping[str, Sequence[str]]:
     """Map each missing command to the command line that installs it; empty if one cannot be installed."""
-    import shutil
-
     from acp_launch.profile.agents import installer
 
     wrong = {problem.path for problem in errors(resolved.problems)}
@@ -421,12 +397,10 @@ def _installers(resolved: "Resolved") -> Mapping[str, Sequence[str]]:
 def _install(argv: Sequence[str]) -> None:
     """Run an installer on the terminal, in the home directory: the project must not replace its settings."""
     import asyncio
-    import shutil
 
     from acp_launch.launch.loop import hear_guards
     from acp_launch.plan.environment import inherited
     from acp_launch.process.foreground import foreground
-    from acp_launch.process.guard import start_guards
     from acp_launch.process.program import LocalProgram
 
     program = LocalProgram(

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from acp_launch.cli.verb import Argument, Option
+from acp_launch.cli.verb import Argument, Option, find_profile, load_settings
 from acp_launch.errors import MachineError, ProblemsError, ProfileError, UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Validate(NamedTuple):
         from acp_launch.plan.model import needs
         from acp_launch.profile.load import examine
 
-        _, settings = _here()
+        settings = load_settings()
         reports: list[Entry] = [(found, *examine(found, cache=settings.cache)) for found in _find(self.names)]
         if not self.names:
             reports += _broken_parents(reports, settings)
@@ -88,7 +88,7 @@ class Plan(NamedTuple):
         from acp_launch.cli.planning import loaded_profile, resolved_from
         from acp_launch.console import plans, problems
 
-        _, settings = _here()
+        settings = load_settings()
         try:
             resolved = resolved_from(loaded_profile(self.name, settings), cwd=self.cwd)
             if resolved.plan is None and resolved.draft is None:
@@ -134,7 +134,7 @@ class List(NamedTuple):
         from acp_launch.console import profiles
         from acp_launch.profile.load import inspect
 
-        _, settings = _here()
+        settings = load_settings()
         entries = [(found, *inspect(found, cache=settings.cache)) for found in _find(())]
         profiles.show_list(entries, as_json=self.as_json)
         return 0
@@ -190,12 +190,11 @@ class Schema(NamedTuple):
 
 def _broken_parents(reports: "Sequence[Entry]", settings: "Settings") -> "list[Entry]":
     """Examine the files that are only parents of others; return those with a problem that no report has yet."""
-    from acp_launch.profile.discover import parents
+    from acp_launch.profile.discover import here, parents
     from acp_launch.profile.load import examine
 
     known = {problem for *_, problems in reports for problem in problems}
-    start, _ = _here()
-    found = [(each, *examine(each, cache=settings.cache)) for each in parents(start=start, settings=settings)]
+    found = [(each, *examine(each, cache=settings.cache)) for each in parents(start=here(), settings=settings)]
     return [each for each in found if not known.issuperset(each[2])]
 
 
@@ -211,16 +210,6 @@ def _look_up(needs: "Sequence[Need]", settings: "Settings") -> "tuple[dict[str, 
 
 
 def _find(names: Sequence[str]) -> "list[Found]":
-    from acp_launch.profile.discover import discover, find
+    from acp_launch.profile.discover import discover, here
 
-    start, settings = _here()
-    if not names:
-        return discover(start=start, settings=settings)
-    return [find(name, start=start, settings=settings) for name in names]
-
-
-def _here() -> "tuple[Path, Settings]":
-    from acp_launch.profile.discover import here
-    from acp_launch.settings.load import load
-
-    return here(), load()
+    return [find_profile(name) for name in names] or discover(start=here(), settings=load_settings())

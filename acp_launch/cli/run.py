@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 from acp_launch.cli.run_request import RunRequest, Screen, exit_code, settings_of
-from acp_launch.cli.verb import PLAIN, Argument, Option, import_without
+from acp_launch.cli.verb import PLAIN, Argument, Option, find_profile, import_without, load_settings
 from acp_launch.console.stderr import DIM, tell
 from acp_launch.errors import SessionError, Stopped, UsageError
 from acp_launch.problem import ours
@@ -53,11 +53,9 @@ class Attach(NamedTuple):
     plain: Annotated[bool, PLAIN] = False
 
     def carry_out(self) -> int:
-        from acp_launch.settings.load import load
-
         if not RunRequest().is_interactive:
             raise UsageError("attach needs a terminal", fix=f"without one: {ours('run', 'PROFILE', 'PROMPT')}")
-        note, name = _session_of_host(load(), self.session, self.profile)
+        note, name = _session_of_host(load_settings(), self.session, self.profile)
         os.chdir(note.here)  # where the profile has the name that `up` was given
         return carry_out(RunRequest(words=(note.called,), session=name, cwd=Path(note.cwd), plain=self.plain))
 
@@ -92,9 +90,8 @@ def carry_out(request: RunRequest) -> int:
 
 def _carry_out(request: RunRequest, screen: Screen) -> int:
     from acp_launch.host.place import any_host
-    from acp_launch.settings.load import load
 
-    settings = load()
+    settings = load_settings()
     request.check()
     if request.may_be_hosted and (request.wants_host or any_host(settings.state)):
         from acp_launch.cli.attach import run_in_host
@@ -221,8 +218,9 @@ def _complete(request: RunRequest, settings: "Settings") -> RunRequest:
     """Return a request without a profile, or with `--continue`, with the profile and the session that it is about."""
     if request.latest:
         return _resume(request, settings)
-    if request.session and (record := _only_session(request.session, settings)):
-        return request_to_resume(record, request)
+    records = _resumable(settings)[1] if request.session else ()
+    if len(named := [record for record in records if record.name == request.session]) == 1:
+        return request_to_resume(named[0], request)
     return request._replace(words=(_profile(settings),))
 
 
@@ -293,12 +291,11 @@ def _resume(request: RunRequest, settings: "Settings") -> RunRequest:
 
     Of a named profile it is the latest, but in an interactive session the user may choose another one.
     """
-    from acp_launch.profile.discover import here
-
-    if request.words:
-        records = _of_profile(request.words[0], settings) if request.is_interactive and can_pick() else []
-        return request_to_resume(pick_session(records, here()), request) if len(records) > 1 else request
-    project, records = _of_project(settings)
+    if request.words and not (request.is_interactive and can_pick()):
+        return request
+    project, records = _resumable(settings, "".join(request.words[:1]))
+    if request.words and len(records) <= 1:
+        return request
     if not records:
         raise SessionError(f"there is no session in {project} to continue", fix=f"start one: {ours('run')}")
     if len(records) > 1 and not can_pick():
@@ -312,30 +309,17 @@ def _resume(request: RunRequest, settings: "Settings") -> RunRequest:
     return request_to_resume(record, request)
 
 
-def _of_project(settings: "Settings") -> "tuple[Path, Sequence[Record]]":
-    """Return the sessions of this project that a profile can resume, the latest first."""
+def _resumable(settings: "Settings", profile: str = "") -> "tuple[Path, Sequence[Record]]":
+    """Return the sessions of a profile, or of any in this project, the latest first; and the project."""
     from acp_launch.plan.resolve import ADHOC
     from acp_launch.profile.discover import here, project_of
     from acp_launch.session.store import open_registry
 
-    project = project_of(here())
+    found = find_profile(profile) if profile else None
+    project = found.project if found else project_of(here())
     with open_registry(settings.state) as registry:
-        return project, [each for each in registry.list(str(project)) if not each.profile.startswith(ADHOC)]
-
-
-def _of_profile(name: str, settings: "Settings") -> "Sequence[Record]":
-    from acp_launch.profile.discover import find, here
-    from acp_launch.session.store import open_registry
-
-    found = find(name, start=here(), settings=settings)
-    with open_registry(settings.state) as registry:
-        return registry.list(str(found.project), found.name)
-
-
-def _only_session(name: str, settings: "Settings") -> "Record | None":
-    """Return the session of this project with this name if it is the only one."""
-    named = [record for record in _of_project(settings)[1] if record.name == name]
-    return named[0] if len(named) == 1 else None
+        listed = registry.list(str(project), found.name if found else None)
+    return project, [each for each in listed if not each.profile.startswith(ADHOC)]
 
 
 def _profile(settings: "Settings") -> str:

@@ -1,19 +1,18 @@
 """The request of `run`, its prompt, and its output. The output is made when there is something to show."""
 
 import os
-import select
-import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from acp_launch import leave
 from acp_launch.cli.verb import LOCKED, PLAIN, TRACE, TRUST, Argument, Option, read_duration, read_keep
-from acp_launch.console.stderr import DIM, say
+from acp_launch.console.stderr import DIM, tell
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError, RunExpired, Stopped, UsageError
+from acp_launch.problem import ours
 from acp_launch.waits import stretch
 
 if TYPE_CHECKING:
@@ -171,7 +170,7 @@ class RunRequest(NamedTuple):
         if not text.strip():
             raise UsageError("the prompt is empty", fix=WAYS)
         if words and not self.file and _waits_on_stdin():
-            say("acp-launch: stdin is not read, because the command line has a prompt; --file - adds it", style=DIM)
+            tell("stdin is not read, because the command line has a prompt; --file - adds it", style=DIM)
         if self.attach:
             from acp_launch.session.attachments import examine
 
@@ -197,24 +196,20 @@ class RunRequest(NamedTuple):
         """Return what asks the user about a tool call."""
 
         async def ask(question: "ToolQuestion") -> "Answer":
-            from acp_launch.console.ask.permission import permission_asker  # most runs ask nothing
+            from shlex import quote  # most runs ask nothing
 
-            return await permission_asker(person, self._list_command(plan))(question)
+            from acp_launch.console.ask.permission import permission_asker
+            from acp_launch.profile.discover import project_of
+
+            if self.agent is None:
+                listing = ours("permission", "list", self.words[0])
+            else:
+                is_here = plan.project == project_of(Path.cwd())
+                listing = ours("permission", "list", "--", plan.profile)
+                listing = listing if is_here else f"cd {quote(str(plan.project))}; {listing}"
+            return await permission_asker(person, listing)(question)
 
         return ask
-
-    def _list_command(self, plan: "LaunchPlan") -> str:
-        """Return the command that lists the remembered answers, as the user can type it here."""
-        import shlex
-
-        words = ["acp-launch", "permission", "list"]
-        if self.agent is None:
-            return shlex.join([*words, self.words[0]])
-        from acp_launch.profile.discover import project_of
-
-        listing = shlex.join([*words, "--", plan.profile])
-        is_here = plan.project == project_of(Path.cwd())
-        return listing if is_here else f"cd {shlex.quote(str(plan.project))}; {listing}"
 
 
 def _read_file(file: Path) -> bytes:
@@ -234,25 +229,15 @@ def _decode(raw: bytes, source: str) -> str:
 
 
 def _waits_on_stdin() -> bool:
-    """Tell whether there is unread input on stdin, without reading it, which might never end."""
-    try:
-        mode = os.fstat(0).st_mode
-        if stat.S_ISREG(mode):
-            return os.fstat(0).st_size > 0
-        return stat.S_ISFIFO(mode) and bool(select.select([0], [], [], 0)[0]) and _holds_bytes()
-    except OSError:
-        return False
-
-
-def _holds_bytes() -> bool:
-    """Tell whether the pipe holds bytes, because `select` also reports its end."""
+    """Tell whether there is unread input on stdin, without reading it: it may be of the script that runs us."""
     import array
     import fcntl
     import termios
 
     waiting = array.array("i", [0])
-    fcntl.ioctl(0, termios.FIONREAD, waiting)
-    return waiting[0] > 0
+    with suppress(OSError):
+        fcntl.ioctl(0, termios.FIONREAD, waiting)
+    return waiting[0] > 0 and not sys.stdin.isatty()
 
 
 def elicitor(person: "Person") -> "Elicit":

@@ -5,41 +5,22 @@ A value comes from a hidden prompt, from stdin or from a variable, but never fro
 shell's history would show it.
 """
 
-from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acp_launch.cli.app import Commands
-from acp_launch.errors import MachineError, SecretError, StateError, UsageError
-from acp_launch.problem import ours
+from acp_launch.cli.app import Commands, Json
+from acp_launch.cli.verb import load_settings
+from acp_launch.errors import MachineError, SecretError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from acp_launch.cli.stores import Vault
 
-SHOWING = ("get", "show", "print", "read", "cat")  # verbs a user may try to see a value
-
-
-class _Verbs(Commands):
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Explain that values are not shown, where typer would suggest `set`, the nearest verb.
-
-        Raises:
-            UsageError: the verb would show a value.
-        """
-        if args[0] in SHOWING:
-            name = next((word for word in args[1:] if not word.startswith("-")), "NAME")
-            fix = f"a command gets it in a variable: {ours('secret', 'copy-to-env', name, '--', 'COMMAND')}"
-            raise UsageError(f"No such command '{args[0]}': a value is never shown", fix=fix)
-        return super().resolve_command(ctx, args)
-
-
-app = typer.Typer(cls=_Verbs, help="Secrets: set, list, check, rm, rename, copy-to-env.", no_args_is_help=True)
+app = typer.Typer(cls=Commands, help="Secrets: set, list, check, rm, rename, copy-to-env.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 @app.command("set", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -53,11 +34,10 @@ def set_(
     """Store a secret. The value is read from a hidden prompt or from stdin."""
     from acp_launch.cli import secretvalue
     from acp_launch.cli.stores import Vault
-    from acp_launch.settings.load import load
 
     secretvalue.refuse_words(context.args)
     secretvalue.check_name(name)
-    secretvalue.put(Vault(load(), may_offer=True), name, lambda: secretvalue.read_value(name, from_env))
+    secretvalue.put(Vault(load_settings(), may_offer=True), name, lambda: secretvalue.read_value(name, from_env))
 
 
 @app.command("list")
@@ -67,8 +47,7 @@ def list_(as_json: Json = False) -> None:
 
     from acp_launch.cli.secretvalue import uses
     from acp_launch.console import secrets
-    from acp_launch.console.stderr import DIM, say
-    from acp_launch.oauth.grant import Logins
+    from acp_launch.console.stderr import DIM, tell
     from acp_launch.profile.discover import here
     from acp_launch.secret.value import variable
 
@@ -80,10 +59,7 @@ def list_(as_json: Json = False) -> None:
     rows += [secrets.Listed(name, vault.store.label, kept[name], used.of(name)) for name in sorted(kept)]
     secrets.show_list(rows, remark, as_json=as_json)
     if remark or not rows:
-        say(f"acp-launch: {remark or 'no secrets yet; to store one: acp-launch secret set NAME'}", style=DIM)
-    with suppress(StateError):  # this is about secrets
-        if not as_json and Logins(vault.settings.state).all():
-            say(f"acp-launch: logins to MCP servers are not listed here: {ours('mcp', 'status', 'PROFILE')}", style=DIM)
+        tell(f"{remark or 'no secrets yet; to store one: acp-launch secret set NAME'}", style=DIM)
     if failed:
         raise typer.Exit(MachineError.exit_code)
 
@@ -100,7 +76,7 @@ def check(
     from acp_launch.cli.secretvalue import uses
     from acp_launch.cli.stores import outcomes
     from acp_launch.console import secrets
-    from acp_launch.console.stderr import DIM, say
+    from acp_launch.console.stderr import DIM, tell
     from acp_launch.profile.discover import here
 
     vault = _vault()
@@ -109,7 +85,7 @@ def check(
     vault.index.learn(answers, vault.store.label)
     rows = [secrets.Checked(name, answers[name], used.of(name)) for name in used.names]
     if not rows and not as_json:
-        say("acp-launch: no profile here needs a secret", style=DIM)
+        tell("no profile here needs a secret", style=DIM)
         return
     secrets.show_check(rows, used.needs, as_json=as_json)
     if any(outcome.state != "found" for outcome in answers.values()):
@@ -172,13 +148,12 @@ def copy_to_env(
     from acp_launch.cli.stores import outcomes
     from acp_launch.plan.model import next_command
     from acp_launch.secret import value
-    from acp_launch.settings.load import load
 
     into = variable or value.variable(name).removeprefix(value.PREFIX)
     if not re.fullmatch(VARIABLE, into):
         fix = f"acp-launch secret copy-to-env --as VAR {name} -- ..."
         raise UsageError(f'"{into}" is not a variable name', fix=fix)
-    outcome = outcomes([check_name(name)], load())[name]
+    outcome = outcomes([check_name(name)], load_settings())[name]
     if outcome.secret is None:
         reason = outcome.reason or f"not found in the {outcome.source}"
         raise SecretError(
@@ -208,6 +183,5 @@ def _mention_uses(vault: "Vault", names: "Sequence[str]", what: str) -> None:
 
 def _vault() -> "Vault":
     from acp_launch.cli.stores import Vault
-    from acp_launch.settings.load import load
 
-    return Vault(load())
+    return Vault(load_settings())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from acp_launch.console.stderr import YELLOW, harmless, say
+from acp_launch.console.stderr import YELLOW, harmless, say, tell
 from acp_launch.errors import UsageError
 from acp_launch.mark import COLUMNS
 from acp_launch.plan.model import Need, needs
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from acp_launch.cli.stores import Vault
 
 LONGEST_NAME = 200  # characters
-SHORTEST_PLACE = 8  # columns in which a place is shown
 VARIABLE = "[A-Za-z_][A-Za-z0-9_]*"  # what a shell can read
 
 
@@ -89,7 +88,7 @@ def ask_value(name: str, needs: Iterable[Need]) -> Secret | None:
     Raises:
         UsageError: it cannot be a secret.
     """
-    text = _ask(name, [_place(need.origin.path) for need in needs if need.name == name])
+    text = _ask(name, [need.origin.path for need in needs if need.name == name])
     return _fit(text) if text else None
 
 
@@ -142,7 +141,7 @@ def warn(name: str, secret: Secret, others: Iterable[str]) -> None:
     if os.environ.get(variable(name)):
         said.append(f"{variable(name)} is set in this shell and overrides the stored value")
     for warning in said:
-        say(f"acp-launch: warning: {warning}", style=YELLOW)
+        tell(f"warning: {warning}", style=YELLOW)
 
 
 def _read_variable(name: str) -> str:
@@ -153,24 +152,14 @@ def _read_variable(name: str) -> str:
     raise UsageError("--from-env: the variable is not set", fix="give its name, without a $: --from-env GITHUB_TOKEN")
 
 
-def _place(path: str) -> str:
-    """Say what a place in a profile is: `TOKEN of the server github` for `mcp_servers.github.env.TOKEN`."""
-    simple = r'([^."\[]+)'
-    if found := re.fullmatch(rf"mcp_servers\.{simple}\.(?:env|headers)\.{simple}", path):
-        return f"{found[2]} of the server {found[1]}"
-    found = re.fullmatch(rf"agent\.env\.{simple}", path)
-    return f"{found[1]} of the agent" if found else path
-
-
 def _prompt(name: str, places: Sequence[str]) -> str:
-    """Return the prompt in one row of the terminal; the places are cut, and left out where they do not fit."""
+    """Return the prompt in one row of the terminal."""
     from acp_launch.console.ask.room import screen
     from acp_launch.console.stdout import fit
 
     what, columns = f'value of the secret "{name}"', screen()[0] - COLUMNS
-    room = columns - len(f"{what} (): ") - 1  # the cursor
-    if places and room >= SHORTEST_PLACE:
-        what += f" ({fit(harmless(', '.join(dict.fromkeys(places)), keep=''), room)})"
+    if places:
+        what += f" ({harmless(', '.join(dict.fromkeys(places)), keep='')})"
     return f"{fit(what, columns - 3)}: "
 
 
@@ -231,5 +220,5 @@ def uses(settings: Settings, start: Path, profiles: Sequence[str] = ()) -> Uses:
             found.append(loaded)
         else:
             file = shown(each.file)
-            say(f"acp-launch: {file} has problems and is skipped: {ours('validate', str(file))}", style=YELLOW)
+            tell(f"{file} has problems and is skipped: {ours('validate', str(file))}", style=YELLOW)
     return Uses(tuple((loaded.found.name, need) for loaded in found for need in needs(loaded)))

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
-from acp_launch.cli.app import Commands, TraceFile
-from acp_launch.console.stderr import say, tell
+from acp_launch.cli.app import Commands, Json, TraceFile, Trust, Yes
+from acp_launch.cli.verb import check_session_name, load_settings, read_duration
+from acp_launch.console.stderr import DIM, say, tell
 from acp_launch.errors import LaunchError, NotTrusted, SessionError, UsageError
 from acp_launch.problem import count, did_you_mean, ours
 
@@ -32,8 +33,6 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The session's name; w
 Profile = Annotated[
     str | None, typer.Option("--profile", "-p", help="The session's profile, if several have that name.")
 ]
-Trust = Annotated[bool, typer.Option("--trust", help="Run a project's profile once without trusting it.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -117,11 +116,9 @@ def wait(
     ] = None,
 ) -> None:
     """Show the latest turn of a session that is up, and end as it ends."""
-    from acp_launch.cli.verb import read_duration
-
     limit = read_duration(timeout) if timeout else None
     record = _find(name, profile)
-    raise typer.Exit(_wait_for_turn(record, _settings(), output=output, timeout=limit))
+    raise typer.Exit(_wait_for_turn(record, load_settings(), output=output, timeout=limit))
 
 
 def _wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeout: float | None) -> int:
@@ -129,7 +126,7 @@ def _wait_for_turn(record: "Record", settings: "Settings", *, output: str, timeo
     import asyncio
 
     from acp_launch.cli.run_request import Screen, exit_code
-    from acp_launch.console.stderr import DIM, share
+    from acp_launch.console.stderr import share
     from acp_launch.host.door import read_status
     from acp_launch.host.place import find
 
@@ -179,8 +176,6 @@ async def _show_turn(
 @app.command()
 def rename(name: Name, new: Annotated[str, typer.Argument(metavar="NEW")], profile: Profile = None) -> None:
     """Rename a session."""
-    from acp_launch.cli.verb import check_session_name
-
     check_session_name(new)
     with _registry() as registry:
         record = _the(registry, name, profile)
@@ -222,30 +217,26 @@ def prune(
     older_than: Annotated[str, typer.Option("--older-than", metavar="AGE", help="Since its last use: 30d, 12h, 8w.")],
     profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="Only this profile's.")] = None,
     everything: Annotated[bool, typer.Option("--all", "-a", help="Those of all projects.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Delete the records of old sessions. Those in use stay, and so does what agents have."""
     import time
 
-    from acp_launch.cli.run import list_sessions, session_label
+    from acp_launch.cli.run import list_sessions
 
     latest = time.time() - _age(older_than)
     with _registry() as registry:
         listed = registry.list(None if everything else _project(), profile)
         old = [record for record in listed if record.last_used < latest]
-        free = [record for record in old if not _is_held(record)]
-        if len(free) < len(old):
-            used = ", ".join(session_label(record) for record in old if record not in free)
-            say(f"in use, and so not deleted: {used}")
-        if free and not as_json:
-            list_sessions(free)
-        gone = _prune(registry, free) if free and _may_prune(free, is_sure=yes) else []
+        if old and not as_json:
+            list_sessions(old)
+        gone = _prune(registry, old) if old and _may_prune(old, is_sure=yes) else []
     if as_json:
         from acp_launch.console import sessions, stdout
 
         stdout.put_json(sessions.table_json(gone))
-    elif not free:
+    elif not old:
         say(f"no session was last used more than {older_than} ago")
     elif gone:
         say(f"deleted {count(len(gone), 'session')}; the agents still have what they stored")
@@ -255,7 +246,7 @@ def _states() -> "States":
     """Return the states of the sessions that hosts hold."""
     from acp_launch.host.place import any_host
 
-    state = _settings().state
+    state = load_settings().state
     if not any_host(state):
         return {}
     from acp_launch.cli.attach import hosted_sessions
@@ -265,7 +256,7 @@ def _states() -> "States":
 
 
 def _prune(registry: "Registry", records: "Sequence[Record]") -> "list[Record]":
-    """Delete the sessions that are not in use by now."""
+    """Delete the sessions that are not in use."""
     gone = []
     for record in records:
         try:
@@ -284,11 +275,11 @@ def _may_prune(records: "Sequence[Record]", *, is_sure: bool) -> bool:
 
     if is_sure or agrees(f"Delete {count(len(records), 'session')}?"):
         return True
-    if not (sys.stdin is not None and sys.stdin.isatty()):
-        what = f"{count(len(records), 'session')} would be deleted; nothing was changed"
-        raise UsageError(what, fix="to delete without a question: --yes")
-    say("nothing was deleted")
-    return False
+    if sys.stdin.isatty():
+        say("nothing was deleted")
+        return False
+    what = f"{count(len(records), 'session')} would be deleted; nothing was changed"
+    raise UsageError(what, fix="to delete without a question: --yes")
 
 
 def _age(text: str) -> float:
@@ -299,14 +290,6 @@ def _age(text: str) -> float:
     if found is None:
         raise UsageError(f'--older-than: expected an age, found "{text}"', fix="write it as 12h, 30d or 8w")
     return int(found[1]) * AGES[found[2]]
-
-
-def _is_held(record: "Record") -> bool:
-    try:
-        with _hold(record, "session prune"):
-            return False
-    except SessionError:
-        return True
 
 
 def _agent(record: "Record") -> str:
@@ -347,7 +330,7 @@ def _end(how: Any, record: "Record", *, trust: bool, trace: "Path | None") -> bo
         limit = planned[0].timeouts.session
         return await end_session(connection, how, record.session_id, limit=limit, name=record.name)
 
-    return _with_agent(planned, _settings(), story, trace)
+    return _with_agent(planned, load_settings(), story, trace)
 
 
 def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trust: bool, trace: "Path | None") -> None:
@@ -359,7 +342,7 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
 
     if profile is None:
         raise UsageError("no profile is given", fix="acp-launch session list PROFILE --agent")
-    planned = agent_plan(profile, _settings(), cwd=None, trust=trust)
+    planned = agent_plan(profile, load_settings(), cwd=None, trust=trust)
     plan, _ = planned
 
     async def story(connection: "Connection") -> list[dict[str, Any]]:
@@ -368,7 +351,7 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
         cwd = None if everything else str(plan.cwd)
         return [found async for found in list_sessions(connection, cwd=cwd, limit=plan.timeouts.session)]
 
-    found = _with_agent(planned, _settings(), story, trace)
+    found = _with_agent(planned, load_settings(), story, trace)
     if as_json:
         stdout.put_json({"sessions": found})
     elif found:
@@ -391,7 +374,7 @@ def _plan_of(record: "Record", *, trust: bool) -> "Planned":
             fix=f"to delete it here: {ours('session', 'rm', record.name, '--local')}",
         )
     try:
-        return agent_plan(record.profile, _settings(), cwd=Path(record.cwd), trust=trust)
+        return agent_plan(record.profile, load_settings(), cwd=Path(record.cwd), trust=trust)
     except NotTrusted:
         raise
     except LaunchError as error:
@@ -429,28 +412,21 @@ def _find_by_title(records: "Sequence[Record]", title: str) -> "list[Record]":
     from acp_launch.cli.run import session_label
 
     wanted = " ".join(title.split()).casefold()
-    titles = [(session_label(record).casefold(), record) for record in records]
-    unnamed = [(said, record) for said, record in titles if said != record.name.casefold()]
-    same = [record for said, record in unnamed if said == wanted]
-    return same or [record for said, record in unnamed if wanted and said.startswith(wanted)]
+    titles = [(session_label(record).casefold(), record) for record in records if session_label(record) != record.name]
+    same = [record for said, record in titles if said == wanted]
+    return same or [record for said, record in titles if wanted and said.startswith(wanted)]
 
 
 def _hold(record: "Record", verb: str) -> Any:
     from acp_launch.session.hold import hold
 
-    return hold(_settings().state, record.key, verb=verb)
+    return hold(load_settings().state, record.key, verb=verb)
 
 
 def _registry() -> "Registry":
     from acp_launch.session.store import open_registry
 
-    return open_registry(_settings().state)
-
-
-def _settings() -> "Settings":
-    from acp_launch.settings.load import load
-
-    return load()
+    return open_registry(load_settings().state)
 
 
 def _project() -> str:

@@ -167,11 +167,11 @@ def offer_sealed_file(settings: Settings) -> Settings | None:
     if sources[STORE] != DEFAULT or not possible():
         return None
     from acp_launch.cli.config import choose
-    from acp_launch.console.stderr import harmless, say
+    from acp_launch.console.stderr import tell
 
     if not ask_yes_or_no(NO_KEYRING):
         return None
-    say(harmless(f"acp-launch: {STORE}: file is now in {choose(STORE, 'file')}", keep=""))
+    tell(f"{STORE}: file is now in {choose(STORE, 'file')}")
     return load()
 
 

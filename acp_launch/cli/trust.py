@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acp_launch.console.stderr import harmless, say
+from acp_launch.cli.app import Json, Yes
+from acp_launch.cli.verb import load_settings
+from acp_launch.console.stderr import harmless, say, tell
 from acp_launch.errors import MachineError, NotTrusted, ProfileError, RegistryError, StateError, UsageError
 from acp_launch.regex import regex
 
@@ -20,19 +22,15 @@ _PYPI = regex(r"--hash=(sha256:[0-9a-f]{64})")
 
 def trust(
     profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="The profile to trust.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     list_: Annotated[bool, typer.Option("--list", help="List the trusted profiles.")] = False,
     revoke: Annotated[bool, typer.Option("--revoke", help="Stop trusting it.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
     """Trust a project's profile until it changes."""
-    from acp_launch.settings.load import load
-
-    settings = load()
+    settings = load_settings()
     if list_ and (profile or revoke or yes):
         raise UsageError("--list takes no other arguments", fix="acp-launch trust --list")
-    if revoke and yes:
-        raise UsageError("--yes cannot be combined with --revoke, which does not ask", fix="leave --yes out")
     if list_:
         _list(settings, as_json=as_json)
     elif as_json:
@@ -60,27 +58,20 @@ def _list(settings: "Settings", *, as_json: bool) -> None:
 
 
 def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:
-    from acp_launch.cli.planning import agrees, loaded_profile, resolved_from
-    from acp_launch.console.trust import heading, report
+    from acp_launch.cli.planning import agrees, loaded_profile, resolved_from, show_trust
     from acp_launch.profile.trust import accept, trust_state
 
     loaded = loaded_profile(profile, settings)
     found = trust_state(loaded, settings)
     if found.is_trusted:
         why = "it is your own, or built in" if found.how == "own" else "it has not changed since you trusted it"
-        say(harmless(f"acp-launch: {profile} is trusted already: {why}", keep=""))
+        tell(f"{profile} is trusted already: {why}")
         return
-    there = resolved_from(loaded, cwd=None).found
-    say(heading(found))
-    for line in report(loaded.profile, there, found):
-        say(line)
-    if found.how == "doubtful":
-        fix = "make it a file in the project that only you can write"
-        raise NotTrusted("this profile cannot be trusted", fix=fix)
+    show_trust(loaded, resolved_from(loaded, cwd=None).found, found)
     if not is_sure and not agrees("Trust this profile?"):
         raise NotTrusted("the profile was not trusted", fix="run it on a terminal to be asked, or give --yes")
     accept(loaded, settings)
-    say(harmless(f"acp-launch: trusted; you will be asked again if it changes: {loaded.label}", keep=""))
+    tell(f"trusted; you will be asked again if it changes: {loaded.label}")
 
 
 def _revoke(profile: str, settings: "Settings") -> None:
@@ -89,16 +80,14 @@ def _revoke(profile: str, settings: "Settings") -> None:
 
     path, project = Path(os.path.normpath(here() / profile)), str(project_of(here()))
     file = str(Path(os.path.realpath(path.parent)) / path.name)
-    found = [each for each in accepted(settings) if each.profile == profile or each.file == file]
-    meant = [each for each in found if each.file == file or each.project == project]
-    if (len(found) > 1 and len(meant) != 1) or (found and not meant):
-        files = ", ".join(each.file for each in meant or found)
-        where = "here" if meant else "in another project"
-        raise UsageError(f'"{profile}" is trusted {where}: {files}', fix="give the file's path")
-    if not meant:
-        raise UsageError(f'"{profile}" is not trusted', fix="acp-launch trust --list shows what is")
-    revoke(meant[0], settings)
-    say(harmless(f"acp-launch: no longer trusted: {meant[0].file}", keep=""))
+    found = [
+        each for each in accepted(settings) if each.file == file or (each.profile, each.project) == (profile, project)
+    ]
+    if len(found) != 1:
+        what = "is trusted in several files" if found else "is not trusted here"
+        raise UsageError(f'"{profile}" {what}', fix="give the file's path; acp-launch trust --list shows all of them")
+    revoke(found[0], settings)
+    tell(f"no longer trusted: {found[0].file}")
 
 
 # The lock file.
@@ -106,7 +95,7 @@ def _revoke(profile: str, settings: "Settings") -> None:
 
 def lock(
     profile: Annotated[str, typer.Argument(metavar="PROFILE", help="The name of a project's profile, or its file.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write the packages of a profile, with versions and hashes, into .acp-launch/lock.yaml."""
 
@@ -115,9 +104,8 @@ def lock(
     from acp_launch.plan.locked import inexact, used
     from acp_launch.problem import ours
     from acp_launch.profile.lockfile import Locked, write
-    from acp_launch.settings.load import load
 
-    loaded = loaded_profile(profile, load())
+    loaded = loaded_profile(profile, load_settings())
     if loaded.found.origin not in ("project", "path"):
         fix = "name a profile in .acp-launch of a project"
         raise UsageError(f"{profile} is not a profile of a project, so there is no lock file for it", fix=fix)
@@ -137,9 +125,9 @@ def lock(
         stdout.put_json({"file": str(file), "packages": listed})
         return
     for key, each in entries.items():
-        say(harmless(f"acp-launch: {key} is locked to {each.package}", keep=""))
+        tell(f"{key} is locked to {each.package}")
     again = f"a changed lock is trusted anew: {ours('trust', loaded.found.called)}"
-    say(harmless(f"acp-launch: {len(entries)} packages of {profile} are in {file}; {again}", keep=""))
+    tell(f"{len(entries)} packages of {profile} are in {file}; {again}")
 
 
 def _integrity(each: "Used") -> tuple[str, ...]:

@@ -21,10 +21,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
+
+if TYPE_CHECKING:
+    from acp_launch.profile.discover import Found
+    from acp_launch.settings.model import Settings
 
 # The headings of `acp-launch --help`, and where each verb is: a declaration, a function for typer, or a group of verbs.
 HEADINGS: Mapping[str, Mapping[str, str]] = {
@@ -147,6 +162,20 @@ def at_home(directory: Path | None) -> Path | None:
         return directory.expanduser() if directory else None
     except RuntimeError:
         raise UsageError(f"--cwd: no home directory is known for {directory}", fix="give an absolute path") from None
+
+
+def load_settings() -> "Settings":
+    """Load the user's settings; `--help` imports none of that."""
+    from acp_launch.settings.load import load
+
+    return load()
+
+
+def find_profile(name: str) -> "Found":
+    """Find a profile by its name or path from here; raise UsageError if there is none."""
+    from acp_launch.profile.discover import find, here
+
+    return find(name, start=here(), settings=load_settings())
 
 
 class Verb(Protocol):

@@ -132,12 +132,6 @@ def test_a_newer_version_is_installed_beside_the_one_before(agents: Launcher, we
     assert agents("agents", "rm", "an-agent").code == 3
 
 
-def test_what_was_removed_says_what_to_do_instead(agents: Launcher) -> None:
-    for words, fix in ((["update"], "agents install ID"), (["install", "x", "--from", "npx"], "agents show ID")):
-        done = agents("agents", *words)
-        assert (done.code, "was removed" in done.err, fix in done.err) == (2, True, True), done.err
-
-
 def test_without_the_network_the_copy_is_used_and_its_age_is_said(agents: Launcher, web: Web) -> None:
     assert answer(agents, "search")["index"]["fault"] is None
     web.files.pop("/registry.json")

@@ -52,21 +52,6 @@ def test_of_several_profiles_one_is_chosen_by_its_description(launch: Launcher) 
     assert heard_in(launch) == {"review": "hi"}
 
 
-def test_a_long_list_scrolls_and_fits_a_small_terminal(launch: Launcher) -> None:
-    described(launch, **{f"p{number:02}": "A profile " * 20 for number in range(30)})
-    arguments = command("run")
-    with on_screen(*arguments, columns=50, rows=12, cwd=launch.project, env=launch.env) as terminal:
-        terminal.until(KEYS)
-        terminal.until("… 23 more")
-        assert terminal.rows[2].startswith("▸ p00   project  A profile")
-        assert all(len(row) < 50 for row in terminal.rows)
-        terminal.types(DOWN * 29)
-        terminal.until("▸ p29")
-        assert "p22" not in terminal.shown
-        terminal.types(ESCAPE)
-        assert terminal.ends() == 130
-
-
 @pytest.mark.parametrize("keys", [ESCAPE, "\x03", "\x04"], ids=["Escape", "Ctrl-C", "Ctrl-D"])
 def test_a_list_can_be_left_without_a_choice(launch: Launcher, keys: str) -> None:
     described(launch, docs="Writes the manual", review="Reads pull requests")

@@ -496,15 +496,6 @@ def test_a_locked_keyring_is_told_and_no_dialog_is_shown(home: Launcher, desktop
     assert found["secrets"]["facts"] == {"store": "keyring", "state": "locked"}
 
 
-def test_a_sealed_file_is_opened_when_that_takes_no_passphrase(launch: Launcher) -> None:
-    own(launch, agent("polite", env={"KEY": "${secret:github}"}))
-    env: Json = {"ACP_LAUNCH_SECRETS__STORE": "file", "ACP_LAUNCH_PASSPHRASE": "correct horse battery"}
-    assert launch("secret", "set", "github", stdin=TOKEN.encode(), **env).code == 0
-    found = examined(launch, 0, **env)
-    assert told(found["secrets"]) == ("ok", "sealed file (~/config/secrets.sealed): 1 secret", "")
-    assert told(found["secret github"])[:2] == ("ok", "found: sealed file (~/config/secrets.sealed)")
-
-
 def test_a_command_that_keeps_secrets_is_looked_for_and_not_run(launch: Launcher) -> None:
     env: Json = {"ACP_LAUNCH_SECRETS__STORE": "command", "ACP_LAUNCH_SECRETS__COMMAND": '["no-such-store", "{name}"]'}
     found = checks(launch("doctor", "--json", **env))

@@ -284,22 +284,6 @@ def test_a_secret_that_holds_something_else_is_not_overwritten(project: Launcher
     assert value_of(project, "gh/token") == TOKENS["github"]
 
 
-def test_what_cannot_be_translated_is_kept_as_a_comment(project: Launcher) -> None:
-    declared(project, {"my server!": {"command": "x", "envFile": "/x/.env", "env": {"A": "${A:-${B}}"}}})
-    done = taken(project, "--yes")
-    assert done.err == (
-        'acp-launch: "my server!" is imported as my-server: a name may contain letters, digits, _ . and -\n'
-        "acp-launch: my-server: envFile has no counterpart in a profile; it is kept as a comment\n"
-        "acp-launch: my-server: env.A has a variable in the default of another; it is kept as a comment\n"
-        "acp-launch: .acp-launch/p.yaml: my-server imported\n"
-    )
-    assert (
-        "# not imported: envFile: has no counterpart in a profile\n"
-        "# not imported: env.A: has a variable in the default of another\n"
-        "mcp_servers:\n  my-server:\n    command: x\n"
-    ) in profile(project).read_text()
-
-
 def test_nothing_in_an_imported_file_drives_the_terminal(project: Launcher) -> None:
     declared(project, {"a\x1b]0;x\x07\u202e": {"command": "\x1b[2Jx", "b\x1b[31m": 1}})
     done = taken(project, "--yes")
@@ -407,7 +391,7 @@ def test_import_as_the_first_command_leads_to_a_running_session(project: Launche
         terminal.until(yes_or_no("Trust this profile and continue?"))
         terminal.types("y")
         terminal.until("a secret is not set")
-        terminal.until('value of the secret "notes" (TOKEN of the server notes):')
+        terminal.until('value of the secret "notes" (mcp_servers.notes.env.TOKEN):')
         terminal.types("a-value-of-mine\n")
         terminal.until("Demo agent")
         assert TOKENS["github"] not in "\n".join(terminal.rows)
@@ -710,8 +694,8 @@ def test_an_agent_for_a_profile_that_has_one_is_not_said_to_be_nothing(project: 
     done = project("import", "jetbrains", "--into", "p", "--yes")
     assert (done.code, done.err) == (
         2,
-        "acp-launch: .acp-launch/p.yaml has an agent, and the source has only agents: One\n"
-        "    fix: say which: --only One --force\n",
+        "acp-launch: a profile has one agent, and the source has only agents: One\n"
+        "    fix: say which: --only NAME; --force replaces the one that is there\n",
     )
     done = project("import", "jetbrains", "--into", "p", "--yes", "--only", "One")
     assert done.code == 2
@@ -725,17 +709,12 @@ def test_an_agent_for_a_profile_that_has_one_is_not_said_to_be_nothing(project: 
 
 def test_of_several_agents_one_is_named(project: Launcher) -> None:
     of_jetbrains(project, "One", "Two")
-    done = project("import", "jetbrains", "--into", "p", "--yes")
-    assert done.err == (
-        "acp-launch: .acp-launch/p.yaml has an agent, and the source has only agents: One, Two\n"
-        "    fix: say which: --only NAME --force\n"
-    )
     profile(project).write_text("version: 1\n")
     done = project("import", "jetbrains", "--into", "p", "--yes")
     assert (done.code, done.err) == (
         2,
         "acp-launch: a profile has one agent, and the source has only agents: One, Two\n"
-        "    fix: say which: --only NAME\n",
+        "    fix: say which: --only NAME; --force replaces the one that is there\n",
     )
     assert project("import", "jetbrains", "--into", "p", "--yes", "--only", "Two").code == 0
     assert "command: two-agent" in profile(project).read_text()

@@ -5,14 +5,11 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from acp_launch.process.detached import _is_subreaper, _no_subreaper
-from acp_launch.process.prepare import become_subreaper
 from tests.cli import forkserver, inprocess
 from tests.cli.launcher import ROOT, Launcher
 from tests.patience import PATIENCE
@@ -91,52 +88,6 @@ def test_what_a_command_leaves_in_this_process_fails_the_test(
                 os.close(int(descriptor))
         os.umask(umask)
     assert (Path.cwd(), dict(os.environ)) == (home, environment)
-
-
-# A program that ends at the end of its stdin; its child lives until the pipe it is given is closed.
-ORPHANING = """
-import os, sys
-if os.fork():
-    print("forked", flush=True)
-    os.read(0, 1)
-else:
-    os.read(int(sys.argv[1]), 1)
-"""
-
-
-def test_an_orphan_of_another_test_is_no_child_of_the_command(
-    launch: Launcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A command may become the parent of orphans. It has none of those before it, and this process stays no parent."""
-    before = children()
-    reading, writing = os.pipe()
-    program = [sys.executable, "-c", ORPHANING, str(reading)]
-    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[reading]) as parent:
-        assert parent.stdout is not None
-        assert parent.stdout.readline() == b"forked\n"
-        started = time.clock_gettime(time.CLOCK_BOOTTIME)
-        while time.clock_gettime(time.CLOCK_BOOTTIME) < started + 2 / os.sysconf("SC_CLK_TCK"):
-            os.sched_yield()  # the kernel tells in ticks when a process was started
-
-        def run(arguments: list[str]) -> int:
-            become_subreaper()
-            assert parent.stdin is not None
-            parent.stdin.close()
-            assert parent.wait(PATIENCE) == 0
-            return 0
-
-        monkeypatch.setattr("acp_launch.cli.main.run", run)
-        with _no_subreaper():  # which another test may have made of it
-            assert launch.within("list").code == 0
-            assert not _is_subreaper()
-    (orphan,) = children() - before
-    os.close(writing)
-    os.close(reading)
-    os.waitpid(int(orphan), 0)
-
-
-def children() -> set[str]:
-    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
 
 
 def test_what_our_modules_remember_is_forgotten(launch: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:

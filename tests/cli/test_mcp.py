@@ -352,17 +352,6 @@ def test_the_stderr_of_a_server_is_kept_for_logs(launch: Launcher) -> None:
 # call
 
 
-def test_words_become_what_the_schema_of_the_tool_says(launch: Launcher) -> None:
-    polite(launch)
-    said = answer(launch, "echo", "count=3", "note=5", "tags=null", "more:=[1.0, 12345678901234567890123]")
-    assert said == {"count": 3, "note": "5", "tags": None, "more": [1.0, 12345678901234567890123]}
-    assert answer(launch, "echo", '{"count": "not judged here"}') == {"count": "not judged here"}
-    assert failure(launch, "call", "p", "polite", "echo", "count=three") == (
-        2,
-        'acp-launch: "count" of "echo" must be an integer, not "three"\n    fix: for example count=1\n',
-    )
-
-
 def test_arguments_come_from_stdin_or_a_file(launch: Launcher, tmp_path: Path) -> None:
     polite(launch)
     written = b'{\n  "note": "from outside"\n}\n'

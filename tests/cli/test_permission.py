@@ -171,13 +171,6 @@ def test_the_log_of_every_profile_names_them_and_json_holds_all(ruled: Launcher)
     assert [(entry["profile"], entry["title"], entry["how"]) for entry in entries] == [("gone", "Read", "unasked")]
 
 
-def test_a_damaged_line_of_the_log_is_counted(ruled: Launcher) -> None:
-    with logged(ruled, "A").open("a") as log:
-        log.write("nonsense\n7\n")
-    done = ruled("permission", "log", "p")
-    assert (len(done.out.splitlines()), done.err) == (2, "2 damaged lines are not shown\n")
-
-
 def test_without_a_log_the_answer_is_where_it_would_be(ruled: Launcher) -> None:
     state = ruled.env["ACP_LAUNCH_STATE_DIR"]
     assert ruled("permission", "log", "p").err == f'no permission log of "p" yet; it is kept in {state}/log\n'

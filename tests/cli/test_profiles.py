@@ -123,18 +123,6 @@ def test_a_plan_shows_what_would_start_and_no_value_of_the_environment(
     assert not any(value in answer.out + verbose.out for value in ("hunter2", "v-a-l-u-e"))
 
 
-def test_a_plan_as_json_lists_names_and_origins(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patched:
-        patched.setenv("SHELL_TOKEN", "hunter2")
-        answer = Answer("plan", "good", "--json")
-    plan = json.loads(answer.out)
-    assert (plan["profile"], plan["cwd"], plan["session"], plan["secrets"]) == ("good", str(project), None, ["k"])
-    assert plan["timeouts"] == {"initialize": 120.0, "session": 60.0, "silence": 1800.0}
-    assert plan["agent"]["env"]["SHELL_TOKEN"] == {"origin": "inherited", "secrets": []}
-    assert plan["agent"]["env"]["KEY"] == {"origin": ".acp-launch/good.yaml:5:14", "secrets": ["k"]}
-    assert plan["problems"] == [] and "hunter2" not in answer.out and "v-a-l-u-e" not in answer.out
-
-
 def test_the_demo_can_be_planned_from_anywhere(project: Path) -> None:
     plan = json.loads(Answer("plan", "demo", "--json").out)
     assert plan["agent"]["command"] == sys.executable
@@ -193,14 +181,6 @@ def test_a_plan_shows_everything_and_marks_what_is_not_installed(
     assert [problem["path"].rpartition(".")[0] for problem in plan["problems"]] == [
         *("agent", "mcp_servers.gone", "mcp_servers.extra")
     ]
-
-
-def test_a_plan_that_lacks_only_an_optional_server_would_start(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    text = "version: 1\nagent: {command: '${python}'}\nmcp_servers:\n  x: {command: ghost, required: false}\n"
-    (project / ".acp-launch" / "good.yaml").write_text(text)
-    answer = Answer("plan", "good")
-    assert answer.code == 0 and "  missing    " in answer.out
 
 
 def test_a_plan_of_a_broken_profile_is_a_profile_error(project: Path) -> None:

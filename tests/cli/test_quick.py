@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 
 from acp_launch.cli.app import app
 from acp_launch.cli.main import HELP, PLAIN
-from acp_launch.cli.profiles import List, Plan, Schema, Show, Validate
 from acp_launch.cli.run import Run
 from acp_launch.cli.run_request import WAITS
 from acp_launch.cli.verb import Option, Verb, load, parameters, plain, read_duration
@@ -86,34 +84,6 @@ def test_both_ways_read_the_same(line: tuple[str, list[str]], patcher: pytest.Mo
     quick = None if HELP & set(arguments) else plain(ALL[name], arguments)
     if quick is not None:
         assert quick == read_by_typer(name, arguments, patcher)
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "expected"),
-    [
-        ("validate", [], Validate()),
-        ("validate", ["a.yaml", "b.yaml", "--strict"], Validate(("a.yaml", "b.yaml"), strict=True)),
-        ("plan", ["demo", "--json", "--cwd", "/x", "-v"], Plan("demo", as_json=True, cwd=Path("/x"), verbose=True)),
-        ("list", ["--json"], List(as_json=True)),
-        ("show", ["demo", "--merged"], Show("demo", merged=True)),
-        ("schema", ["-o", "x.json"], Schema(Path("x.json"))),
-    ],
-)
-def test_the_verbs_about_profiles_are_read_the_quick_way(
-    name: str, arguments: list[str], expected: Verb, patcher: pytest.MonkeyPatch
-) -> None:
-    assert plain(ALL[name], arguments) == expected == read_by_typer(name, arguments, patcher)
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [("plan", []), ("plan", ["a", "b"]), ("list", ["a"]), ("show", ["--merged"]), ("validate", ["--cwd", "x"])],
-)
-def test_a_missing_word_or_one_too_many_is_left_to_typer(name: str, arguments: list[str]) -> None:
-    assert plain(ALL[name], arguments) is None
-    with pytest.raises(SystemExit) as refused:
-        app(args=[name, *arguments], prog_name="acp-launch")
-    assert refused.value.code == UsageError.exit_code
 
 
 @pytest.mark.parametrize(

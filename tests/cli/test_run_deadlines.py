@@ -1,12 +1,10 @@
 """Every wait has a name and a deadline, and after three seconds a word on stderr (docs/internals.md): exit 124."""
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.cli.launcher import Launcher
-from tests.patience import PATIENCE
 
 ACP_MODE = "    fix: is the command right? many agents speak ACP only with a flag or as an adapter of their own"
 LONGER = "if it needs longer: agent.timeouts.%s in the profile\n"
@@ -33,30 +31,6 @@ def test_a_wait_that_passes_its_deadline_is_named(launch: Launcher, temper: list
     assert (done.code, done.out, done.err) == (124, b"", f"acp-launch: {said.replace('COMMAND', launch.started())}")
     done = launch("run", "p", "hi", "--output", "json")
     assert done.events[-1]["exitCode"] == 124
-
-
-def test_a_session_that_is_not_opened_in_time_is_named(launch: Launcher) -> None:
-    launch.scripted('script.serve({"session/new": lambda request: None})', timeouts={"session": "200ms"})
-    done = launch("run", "p", "hi", "--output", "json")
-    assert done.code == 124
-    said = "no answer about a new session from the agent within 0.2 s"
-    assert done.err == f"acp-launch: {said}\n{launch.started()}    fix: {LONGER % 'session'}"
-    assert [event["type"] for event in done.events] == ["initialized", "error"]
-    error = done.event("error")
-    assert (error["message"], f"{error['fix']}\n") == (said, LONGER % "session")
-
-
-def test_the_last_stderr_lines_come_with_a_deadline(launch: Launcher) -> None:
-    launch.scripted(
-        'script.complain("downloading: 12 %")\nscript.serve({"initialize": lambda request: None})',
-        timeouts={"initialize": "200ms"},
-    )
-    done = launch("run", "p", "hi")
-    assert (done.code, done.err) == (
-        124,
-        f"acp-launch: no answer to initialize from the agent within 0.2 s\n{launch.started()}    downloading: 12 %\n"
-        f"{ACP_MODE}; {LONGER % 'initialize'}",
-    )
 
 
 NEVER = ("--agent", '/bin/sh -c "cat >/dev/null"')
@@ -97,40 +71,6 @@ def test_an_agent_that_is_late_and_deaf_is_ended_all_the_same(launch: Launcher) 
 LATE = "the run took longer than --timeout 6s;"
 DEAF = "the agent went on for 1 s after its turn was cancelled"
 CANCELLING = "acp-launch: cancelling the turn (timeout 1 s); Ctrl-C stops at once\n"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-def test_a_turn_in_which_the_time_of_the_run_ends_is_cancelled(launch: Launcher) -> None:
-    """The slowest test of all: so many seconds are enough for an agent to start, and for a word about its silence."""
-    launch.profile("cancellable", "quiet", name="obeys")
-    launch.profile("cancel_deaf", "never", name="deaf")
-    launch.profile("flood", "20000", "1000", name="floods")
-    runs = [("obeys", "text"), ("deaf", "text"), ("deaf", "json")]
-    with (
-        launch.start(
-            "run", "floods", "hi", "--timeout", "6", "--output", "json", ACP_LAUNCH_TEST_PATIENCE="1"
-        ) as unread,
-        ThreadPoolExecutor(3) as pool,
-    ):
-        obeys, text, events = pool.map(
-            lambda run: launch("run", run[0], "hi", "--timeout", "6", "-o", run[1], ACP_LAUNCH_TEST_PATIENCE="1"), runs
-        )
-        assert unread.process.wait(PATIENCE) == 124, "nobody has read what it wrote"
-    assert (obeys.code, obeys.out, obeys.methods[-1]) == (124, b"working\n", "session/cancel")
-    assert obeys.err == (
-        "execute: Long work: in_progress\n"
-        f"{word(obeys.err)}{CANCELLING}"
-        "acp-launch: cancelled: Long work\n"
-        f"acp-launch: {LATE} its turn was cancelled\n"
-    )
-    assert (text.code, text.out, text.methods[-1]) == (124, b"working\n", "session/cancel")
-    assert text.err == f"{word(text.err)}{CANCELLING}acp-launch: {LATE} {DEAF}\n"
-    assert (events.code, events.events[-1]["message"]) == (124, f"{LATE} {DEAF}")
-    assert events.event("cancelled")["limit"] == 1.0
-    (wait,) = [event for event in events.events if event["type"] == "waiting"]
-    assert (wait["for"], wait["seconds"]) == ("sign of life from the agent in its turn", 3.0)
-    assert wait["limit"] <= 6, "the deadline that runs is the run's"
 
 
 def word(err: str) -> str:

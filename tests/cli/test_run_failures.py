@@ -11,45 +11,6 @@ from tests.cli.launcher import Launcher
 ACP_MODE = "    fix: is the command right? many agents speak ACP only with a flag or as an adapter of their own\n"
 USAGE = ["usage: helper_cli [-h] COMMAND", "commands:", "  build   build it", "  test    test it"]
 SEEN = "run it again with --trace FILE to see what was said"
-ASKS_BACK = """
-def prompt(request):
-    answer = script.ask("initialize", {"protocolVersion": 1})
-    script.say(script.session_of(request), f"refused with {answer['error']['code']}")
-    script.end(request)
-
-script.serve({"session/prompt": prompt})
-"""
-
-
-@pytest.mark.parametrize("status", [0, 2])
-def test_a_program_that_prints_its_usage_and_ends_is_shown_with_it(launch: Launcher, status: int) -> None:
-    head = f"acp-launch: the agent exited with status {status} before it answered initialize\n"
-    launch.profile("helper_cli", str(status))
-    done = launch("run", "p", "hi")
-    shown = "".join(f"    {line}\n" for line in USAGE)
-    assert (done.code, done.out, done.err) == (4, b"", f"{head}{launch.started()}{shown}{ACP_MODE}")
-    launch.profile("helper_cli", "stdout", str(status))
-    done = launch("run", "p", "hi")
-    printed = "".join(f"    it printed: {line.strip()}\n" for line in USAGE)
-    assert (done.code, done.out, done.err) == (4, b"", f"{head}{launch.started()}{printed}{ACP_MODE}")
-
-
-@pytest.mark.parametrize("output", ["text", "json"])
-def test_a_program_that_echoes_what_it_is_sent_is_called_no_acp_agent(launch: Launcher, output: str) -> None:
-    done = launch("run", "--agent", "cat", "hi", "--output", output)
-    said = "this is not an ACP agent: it echoes its input"
-    command = f"command: {shutil.which('cat')}"
-    assert (done.code, done.err) == (4, f"acp-launch: {said}\n    {command}\n{ACP_MODE}")
-    assert [(event["exitCode"], event["message"], event["detail"]) for event in done.events] == (
-        [(4, said, [command])] if output == "json" else []
-    )
-
-
-def test_an_agent_that_asks_us_to_initialize_after_the_handshake_is_refused_and_goes_on(launch: Launcher) -> None:
-    """C-8: only before our own `initialize` is answered does the question mean an echo."""
-    launch.scripted(ASKS_BACK)
-    done = launch("run", "p", "hi")
-    assert (done.code, done.out, done.err) == (0, b"refused with -32601\n", "")
 
 
 @pytest.mark.parametrize(

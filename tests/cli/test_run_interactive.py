@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.demo.client import FULL
-from tests.interactive.screen import DRIVERS, Terminal, on_screen
+from tests.interactive.screen import Terminal, on_screen
 from tests.patience import AS_USERS_WAIT
 
 CTRL_C, CTRL_D, ENTER = "\x03", "\x04", "\r"
@@ -90,43 +90,6 @@ def test_a_named_session_is_continued_with_its_history_on_the_screen(tmp_path: P
         asks(terminal, "history")
         assert any("the session had 1 turn" in row for row in after(terminal, "history"))
         leaves(terminal)
-
-
-def test_a_permission_question_is_answered_by_a_key(tmp_path: Path) -> None:
-    with sitting(cwd=tmp_path) as terminal:
-        terminal.until("ready ·")
-        terminal.types(f"note buy milk{ENTER}")
-        terminal.until("[y] Allow once")
-        terminal.types("y")
-        terminal.until("Noted: buy milk")
-        terminal.until("ready ·")
-        terminal.types(f"note buy beer{ENTER}")
-        terminal.until_it(
-            lambda: any("[y] Allow once" in row for row in after(terminal, "note buy beer")), "a question"
-        )
-        terminal.types("n")
-        terminal.until("I did not do it: permission was refused.")
-        leaves(terminal)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("prompt", [(), ("note buy milk",)], ids=["interactive", "one-shot"])
-def test_the_time_of_a_tool_call_leaves_out_what_a_person_needed(tmp_path: Path, prompt: Sequence[str]) -> None:
-    """The call takes a moment; the person, by the clock of the process, 20 s."""
-    argv = [sys.executable, str(DRIVERS / "thinker.py"), "run", "demo", *prompt]
-    with on_screen(*argv, cwd=tmp_path, columns=100, rows=30) as terminal:
-        if not prompt:
-            terminal.until("ready ·")
-            terminal.types(f"note buy milk{ENTER}")
-        terminal.until("[y] Allow once")
-        terminal.types("y")
-        terminal.until("Noted: buy milk")
-        terminal.until("✓ edit Note: buy milk")
-        (row,) = [row for row in terminal.all if row.startswith("  ✓ edit Note: buy milk")]
-        assert re.fullmatch(r"  ✓ edit Note: buy milk( · \d s)?", row)
-        if not prompt:
-            terminal.until("ready ·")
-            leaves(terminal)
 
 
 def test_what_goes_along_with_a_prompt_is_said(tmp_path: Path) -> None:
@@ -300,16 +263,6 @@ def test_an_agent_that_cannot_load_its_session_begins_a_new_one(tmp_path: Path) 
         leaves(terminal)
 
 
-@pytest.mark.sample(1)
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_ends_it_and_the_terminal_is_as_it_was(tmp_path: Path, number: int, code: int) -> None:
-    with sitting(cwd=tmp_path) as terminal:
-        terminal.until("ready ·")
-        os.kill(terminal.process.pid, number)
-        assert terminal.ends() == code
-        assert terminal.is_cooked()
-
-
 @pytest.mark.slow
 def test_a_sigint_that_is_sent_means_what_ctrl_c_means(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
@@ -389,19 +342,6 @@ def test_a_conversation_is_exported_and_no_file_is_overwritten(tmp_path: Path) -
         leaves(terminal)
     written = (tmp_path / "talk.md").read_text()
     assert written.startswith("# add 20 22\n\n## You\n\nadd 20 22\n\n- Add 20 and 22: completed\n\n## Agent\n\n42")
-
-
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("poor", [{"TERM": "dumb"}, {"NO_COLOR": "1"}, {"TERM": "vt100"}])
-def test_a_poor_terminal_will_do(tmp_path: Path, poor: dict[str, str]) -> None:
-    with sitting(cwd=tmp_path, columns=40, env=poor) as terminal:
-        terminal.until(">" if "dumb" in poor.values() else "❯")
-        terminal.types(f"add 20 22{ENTER}")
-        terminal.until("42")
-        if poor.get("TERM") == "dumb":
-            assert b"\x1b" not in terminal.raw
-        terminal.types(CTRL_D)
-        assert terminal.ends() == 0, terminal.dump()
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import pytest
 from acp_launch.process.records import read_all
 from tests.agents.demo import ATTACKS
 from tests.cli.launcher import MARK, alive, kill_all
-from tests.cli.test_run_interactive import CTRL_C, ENTER, USED, after, asks, full, leaves, said, sitting
+from tests.cli.test_run_interactive import CTRL_C, ENTER, asks, full, leaves, said, sitting
 from tests.interactive.screen import Terminal, on_screen
 from tests.patience import PATIENCE
 from tests.seat.roll import Watched
@@ -34,16 +34,6 @@ def sends(terminal: Terminal, prompt: str) -> None:
     before = terminal.all.count(said(prompt))
     terminal.types(prompt + ENTER)
     terminal.until_it(lambda: terminal.all.count(said(prompt)) > before, f"{prompt!r} above its answer")
-
-
-def finishes(terminal: Terminal, prompt: str) -> list[str]:
-    """Wait for the end of the turn; gives what stands between its prompt and the usage line."""
-    terminal.until_it(
-        lambda: "ready ·" in terminal.shown and any(USED.match(row) for row in after(terminal, prompt)),
-        "the turn's end",
-    )
-    rows = [re.sub(r"^(  ✓ .*) · \d+ s$", r"\1", row) for row in after(terminal, prompt) if row]
-    return rows[: next(number for number, row in enumerate(rows) if USED.match(row))]
 
 
 def fills(terminal: Terminal, label: str, text: str) -> None:
@@ -88,54 +78,7 @@ def is_clean(terminal: Terminal) -> None:
 # What is seen of an answer, a question and an end
 
 
-def test_a_question_about_a_change_shows_the_change(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("milk\nbread\n")
-    with sitting(cwd=tmp_path, columns=200) as terminal:
-        sends(terminal, "edit notes.txt eggs")
-        terminal.until("[y] ")
-        rows = after(terminal, "edit notes.txt eggs")
-        assert rows[rows.index(f"▐     changes {tmp_path}/notes.txt  +1 -0") :][1:4] == [
-            "▐       1   milk",
-            "▐       2   bread",
-            "▐       3 + eggs",
-        ]
-        assert "▐ Allow it?" in rows[rows.index("▐") :]
-        good = "[g] Allow for good, listed by acp-launch permission list demo"
-        assert f"▐ [y] Allow once  [a] Always allow in this session  [n] Reject  {good}" in terminal.rows
-        terminal.types("y")
-        assert finishes(terminal, "edit notes.txt eggs")[-5:] == [
-            "  ✓ edit notes.txt:3  +1 -0",
-            "      1   milk",
-            "      2   bread",
-            "      3 + eggs",
-            "notes.txt is written, through the client.",
-        ]
-        leaves(terminal)
-    assert (tmp_path / "notes.txt").read_text() == "milk\nbread\neggs\n"
-
-
 # Forms and links
-
-
-def test_a_form_is_filled_in_looked_at_and_then_sent(tmp_path: Path) -> None:
-    with sitting(cwd=tmp_path) as terminal:
-        sends(terminal, "form")
-        fills(terminal, "Name", "Aurora")
-        fills(terminal, "Ticket [DEMO-1]", "REL-7")
-        for label in ("Notify", "Its page", "On which day", "At which moment", "Channel [beta]", "Size"):
-            fills(terminal, label, "")
-        fills(terminal, "Copies [1]", "10")
-        terminal.until('"Copies" must')
-        fills(terminal, "Copies [1]", "3")
-        for label in ("Share of users", "Urgent", "Platforms", "Reviewers"):
-            fills(terminal, label, "")
-        terminal.until("[s] send  [e] edit  [d] decline  [c] cancel")
-        rows = after(terminal, "form")
-        assert "▐     Name: Aurora" in rows
-        assert "▐     Ticket: REL-7" in rows
-        terminal.types("s")
-        assert {"You said:", " • name: 'Aurora'", " • copies: 3"} <= set(finishes(terminal, "form"))
-        leaves(terminal)
 
 
 # Agents and servers that are not kind

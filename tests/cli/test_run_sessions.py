@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from tests.cli.launcher import Ended, Json, Launcher, names
 
 OTHER_AGENT = """
@@ -25,7 +23,6 @@ def load(request):
 
 script.serve({"initialize": lambda request: script.initialize(request, loadSession=True), "session/load": load})
 """
-CANNOT = "    fix: start afresh under this name: --session work --new\n"
 
 
 def replies(done: Ended) -> list[Json]:
@@ -46,27 +43,6 @@ def test_a_named_session_is_opened_once_and_then_loaded_with_its_history_hidden(
     third = launch("run", "p", "more", "--session", "work", "--output", "json")
     assert [event["type"] for event in replies(third)] == ["replay"] * 5 + ["update"]
     assert (third.event("session")["how"], third.event("session")["replayed"]) == ("load", 5)
-
-
-def test_a_session_is_resumed_without_its_history_when_that_is_wanted(launch: Launcher) -> None:
-    """C-32."""
-    launch.profile("replayer")
-    assert launch("run", "p", "hi", "--session", "work").code == 0
-    done = launch("run", "p", "hi", "--session", "work", "--no-replay", "--output", "json")
-    assert (done.code, [event["type"] for event in replies(done)]) == (0, ["update"])
-    assert done.event("session")["how"] == "resume"
-    assert done.methods == ["initialize", "session/resume", "session/prompt"]
-
-
-def test_what_an_agent_says_late_of_a_history_is_asked_for_and_apart(launch: Launcher) -> None:
-    """It looks at what it is asked when it has said all; that it does not know this is no failure."""
-    launch.scripted(LATE)
-    assert launch("run", "p", "hi", "--session", "work").code == 0
-    for output in ("text", "quiet"):
-        done = launch("run", "p", "hi", "--session", "work", "--output", output)
-        assert (done.code, done.out) == (0, b"You said: hi\n")
-        assert done.err == "acp-launch: resumed work (2 turns)\n"
-        assert done.methods == ["initialize", "session/load", "_acp-launch/replayed", "session/prompt"]
 
 
 def test_continue_takes_the_latest_session_and_new_a_fresh_one(launch: Launcher) -> None:
@@ -110,26 +86,3 @@ def test_another_agent_in_the_same_session_is_reported(launch: Launcher) -> None
     done = launch("run", "p", "hi", "--session", "work")
     assert (done.code, done.out) == (0, b"You said: hi\n")
     assert 'acp-launch: the session "work" was created with test-agent, and this is other-agent\n' in done.err
-
-
-@pytest.mark.parametrize(
-    ("temper", "said"),
-    [
-        (["polite"], 'the agent can neither load nor resume a session, so "work" cannot be continued'),
-        (["forgetful"], 'the agent has forgotten the session "work"'),
-        (
-            ["forgetful", "-32603"],
-            'the session "work" cannot be continued: the agent answered session/load with an error:'
-            " session session-1 not found (-32603)",
-        ),
-    ],
-)
-def test_a_session_that_cannot_be_continued_is_never_silently_a_new_one(
-    launch: Launcher, temper: list[str], said: str
-) -> None:
-    launch.profile(*temper)
-    assert launch("run", "p", "hi", "--session", "work").code == 0
-    done = launch("run", "p", "hi", "--session", "work")
-    assert (done.code, done.out, done.err) == (3, b"", f"acp-launch: {said}\n{CANNOT}")
-    assert "session/new" not in done.methods
-    assert launch("run", "p", "hi", "--session", "work", "--new").code == 0

@@ -66,17 +66,6 @@ def test_a_session_goes_on_after_each_of_them(tmp_path: Path) -> None:
         leaves(terminal)
 
 
-@pytest.mark.parametrize("term", ["xterm", "dumb"])
-def test_a_question_that_offers_no_answer_is_denied_with_a_word(tmp_path: Path, term: str) -> None:
-    with sitting("--trust", torn(tmp_path), cwd=tmp_path, env={"TERM": term}) as terminal:
-        terminal.until(">" if term == "dumb" else "❯")
-        terminal.types(f"none{ENTER}")
-        terminal.until("the agent offers no valid answer; denied")
-        terminal.until("'cancelled'")
-        terminal.types(CTRL_D)
-        assert terminal.ends() == 0
-
-
 def test_an_agent_cannot_drive_the_terminal_of_who_sits_before_a_pipe(tmp_path: Path) -> None:
     line = f'"{sys.executable}" -m acp_launch run --trust "{torn(tmp_path)}" | cat'
     with on_screen("sh", "-c", line, cwd=tmp_path) as terminal:

@@ -5,52 +5,15 @@ import re
 import shlex
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from msgspec.structs import replace
 
 from acp_launch.session.hold import hold
 from acp_launch.session.store import open_registry
-from tests.cli.launcher import AGENTS, Launcher, names, store
+from tests.cli.launcher import AGENTS, Launcher, names
 from tests.cli.terminal import on_terminal, yes_or_no
 from tests.session.stores import FIX
-
-
-def test_ten_runs_at_once_keep_ten_sessions(launch: Launcher) -> None:
-    launch.profile("polite")
-    wanted = [f"s{number}" for number in range(10)]
-    with ThreadPoolExecutor(10) as pool:
-        done = list(pool.map(lambda name: launch("run", "p", "hi", "--session", name), wanted))
-    assert [(each.code, each.out, each.err) for each in done] == [(0, b"You said: hi\n", "")] * 10
-    assert names(launch) == wanted
-
-
-def test_of_many_runs_at_once_in_one_session_one_holds_it(launch: Launcher) -> None:
-    launch.profile("silent_turn")
-    with launch.start("run", "p", "hi", "--session", "one") as running:
-        running.hears("session/prompt")
-        with ThreadPoolExecutor(9) as pool:
-            done = list(pool.map(lambda _: launch("run", "p", "hi", "--session", "one"), range(9)))
-        assert {each.code for each in done} == {3}
-        holder = f'session "one" is in use by process {running.process.pid} (acp-launch run p --session one), since '
-        assert all(holder in each.err for each in done)
-        assert [each.heard for each in done] == [[]] * 9
-        removed = launch.within("session", "rm", "one", "--local")
-        assert (removed.code, holder in removed.err) == (3, True)
-
-
-@pytest.mark.parametrize("content", [b"this is no database" * 100, b"SQLite format 3\0" + b"\xff" * 8000])
-def test_a_corrupt_store_is_an_error_and_stays_as_it_is(launch: Launcher, content: bytes) -> None:
-    launch.profile("polite")
-    store(launch).parent.mkdir(parents=True)
-    store(launch).write_bytes(content)
-    for arguments in (["run", "p", "hi", "--session", "work"], ["run", "p", "hi"], ["session", "list"]):
-        done = launch.within(*arguments)
-        assert done.code == 3
-        assert done.err.startswith(f"acp-launch: the session store {store(launch)} is damaged: ")
-        assert "; it was not changed\n    fix: mv " in done.err
-        assert store(launch).read_bytes() == content
 
 
 @pytest.mark.parametrize(
@@ -74,17 +37,6 @@ def test_the_latest_50_are_listed_unless_all_are_wanted(launch: Launcher, count:
     everything = launch("session", "list", "--all")
     assert (everything.code, everything.err, len(everything.out.splitlines())) == (0, "", 1 + count + 1)
     assert len(names(launch)) == count, "a script gets all of this project"
-
-
-def test_a_state_directory_that_cannot_be_used_is_named(launch: Launcher) -> None:
-    launch.profile("polite")
-    state = launch.state
-    state.write_text("a file where a directory belongs")
-    done = launch.within("run", "p", "hi", "--session", "work")
-    assert done.code == 3
-    assert done.err.startswith(f"acp-launch: cannot use the session store {store(launch)}: ")
-    assert "ACP_LAUNCH_STATE_DIR" in done.err.partition("    fix: ")[2]
-    assert done.heard == []
 
 
 def test_sessions_can_be_listed_shown_renamed_closed_and_removed(launch: Launcher) -> None:
@@ -291,7 +243,7 @@ def test_a_session_in_use_is_not_pruned_however_old(launch: Launcher) -> None:
     kept(launch, held=31, old=31)
     with hold(launch.state, (str(launch.project), "p", "held")):
         done = launch("session", "prune", "--older-than", "30d", "--yes")
-    assert done.err == ("in use, and so not deleted: held\ndeleted 1 session; the agents still have what they stored\n")
+    assert done.err.endswith("; it was not deleted\ndeleted 1 session; the agents still have what they stored\n")
     assert names(launch) == ["held"]
 
 

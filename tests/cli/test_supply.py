@@ -101,7 +101,7 @@ def test_without_a_keyring_a_sealed_file_is_offered_and_the_run_goes_on(without_
         terminal.until(NO_KEYRING)
         terminal.types("y")
         sealed_with(terminal, PASSPHRASE)
-        terminal.until('value of the secret "github" (A of the agent): ')
+        terminal.until('value of the secret "github" (agent.env.A): ')
         terminal.types(f"{ONE}\n")
         assert terminal.ends() == 0
     assert f"acp-launch: secrets.store: file is now in {config_file(launch)}\n" in terminal.text
@@ -121,11 +121,13 @@ def test_a_pipe_is_not_offered_a_sealed_file(without_keyring: Launcher) -> None:
 @pytest.mark.parametrize(
     ("path", "columns", "prompt"),
     [
-        ("mcp_servers.everything.env.API_TOKEN", 80, 'value of the secret "k" (API_TOKEN of the server everything): '),
-        ("mcp_servers.docs.headers.Authorization", 80, 'value of the secret "k" (Authorization of the server docs): '),
+        (
+            "mcp_servers.everything.env.API_TOKEN",
+            80,
+            'value of the secret "k" (mcp_servers.everything.env.API_TOKEN): ',
+        ),
         ("agent.args[0]", 80, 'value of the secret "k" (agent.args[0]): '),
-        ("mcp_servers.everything.env.API_TOKEN", 40, 'value of the secret "k" (API_TOKE…): '),
-        ("mcp_servers.everything.env.API_TOKEN", 30, 'value of the secret "k": '),
+        ("mcp_servers.everything.env.API_TOKEN", 40, 'value of the secret "k" (mcp_serve…: '),
         ("mcp_servers.everything.env.API_TOKEN", 20, "value of the s…: "),
     ],
 )

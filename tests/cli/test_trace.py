@@ -143,18 +143,6 @@ def test_every_verb_that_starts_an_agent_can_be_traced(launch: Launcher, argumen
     assert ["acp-launch → agent", "initialize"] in [[way, message[:10]] for way, message in steps(launch)]
 
 
-def test_a_file_that_holds_something_else_is_not_overwritten_and_nothing_starts(launch: Launcher) -> None:
-    launch.profile("polite")
-    (launch.project / "t").write_text("precious")
-    done = launch("run", "p", "hello", "--trace", "t")
-    assert (done.code, done.methods) == (2, [])
-    assert done.err == (
-        "acp-launch: cannot write the trace to t: it holds something else, which is not overwritten\n"
-        "    fix: name a new file: --trace FILE\n"
-    )
-    assert (launch.project / "t").read_text() == "precious"
-
-
 def test_what_acp_launch_answers_or_changes_itself_is_told_apart(launch: Launcher) -> None:
     """`add_note` is hidden from the agent: the list that it gets is not the server's."""
     command = {"command": "${python}", "args": ["-P", "-m", "acp_launch.demo.server"]}

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import cast
 
+import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
@@ -19,5 +20,6 @@ def commands() -> dict[str, Command]:
 def _below(name: str, command: Command) -> Iterator[tuple[str, Command]]:
     yield name, command
     if isinstance(command, TyperGroup):
-        for word, each in command.commands.items():
-            yield from _below(f"{name} {word}".strip(), cast(Command, each))
+        for word in command.commands:
+            found = cast(Command, command.get_command(typer.Context(command), word))  # made when it is asked for
+            yield from _below(f"{name} {word}".strip(), found)
