@@ -133,8 +133,6 @@ class Forms:
         """Fill in the form. Every value was typed by the user, or is a default that the user accepted."""
         async with self._person.floor():
             self._introduce(form)
-            if form.missing:
-                return await self._refuse(form)
             try:
                 return await self._complete(form)
             except FormDismissed:
@@ -145,19 +143,8 @@ class Forms:
         self._person.say(f"The agent {self._agent_name} asks you to fill in a form:", "heading")
         for text in (form.title, form.message, form.description):
             quote(self._person, text)
-        if form.fields and not form.missing:
+        if form.fields:
             self._person.say("To leave without sending: Ctrl-D on an empty line, at any field.", "dim")
-        if form.left_out:
-            names = ", ".join(map(quote_line, form.left_out))
-            self._person.say(f"Left out, because acp-launch does not support the field type: {names}", "dim")
-
-    async def _refuse(self, form: Form) -> Filled:
-        names = ", ".join(map(quote_line, form.missing))
-        self._person.say(
-            f"The form cannot be sent: acp-launch does not support the type of required fields: {names}", "warning"
-        )
-        key = await self._person.choose("Decline it?", [DECLINE, CANCEL])
-        return Filled("decline" if key == DECLINE.key else "cancel")
 
     async def _complete(self, form: Form) -> Filled:
         given = {field.name: field.default for field in form.fields if field.default is not None}
