@@ -22,8 +22,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO, NoReturn, TypeVar
 
-from msgspec import Struct
-
 from acp_launch.problem import count
 from acp_launch.protocol import jsonrpc
 from acp_launch.session.observer import FileServed, Refusal, Services, invalid, missing
@@ -45,47 +43,25 @@ def lines(file: BinaryIO, first: int, count: int | None, most: int) -> bytes:
 
     A line ends with a line feed, as everywhere but in old Macs. Beyond the last line the result is empty.
     """
-    if not _pass_over(file, first - 1, most * FAR):
-        return b""
-    found = file.read(most + 1) if count is None else _next(file, count, most)
-    if len(found) > most:
-        raise LinesTooLong(f"the requested lines are larger than {size(most)}; request fewer lines")
-    return found
+    found, line, passed = bytearray(), 1, 0
+    while (count is None or line < first + count) and (piece := file.readline(CHUNK)):
+        if line >= first:
+            found += piece
+        elif (passed := passed + len(piece)) > most * FAR:
+            raise LinesTooLong(f"the requested line is beyond its first {size(most * FAR)}")
+        if len(found) > most:
+            raise LinesTooLong(f"the requested lines are larger than {size(most)}; request fewer lines")
+        line += piece.endswith(b"\n")
+    return bytes(found)
 
 
 def size(amount: int) -> str:
     """Format a number of bytes: `1 byte`, `512 bytes`, `9.5 MiB`."""
     if amount < 1024:
         return count(amount, "byte")
-    units = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+    units = ("KiB", "MiB", "GiB", "TiB")
     power = min((amount.bit_length() - 1) // 10, len(units))
     return f"{round(amount / 1024**power, 1):g} {units[power - 1]}"
-
-
-def _pass_over(file: BinaryIO, count: int, most: int) -> bool:
-    """Skip `count` lines. Returns whether there were so many."""
-    passed = 0
-    while count:
-        piece = file.readline(CHUNK)
-        if not piece:
-            return False
-        count -= piece.endswith(b"\n")
-        passed += len(piece)
-        if passed > most:
-            raise LinesTooLong(f"the requested line is beyond its first {size(most)}")
-    return True
-
-
-def _next(file: BinaryIO, count: int, most: int) -> bytes:
-    """Return lines of at most `most` bytes, plus one byte if they are longer."""
-    found = bytearray()
-    while count and len(found) <= most:
-        piece = file.readline(min(CHUNK, most + 1 - len(found)))
-        if not piece:
-            break
-        count -= piece.endswith(b"\n")
-        found += piece
-    return bytes(found)
 
 
 # A file is replaced whole: a new one is written beside it, flushed to the disk and renamed over it.
@@ -145,11 +121,6 @@ def _give_back(descriptor: int, before: os.stat_result) -> None:
 # Missing directories are created.
 
 
-class _Present(Struct, frozen=True):
-    data: bytes
-    status: os.stat_result
-
-
 class SessionFiles:
     def __init__(self, roots: Sequence[Path], *, limit: int) -> None:
         """Serve the files below `roots`; `limit` is the most to read or write at once, in bytes."""
@@ -162,11 +133,7 @@ class SessionFiles:
         return resolve(path, self._roots)
 
     def found(self, path: str) -> PinnedPath:
-        """Resolve the path of an existing file.
-
-        Raises:
-            Refusal: it does not exist, or is not a regular file.
-        """
+        """Resolve the path of a regular file that exists, so that the user is not asked about another."""
         there = self.resolve(path)
         with _refuse_faults(there, "read"), parent(there) as (directory, name):
             require_regular(os.stat(name, dir_fd=directory, follow_symlinks=False), there)
@@ -193,10 +160,9 @@ class SessionFiles:
         with _refuse_faults(pinned, "read"):
             try:
                 with parent(pinned) as (directory, name):
-                    found = self._present(directory, name, pinned, os.O_RDONLY)
+                    return self._present(directory, name, pinned, os.O_RDONLY)[0]
             except FileNotFoundError:
                 return None
-        return found.data if found else None
 
     def replace(self, pinned: PinnedPath, data: bytes, *, instead_of: bytes | None) -> None:
         """Make `data` the content of the file, if it still holds what `present` returned.
@@ -205,10 +171,10 @@ class SessionFiles:
             Refusal: it has changed, or cannot be written.
         """
         with self._writing, _refuse_faults(pinned, "write"), parent(pinned, make=True) as (directory, name):
-            found = self._present(directory, name, pinned, os.O_RDWR)  # fails for a read-only file
-            if (found.data if found else None) != instead_of:
+            before, status = self._present(directory, name, pinned, os.O_RDWR)  # fails for a read-only file
+            if before != instead_of:
                 raise Refusal(jsonrpc.INTERNAL_ERROR, f'"{pinned.shown}" has changed since it was read; read it again')
-            replace_file(directory, name, data, found.status if found else None)
+            replace_file(directory, name, data, status)
 
     def check_size(self, found: int, pinned: PinnedPath) -> None:
         """Check a size in bytes against the limit.
@@ -219,14 +185,17 @@ class SessionFiles:
         if found > self._limit:
             raise invalid(f'"{pinned.shown}": {size(found)} is more than the limit of {size(self._limit)}')
 
-    def _present(self, directory: int, name: str, pinned: PinnedPath, how: int) -> _Present | None:
+    def _present(
+        self, directory: int, name: str, pinned: PinnedPath, how: int
+    ) -> tuple[bytes, os.stat_result] | tuple[None, None]:
+        """Return the content and the status of the file, if it exists."""
         try:
             with open_regular(directory, name, pinned, how) as file:
                 status = os.fstat(file.fileno())
                 self.check_size(status.st_size, pinned)
-                return _Present(self._read_lines(file, 1, None, pinned), status)
+                return self._read_lines(file, 1, None, pinned), status
         except FileNotFoundError:
-            return None
+            return None, None
 
     def _read_lines(self, file: BinaryIO, first: int, count: int | None, pinned: PinnedPath) -> bytes:
         try:
