@@ -176,7 +176,7 @@ def test_the_context_is_shown_by_kind_with_what_was_attached(tmp_path: Path, fil
     said = [row.lstrip("▐ ") for row in rows[begun + 1 :]]
     assert said[:2] == ["context: 41 of 100 tokens (41%)", "turns here: 2"]
     assert not any("Tokens" in row for row in said), "the tokens of a turn are told in words"
-    assert re.match(r"attached: notes\.txt", said[4])
+    assert re.match(r"attached: notes\.txt", said[2])
     leaves(filler)
 
 
