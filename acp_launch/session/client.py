@@ -75,7 +75,6 @@ class Client:
         self.replayed = 0
         self._replayed_turns = 0
         self._last_replayed = ""  # the kind of the last update
-        self.history_complete = False  # whether the replay so far ends with the agent's words
         self.history_late = False  # whether some of it came after the answer to `session/load`
         self.denied = ""  # the last tool call that was denied because no user could be asked, unless work went on
         self._session: SessionReady | None = None
@@ -128,9 +127,6 @@ class Client:
             self._replayed_turns += "user_message_chunk" == update.kind != self._last_replayed
             self._last_replayed = update.kind
             self.history_late = self.history_late or (self._session is not None and update.kind in HISTORY)
-            self.history_complete = update.kind == "agent_message_chunk" or (
-                self.history_complete and update.kind not in ("user_message_chunk", "agent_thought_chunk")
-            )
         if update.kind not in WORDS:
             self._take(update)
         self.observer.update(update)

@@ -20,7 +20,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Any, BinaryIO, NoReturn, TypeVar
+from typing import Any, BinaryIO, TypeVar
+from weakref import WeakValueDictionary
 
 from acp_launch.problem import count
 from acp_launch.protocol import jsonrpc
@@ -220,15 +221,10 @@ def _refuse_faults(pinned: PinnedPath, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        _refuse(error, pinned, what)
-
-
-def _refuse(error: OSError, pinned: PinnedPath, what: str) -> NoReturn:
-    is_lookup = what == "read"
-    if is_lookup and isinstance(error, FileNotFoundError | NotADirectoryError):
-        raise missing(f'there is no file "{pinned.shown}"', {"path": pinned.shown}) from None
-    reason = (error.strerror or str(error)).lower()
-    raise Refusal(jsonrpc.INTERNAL_ERROR, f'cannot {what} "{pinned.shown}": {reason}') from None
+        if what == "read" and isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise missing(f'there is no file "{pinned.shown}"', {"path": pinned.shown}) from None
+        reason = (error.strerror or str(error)).lower()
+        raise Refusal(jsonrpc.INTERNAL_ERROR, f'cannot {what} "{pinned.shown}": {reason}') from None
 
 
 # Blocking work in a thread that can be abandoned, because a network disk may not answer for hours.
@@ -302,7 +298,7 @@ class Files:
         self._allowed = allowed
         self._tell = tell
         self._disk = asyncio.Semaphore(AT_ONCE)
-        self._turns: dict[str, tuple[asyncio.Lock, int]] = {}  # by file: its lock, and how many want it
+        self._turns = WeakValueDictionary[str, asyncio.Lock]()  # by file
 
     def services(self) -> Services:
         reading: Services = {"fs/read_text_file": self._read}
@@ -325,7 +321,8 @@ class Files:
         path, content = _text(params, "path"), _text(params, "content")
         async with self._report(path, "write"):
             pinned = await self._on_disk(lambda: self._box.resolve(path))
-            async with self._turn(pinned):
+            # One write after the other changes a file, each with its own question.
+            async with self._turns.setdefault(pinned.shown, asyncio.Lock()):
                 await self._replace(pinned, content)
         return {}
 
@@ -351,19 +348,6 @@ class Files:
                 raise Refusal(jsonrpc.INTERNAL_ERROR, f"the disk did not answer within {DISK:g} s") from None
             except OSError as error:  # no thread, no descriptor
                 raise Refusal(jsonrpc.INTERNAL_ERROR, f"cannot use the disk: {error.strerror}") from None
-
-    @asynccontextmanager
-    async def _turn(self, pinned: PinnedPath) -> AsyncIterator[None]:
-        """Let one write after the other change a file, each with its own question."""
-        lock, users = self._turns.get(pinned.shown, (asyncio.Lock(), 0))
-        self._turns[pinned.shown] = (lock, users + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, users = self._turns.pop(pinned.shown)
-            if users > 1:
-                self._turns[pinned.shown] = (lock, users - 1)
 
     @asynccontextmanager
     async def _report(self, path: str, how: Any) -> AsyncIterator[None]:
