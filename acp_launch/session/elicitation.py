@@ -53,7 +53,7 @@ class Field(Struct, frozen=True, kw_only=True):
     least: float | None = None
     most: float | None = None
     pattern: str = ""
-    format: str = ""  # one of _FORMATS
+    format: str = ""  # one of FORMATS
 
     @property
     def label(self) -> str:
@@ -154,7 +154,7 @@ def _counted(count: float, unit: str) -> str:
 def _check_format(field: Field, value: str) -> str:
     if not field.format:
         return ""
-    is_right, example = _FORMATS[field.format]
+    is_right, example = FORMATS[field.format]
     return "" if is_right(value) else f"must be {example}"
 
 
@@ -175,7 +175,7 @@ def _is_address(value: str) -> bool:
     return _can(urlsplit, value) and bool(urlsplit(value).scheme) and not set(value) & set(' <>"')
 
 
-_FORMATS: Mapping[str, tuple[Callable[[str], bool], str]] = {
+FORMATS: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "email": (lambda value: 0 < value.find("@") < len(value) - 1, "an e-mail address, such as me@example.com"),
     "uri": (_is_address, "a whole address, such as https://example.com"),
     "date": (lambda value: _can(date.fromisoformat, value), "a date, such as 2026-12-31"),
@@ -195,7 +195,6 @@ _CHECKS: Mapping[str, Callable[[Field, object], str]] = {
 
 
 LEAVE_OUT = "-"
-EMPTY = '""'
 
 _YES = frozenset({"y", "yes", "true", "on", "1"})
 _NO = frozenset({"n", "no", "false", "off", "0"})
@@ -216,29 +215,17 @@ def whole(form: Form, content: Mapping[str, Value]) -> str:
 def typed(field: Field, text: str) -> tuple[Value | None, str]:
     """Return the value of a typed text, None for no value, and what is wrong with it.
 
-    An empty text, or `-`, leaves an optional field out; `-` chooses none of the choices of a required one, and `""` is
-    the empty text.
+    An empty text, or `-`, leaves an optional field out.
     """
     bare = text.strip()
-    if not bare or bare == LEAVE_OUT:
-        if field.kind == "choices" and bare and field.is_required:
-            return [], check(field, [])
-        if not field.is_required:
-            return None, ""
-        if not bare:
-            return None, f"is required{_how_empty(field)}"
+    if not bare or (bare == LEAVE_OUT and not field.is_required):
+        return None, "is required" if field.is_required else ""
     value, problem = _READERS[field.kind](field, text)
     return value, problem or check(field, value)
 
 
-def _how_empty(field: Field) -> str:
-    if field.kind == "text" and not check(field, ""):
-        return f"; {EMPTY} is the empty text"
-    return "; - is none of them" if field.kind == "choices" and not check(field, []) else ""
-
-
 def _read_text(field: Field, text: str) -> tuple[Value | None, str]:
-    return "" if text.strip() == EMPTY else text, ""
+    return text, ""
 
 
 def _read_integer(field: Field, text: str) -> tuple[Value | None, str]:
@@ -393,7 +380,7 @@ def _field(name: str, said: _Property, is_required: bool) -> Field:
         least=least,
         most=most,
         pattern=said.pattern or "",
-        format=format if format in _FORMATS else "",
+        format=format if format in FORMATS else "",
     )
     return field if said.default is None or check(field, said.default) else replace(field, default=said.default)
 

@@ -356,25 +356,26 @@ VERBS = {
 }
 
 
-OWN: Mapping[str, Mapping[str, str]] = {  # first words of a title that say what the verb of its kind says or more
-    "read": dict.fromkeys(("read", "reading"), "read"),
+# First words of a title, by kind, that say what the verb of the kind says or more.
+_OWN_WORDS = {
+    "read": {"read": "read reading"},
     "edit": {
-        **dict.fromkeys(("edit", "editing", "update", "updating", "modify", "modifying"), "edit"),
-        **dict.fromkeys(("write", "writing"), "write"),
-        **dict.fromkeys(("create", "creating"), "create"),
-        **dict.fromkeys(("add", "adding"), "add"),
+        "edit": "edit editing update updating modify modifying",
+        "write": "write writing",
+        "create": "create creating",
+        "add": "add adding",
     },
-    "delete": dict.fromkeys(("delete", "deleting", "remove", "removing"), "delete"),
-    "move": {
-        **dict.fromkeys(("move", "moving"), "move"),
-        **dict.fromkeys(("rename", "renaming"), "rename"),
-    },
-    "search": dict.fromkeys(("search", "searching"), "search"),
-    "execute": dict.fromkeys(("run", "running", "execute", "executing"), "run"),
-    "think": dict.fromkeys(("think", "thinking"), "think"),
-    "fetch": dict.fromkeys(("fetch", "fetching"), "fetch"),
-    "switch_mode": dict.fromkeys(("switch_mode",), "switch mode"),
-    "other": dict.fromkeys(("use", "using", "other"), "use"),
+    "delete": {"delete": "delete deleting remove removing"},
+    "move": {"move": "move moving", "rename": "rename renaming"},
+    "search": {"search": "search searching"},
+    "execute": {"run": "run running execute executing"},
+    "think": {"think": "think thinking"},
+    "fetch": {"fetch": "fetch fetching"},
+    "switch_mode": {"switch mode": "switch_mode"},
+    "other": {"use": "use using other"},
+}
+OWN = {
+    kind: {word: verb for verb, words in verbs.items() for word in words.split()} for kind, verbs in _OWN_WORDS.items()
 }
 
 

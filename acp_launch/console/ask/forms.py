@@ -7,7 +7,7 @@ from acp_launch.console.stderr import harmless
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
 from acp_launch.session.elicitation import (
-    EMPTY,
+    FORMATS,
     LEAVE_OUT,
     Field,
     Filled,
@@ -32,12 +32,6 @@ _KINDS = {
     "choice": "One of these, by number or name",
     "choices": "Any of these, by number or name, with commas between",
 }
-_FORMATS = {
-    "email": "An e-mail address",
-    "uri": "A whole address, such as https://example.com",
-    "date": "A date, such as 2026-12-31",
-    "date-time": "A date and time with its offset, such as 2026-12-31T23:59:00Z",
-}
 
 
 def label(field: Field) -> str:
@@ -46,7 +40,8 @@ def label(field: Field) -> str:
 
 def hint(field: Field, *, has_default: bool) -> str:
     """Describe the valid answers in one line; empty for a required text of any kind."""
-    kind = _KINDS.get(field.kind) or _FORMATS.get(field.format) or "Text"
+    _, example = FORMATS.get(field.format, (None, "text"))
+    kind = _KINDS.get(field.kind) or example[0].upper() + example[1:]
     said = [f"{kind}{_bounds(field)}"] if kind != "Text" or _bounds(field) else []
     if field.pattern:
         said.append(f"It must match {quote_line(field.pattern)}")
@@ -76,9 +71,7 @@ def as_typed(field: Field, value: Value | None) -> str:
     """Return the value as the user would type it; empty for None."""
     if value is None:
         return ""
-    if value == []:
-        return LEAVE_OUT
-    return quote_line(_value_text(field, value)) or EMPTY
+    return quote_line(_value_text(field, value))
 
 
 def as_sent(field: Field, value: Value | None) -> str:
