@@ -2,11 +2,11 @@
 The trace of a launch, for `--trace FILE`: every message of the agent and of each MCP server, both directions, with its
 time, one JSON object a line (docs/scripting.md "Traces").
 
-`tracing` opens the file, `Trace` writes it, `Tap` cuts a stream of bytes into messages for it, and `TracedTransport` is
-a connection that is traced. Without `--trace` none of these exists, and no code on a message's way asks for them.
+`tracing` opens the file, `Trace` writes it, and `TracedTransport` is a connection that is traced. Without `--trace`
+none of these exists, and no code on a message's way asks for them.
 
-Everything is redacted before it is written. A message of more than `LONGEST` bytes is written by its beginning, so that
-memory stays bounded. A disk that takes no more ends the trace, not the launch.
+Everything is redacted before it is written. A message of more than `LONGEST` bytes is written by its beginning. A disk
+that takes no more ends the trace, not the launch.
 """
 
 import os
@@ -19,29 +19,26 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from acp_launch import __version__
 from acp_launch.errors import UsageError
 from acp_launch.private import take_lock
 from acp_launch.process.program import Running
+from acp_launch.protocol.jsonrpc import LineFramer, decode
 from acp_launch.protocol.written import visible_bytes, written
-from acp_launch.regex import regex
 from acp_launch.rpc import Transport, transport
 from acp_launch.secret.redact import Redactor, redactor
 
 VERSION = 1
 LONGEST = 1024 * 1024  # bytes of a message that is written whole
 BEGINNING = 16 * 1024  # bytes that are written of a longer one
-ENDING = 256  # bytes of its end in which its id is looked for
 HEADER = b'{"type":"trace",'  # the first bytes of every trace
 
 Side = Literal["acp-launch", "agent", "server"]
 
 _json = msgspec.json.Decoder(Raw)
 _OPEN = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-_MEMBER = regex(rb'\s*[{,]\s*"(jsonrpc|id|method)"\s*:\s*("[^"\\]{0,200}"|-?[0-9]{1,30}|null)')
-_LAST_ID = regex(rb'[{,]\s*"(id)"\s*:\s*("[^"\\]{0,200}"|-?[0-9]{1,30})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?}\s*$')
 
 
 class Trace:
@@ -87,22 +84,24 @@ class Trace:
 
     def message(self, line: bytes, source: Side, target: Side, server: str = "") -> None:
         """Write a message, given without its newline. `server` names the connection; it is the agent's without one."""
+        ends = {**_server_field(server), "from": source, "to": target}
         if len(line) > LONGEST:
-            self.cut(line[:BEGINNING], line[-ENDING:], len(line), source, target, server)
+            text = self._redactor.cut_json(line[:BEGINNING]).decode(errors="replace")
+            self._add("message", {**ends, **self._envelope(line), "size": len(line)}, b'"text":' + written(text))
         elif line.strip():
-            self._add("message", {**_server_field(server), "from": source, "to": target}, self._content(line))
+            self._add("message", ends, self._content(line))
 
-    def cut(self, beginning: bytes, ending: bytes, size: int, source: Side, target: Side, server: str = "") -> None:
-        """Write a message of which only these parts are known."""
-        known = {key: self._redactor.text(value) for key, value in _envelope(beginning, ending).items()}
-        envelope = {"id": Raw(known["id"].encode())} if "id" in known else {}
-        method = {"method": known["method"].strip('"')} if "method" in known else {}
-        facts = {**_server_field(server), "from": source, "to": target, "size": size, **envelope, **method}
-        text = self._redactor.cut_json(beginning).decode(errors="replace")
-        self._add("message", facts, b'"text":' + written(text))
-
-    def tap(self, source: Side, target: Side, server: str = "") -> "Tap":
-        return Tap(self, source, target, server)
+    def _envelope(self, line: bytes) -> dict[str, object]:
+        """Return the id and the method of a message."""
+        message = decode(line)
+        if message is None:
+            return {}
+        found: dict[str, object] = {}
+        if message.id is not UNSET:
+            found["id"] = Raw(self._redactor.raw_json(bytes(message.id)))
+        if message.method is not UNSET:
+            found["method"] = self._redactor.text(message.method)
+        return found
 
     def conversation(self, server: str) -> "MessageTrace":
         """Return what traces the messages of a conversation with a server."""
@@ -161,77 +160,24 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-def _envelope(beginning: bytes, ending: bytes) -> dict[str, str]:
-    """Return the id and the method of a message, as far as its beginning or its end shows them."""
-    found: dict[str, str] = {}
-    at = 0
-    while member := _MEMBER.match(beginning, at):
-        at = member.end()
-        found[member[1].decode()] = member[2].decode(errors="replace")
-    if "id" not in found and (member := _LAST_ID.search(ending)):
-        found["id"] = member[2].decode(errors="replace")
-    return found
-
-
-class Tap:
-    """Cuts one direction of a connection into messages, in bounded memory, and writes them to the trace."""
-
-    def __init__(self, trace: Trace, source: Side, target: Side, server: str) -> None:
-        self._trace, self._ends = trace, (source, target, server)
-        self._held: list[bytes] = []
-        self._size = 0
-        self._ending = b""  # of a message that is too long to be held
-
-    def feed(self, chunk: bytes) -> None:
-        """Write the messages that `chunk` completes."""
-        first, *rest = chunk.split(b"\n")
-        self._hold(first)
-        if not rest:
-            return
-        self.end()
-        for line in rest[:-1]:
-            self._trace.message(line, *self._ends)
-        self._hold(rest[-1])
-
-    def end(self) -> None:
-        """Write the message so far; at the end of a stream it has no newline."""
-        if self._size > LONGEST:
-            self._trace.cut(self._held[0], self._ending, self._size, *self._ends)
-        elif self._size:
-            self._trace.message(b"".join(self._held), *self._ends)
-        self._held, self._size, self._ending = [], 0, b""
-
-    def _hold(self, part: bytes) -> None:
-        was_long = self._size > LONGEST
-        self._size += len(part)
-        if not was_long:
-            self._held.append(part)
-        if self._size > LONGEST:
-            whole = part if was_long else b"".join(self._held)
-            self._ending = (self._ending + whole[-ENDING:])[-ENDING:]
-            self._held = self._held if was_long else [whole[:BEGINNING]]
-
-
 class TracedTransport:
     """A transport whose messages are traced."""
 
     def __init__(self, inner: Transport, trace: Trace, server: str = "") -> None:
-        other: Side = "server" if server else "agent"
+        self._other: Side = "server" if server else "agent"
         self._inner = inner
-        self._heard = trace.tap(other, "acp-launch", server)
-        self._said = trace.tap("acp-launch", other, server)
+        self._heard, self._said = LineFramer(limit=sys.maxsize), LineFramer(limit=sys.maxsize)  # the pump has a limit
         self._trace, self._server = trace, server
 
     async def read(self) -> bytes:
         chunk = await self._inner.read()
-        if chunk:
-            self._heard.feed(chunk)
-        else:
-            self._heard.end()
+        for line in self._heard.feed(chunk or b"\n"):  # the last line may have no end
+            self._trace.message(line, self._other, "acp-launch", self._server)
         return chunk
 
     async def write(self, data: bytes) -> None:
-        self._said.feed(data)
+        for line in self._said.feed(data):
+            self._trace.message(line, "acp-launch", self._other, self._server)
         await self._inner.write(data)
 
     async def close(self) -> None:

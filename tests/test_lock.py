@@ -181,13 +181,6 @@ def test_on_windows_a_wait_of_more_than_ten_seconds_is_no_deadlock(path: Path, m
     assert fake.calls == [fake.LK_LOCK] * 3 + [fake.LK_UNLCK]
 
 
-def test_on_windows_another_failure_is_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "msvcrt", Msvcrt(errno.EACCES))
-    monkeypatch.setattr(sys, "platform", "win32")
-    with pytest.raises(PermissionError), locked(path):
-        pass
-
-
 def test_on_windows_who_is_in_a_hurry_looks_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = Msvcrt(errno.EACCES, errno.EACCES)
     monkeypatch.setitem(sys.modules, "msvcrt", fake)

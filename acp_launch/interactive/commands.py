@@ -60,8 +60,6 @@ def context(current: CurrentSession) -> Iterator[str]:
         yield f"  context: {told.used:,} of {told.size:,} tokens ({told.used / told.size:.0%})"
     else:
         yield "  context: not reported by the agent so far"
-    for kind, size in told.kinds:
-        yield f"    {kind}: {size:,}{f' ({size / told.size:.0%})' if told.size else ''}"
     if told.cost:
         yield f"  cost: {told.cost}"
     if last := " · ".join(token_counts((current.last.usage if current.last else None) or {})):

@@ -61,7 +61,7 @@ class AuthMethod(Struct, frozen=True):
 def read(items: object) -> tuple[AuthMethod, ...]:
     """Read `authMethods`. A bad method is dropped alone, and so is a second one with the same id."""
     methods: dict[str, AuthMethod] = {}
-    for item in items if isinstance(items, list) else ():
+    for item in sequence(items):
         method = _method(item)
         if method is not None:
             methods.setdefault(method.id, method)
@@ -69,19 +69,19 @@ def read(items: object) -> tuple[AuthMethod, ...]:
 
 
 def _method(item: object) -> AuthMethod | None:
-    said = _object(item)
+    said = mapping(item)
     id, name = said.get("id"), said.get("name")
     if not isinstance(id, str) or not isinstance(name, str):
         return None
-    about = _text(said.get("description"))
+    about = text(said.get("description"))
     match said.get("type"):
         case "terminal":
             return _terminal(said, id, name, about)
         case "agent":
             return AuthMethod(id, name, about)
         case "env_var":
-            return AuthMethod(id, name, about, variables=_variables(said.get("vars")), link=_text(said.get("link")))
-    command, env = _command(_object(said.get("_meta")).get(LEGACY))
+            return AuthMethod(id, name, about, variables=_variables(said.get("vars")), link=text(said.get("link")))
+    command, env = _command(mapping(said.get("_meta")).get(LEGACY))
     return AuthMethod(id, name, about, command=command, command_env=env)
 
 
@@ -96,7 +96,7 @@ def _terminal(said: dict[str, Any], id: str, name: str, about: str) -> AuthMetho
 
 def _command(said: object) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """Return the command line and its variables, empty if malformed: a malformed `_meta` counts as omitted."""
-    form = _object(said)
+    form = mapping(said)
     command, args, env = _strings([form.get("command")]), _strings(form.get("args")), _texts(form.get("env"))
     if not command or not command[0] or args is None or env is None:
         return (), {}
@@ -104,7 +104,7 @@ def _command(said: object) -> tuple[tuple[str, ...], Mapping[str, str]]:
 
 
 def _variables(items: object) -> tuple[Variable, ...]:
-    found = (_variable(_object(item)) for item in (items if isinstance(items, list) else ()))
+    found = (_variable(mapping(item)) for item in sequence(items))
     return tuple(variable for variable in found if variable is not None)
 
 
@@ -113,7 +113,7 @@ def _variable(said: dict[str, Any]) -> Variable | None:
     name = said.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return None
-    return Variable(name, _text(said.get("label")), said.get("secret") is not False, said.get("optional") is True)
+    return Variable(name, text(said.get("label")), said.get("secret") is not False, said.get("optional") is True)
 
 
 def _strings(value: object) -> tuple[str, ...] | None:
@@ -133,14 +133,6 @@ def _texts(value: object) -> Mapping[str, str] | None:
         return None
     fit = all(name and not set("=\0") & set(name) and "\0" not in text for name, text in value.items())
     return value if fit else None
-
-
-def _object(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
 
 
 PROTOCOL_VERSION = 1
@@ -374,15 +366,13 @@ class Offers(Struct, frozen=True, kw_only=True):
             "terminal": self.terminals,
             "session": {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}},
         }
-        if elicitation := self._elicitation():
-            said["elicitation"] = elicitation
+        if self.forms or self.urls:
+            offered = (("form", self.forms), ("url", self.urls))
+            said["elicitation"] = {name: {} for name, is_offered in offered if is_offered}
         if self.terminal_login:
             said["auth"] = {"terminal": True}
             said["_meta"] = {"terminal-auth": True}  # for agents older than `auth.terminal`
         return said
-
-    def _elicitation(self) -> dict[str, Any]:
-        return {name: {} for name, is_offered in (("form", self.forms), ("url", self.urls)) if is_offered}
 
 
 # The fixed words of ACP v1: its member names, its enumerated values, and the members that are numbers.

@@ -12,7 +12,7 @@ until `session/new` is answered (C-43). Unknown messages are ignored (C-8, C-9, 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -26,32 +26,6 @@ from acp_launch.protocol.jsonrpc import Answered, Call, Called, Junk, Notified, 
 # fill memory.
 EARLY_UPDATES = 1_000
 EARLY_BYTES = 8 * 1024 * 1024
-
-T = TypeVar("T")
-
-
-class EarlyUpdates(Generic[T]):
-    """Stores updates until `session/new` is answered (C-43)."""
-
-    def __init__(self) -> None:
-        self._kept: list[tuple[str, int, T]] = []
-        self._bytes = 0
-
-    def keep(self, session_id: str, size: int, update: T) -> bool:
-        """Store an update of `size` bytes. False if there was no room."""
-        if len(self._kept) >= EARLY_UPDATES or self._bytes + size > EARLY_BYTES:
-            return False
-        self._kept.append((session_id, size, update))
-        self._bytes += size
-        return True
-
-    def take(self, session_id: str) -> list[T]:
-        """Remove and return the updates of one session, in their order."""
-        taken = [update for owner, _, update in self._kept if owner == session_id]
-        self._kept = [entry for entry in self._kept if entry[0] != session_id]
-        self._bytes = sum(size for _, size, _ in self._kept)
-        return taken
-
 
 # Events: the meaning of an agent's lines.
 
@@ -174,6 +148,11 @@ class _Session(Struct):
     cancelling: bool = False
     asking: list[Raw] = field(default_factory=list)
 
+    def begin(self, turn: Call) -> Call:
+        """Begin a turn. It ends the replay of a loaded session."""
+        self.prompt, self.cancelling, self.replaying = turn.number, False, False
+        return turn
+
 
 class Conversation:
     """The state of a connection to an agent."""
@@ -185,7 +164,8 @@ class Conversation:
         self._served: frozenset[str] = frozenset()
         self._sessions: dict[str, _Session] = {}
         self._opening: dict[int, tuple[How, str]] = {}
-        self._early: EarlyUpdates[Updated] = EarlyUpdates()
+        self._early: list[Updated] = []  # until `session/new` is answered (C-43)
+        self._early_bytes = 0
         self._passes = False
 
     # messages to send
@@ -238,7 +218,7 @@ class Conversation:
 
     def settle(self, id: Raw, line: bytes) -> bytes:
         """Answer a request with the editor's answer, as it is but for its id; b"" if it was answered already."""
-        return self._peer.settle(id, line) if self._peer.owes(id) else b""
+        return self._peer.settle(id, line)
 
     def open(
         self,
@@ -321,24 +301,16 @@ class Conversation:
         )
 
     def prompt(self, session_id: str, blocks: Sequence[object], meta: Mapping[str, object] | None = None) -> Call:
-        """Begin a turn, at most one at a time in a session (C-67). It ends the replay of a loaded session.
-
-        `meta` is `_meta`.
-        """
+        """Begin a turn, at most one at a time in a session (C-67). `meta` is `_meta`."""
         session = self._sessions[session_id]
         if session.prompt is not None:
             raise LocalProtocolError("a turn is running in this session")
         params: dict[str, object] = {"sessionId": session_id, "prompt": list(blocks)}
-        call = self._peer.call("session/prompt", params if meta is None else params | {"_meta": meta})
-        session.prompt, session.cancelling, session.replaying = call.number, False, False
-        return call
+        return session.begin(self._peer.call("session/prompt", params if meta is None else params | {"_meta": meta}))
 
     def join(self, session_id: str) -> Call:
         """Return a request to a host that is answered as the prompt of the turn that runs there."""
-        session = self._sessions[session_id]
-        call = self._peer.call(f"{OURS}join", {"sessionId": session_id})
-        session.prompt, session.cancelling, session.replaying = call.number, False, False
-        return call
+        return self._sessions[session_id].begin(self._peer.call(f"{OURS}join", {"sessionId": session_id}))
 
     def working(self, session_id: str, *, is_working: bool) -> None:
         """Note that a turn of another front has begun, or ended."""
@@ -355,24 +327,20 @@ class Conversation:
 
     def permit(self, session_id: str, id: Raw, option_id: str | None) -> bytes:
         """Answer a permission question with an offered option, or `cancelled`; b"" if it was answered already."""
-        if not self._peer.owes(id):
-            return b""
         self._forget(session_id, id)
         outcome = {"outcome": "cancelled"} if option_id is None else {"outcome": "selected", "optionId": option_id}
         return self._peer.respond(id, {"outcome": outcome})
 
     def serve(self, id: Raw, result: object) -> bytes:
         """Answer a request that we serve; b"" if it was answered already."""
-        return self._peer.respond(id, result) if self._peer.owes(id) else b""
+        return self._peer.respond(id, result)
 
     def refuse(self, id: Raw, code: int, message: str, data: object = None) -> bytes:
         """Answer it with an error; b"" if it was answered already."""
-        return self._peer.refuse(id, code, message, data) if self._peer.owes(id) else b""
+        return self._peer.refuse(id, code, message, data)
 
     def withdraw(self, session_id: str, id: Raw) -> bytes:
         """Answer a request that the agent withdrew with -32800; b"" if it was answered already."""
-        if not self._peer.owes(id):
-            return b""
         self._forget(session_id, id)
         return self._peer.refuse(id, jsonrpc.CANCELLED, "request cancelled")
 
@@ -428,9 +396,11 @@ class Conversation:
         return Updated(*found, session is not None and session.replaying, False, message.line)
 
     def _keep(self, update: Updated) -> Sequence[Event]:
-        if self._early.keep(update.session_id, len(bytes(update.update)), update):
-            return NOTHING
-        return (Junk("an update for a session that was never opened, more than can be stored"),)
+        self._early_bytes += len(bytes(update.update))
+        if len(self._early) >= EARLY_UPDATES or self._early_bytes > EARLY_BYTES:
+            return (Junk("an update for a session that was never opened, more than can be stored"),)
+        self._early.append(update)
+        return NOTHING
 
     def _cancel_request(self, message: Notified) -> Sequence[Event]:
         named = jsonrpc.read(_members, message.params)
@@ -449,7 +419,10 @@ class Conversation:
             session_id = acp.read_session_id(message.result)
             self._sessions.setdefault(session_id, _Session())
         opened = Opened(session_id, how, message.result.copy(), message.number, message.line)
-        return [opened, *self._early.take(session_id), message]
+        early = [update for update in self._early if update.session_id == session_id]
+        self._early = [update for update in self._early if update.session_id != session_id]
+        self._early_bytes = sum(len(bytes(update.update)) for update in self._early)
+        return [opened, *early, message]
 
     def _receive_request(self, message: Called) -> Event:
         if message.method == "initialize" and self._phase == "initializing":

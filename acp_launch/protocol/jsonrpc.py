@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from acp_launch.errors import LocalProtocolError
-from acp_launch.protocol.acp import decoded
+from acp_launch.protocol.acp import decoded, mapping
 from acp_launch.protocol.written import written
 
 PARSE_ERROR = -32700
@@ -53,7 +52,6 @@ class Fault(msgspec.Struct, frozen=True):
 
 _envelope = msgspec.json.Decoder(Envelope)
 _fault = msgspec.json.Decoder(Fault)
-_code = msgspec.json.Decoder(int)
 
 
 def decode(line: bytes) -> Envelope | None:
@@ -133,16 +131,11 @@ def fault(raw: Raw) -> Fault:
 
 def _tolerated_fault(written: bytes) -> Fault:
     """Return its message, and its code if it is a number; without a message, all of it as text."""
-    from acp_launch.protocol import splice
-
-    try:
-        found = {member.key: member for member in splice.members(written)}
-        message = splice.text(written, found["message"].start)
-    except (splice.Malformed, KeyError):
+    said = mapping(decoded(written))
+    if not isinstance(message := said.get("message"), str):
         return Fault(message=written.decode(errors="replace"))
-    code = found.get("code")
-    number = read(_code, Raw(written[code.start : code.end])) if code else None
-    return Fault(INTERNAL_ERROR if number is None else number, message)
+    code = said.get("code")
+    return Fault(code if isinstance(code, int) else INTERNAL_ERROR, message)
 
 
 # Messages of ours, without the newline that ends them on a pipe (`as_line`).
@@ -336,24 +329,17 @@ class Peer:
         return self._receive_request(message.id, method, message.params, line)
 
     def respond(self, id: Raw, value: object) -> bytes:
-        """Return the answer to the other side's request `id`.
-
-        Raises:
-            LocalProtocolError: it was answered already, or never received.
-        """
-        self._settle(id)
-        return as_line(result(id, value))
+        """Return the answer to the other side's request `id`; b"" if it was answered already."""
+        return as_line(result(id, value)) if self._settle(id) else b""
 
     def refuse(self, id: Raw, code: int, message: str, data: object = None) -> bytes:
-        self._settle(id)
-        return as_line(error(id, code, message, data))
+        return as_line(error(id, code, message, data)) if self._settle(id) else b""
 
     def settle(self, id: Raw, line: bytes) -> bytes:
         """Return the answer to the other side's request `id`: another side's answer, whose other bytes stay."""
         from acp_launch.protocol import splice
 
-        self._settle(id)
-        return as_line(splice.with_id(line, id))
+        return as_line(splice.with_id(line, id)) if self._settle(id) else b""
 
     def spoilt(self, line: bytes) -> tuple[int | None, bytes]:
         """Settle a message whose handling failed. Return the number of our request that it answers, and the line that
@@ -393,12 +379,14 @@ class Peer:
             return Answered(number, method, NULL, fault(message.error), line)
         return Answered(number, method, NULL if message.result is UNSET else message.result, None, line)
 
-    def _settle(self, id: Raw) -> None:
+    def _settle(self, id: Raw) -> bool:
+        """Note an answer. Returns whether one was owed: each request is answered once."""
         if not (open := self._owed.pop(bytes(id), 0)):
-            raise LocalProtocolError("a request of the agent was answered twice")
+            return False
         if open > 1:
             self._owed[bytes(id)] = open - 1
         self._settled = bytes(id)
+        return True
 
 
 # Ids as dictionary keys (MCP "base protocol"). An id is compared as the bytes it came in: `1`, `"1"` and `1.0` are

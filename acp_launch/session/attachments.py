@@ -21,12 +21,13 @@ import stat
 from collections.abc import Callable, Sequence
 from mimetypes import MimeTypes
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
 
 from msgspec import Struct
 
 from acp_launch.errors import UsageError
+from acp_launch.protocol.acp import Capabilities
 from acp_launch.regex import regex
 
 # The kind of a file's content, from its first bytes and never from its name (a `.png` may be anything).
@@ -54,15 +55,13 @@ _TEXTUAL = (
 )
 _CONTROLS = {code for code in range(32) if chr(code) not in "\t\n\r\f\b\x1b"}
 
-_IMAGES: dict[str, Callable[[bytes], bool]] = {
+_MEDIA: dict[str, Callable[[bytes], bool]] = {
     "image/png": lambda head: head.startswith(b"\x89PNG\r\n\x1a\n"),
     "image/jpeg": lambda head: head.startswith(b"\xff\xd8\xff"),
     "image/gif": lambda head: head.startswith((b"GIF87a", b"GIF89a")),
     "image/webp": lambda head: head.startswith(b"RIFF") and head[8:12] == b"WEBP",
-}
-_SOUNDS: dict[str, Callable[[bytes], bool]] = {
     "audio/wav": lambda head: head.startswith(b"RIFF") and head[8:12] == b"WAVE",
-    "audio/mpeg": lambda head: head.startswith(b"ID3") or _is_mpeg_frame(head),
+    "audio/mpeg": lambda head: head.startswith((b"ID3", b"\xff\xfb", b"\xff\xfa", b"\xff\xf3", b"\xff\xf2")),
     "audio/ogg": lambda head: head.startswith(b"OggS"),
     "audio/flac": lambda head: head.startswith(b"fLaC"),
     "audio/mp4": lambda head: head[4:8] == b"ftyp" and head[8:12] in {b"M4A ", b"M4B "},
@@ -73,10 +72,9 @@ def sniff(head: bytes, name: str) -> FileContent:
     """Return the kind of a file that begins with `head`. Its name only tells the kind of text or of another file."""
     if is_text(head):
         return FileContent("text", _text_type(name))
-    for kind, table in (("image", _IMAGES), ("audio", _SOUNDS)):
-        for mime, begins in table.items():
-            if begins(head):
-                return FileContent("image" if kind == "image" else "audio", mime)
+    for mime, begins in _MEDIA.items():
+        if begins(head):
+            return FileContent("image" if mime.startswith("image") else "audio", mime)
     return FileContent("other", _by_name().guess_type(name)[0] or "application/octet-stream")
 
 
@@ -102,13 +100,6 @@ def _text_type(name: str) -> str:
     """Return the media type of a text file. `.ts` is TypeScript here, unlike in the table."""
     guessed = _by_name().guess_type(name)[0] or ""
     return guessed if guessed.startswith(_TEXTUAL) else "text/plain"
-
-
-def _is_mpeg_frame(head: bytes) -> bool:
-    """Whether it is MPEG audio, layer III: eleven bits of sync, and no field with a reserved value."""
-    if len(head) < 3 or head[0] != 0xFF or head[1] & 0xE6 != 0xE2:
-        return False
-    return head[1] & 0x18 != 0x08 and head[2] & 0xF0 != 0xF0 and head[2] & 0x0C != 0x0C
 
 
 # `@path` in a prompt names a file.
@@ -166,17 +157,6 @@ class AttachError(UsageError):
     """Raised when a file cannot be attached. `message` begins with its path."""
 
 
-class PromptAbilities(Protocol):
-    """What the agent takes in a prompt besides text and links: `protocol.acp.Capabilities`."""
-
-    @property
-    def image(self) -> bool: ...
-    @property
-    def audio(self) -> bool: ...
-    @property
-    def embedded_context(self) -> bool: ...
-
-
 class _Found(Struct, frozen=True):
     """A file that was read. `data` is complete, or its first bytes if it is longer than may be sent."""
 
@@ -195,7 +175,7 @@ def examine(path: Path) -> None:
 
 
 def attach(
-    path: Path, able: PromptAbilities, *, roots: Sequence[Path] = (), limit: int = TEXT_LIMIT, mention: bool = False
+    path: Path, able: Capabilities, *, roots: Sequence[Path] = (), limit: int = TEXT_LIMIT, mention: bool = False
 ) -> Block:
     """Return the content block of one file.
 
@@ -222,9 +202,7 @@ def attach(
     raise refusal
 
 
-def blocks(
-    text: str, cwd: Path, roots: Sequence[Path], able: PromptAbilities, *, limit: int = TEXT_LIMIT
-) -> list[Block]:
+def blocks(text: str, cwd: Path, roots: Sequence[Path], able: Capabilities, *, limit: int = TEXT_LIMIT) -> list[Block]:
     """Return a prompt: its text unchanged, then one block for each existing file or directory it mentions.
 
     A relative path is looked for in `cwd` and then in each of `roots`; `~` is the home directory.
@@ -305,7 +283,7 @@ def _most(content: FileContent, limit: int) -> int:
     return limit if content.kind == "text" else MEDIA_LIMIT
 
 
-def _text(found: _Found, able: PromptAbilities) -> Block:
+def _text(found: _Found, able: Capabilities) -> Block:
     if not able.embedded_context:
         return _link(found.path, found.name, found.content.mime, size=found.size)
     if not found.is_whole:
@@ -335,7 +313,7 @@ def _media(found: _Found) -> Block:
     return {**block, "uri": _uri(found.path)} if found.content.kind == "image" else block
 
 
-def _refusal(found: _Found, able: PromptAbilities) -> AttachError | None:
+def _refusal(found: _Found, able: Capabilities) -> AttachError | None:
     kind = found.content.kind
     if not (able.image if kind == "image" else able.audio):
         takes = "images" if kind == "image" else "audio"
@@ -386,11 +364,7 @@ def _no_file(path: Path) -> AttachError:
 
 
 def _unreadable(path: Path, error: OSError | ValueError) -> AttachError:
-    match error:
-        case FileNotFoundError():
-            return AttachError(f"{path}: no such file", fix="check the path; it is relative to the current directory")
-        case PermissionError():
-            return AttachError(f"{path}: you may not read it", fix="check its owner and mode: ls -l")
-        case OSError():
-            return AttachError(f"{path}: cannot be read: {error.strerror or error}", fix="check the path")
+    if isinstance(error, OSError):
+        reason, fix = (error.strerror or str(error)).lower(), "check the path, its owner and its mode"
+        return AttachError(f"{path}: {reason}", fix=fix)
     return AttachError(f"{path}: not a valid path: {error}", fix="check the path")

@@ -1,7 +1,7 @@
 """
 Our side of a session: answers the agent's requests, tracks its updates, and runs prompt turns.
 
-`Serving` runs the services, `Client` handles everything the agent sends, `Turn` is one prompt turn. Every question gets
+`Client` handles everything the agent sends, `Turn` is one prompt turn. Every question gets
 exactly one answer: by policy at once, by the user if one can be asked, `cancelled` if the turn is cancelled. Several
 may be open at the same time (C-11, C-60, C-61).
 """
@@ -34,60 +34,11 @@ from acp_launch.waits import stretch
 if TYPE_CHECKING:
     from acp_launch.session.permission.gate import Decision, Gate
 
-# Requests of the agent are served beside the pump, so that a slow one does not hold up others (C-11).
+# Requests of the agent are handled beside the pump, so that a slow one does not hold up others (C-11).
 #
 # Each is answered exactly once: with its result, its refusal, or -32800 if the agent withdraws it (C-65). Those that
-# ask the user are answered `cancel` when their turn is cancelled; a file or a command of a cancelled turn continues,
+# ask the user are answered `cancelled` when their turn is cancelled; a file or a command of a cancelled turn continues,
 # because only the agent knows what depends on it.
-
-
-class Serving:
-    def __init__(self, connection: Connection, services: Services) -> None:
-        self._connection = connection
-        self._services = services
-        self._open: dict[bytes, tuple[ServiceAsked, asyncio.Task[None]]] = {}
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether the agent waits for us."""
-        return bool(self._open)
-
-    def asked(self, question: ServiceAsked) -> None:
-        self._open[bytes(question.id)] = (question, self._connection.beside(self._serve(question)))
-
-    def withdrawn(self, id: bytes) -> bool:
-        """Stop serving a request. Returns whether it was one of ours."""
-        _, task = self._open.pop(id, (None, None))
-        if task is not None:
-            task.cancel()
-        return task is not None
-
-    def cancel(self, session_id: str) -> None:
-        """Close the questions of a session whose turn is being cancelled."""
-        for id, (question, task) in list(self._open.items()):
-            if question.method == ELICITATION and question.session_id in ("", session_id):
-                del self._open[id]
-                task.cancel()
-                self._connection.send(self._connection.conversation.serve(question.id, {"action": "cancel"}))
-
-    async def _serve(self, question: ServiceAsked) -> None:
-        serve = self._services.get(question.method)
-        conversation = self._connection.conversation
-        try:
-            if serve is None:
-                raise Refusal(jsonrpc.METHOD_NOT_FOUND, "method not found")
-            result = await serve(question.params)
-        except Refusal as refusal:
-            line = conversation.refuse(question.id, refusal.code, refusal.message, refusal.data)
-        except LaunchError:
-            raise
-        except Exception as error:  # a bug of ours costs the request, not the session
-            self._connection.mishaps.add(AGENT, error)
-            line = conversation.refuse(question.id, jsonrpc.INTERNAL_ERROR, BROKEN)
-        else:
-            line = conversation.serve(question.id, result)
-        self._open.pop(bytes(question.id), None)
-        self._connection.reply(line)
 
 
 HISTORY = WORDS | KINDS  # the updates that make a history; others may come at any time
@@ -124,7 +75,6 @@ class Client:
         self.replayed = 0
         self._replayed_turns = 0
         self._last_replayed = ""  # the kind of the last update
-        self.history_complete = False  # whether the replay so far ends with the agent's words
         self.history_late = False  # whether some of it came after the answer to `session/load`
         self.denied = ""  # the last tool call that was denied because no user could be asked, unless work went on
         self._session: SessionReady | None = None
@@ -134,10 +84,10 @@ class Client:
         self.observer = observer or connection.observer
         self._listen = listen or connection.listen
         self._gate = gate
-        self._serving = Serving(connection, services or {})
+        self._services = services or {}
         self._completed, self._changed, self._asking = completed, changed, asking
         self._answered = 0.0  # loop time of the user's last answer
-        self._questions: dict[bytes, tuple[str, asyncio.Task[None]]] = {}
+        self._open: dict[bytes, tuple[PermissionAsked | ServiceAsked, asyncio.Task[None]]] = {}
         self._checks = gate.checks() if gate is not None else None
         self.attend()
 
@@ -150,7 +100,7 @@ class Client:
     @property
     def is_asking(self) -> bool:
         """Whether a question of the agent waits for the user."""
-        return bool(self._questions)
+        return any(isinstance(question, PermissionAsked) for question, _ in self._open.values())
 
     @property
     def title(self) -> str:
@@ -159,7 +109,7 @@ class Client:
 
     def alive(self) -> float:
         """Return the loop time of the last sign of life. While the user is asked, or we serve, that is now."""
-        if self._questions or self._serving.is_busy:
+        if self._open:
             return asyncio.get_running_loop().time()
         return max(self._connection.heard(), self._answered)
 
@@ -177,9 +127,6 @@ class Client:
             self._replayed_turns += "user_message_chunk" == update.kind != self._last_replayed
             self._last_replayed = update.kind
             self.history_late = self.history_late or (self._session is not None and update.kind in HISTORY)
-            self.history_complete = update.kind == "agent_message_chunk" or (
-                self.history_complete and update.kind not in ("user_message_chunk", "agent_thought_chunk")
-            )
         if update.kind not in WORDS:
             self._take(update)
         self.observer.update(update)
@@ -220,7 +167,7 @@ class Client:
         if decision is None:
             self._asking(question, call)
             task = self._connection.beside(self._question(question, call, announced))
-            self._questions[bytes(question.id)] = (question.session_id, task)
+            self._open[bytes(question.id)] = (question, task)
             return
         if decision.is_unasked:
             self.denied = title(call)
@@ -238,7 +185,7 @@ class Client:
 
     def service(self, question: ServiceAsked) -> None:
         if question.session_id in ("", self.session_id):
-            self._serving.asked(question)
+            self._open[bytes(question.id)] = (question, self._connection.beside(self._serve(question)))
             return
         conversation = self._connection.conversation
         self._connection.send(conversation.refuse(question.id, jsonrpc.INVALID_PARAMS, "this session was left"))
@@ -247,11 +194,10 @@ class Client:
         self._completed(elicitation_id)
 
     def withdrawn(self, withdrawn: Withdrawn) -> None:
-        id = bytes(withdrawn.id)
-        session_id, task = self._questions.pop(id, ("", None))
+        question, task = self._open.pop(bytes(withdrawn.id), (None, None))
         if task is not None:
             task.cancel()
-        self._serving.withdrawn(id)
+        session_id = question.session_id if question is not None else ""
         self._connection.send(self._connection.conversation.withdraw(session_id, withdrawn.id))
 
     def settled(self) -> None:
@@ -276,13 +222,36 @@ class Client:
 
         `grace` is how many seconds the turn has to end.
         """
-        for line in self._connection.conversation.cancel(session_id):
+        conversation = self._connection.conversation
+        for line in conversation.cancel(session_id):
             self._connection.send(line)
-        for _, task in self._questions.values():
+        for id, (question, task) in list(self._open.items()):
+            if isinstance(question, ServiceAsked):
+                if question.method != ELICITATION or question.session_id not in ("", session_id):
+                    continue
+                self._connection.send(conversation.serve(question.id, {"action": "cancel"}))
+            del self._open[id]
             task.cancel()
-        self._questions.clear()
-        self._serving.cancel(session_id)
         self.observer.cancelled(self.excuse(), grace)
+
+    async def _serve(self, question: ServiceAsked) -> None:
+        serve = self._services.get(question.method)
+        conversation = self._connection.conversation
+        try:
+            if serve is None:
+                raise Refusal(jsonrpc.METHOD_NOT_FOUND, "method not found")
+            result = await serve(question.params)
+        except Refusal as refusal:
+            line = conversation.refuse(question.id, refusal.code, refusal.message, refusal.data)
+        except LaunchError:
+            raise
+        except Exception as error:  # a bug of ours costs the request, not the session
+            self._connection.mishaps.add(AGENT, error)
+            line = conversation.refuse(question.id, jsonrpc.INTERNAL_ERROR, BROKEN)
+        else:
+            line = conversation.serve(question.id, result)
+        self._open.pop(bytes(question.id), None)
+        self._connection.reply(line)
 
     async def _question(self, question: PermissionAsked, call: dict[str, Any], announced: str) -> None:
         from acp_launch.session.permission.gate import Decision
@@ -297,7 +266,7 @@ class Client:
             decision = Decision(False, None, "it could not be asked")
         if decision.is_unasked:
             self.denied = title(call)
-        self._questions.pop(bytes(question.id), None)
+        self._open.pop(bytes(question.id), None)
         self._answered = asyncio.get_running_loop().time()
         self._answer(question, call, decision)
 

@@ -35,7 +35,7 @@ from acp_launch.protocol.conversation import (
     Updated,
     Withdrawn,
 )
-from acp_launch.protocol.jsonrpc import Answered, Call, Mishaps
+from acp_launch.protocol.jsonrpc import Answered, Call
 from acp_launch.rpc import Pump, Transport, details
 from acp_launch.session.observer import Observer
 from acp_launch.waits import awaited
@@ -161,7 +161,7 @@ class Connection:
         self._running: set[asyncio.Task[None]] = set()
         conversation = self.conversation
         self._pump = Pump(transport, conversation.receive, self, AGENT, spoilt=conversation.spoilt, max_line=max_line)
-        self.heard = self._pump.heard
+        self.heard, self.mishaps, self.noise = self._pump.heard, self._pump.mishaps, self._pump.noise
         self._clock = asyncio.get_running_loop().time
         self.send, self.reply = self._pump.send, self._pump.reply
 
@@ -197,16 +197,6 @@ class Connection:
             finally:
                 for task in self._running:
                     task.cancel()
-
-    @property
-    def mishaps(self) -> Mishaps:
-        """Return the handler of our own failures with the agent's messages."""
-        return self._pump.mishaps
-
-    @property
-    def noise(self) -> list[str]:
-        """Return the first lines that were not messages, before the handshake."""
-        return self._pump.noise
 
     def met(self, negotiated: acp.Negotiated) -> None:
         """Note the result of the handshake."""

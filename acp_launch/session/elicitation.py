@@ -5,33 +5,29 @@ Forms and links that the agent wants the user to fill in or follow (ACP v1 "Elic
 agent's schema, `Elicitation` serves the requests. Pure, but for the service itself.
 
 Descriptive members (titles, descriptions, defaults) count as omitted if they are malformed; members that decide which
-answers are valid must be right. A field of an unknown type is never shown as a known one: an optional field is left
-out, and with a required one nothing can be sent. A request too large to fill in or read is refused before it is
-inspected, because this code holds up everything else. Every answer comes from the user: nothing is ever taken from the
-secrets of a launch, or decided alone. A pattern is shown and never run, since it may take any time (C-76): the agent
-judges it.
+answers are valid must be right, or the request is refused, as is one with a field of an unknown type. Every answer
+comes from the user: nothing is ever taken from the secrets of a launch, or decided alone. A pattern is shown and never
+run, since it may take any time (C-76): the agent judges it.
 """
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import date, datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.protocol import acp
-from acp_launch.regex import regex
+from acp_launch.protocol.written import written
 from acp_launch.secret.redact import redactor
 from acp_launch.session.observer import Services, invalid
 
-T = TypeVar("T")
 Action = Literal["accept", "decline", "cancel"]
 Kind = Literal["text", "number", "integer", "boolean", "choice", "choices"]
 Value = str | int | float | bool | list[str]
-
-FORMATS = ("email", "uri", "date", "date-time")
 
 
 class FieldOption(Struct, frozen=True):
@@ -69,8 +65,6 @@ class Form(Struct, frozen=True, kw_only=True):
     title: str = ""
     description: str = ""
     fields: tuple[Field, ...] = ()
-    left_out: tuple[str, ...] = ()  # optional fields that cannot be shown
-    missing: tuple[str, ...] = ()  # required fields that cannot be shown; if there are any, nothing can be sent
 
 
 class Link(Struct, frozen=True):
@@ -91,11 +85,6 @@ class Filled(Struct, frozen=True):
 LONGEST = 100_000  # characters of one answer
 INT64 = range(-(2**63), 2**63)  # what ACP carries as an integer
 
-_EMAIL = regex(r"[^\s@]+@[^\s@.]+(\.[^\s@.]+)*")
-_DATE = regex(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_TIME = regex(r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})")
-_URI = regex(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+")
-
 
 def check(field: Field, value: object) -> str:
     """Return what is wrong with a value, as the end of a sentence about it; empty if it is valid."""
@@ -105,7 +94,7 @@ def check(field: Field, value: object) -> str:
 def _check_text(field: Field, value: object) -> str:
     if not isinstance(value, str):
         return "must be text"
-    if not _is_unicode(value):
+    if not _can(str.encode, value):  # half a surrogate pair
         return "holds an incomplete character"
     if len(value) > LONGEST:
         return f"must have at most {LONGEST:,} characters, not {len(value):,}"
@@ -120,9 +109,7 @@ def _check_choice(field: Field, value: object) -> str:
 
 def _check_choices(field: Field, value: object) -> str:
     offered = {option.value for option in field.options}
-    if not isinstance(value, list) or not all(
-        isinstance(item, str) and item in offered and _is_unicode(item) for item in value
-    ):
+    if not isinstance(value, list) or not all(isinstance(item, str) and item in offered for item in value):
         return "must be some of the choices"
     return _check_size(field, len(value), "choice")
 
@@ -137,7 +124,7 @@ def _check_number(field: Field, value: object) -> str:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return "must be a number"
     is_sendable = value in INT64 if isinstance(value, int) else math.isfinite(value)
-    return _check_bounds(field, value) if is_sendable else "is too large"
+    return _check_bounds(field, value) if is_sendable else "must be a finite number"
 
 
 def _check_boolean(field: Field, value: object) -> str:
@@ -167,7 +154,7 @@ def _counted(count: float, unit: str) -> str:
 def _check_format(field: Field, value: str) -> str:
     if not field.format:
         return ""
-    is_right, example = _FORMATS[field.format]
+    is_right, example = FORMATS[field.format]
     return "" if is_right(value) else f"must be {example}"
 
 
@@ -179,29 +166,19 @@ def _can(read: Callable[[str], object], value: str) -> bool:
     return True
 
 
-def _is_date(value: str) -> bool:
-    return _DATE.fullmatch(value) is not None and _can(date.fromisoformat, value)
-
-
 def _is_moment(value: str) -> bool:
-    """Whether it is an RFC 3339 time, which includes the offset from UTC."""
-    text = value.upper()
-    day, between, time = text.partition("T")
-    return between != "" and _is_date(day) and _TIME.fullmatch(time) is not None and _can(datetime.fromisoformat, text)
+    """Whether it is a time with its offset from UTC."""
+    return _can(datetime.fromisoformat, value) and datetime.fromisoformat(value).tzinfo is not None
 
 
-def _is_unicode(value: str) -> bool:
-    """Whether it can be sent: half a surrogate pair cannot."""
-    return _can(str.encode, value)
+def _is_address(value: str) -> bool:
+    return _can(urlsplit, value) and bool(urlsplit(value).scheme) and not set(value) & set(' <>"')
 
 
-_FORMATS: Mapping[str, tuple[Callable[[str], bool], str]] = {
-    "email": (lambda value: _EMAIL.fullmatch(value) is not None, "an e-mail address, such as me@example.com"),
-    "uri": (
-        lambda value: _URI.fullmatch(value) is not None and value.isprintable() and _can(urlsplit, value),
-        "a whole address, such as https://example.com",
-    ),
-    "date": (_is_date, "a date, such as 2026-12-31"),
+FORMATS: Mapping[str, tuple[Callable[[str], bool], str]] = {
+    "email": (lambda value: 0 < value.find("@") < len(value) - 1, "an e-mail address, such as me@example.com"),
+    "uri": (_is_address, "a whole address, such as https://example.com"),
+    "date": (lambda value: _can(date.fromisoformat, value), "a date, such as 2026-12-31"),
     "date-time": (_is_moment, "a date and time with its offset, such as 2026-12-31T23:59:00Z"),
 }
 _CHECKS: Mapping[str, Callable[[Field, object], str]] = {
@@ -218,18 +195,13 @@ _CHECKS: Mapping[str, Callable[[Field, object], str]] = {
 
 
 LEAVE_OUT = "-"
-EMPTY = '""'
 
-_INTEGER = regex(r"[+-]?[0-9]{1,30}")
-_NUMBER = regex(r"[+-]?([0-9]{1,400}(\.[0-9]{0,400})?|\.[0-9]{1,400})([eE][+-]?[0-9]{1,4})?")
 _YES = frozenset({"y", "yes", "true", "on", "1"})
 _NO = frozenset({"n", "no", "false", "off", "0"})
 
 
 def whole(form: Form, content: Mapping[str, Value]) -> str:
     """Return the first fault of all the answers together."""
-    if form.missing:
-        return f"{form.missing[0]} cannot be given"
     for field in form.fields:
         if field.name not in content:
             problem = "is required" if field.is_required else ""
@@ -243,41 +215,27 @@ def whole(form: Form, content: Mapping[str, Value]) -> str:
 def typed(field: Field, text: str) -> tuple[Value | None, str]:
     """Return the value of a typed text, None for no value, and what is wrong with it.
 
-    An empty text, or `-`, leaves an optional field out; `-` chooses none of the choices of a required one, and `""` is
-    the empty text.
+    An empty text, or `-`, leaves an optional field out.
     """
     bare = text.strip()
-    if not bare or bare == LEAVE_OUT:
-        if field.kind == "choices" and bare and field.is_required:
-            return [], check(field, [])
-        if not field.is_required:
-            return None, ""
-        if not bare:
-            return None, f"is required{_how_empty(field)}"
+    if not bare or (bare == LEAVE_OUT and not field.is_required):
+        return None, "is required" if field.is_required else ""
     value, problem = _READERS[field.kind](field, text)
     return value, problem or check(field, value)
 
 
-def _how_empty(field: Field) -> str:
-    if field.kind == "text" and not check(field, ""):
-        return f"; {EMPTY} is the empty text"
-    return "; - is none of them" if field.kind == "choices" and not check(field, []) else ""
-
-
 def _read_text(field: Field, text: str) -> tuple[Value | None, str]:
-    return "" if text.strip() == EMPTY else text, ""
+    return text, ""
 
 
 def _read_integer(field: Field, text: str) -> tuple[Value | None, str]:
-    bare = text.strip()
-    return (int(bare), "") if _INTEGER.fullmatch(bare) else (None, "must be a whole number, such as 42")
+    return (int(text), "") if _can(int, text) else (None, "must be a whole number, such as 42")
 
 
 def _read_number(field: Field, text: str) -> tuple[Value | None, str]:
-    bare = text.strip()
-    if _INTEGER.fullmatch(bare) and int(bare) in INT64:
-        return int(bare), ""
-    return (float(bare), "") if _NUMBER.fullmatch(bare) else (None, "must be a number, such as 4.2")
+    if _can(int, text) and int(text) in INT64:
+        return int(text), ""
+    return (float(text), "") if _can(float, text) else (None, "must be a number, such as 4.2")
 
 
 def _read_boolean(field: Field, text: str) -> tuple[Value | None, str]:
@@ -304,13 +262,13 @@ def _read_choices(field: Field, text: str) -> tuple[Value | None, str]:
 def _chosen(field: Field, text: str) -> str | None:
     """Return the choice by its number in the list, its title or its value, in this order."""
     bare = text.strip()
-    if _INTEGER.fullmatch(bare) and 0 < int(bare) <= len(field.options):
+    if bare.isdecimal() and 0 < int(bare) <= len(field.options):
         return field.options[int(bare) - 1].value
-    exact = [option.value for option in field.options if bare in (option.title, option.value)]
     folded = bare.casefold()
-    alike = [option.value for option in field.options if folded in (option.title.casefold(), option.value.casefold())]
+    exact = {option.value for option in field.options if bare in (option.title, option.value)}
+    alike = {option.value for option in field.options if folded in (option.title.casefold(), option.value.casefold())}
     found = exact or alike
-    return found[0] if len(found) == 1 else None
+    return found.pop() if len(found) == 1 else None
 
 
 _READERS: Mapping[str, Callable[[Field, str], tuple[Value | None, str]]] = {
@@ -325,170 +283,112 @@ _READERS: Mapping[str, Callable[[Field, str], tuple[Value | None, str]]] = {
 
 # The params of a request.
 
-FIELDS = 200  # of a form
-OPTIONS = 1000  # of a field
-NAME = 1000  # characters of a name, a title or an option
-PROSE = 20_000  # characters of a message, a description or an address
-
-_KINDS: Mapping[str, Kind] = {"number": "number", "integer": "integer", "boolean": "boolean"}
+LARGEST = 256 * 1024  # bytes; more than a user would fill in or read
 
 
-class _Object(Struct, frozen=True):
-    """A JSON object of the request; `place` is its name in a refusal."""
-
-    said: Mapping[str, Any]
-    place: str
-
-    def required(self, name: str, type: type[T]) -> T:
-        found = self.said.get(name)
-        if not isinstance(found, type):
-            raise invalid(f"{self.place}: {name} is {'missing' if found is None else 'malformed'}")
-        return found
-
-    def optional(self, name: str, type: type[T]) -> T | None:
-        """Return a member, or None if it is omitted or null."""
-        return None if self.said.get(name) is None else self.required(name, type)
-
-    def written(self, name: str, most: int) -> str:
-        """Return a text of at most `most` characters."""
-        return _require_short(self.required(name, str), most, f"{self.place}: {name}")
-
-    def text(self, name: str, most: int) -> str:
-        """Return a text; empty if the member is anything else."""
-        return _require_short(acp.text(self.said.get(name)), most, f"{self.place}: {name}")
-
-    def listed(self, name: str, most: int) -> list[Any] | None:
-        found = self.optional(name, list)
-        if found is not None and len(found) > most:
-            raise invalid(f"{self.place}: {name} has {len(found):,} entries; at most {most:,} are allowed")
-        return found
-
-    def strings(self, name: str, most: int = OPTIONS) -> list[str] | None:
-        found = self.listed(name, most)
-        if found is not None and not all(isinstance(item, str) for item in found):
-            raise invalid(f"{self.place}: {name} holds something that is not a string")
-        return found and [_require_short(item, NAME, f"{self.place}: {name}") for item in found]
-
-    def number(self, name: str) -> float | None:
-        """Return a number. An integer stays one, so that it loses no digits."""
-        found = self.said.get(name)
-        if found is not None and (isinstance(found, bool) or not isinstance(found, int | float)):
-            raise invalid(f"{self.place}: {name} is malformed")
-        return found
-
-    def options(self, name: str) -> list[FieldOption] | None:
-        found = self.listed(name, OPTIONS)
-        items = [_Object(acp.mapping(item), f"{self.place}: {name}") for item in found or ()]
-        return found and [FieldOption(item.written("const", NAME), item.written("title", NAME)) for item in items]
+class _Option(Struct):
+    const: str
+    title: str
 
 
-def read(params: Mapping[str, Any]) -> Form | Link | None:
-    """Read the params; None for a mode other than `form` and `url`.
+class _Items(Struct, frozen=True):
+    enum: list[str] | None = None
+    anyOf: list[_Option] | None = None  # noqa: N815 - wire name, as those below
+
+
+class _Property(Struct):
+    type: Literal["string", "number", "integer", "boolean", "array"]
+    title: Any = ""
+    description: Any = ""
+    default: Any = None
+    format: Any = ""
+    pattern: str | None = None
+    minimum: int | float | None = None
+    maximum: int | float | None = None
+    minLength: int | None = None  # noqa: N815
+    maxLength: int | None = None  # noqa: N815
+    minItems: int | None = None  # noqa: N815
+    maxItems: int | None = None  # noqa: N815
+    enum: list[str] | None = None
+    oneOf: list[_Option] | None = None  # noqa: N815
+    items: _Items = _Items()
+
+
+class _Schema(Struct):
+    title: Any = ""
+    description: Any = ""
+    properties: dict[str, _Property] | None = None
+    required: list[str] | None = None
+
+
+class _FormAsked(Struct, tag_field="mode", tag="form"):
+    message: str
+    requestedSchema: _Schema  # noqa: N815
+
+
+class _LinkAsked(Struct, tag_field="mode", tag="url"):
+    message: str
+    url: str
+    elicitationId: str  # noqa: N815
+
+
+def read(params: Mapping[str, Any]) -> Form | Link:
+    """Read the params.
 
     Raises:
-        Refusal: the params are malformed.
+        Refusal: they are malformed, too large, or of a mode other than `form` and `url`.
     """
-    asked = _Object(params, "the request")
-    message, mode = asked.written("message", PROSE), asked.written("mode", NAME)
-    if "requestId" not in params:
-        asked.required("sessionId", str)
-    if mode == "url":
-        return Link(message, url=asked.written("url", PROSE), id=asked.written("elicitationId", NAME))
-    if mode == "form":
-        return _form(message, _Object(asked.required("requestedSchema", dict), "requestedSchema"))
-    return None
-
-
-def _form(message: str, schema: _Object) -> Form:
-    properties: dict[str, Any] = schema.optional("properties", dict) or {}
-    if len(properties) > FIELDS:
-        raise invalid(f"{schema.place}: it has {len(properties):,} fields; at most {FIELDS} are allowed")
-    required = dict.fromkeys(schema.strings("required", FIELDS) or ())
-    found = {name: _property(name, item, is_required=name in required) for name, item in properties.items()}
+    if (size := len(written(params))) > LARGEST:
+        raise invalid(f"the request has {size:,} bytes; at most {LARGEST:,} are allowed")
+    try:
+        asked = msgspec.convert(params, _FormAsked | _LinkAsked)
+    except msgspec.ValidationError as error:
+        raise invalid(f"the request is malformed: {error}") from None
+    if isinstance(asked, _LinkAsked):
+        return Link(asked.message, url=asked.url, id=asked.elicitationId)
+    schema = asked.requestedSchema
+    required = frozenset(schema.required or ())
     return Form(
-        message=message,
-        title=schema.text("title", NAME),
-        description=schema.text("description", PROSE),
-        fields=tuple(field for field in found.values() if field is not None),
-        left_out=tuple(name for name, field in found.items() if field is None and name not in required),
-        missing=tuple(name for name in required if found.get(name) is None),
+        message=asked.message,
+        title=acp.text(schema.title),
+        description=acp.text(schema.description),
+        fields=tuple(_field(name, item, name in required) for name, item in (schema.properties or {}).items()),
     )
 
 
-def _property(name: str, item: object, *, is_required: bool) -> Field | None:
-    """Read a field; None if its type is unknown, or if no value can be valid."""
-    schema = _Object(acp.mapping(item), f'the field "{_require_short(name, NAME, "the name of a field")}"')
-    type = schema.required("type", str)
+_KINDS: Mapping[str, Kind] = {
+    "string": "text",
+    "number": "number",
+    "integer": "integer",
+    "boolean": "boolean",
+    "array": "choices",
+}
+
+
+def _field(name: str, said: _Property, is_required: bool) -> Field:
+    format = acp.text(said.format)
+    sizes = {"string": (said.minLength, said.maxLength), "array": (said.minItems, said.maxItems)}
+    least, most = sizes.get(said.type, (said.minimum, said.maximum))
+    options = _options(said.oneOf, said.enum) if said.type == "string" else _options(said.items.anyOf, said.items.enum)
     field = Field(
         name=name,
-        kind=_KINDS.get(type, "text"),
-        title=schema.text("title", NAME),
-        description=schema.text("description", PROSE),
+        kind="choice" if said.type == "string" and options else _KINDS[said.type],
+        title=acp.text(said.title),
+        description=acp.text(said.description),
         is_required=is_required,
-    )
-    found: Field | None = None
-    if type == "string":
-        found = _text(schema, field)
-    elif type == "array":
-        found = _choices(schema, field)
-    elif type in _KINDS:
-        found = replace(field, least=schema.number("minimum"), most=schema.number("maximum"))
-    return found and _with_default(found, schema.said.get("default"))
-
-
-def _text(schema: _Object, field: Field) -> Field | None:
-    format = schema.text("format", NAME)
-    text = replace(
-        field,
-        least=schema.number("minLength"),
-        most=schema.number("maxLength"),
-        pattern=schema.optional("pattern", str) or "",
+        options=options,
+        least=least,
+        most=most,
+        pattern=said.pattern or "",
         format=format if format in FORMATS else "",
     )
-    titled, values = schema.options("oneOf"), schema.strings("enum")
-    if titled is None and values is None:
-        return text
-    options = [FieldOption(value, value) for value in values or ()] if titled is None else titled
-    if titled is not None and values is not None:
-        both = frozenset(values)
-        options = [option for option in titled if option.value in both]
-    return _with_options(replace(text, kind="choice"), options)
+    return field if said.default is None or check(field, said.default) else replace(field, default=said.default)
 
 
-def _choices(schema: _Object, field: Field) -> Field | None:
-    items = _Object(schema.required("items", dict), f"{schema.place}: items")
-    least, most = schema.number("minItems"), schema.number("maxItems")
-    options = items.options("anyOf")
-    if options is None:
-        if items.required("type", str) != "string":
-            return None
-        items.required("enum", list)
-        options = [FieldOption(value, value) for value in items.strings("enum") or ()]
-    return _with_options(replace(field, kind="choices", least=least, most=most), options)
-
-
-def _with_options(field: Field, options: list[FieldOption]) -> Field | None:
-    """Return the field with these options, each value once."""
-    unique = {option.value: option for option in reversed(options)}
-    offered = tuple(option for option in options if unique[option.value] is option)
-    return replace(field, options=offered) if offered else None
-
-
-def _with_default(field: Field, said: object) -> Field:
-    """Set the default, unless it would be refused as an answer."""
-    if field.kind == "choices" and isinstance(said, list):
-        offered = {option.value for option in field.options}
-        texts = [value for value in said if isinstance(value, str) and value in offered]
-        said = list(dict.fromkeys(texts)) or None
-    if said is None or check(field, said):
-        return field
-    return replace(field, default=said)
-
-
-def _require_short(text: str, most: int, place: str) -> str:
-    if len(text) > most:
-        raise invalid(f"{place} has {len(text):,} characters; at most {most:,} are allowed")
-    return text
+def _options(titled: list[_Option] | None, values: list[str] | None) -> tuple[FieldOption, ...]:
+    if titled is not None:
+        return tuple(FieldOption(option.const, option.title) for option in titled)
+    return tuple(FieldOption(value, value) for value in values or ())
 
 
 REMEMBERED = 1000  # links that may be open at a time; the oldest is forgotten
@@ -532,14 +432,13 @@ class Elicitation:
             self._note(f"{self._agent_name} says that this is done: {about}")
 
     async def _create(self, params: dict[str, Any]) -> object:
-        asked = read(params)
-        match asked:
-            case Form() if self._forms:
-                filled = await self._fill(asked)
+        match read(params):
+            case Form() as form if self._forms:
+                filled = await self._fill(form)
                 content = {"content": filled.content} if filled.action == "accept" else {}
                 return {"action": filled.action, **content}
-            case Link() if self._urls:
-                return {"action": await self._follow(asked)}
+            case Link() as link if self._urls:
+                return {"action": await self._follow(link)}
         raise invalid(f'elicitations of the mode "{params["mode"]}" were not offered')
 
     async def _follow(self, link: Link) -> Action:

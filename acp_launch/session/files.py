@@ -20,9 +20,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Any, BinaryIO, NoReturn, TypeVar
-
-from msgspec import Struct
+from typing import Any, BinaryIO, TypeVar
+from weakref import WeakValueDictionary
 
 from acp_launch.problem import count
 from acp_launch.protocol import jsonrpc
@@ -45,47 +44,25 @@ def lines(file: BinaryIO, first: int, count: int | None, most: int) -> bytes:
 
     A line ends with a line feed, as everywhere but in old Macs. Beyond the last line the result is empty.
     """
-    if not _pass_over(file, first - 1, most * FAR):
-        return b""
-    found = file.read(most + 1) if count is None else _next(file, count, most)
-    if len(found) > most:
-        raise LinesTooLong(f"the requested lines are larger than {size(most)}; request fewer lines")
-    return found
+    found, line, passed = bytearray(), 1, 0
+    while (count is None or line < first + count) and (piece := file.readline(CHUNK)):
+        if line >= first:
+            found += piece
+        elif (passed := passed + len(piece)) > most * FAR:
+            raise LinesTooLong(f"the requested line is beyond its first {size(most * FAR)}")
+        if len(found) > most:
+            raise LinesTooLong(f"the requested lines are larger than {size(most)}; request fewer lines")
+        line += piece.endswith(b"\n")
+    return bytes(found)
 
 
 def size(amount: int) -> str:
     """Format a number of bytes: `1 byte`, `512 bytes`, `9.5 MiB`."""
     if amount < 1024:
         return count(amount, "byte")
-    units = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+    units = ("KiB", "MiB", "GiB", "TiB")
     power = min((amount.bit_length() - 1) // 10, len(units))
     return f"{round(amount / 1024**power, 1):g} {units[power - 1]}"
-
-
-def _pass_over(file: BinaryIO, count: int, most: int) -> bool:
-    """Skip `count` lines. Returns whether there were so many."""
-    passed = 0
-    while count:
-        piece = file.readline(CHUNK)
-        if not piece:
-            return False
-        count -= piece.endswith(b"\n")
-        passed += len(piece)
-        if passed > most:
-            raise LinesTooLong(f"the requested line is beyond its first {size(most)}")
-    return True
-
-
-def _next(file: BinaryIO, count: int, most: int) -> bytes:
-    """Return lines of at most `most` bytes, plus one byte if they are longer."""
-    found = bytearray()
-    while count and len(found) <= most:
-        piece = file.readline(min(CHUNK, most + 1 - len(found)))
-        if not piece:
-            break
-        count -= piece.endswith(b"\n")
-        found += piece
-    return bytes(found)
 
 
 # A file is replaced whole: a new one is written beside it, flushed to the disk and renamed over it.
@@ -145,11 +122,6 @@ def _give_back(descriptor: int, before: os.stat_result) -> None:
 # Missing directories are created.
 
 
-class _Present(Struct, frozen=True):
-    data: bytes
-    status: os.stat_result
-
-
 class SessionFiles:
     def __init__(self, roots: Sequence[Path], *, limit: int) -> None:
         """Serve the files below `roots`; `limit` is the most to read or write at once, in bytes."""
@@ -162,11 +134,7 @@ class SessionFiles:
         return resolve(path, self._roots)
 
     def found(self, path: str) -> PinnedPath:
-        """Resolve the path of an existing file.
-
-        Raises:
-            Refusal: it does not exist, or is not a regular file.
-        """
+        """Resolve the path of a regular file that exists, so that the user is not asked about another."""
         there = self.resolve(path)
         with _refuse_faults(there, "read"), parent(there) as (directory, name):
             require_regular(os.stat(name, dir_fd=directory, follow_symlinks=False), there)
@@ -193,10 +161,9 @@ class SessionFiles:
         with _refuse_faults(pinned, "read"):
             try:
                 with parent(pinned) as (directory, name):
-                    found = self._present(directory, name, pinned, os.O_RDONLY)
+                    return self._present(directory, name, pinned, os.O_RDONLY)[0]
             except FileNotFoundError:
                 return None
-        return found.data if found else None
 
     def replace(self, pinned: PinnedPath, data: bytes, *, instead_of: bytes | None) -> None:
         """Make `data` the content of the file, if it still holds what `present` returned.
@@ -205,10 +172,10 @@ class SessionFiles:
             Refusal: it has changed, or cannot be written.
         """
         with self._writing, _refuse_faults(pinned, "write"), parent(pinned, make=True) as (directory, name):
-            found = self._present(directory, name, pinned, os.O_RDWR)  # fails for a read-only file
-            if (found.data if found else None) != instead_of:
+            before, status = self._present(directory, name, pinned, os.O_RDWR)  # fails for a read-only file
+            if before != instead_of:
                 raise Refusal(jsonrpc.INTERNAL_ERROR, f'"{pinned.shown}" has changed since it was read; read it again')
-            replace_file(directory, name, data, found.status if found else None)
+            replace_file(directory, name, data, status)
 
     def check_size(self, found: int, pinned: PinnedPath) -> None:
         """Check a size in bytes against the limit.
@@ -219,14 +186,17 @@ class SessionFiles:
         if found > self._limit:
             raise invalid(f'"{pinned.shown}": {size(found)} is more than the limit of {size(self._limit)}')
 
-    def _present(self, directory: int, name: str, pinned: PinnedPath, how: int) -> _Present | None:
+    def _present(
+        self, directory: int, name: str, pinned: PinnedPath, how: int
+    ) -> tuple[bytes, os.stat_result] | tuple[None, None]:
+        """Return the content and the status of the file, if it exists."""
         try:
             with open_regular(directory, name, pinned, how) as file:
                 status = os.fstat(file.fileno())
                 self.check_size(status.st_size, pinned)
-                return _Present(self._read_lines(file, 1, None, pinned), status)
+                return self._read_lines(file, 1, None, pinned), status
         except FileNotFoundError:
-            return None
+            return None, None
 
     def _read_lines(self, file: BinaryIO, first: int, count: int | None, pinned: PinnedPath) -> bytes:
         try:
@@ -251,15 +221,10 @@ def _refuse_faults(pinned: PinnedPath, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        _refuse(error, pinned, what)
-
-
-def _refuse(error: OSError, pinned: PinnedPath, what: str) -> NoReturn:
-    is_lookup = what == "read"
-    if is_lookup and isinstance(error, FileNotFoundError | NotADirectoryError):
-        raise missing(f'there is no file "{pinned.shown}"', {"path": pinned.shown}) from None
-    reason = (error.strerror or str(error)).lower()
-    raise Refusal(jsonrpc.INTERNAL_ERROR, f'cannot {what} "{pinned.shown}": {reason}') from None
+        if what == "read" and isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise missing(f'there is no file "{pinned.shown}"', {"path": pinned.shown}) from None
+        reason = (error.strerror or str(error)).lower()
+        raise Refusal(jsonrpc.INTERNAL_ERROR, f'cannot {what} "{pinned.shown}": {reason}') from None
 
 
 # Blocking work in a thread that can be abandoned, because a network disk may not answer for hours.
@@ -333,7 +298,7 @@ class Files:
         self._allowed = allowed
         self._tell = tell
         self._disk = asyncio.Semaphore(AT_ONCE)
-        self._turns: dict[str, tuple[asyncio.Lock, int]] = {}  # by file: its lock, and how many want it
+        self._turns = WeakValueDictionary[str, asyncio.Lock]()  # by file
 
     def services(self) -> Services:
         reading: Services = {"fs/read_text_file": self._read}
@@ -356,7 +321,8 @@ class Files:
         path, content = _text(params, "path"), _text(params, "content")
         async with self._report(path, "write"):
             pinned = await self._on_disk(lambda: self._box.resolve(path))
-            async with self._turn(pinned):
+            # One write after the other changes a file, each with its own question.
+            async with self._turns.setdefault(pinned.shown, asyncio.Lock()):
                 await self._replace(pinned, content)
         return {}
 
@@ -382,19 +348,6 @@ class Files:
                 raise Refusal(jsonrpc.INTERNAL_ERROR, f"the disk did not answer within {DISK:g} s") from None
             except OSError as error:  # no thread, no descriptor
                 raise Refusal(jsonrpc.INTERNAL_ERROR, f"cannot use the disk: {error.strerror}") from None
-
-    @asynccontextmanager
-    async def _turn(self, pinned: PinnedPath) -> AsyncIterator[None]:
-        """Let one write after the other change a file, each with its own question."""
-        lock, users = self._turns.get(pinned.shown, (asyncio.Lock(), 0))
-        self._turns[pinned.shown] = (lock, users + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, users = self._turns.pop(pinned.shown)
-            if users > 1:
-                self._turns[pinned.shown] = (lock, users - 1)
 
     @asynccontextmanager
     async def _report(self, path: str, how: Any) -> AsyncIterator[None]:

@@ -1,6 +1,6 @@
 """The interfaces of what shows a session, asks the user, and serves the agent's requests."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol
 
@@ -79,12 +79,7 @@ class Person(Protocol):
         """Return one line of text, without its end; an empty one gives `default`."""
 
 
-class Ask(Protocol):
-    """Asks the user a permission question."""
-
-    async def __call__(self, question: ToolQuestion) -> Answer: ...
-
-
+Ask = Callable[[ToolQuestion], Coroutine[Any, Any, Answer]]  # asks the user a permission question
 # Takes the params of a request, which are known to be an object, and returns the result.
 Serve = Callable[[dict[str, Any]], Awaitable[object]]
 Services = Mapping[str, Serve]  # by method

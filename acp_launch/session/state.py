@@ -8,7 +8,6 @@ agent's own, cut; the code that shows them escapes them. Pure.
 """
 
 import re
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -38,7 +37,6 @@ TEXT = 2_000  # characters of a step, a description, an error
 SUMMARY = 64 * 1024  # characters
 TOKENS = 2**64  # the schema's uint64
 MONEY = 1e15
-KINDS_OF_USAGE = 20  # that are read
 T = TypeVar("T")
 
 
@@ -72,12 +70,11 @@ class Cost(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """Tokens in the context and its size, None while the agent has not said; `kinds` are tokens by what they are."""
+    """Tokens in the context and its size, None while the agent has not said."""
 
     used: int | None = None
     size: int | None = None
     cost: Cost | None = None
-    kinds: tuple[tuple[str, int], ...] = ()
 
 
 class Compaction(Struct, frozen=True):
@@ -125,25 +122,6 @@ def cost(value: object) -> Cost | None:
     return Cost(float(amount), one_line(said.get("currency")))
 
 
-def kinds(meta: object) -> tuple[tuple[str, int], ...]:
-    """Read the tokens by kind from `_meta` of a usage update, where no name is agreed on.
-
-    An object of numbers counts, such as `{"breakdown": {"system": 3200, "tools": 900}}`, and a list of objects with a
-    name and a number. The first of either is taken.
-    """
-    for value in acp.mapping(meta).values():
-        if found := _counts_in(value):
-            return found
-    return ()
-
-
-def _counts_in(value: object) -> tuple[tuple[str, int], ...]:
-    listed = map(acp.mapping, acp.sequence(value))
-    pairs = (*acp.mapping(value).items(), *((item.get("name"), item.get("tokens")) for item in listed))
-    read = ((one_line(name), tokens(count)) for name, count in pairs[:KINDS_OF_USAGE])
-    return tuple((name, count) for name, count in read if name and count is not None)
-
-
 def patch_member(body: dict[str, Any], key: str, known: str, kind: type[T], read: Callable[[T], str]) -> str:
     """Apply a member of a patch: left out, or not of `kind`, is unchanged; null clears; anything else replaces."""
     value = body.get(key, known)
@@ -159,8 +137,6 @@ def texts(blocks: Sequence[object]) -> str:
 
 COMMANDS = 2_000  # qwen lists some hundred, with descriptions of 569 kB in all (docs/agents.md)
 STEPS = 1_000
-NOTICES = 50  # the last ones
-COMPACTIONS = 100  # the last ones
 
 
 class SessionState:
@@ -170,9 +146,8 @@ class SessionState:
         self.plan: tuple[PlanStep, ...] = ()
         self.usage = Usage()
         self.title = ""  # empty if the agent gives none, or withdrew it
-        self.updated_at = ""
-        self.compactions: dict[str, Compaction] = {}  # oldest first
-        self.notices: deque[Notice] = deque(maxlen=NOTICES)
+        self.compaction: Compaction | None = None  # the last one
+        self.notice: Notice | None = None  # the last one; None if it had no text
         self.lists = 0  # how many lists of options the agent sent unasked
         self._mode = ""  # of an agent without an option for it
 
@@ -248,45 +223,34 @@ class SessionState:
             self.usage.used if used is None else used,
             self.usage.size if size is None else size,
             spent or self.usage.cost,
-            kinds(body.get("_meta")) or self.usage.kinds,
         )
 
     def _take_info(self, body: dict[str, Any]) -> None:
-        """Update the info: left out is unchanged, null clears (C-57)."""
+        """Update the title: left out is unchanged, null clears (C-57)."""
         self.title = patch_member(body, "title", self.title, str, one_line)
-        self.updated_at = patch_member(body, "updatedAt", self.updated_at, str, one_line)
 
     def _take_notice(self, body: dict[str, Any]) -> None:
         title, description = one_line(body.get("title")), acp.text(body.get("description"))[:TEXT]
-        if title or description:
-            self.notices.append(Notice(one_line(body.get("severity")) or "info", title, description))
+        severity = one_line(body.get("severity")) or "info"
+        self.notice = Notice(severity, title, description) if title or description else None
 
     def _take_compaction(self, body: dict[str, Any]) -> None:
         known = self._compaction(body)
-        self._keep(
-            replace(
-                known,
-                status=one_line(body.get("status")) or known.status,
-                summary=patch_member(body, "summary", known.summary, list, texts),
-                error=patch_member(body, "error", known.error, str, lambda error: error[:TEXT]),
-            )
+        self.compaction = replace(
+            known,
+            status=one_line(body.get("status")) or known.status,
+            summary=patch_member(body, "summary", known.summary, list, texts),
+            error=patch_member(body, "error", known.error, str, lambda error: error[:TEXT]),
         )
 
     def _take_summary(self, body: dict[str, Any]) -> None:
         known = self._compaction(body)
-        if len(known.summary) < SUMMARY:
-            self._keep(replace(known, summary=(known.summary + texts([body.get("content")]))[:SUMMARY]))
+        self.compaction = replace(known, summary=(known.summary + texts([body.get("content")]))[:SUMMARY])
 
     def _compaction(self, body: dict[str, Any]) -> Compaction:
         """Return the compaction that an update is about; an unknown one has just begun."""
-        id = identity(body.get("compactionId")) or ""
-        return self.compactions.get(id) or Compaction(id)
-
-    def _keep(self, compaction: Compaction) -> None:
-        if compaction.id:
-            self.compactions[compaction.id] = compaction
-        if len(self.compactions) > COMPACTIONS:
-            del self.compactions[next(iter(self.compactions))]
+        id, known = identity(body.get("compactionId")) or "", self.compaction
+        return known if known is not None and known.id == id else Compaction(id)
 
 
 _TAKES: dict[str, Callable[[SessionState, dict[str, Any]], None]] = {
@@ -392,31 +356,27 @@ VERBS = {
 }
 
 
-OWN: Mapping[str, Mapping[str, str]] = {  # first words of a title that say what the verb of its kind says or more
-    "read": dict.fromkeys(("read", "reading"), "read"),
+# First words of a title, by kind, that say what the verb of the kind says or more.
+_OWN_WORDS = {
+    "read": {"read": "read reading"},
     "edit": {
-        **dict.fromkeys(("edit", "editing", "update", "updating", "modify", "modifying"), "edit"),
-        **dict.fromkeys(("write", "writing"), "write"),
-        **dict.fromkeys(("create", "creating"), "create"),
-        **dict.fromkeys(("add", "adding"), "add"),
+        "edit": "edit editing update updating modify modifying",
+        "write": "write writing",
+        "create": "create creating",
+        "add": "add adding",
     },
-    "delete": dict.fromkeys(("delete", "deleting", "remove", "removing"), "delete"),
-    "move": {
-        **dict.fromkeys(("move", "moving"), "move"),
-        **dict.fromkeys(("rename", "renaming"), "rename"),
-    },
-    "search": dict.fromkeys(("search", "searching"), "search"),
-    "execute": dict.fromkeys(("run", "running", "execute", "executing"), "run"),
-    "think": dict.fromkeys(("think", "thinking"), "think"),
-    "fetch": dict.fromkeys(("fetch", "fetching"), "fetch"),
-    "switch_mode": dict.fromkeys(("switch_mode",), "switch mode"),
-    "other": dict.fromkeys(("use", "using", "other"), "use"),
+    "delete": {"delete": "delete deleting remove removing"},
+    "move": {"move": "move moving", "rename": "rename renaming"},
+    "search": {"search": "search searching"},
+    "execute": {"run": "run running execute executing"},
+    "think": {"think": "think thinking"},
+    "fetch": {"fetch": "fetch fetching"},
+    "switch_mode": {"switch mode": "switch_mode"},
+    "other": {"use": "use using other"},
 }
-
-
-def verb(call: dict[str, Any]) -> str:
-    """Return what a call does, in a word of ours."""
-    return VERBS.get(acp.text(call.get("kind")), "use a tool")
+OWN = {
+    kind: {word: verb for verb, words in verbs.items() for word in words.split()} for kind, verbs in _OWN_WORDS.items()
+}
 
 
 def deed(call: Mapping[str, Any], name: str) -> tuple[str, str]:

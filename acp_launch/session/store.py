@@ -15,9 +15,8 @@ import stat
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -62,13 +61,6 @@ def damage_error(path: Path, what: str) -> SessionError:
     return SessionError(
         f"the session store {path} is damaged: {shown}; it was not changed",
         fix=f"{aside}, then start again; agents still have their sessions: acp-launch session list PROFILE --agent",
-    )
-
-
-def newer(path: Path, version: int, known: int) -> SessionError:
-    return SessionError(
-        f"the session store {path} was written by a newer acp-launch (store version {version}, this one knows {known})",
-        fix="pip install --upgrade acp-launch, or set ACP_LAUNCH_STATE_DIR to another directory",
     )
 
 
@@ -237,7 +229,11 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     if identity != APPLICATION_ID or version < 1:
         raise damage_error(path, "it is not a session store of acp-launch")
     if version > VERSION:
-        raise newer(path, version, VERSION)
+        what = f"written by a newer acp-launch (store version {version}, this one knows {VERSION})"
+        raise SessionError(
+            f"the session store {path} was {what}",
+            fix="pip install --upgrade acp-launch, or set ACP_LAUNCH_STATE_DIR to another directory",
+        )
     (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
     if journal == "wal":  # NORMAL cannot damage a WAL store, only lose the last commits at a power cut
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -311,14 +307,15 @@ class Registry:
     def __enter__(self) -> "Registry":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        with explain_faults(self._path, patience=self._patience):
+        with self._explained():
             self._connection.close()
+
+    def _explained(self) -> AbstractContextManager[None]:
+        return explain_faults(self._path, patience=self._patience)
 
     def find(self, project: str, profile: str, name: str) -> Record | None:
         return self._first(f"WHERE {BY_KEY}", (project, profile, name))
@@ -333,24 +330,24 @@ class Registry:
         """Return the sessions of one project or profile, or all, newest first; at most `limit` of them."""
         where, values = _condition(project, profile)
         most = "" if limit is None else f" LIMIT {limit}"
-        with explain_faults(self._path, patience=self._patience):
+        with self._explained():
             verify(self._connection, self._path)
             return self._read(f"{where}{NEWEST_FIRST}{most}", values)
 
     def count(self, project: str | None = None, profile: str | None = None) -> int:
         """Return how many there are."""
         where, values = _condition(project, profile)
-        with explain_faults(self._path, patience=self._patience):
+        with self._explained():
             return int(self._connection.execute(f"SELECT count(*) FROM session {where}", values).fetchone()[0])
 
     def save(self, record: Record) -> None:
         """Insert `record`, or replace the one with its key."""
-        with explain_faults(self._path, patience=self._patience):
+        with self._explained():
             self._write(record)
 
     def touch(self, key: Key, last_used: float, title: str | None = None) -> Record:
         """Note that a session had a turn, and its title if there is a new one. Returns the new record."""
-        with explain_faults(self._path, patience=self._patience), transaction(self._connection):
+        with self._explained(), transaction(self._connection):
             old = self._find(key)
             new = old.title if title is None else title
             record = replace(old, last_used=last_used, title=new, turns=old.turns + 1)
@@ -359,7 +356,7 @@ class Registry:
 
     def rename(self, key: Key, new: str) -> Record:
         """Rename a session; refuses a name that is taken."""
-        with explain_faults(self._path, patience=self._patience), transaction(self._connection):
+        with self._explained(), transaction(self._connection):
             record = replace(self._find(key), name=new)
             if self._read(f"WHERE {BY_KEY}", record.key):
                 raise SessionError(
@@ -371,11 +368,11 @@ class Registry:
 
     def remove(self, key: Key) -> bool:
         """Forget a session. Returns False if it did not exist."""
-        with explain_faults(self._path, patience=self._patience):
+        with self._explained():
             return self._delete(key) > 0
 
     def _first(self, clause: str, values: Sequence[str]) -> Record | None:
-        with explain_faults(self._path, patience=self._patience):
+        with self._explained():
             if found := self._read(clause, values):
                 return found[0]
             verify(self._connection, self._path)
@@ -447,8 +444,6 @@ def continued(registry: Registry, plan: "LaunchPlan", name: str, *, latest: bool
     """
     record = registry.find(str(plan.project), plan.profile, name)
     if record is not None and record.cwd != str(plan.cwd):
-        import shlex
-
         raise SessionError(
             f'the session "{name}" works in {record.cwd}, this run in {plan.cwd}',
             fix=f"--cwd {shlex.quote(record.cwd)}, or {'no --continue' if latest else '--new'} to start afresh here",

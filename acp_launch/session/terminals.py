@@ -93,10 +93,8 @@ def _directory(params: dict[str, Any], default: Path) -> Path:
     directory = Path(_word(value, "cwd"))
     if not directory.is_absolute():
         raise invalid(f'"cwd" must be absolute, not "{directory}"')
-    if not os.path.lexists(directory):
-        raise missing(f'there is no directory "{directory}"', {"path": str(directory)})
     if not directory.is_dir():
-        raise invalid(f'"{directory}" is not a directory')
+        raise missing(f'there is no directory "{directory}"', {"path": str(directory)})
     return directory
 
 

@@ -1,4 +1,4 @@
-"""`fill N` reports N of 100 tokens of context in use, and of what; `work` thinks in lines and lists twenty files.
+"""`fill N` reports N of 100 tokens of context in use; `work` thinks in lines and lists twenty files.
 
 It can compact its context, and has the modes ask, edit and yolo.
 """
@@ -18,8 +18,7 @@ def new(request: script.Message) -> None:
 
 
 def fill(session: str, used: int) -> None:
-    kinds = {"system": used // 2, "messages": used - used // 2}
-    script.update(session, "usage_update", used=used, size=100, _meta={"breakdown": kinds})
+    script.update(session, "usage_update", used=used, size=100)
 
 
 def work(session: str) -> None:

@@ -167,9 +167,9 @@ def test_the_context_is_shown_by_kind_with_what_was_attached(tmp_path: Path, fil
     rows = [row.strip() for row in after(filler, "look @notes.txt")]
     begun = next(number for number, row in enumerate(rows) if row.endswith(":context"))
     said = [row.lstrip("▐ ") for row in rows[begun + 1 :]]
-    assert said[:4] == ["context: 41 of 100 tokens (41%)", "system: 20 (20%)", "messages: 21 (21%)", "turns here: 2"]
+    assert said[:2] == ["context: 41 of 100 tokens (41%)", "turns here: 2"]
     assert not any("Tokens" in row for row in said), "the tokens of a turn are told in words"
-    assert re.match(r"attached: notes\.txt", said[4])
+    assert re.match(r"attached: notes\.txt", said[2])
     leaves(filler)
 
 

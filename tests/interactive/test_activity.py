@@ -6,7 +6,6 @@ import pytest
 
 from acp_launch.interactive.front import Activity
 from acp_launch.interactive.output import SILENT, Pulse, describe_call, session_output
-from acp_launch.session.state import verb
 from tests.clock import Clock
 
 
@@ -41,10 +40,6 @@ def pulse(clock: Clock) -> Pulse:
 )
 def test_a_running_call_is_told_by_its_kind_and_its_title(call: dict[str, Any], told: str) -> None:
     assert describe_call(call) == told
-
-
-def test_a_kind_that_is_not_known_is_named_in_words_of_ours() -> None:
-    assert [verb({"kind": kind}) for kind in ("execute", "\x07", None)] == ["run", "use a tool", "use a tool"]
 
 
 def test_nothing_is_told_between_turns(pulse: Pulse) -> None:

@@ -258,14 +258,6 @@ def test_an_update_keeps_its_bytes() -> None:
     assert event.kind == "x_new"
 
 
-def test_updates_outside_a_turn_are_accepted() -> None:
-    """C-59."""
-    talk = Talk()
-    talk.session()
-    (event,) = talk.update("s1", "agent_message_chunk", content={"type": "text", "text": "by the way"})
-    assert isinstance(event, Updated)
-
-
 @pytest.mark.parametrize(
     "params",
     [
@@ -451,16 +443,6 @@ def test_what_was_offered_is_handed_on_and_answered_once() -> None:
     assert check_client_message(line, answers="fs/read_text_file") == []
     assert talk.client.serve(event.id, {}) == b""
     assert talk.client.refuse(event.id, -1, "no") == b""
-
-
-@pytest.mark.parametrize("method", sorted(SERVING.methods))
-def test_what_was_not_offered_is_no_method_of_ours(method: str) -> None:
-    """C-68."""
-    talk = Talk()
-    talk.session()
-    (event,) = talk.hear({"id": 1, "method": method, "params": {"sessionId": "s1"}})
-    assert isinstance(event, Reply)
-    assert json.loads(event.line)["error"]["code"] == -32601
 
 
 def test_a_file_of_no_session_is_refused_and_a_form_of_no_session_is_not() -> None:

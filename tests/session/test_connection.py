@@ -150,19 +150,6 @@ def test_a_wait_that_expires_names_the_key_that_makes_it_longer_where_there_is_o
     asyncio.run(story())
 
 
-def test_a_program_that_echoes_is_no_agent() -> None:
-    async def story() -> None:
-        async with connected() as (connection, agent, _):
-            handshake = asyncio.create_task(negotiate(connection, limit=5))
-            await agent.writes(json.dumps(await agent.hears("initialize")).encode() + b"\n")
-            with pytest.raises(AgentError) as caught:
-                await handshake
-            assert caught.value.message == "this is not an ACP agent: it echoes its input"
-            assert (caught.value.fix, caught.value.exit_code) == (ACP_MODE, 4)
-
-    asyncio.run(story())
-
-
 def test_a_late_answer_to_a_request_given_up_is_tolerated() -> None:
     """C-66."""
 
@@ -214,25 +201,6 @@ def test_an_error_answer_carries_code_message_and_data() -> None:
             assert caught.value.message == "the agent answered session/new with an error: Internal error (-32603)"
             assert caught.value.detail == ('data: {"details":"bad path"}',)
             assert caught.value.code == -32603
-
-    asyncio.run(story())
-
-
-def test_junk_between_messages_is_noted_once_and_changes_nothing() -> None:
-    """C-3, C-4."""
-
-    async def story() -> None:
-        async with negotiated() as (connection, agent, recorder, _):
-            opening = asyncio.create_task(open_new(connection))
-            request = await agent.hears()
-            await agent.writes(
-                b'\xef\xbb\xbfbanner\n\r\n[1,2]\n"x"\nnull\n{"id":{},"result":1}\n{"id":77,"result":{}}\n'
-            )
-            await agent.answers(request, {"sessionId": "s1"})
-            await opening
-            assert recorder.of("note") == [
-                "the stdout of the agent holds a line that is not a JSON-RPC message; ignored (1 so far)"
-            ]
 
     asyncio.run(story())
 
@@ -330,21 +298,6 @@ def test_an_agent_that_asks_and_never_reads_the_answers_is_stopped(monkeypatch: 
             with pytest.raises(RemoteProtocolError, match="sends requests and does not read the answers"):
                 await opening
             flood.cancel()
-
-    asyncio.run(story())
-
-
-def test_an_unknown_request_is_answered_while_ours_is_open() -> None:
-    """C-8, C-11: qwen asks craft/drainMidTurnQueue in mid-turn and goes on after -32601."""
-
-    async def story() -> None:
-        async with negotiated() as (connection, agent, _, _):
-            opening = asyncio.create_task(open_new(connection))
-            request = await agent.hears("session/new")
-            await agent.says({"id": 0, "method": "craft/drainMidTurnQueue", "params": {}})
-            assert (await agent.hears())["error"]["code"] == -32601
-            await agent.answers(request, {"sessionId": "s1"})
-            await opening
 
     asyncio.run(story())
 

@@ -484,26 +484,3 @@ def test_the_agent_is_not_silent_while_the_user_is_asked() -> None:
             assert (await running).stop_reason == "end_turn"
 
     asyncio.run(story())
-
-
-@pytest.mark.parametrize(
-    ("infos", "title"),
-    [
-        ([{"title": "First"}, {"updatedAt": "2026-01-01T00:00:00Z"}], "First"),
-        ([{"title": "First"}, {"title": None}], ""),
-        ([], ""),
-    ],
-)
-def test_the_title_the_agent_gives_is_kept_and_null_clears_it(infos: list[dict[str, Any]], title: str) -> None:
-    """C-57: omitted is not null."""
-
-    async def story() -> None:
-        async with negotiated() as (connection, agent, _, client):
-            _, running, request = await in_turn(connection, agent, client)
-            for info in infos:
-                body = {"sessionUpdate": "session_info_update", **info}
-                await agent.says({"method": "session/update", "params": {"sessionId": "s1", "update": body}})
-            await agent.answers(request, {"stopReason": "end_turn"})
-            assert (await running).title == title
-
-    asyncio.run(story())

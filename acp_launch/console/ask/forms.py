@@ -7,7 +7,7 @@ from acp_launch.console.stderr import harmless
 from acp_launch.regex import regex
 from acp_launch.secret.redact import redactor
 from acp_launch.session.elicitation import (
-    EMPTY,
+    FORMATS,
     LEAVE_OUT,
     Field,
     Filled,
@@ -32,12 +32,6 @@ _KINDS = {
     "choice": "One of these, by number or name",
     "choices": "Any of these, by number or name, with commas between",
 }
-_FORMATS = {
-    "email": "An e-mail address",
-    "uri": "A whole address, such as https://example.com",
-    "date": "A date, such as 2026-12-31",
-    "date-time": "A date and time with its offset, such as 2026-12-31T23:59:00Z",
-}
 
 
 def label(field: Field) -> str:
@@ -46,7 +40,8 @@ def label(field: Field) -> str:
 
 def hint(field: Field, *, has_default: bool) -> str:
     """Describe the valid answers in one line; empty for a required text of any kind."""
-    kind = _KINDS.get(field.kind) or _FORMATS.get(field.format) or "Text"
+    _, example = FORMATS.get(field.format, (None, "text"))
+    kind = _KINDS.get(field.kind) or example[0].upper() + example[1:]
     said = [f"{kind}{_bounds(field)}"] if kind != "Text" or _bounds(field) else []
     if field.pattern:
         said.append(f"It must match {quote_line(field.pattern)}")
@@ -76,9 +71,7 @@ def as_typed(field: Field, value: Value | None) -> str:
     """Return the value as the user would type it; empty for None."""
     if value is None:
         return ""
-    if value == []:
-        return LEAVE_OUT
-    return quote_line(_value_text(field, value)) or EMPTY
+    return quote_line(_value_text(field, value))
 
 
 def as_sent(field: Field, value: Value | None) -> str:
@@ -133,28 +126,18 @@ class Forms:
         """Fill in the form. Every value was typed by the user, or is a default that the user accepted."""
         async with self._person.floor():
             self._introduce(form)
-            prompt = "Decline it?"
-            if not form.missing:
-                try:
-                    return await self._complete(form)
-                except FormDismissed:
-                    prompt = "The form is not sent. Decline it?"
-            key = await self._person.choose(prompt, [DECLINE, CANCEL])
-            return Filled("decline" if key == DECLINE.key else "cancel")
+            try:
+                return await self._complete(form)
+            except FormDismissed:
+                key = await self._person.choose("The form is not sent. Decline it?", [DECLINE, CANCEL])
+                return Filled("decline" if key == DECLINE.key else "cancel")
 
     def _introduce(self, form: Form) -> None:
         self._person.say(f"The agent {self._agent_name} asks you to fill in a form:", "heading")
         for text in (form.title, form.message, form.description):
             quote(self._person, text)
-        if form.fields and not form.missing:
+        if form.fields:
             self._person.say("To leave without sending: Ctrl-D on an empty line, at any field.", "dim")
-        if form.left_out:
-            names = ", ".join(map(quote_line, form.left_out))
-            self._person.say(f"Left out, because acp-launch does not support the field type: {names}", "dim")
-        if form.missing:
-            fault = "acp-launch does not support the type of required fields"
-            names = ", ".join(map(quote_line, form.missing))
-            self._person.say(f"The form cannot be sent: {fault}: {names}", "warning")
 
     async def _complete(self, form: Form) -> Filled:
         given = {field.name: field.default for field in form.fields if field.default is not None}

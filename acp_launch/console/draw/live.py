@@ -32,7 +32,7 @@ from acp_launch.session.observer import FileServed, Permission, SessionReady, Te
 from acp_launch.session.options import Options
 from acp_launch.session.state import KINDS as CALLS
 from acp_launch.session.state import OPTION_KINDS as KINDS
-from acp_launch.session.state import Compaction, Cost, PlanStep, SessionState
+from acp_launch.session.state import Compaction, Cost, Notice, PlanStep, SessionState
 from acp_launch.waits import seconds
 
 # The agent's plan as a checklist that always shows the current step.
@@ -83,13 +83,13 @@ class SessionNews:
     def apply(self, kind: str, body: dict[str, Any]) -> list[RenderableType]:
         """Apply an update of `KINDS` and return the lines to print."""
         state = self._state
-        options, title, compactions = state.options, state.title, dict(state.compactions)
+        options, title, compaction = state.options, state.title, state.compaction
         state.apply(kind, body)
-        lines = [*_set(options, state.options), *_compaction_lines(compactions, state.compactions)]
+        lines = [*_set(options, state.options), *_compaction_lines(compaction, state.compaction)]
         if self._titles and state.title and state.title != title and not self._is_asked(state.title):
             lines.append(Text(f"session title: {one_line(state.title)}", "dim"))
-        if kind == "notice":
-            lines += _notice(state)
+        if kind == "notice" and state.notice is not None:
+            lines += _notice(state.notice)
         return [indent(line) for line in lines]
 
     def _is_asked(self, title: str) -> bool:
@@ -123,7 +123,7 @@ class SessionNews:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw a running compaction, and the plan unless it is already printed."""
-        if any(compaction.status == "in_progress" for compaction in self._state.compactions.values()):
+        if self._state.compaction is not None and self._state.compaction.status == "in_progress":
             yield indent(Text("… compacting the conversation", "cyan"))
         if self._state.plan != self._plan:
             yield checklist(self._state.plan)
@@ -150,24 +150,19 @@ def _set(before: Options, after: Options) -> Iterator[Text]:
             yield Text(f"{one_line(option.name)}: {one_line(option.shown)}", "dim")
 
 
-def _compaction_lines(before: dict[str, Compaction], after: dict[str, Compaction]) -> Iterator[Text]:
-    for id, compaction in after.items():
-        was = before[id].status if id in before else "in_progress"
-        if compaction.status == was:
-            continue
-        if compaction.status == "failed":
-            yield Text(f"✗ compaction failed: {one_line(compaction.error) or 'the agent gives no reason'}", "red")
-        elif compaction.status in COMPACTED:
-            text, style = COMPACTED[compaction.status]
-            summary = one_line(compaction.summary)
-            yield Text(f"{text} · {summary}" if summary else text, style, no_wrap=True, overflow="ellipsis")
-
-
-def _notice(state: SessionState) -> Iterator[Text]:
-    """Yield the last notice; it is stored only if it has text."""
-    if not state.notices:
+def _compaction_lines(before: Compaction | None, after: Compaction | None) -> Iterator[Text]:
+    was = before.status if before and after and before.id == after.id else "in_progress"
+    if after is None or after.status == was:
         return
-    notice = state.notices[-1]
+    if after.status == "failed":
+        yield Text(f"✗ compaction failed: {one_line(after.error) or 'the agent gives no reason'}", "red")
+    elif after.status in COMPACTED:
+        text, style = COMPACTED[after.status]
+        summary = one_line(after.summary)
+        yield Text(f"{text} · {summary}" if summary else text, style, no_wrap=True, overflow="ellipsis")
+
+
+def _notice(notice: Notice) -> Iterator[Text]:
     style = SEVERITIES.get(notice.severity, "yellow")
     yield Text(f"{one_line(notice.severity)}: {one_line(notice.title)}", style)
     for line in prose(notice.description).splitlines()[:DESCRIBED]:

@@ -14,7 +14,7 @@ bytes at once, and `RATE` afterwards, calls are counted by their answer, and the
 import os
 import stat
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -285,18 +285,9 @@ def entries(files: list[Path], last: int | None = None) -> tuple[list[dict[str, 
     Raises:
         StateError: a file cannot be read.
     """
-    kept: deque[dict[str, Any]] = deque()
-    damaged = 0
-    for file in files:
-        of_one: deque[dict[str, Any]] = deque(maxlen=last)
-        for entry in _lines(file):
-            if entry is None:
-                damaged += 1
-            else:
-                of_one.append(entry)
-        kept += of_one
-    found = sorted(kept, key=lambda entry: str(entry.get("time", "")))
-    return (found if last is None else found[max(0, len(found) - last) :]), damaged
+    read = [entry for file in files for entry in _lines(file)]
+    found = sorted((entry for entry in read if entry is not None), key=lambda entry: str(entry.get("time", "")))
+    return (found if last is None else found[max(0, len(found) - last) :]), len(read) - len(found)
 
 
 def _lines(file: Path) -> Iterator[dict[str, Any] | None]:

@@ -32,7 +32,7 @@ from acp_launch.regex import regex
 from acp_launch.session import safepath
 from acp_launch.session.observer import Holds
 from acp_launch.session.permission.globs import Links, in_path, in_text, is_allowed, is_caught, real, spellings, within
-from acp_launch.session.permission.subject import NOTHING, UNKNOWN, Subject, command, input_digest, paths, subject
+from acp_launch.session.permission.subject import NOTHING, UNKNOWN, Subject, input_digest, subject
 
 # Answers that hold longer than once: how long, and for which tool calls.
 
@@ -159,8 +159,6 @@ def remember(
 def _commands(about: Subject) -> tuple[str, ...]:
     return tuple(readings[0] if readings else "" for readings in about.commands)
 
-
-__all__ = ["Policy", "Remembered", "Verdict", "choose", "command", "consider", "judge", "paths", "policy", "remember"]
 
 Approve = Literal["all", "reads", "none"]
 RUNS = "execute"

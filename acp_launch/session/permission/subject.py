@@ -94,16 +94,6 @@ def subject(call: dict[str, Any], *, cwd: str = "/", home: str = "", links: Link
     )
 
 
-def paths(call: dict[str, Any], *, cwd: str = "/", home: str = "") -> tuple[str, ...]:
-    """Return the absolute paths that a call names; `UNKNOWN` for an unreadable one."""
-    return subject(call, cwd=cwd, home=home).paths
-
-
-def command(call: dict[str, Any]) -> str:
-    """Return the command line of a call as it stands; empty if there is none, or it is unreadable."""
-    return subject(call).command
-
-
 def _members(value: Any, depth: int) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """Yield every member in `value`: its key in plain letters, itself, and its mapping."""
     if depth > _DEPTH:

@@ -45,15 +45,12 @@ NICK = Field(name="nick", kind="text")
 
 def test_a_form_from_the_first_line_to_the_last() -> None:
     person = Scripted("", "10", "3", "", "s")
-    assert filled(person, form(REGION, COUNT, NICK, title="Deploy", left_out=("hue",))) == Filled(
-        "accept", {"region": "eu", "count": 3}
-    )
+    assert filled(person, form(REGION, COUNT, NICK, title="Deploy")) == Filled("accept", {"region": "eu", "count": 3})
     assert person.told == [
         "The agent Demo Agent asks you to fill in a form:",
         "  | Deploy",
         "  | Which one?",
         "To leave without sending: Ctrl-D on an empty line, at any field.",
-        "Left out, because acp-launch does not support the field type: hue",
         "1 of 3: Region",
         "  | Where it runs.",
         "    1. Europe (eu)",
@@ -106,7 +103,6 @@ def test_editing_asks_again_with_what_was_answered() -> None:
     [
         (Field(name="x", kind="boolean", default=False), "no", False),
         (Field(name="x", kind="number", default=1.5), "1.5", 1.5),
-        (Field(name="x", kind="text", default=""), '""', ""),
         (Field(name="x", kind="text", default="-"), "-", "-"),
         (Field(name="x", kind="text", default="two\nlines"), "two lines", "two\nlines"),
         (
@@ -116,7 +112,6 @@ def test_editing_asks_again_with_what_was_answered() -> None:
             "A, b, B",
             ["a", "b"],
         ),
-        (Field(name="x", kind="choices", options=(FieldOption("a", "A"),), default=[], is_required=True), "-", []),
     ],
 )
 def test_a_default_is_shown_and_taken_as_it_is(field: Field, shown: str, sent: object) -> None:
@@ -146,16 +141,6 @@ def test_what_can_be_answered_is_said_before(field: Field, hint: str) -> None:
     person = Scripted(None, None)
     filled(person, form(field))
     assert hint in person.of_tone("dim")
-
-
-def test_a_form_that_cannot_be_shown_can_only_be_refused() -> None:
-    person = Scripted("d")
-    assert filled(person, form(NICK, missing=("hue", "place"))) == Filled("decline")
-    assert person.told[-2:] == [
-        "The form cannot be sent: acp-launch does not support the type of required fields: hue, place",
-        "Decline it? d decline / c cancel",
-    ]
-    assert filled(Scripted(None), form(missing=("hue",))) == Filled("cancel")
 
 
 def test_a_form_without_fields_asks_for_consent() -> None:
@@ -203,12 +188,9 @@ def test_no_word_of_an_agent_drives_the_terminal() -> None:
         default=HOSTILE,
     )
     person = Scripted("3", "1", None, None)
-    shown = form(field, title=HOSTILE, description=HOSTILE, left_out=(HOSTILE,))
+    shown = form(field, title=HOSTILE, description=HOSTILE)
     assert filled(person, shown, agent=HOSTILE) == Filled("cancel")
     assert [line for line in person.told if not line.isprintable()] == []
-    refused = Scripted(None, None)
-    filled(refused, form(missing=(HOSTILE,)), agent=HOSTILE)
-    assert [line for line in refused.told if not line.isprintable()] == []
 
 
 def test_words_of_an_agent_are_marked_so_that_they_pass_for_none_of_ours() -> None:

@@ -392,18 +392,6 @@ def test_a_file_that_changed_while_the_user_was_asked_is_left_alone(desk: Desk) 
     assert list(desk.root.iterdir()) == [path]
 
 
-def test_a_file_that_appeared_while_the_user_was_asked_is_left_alone(desk: Desk) -> None:
-    path = desk.root / "a"
-
-    class Slow(Desk):
-        async def allowed(self, call: dict[str, Any]) -> str:
-            path.write_text("another's")
-            return ""
-
-    assert Slow(desk.root).refuses(WRITE, str(path), content="new").code == -32603
-    assert path.read_text() == "another's"
-
-
 def test_a_link_that_appeared_while_the_user_was_asked_leads_nowhere(desk: Desk) -> None:
     (desk.root / "src").mkdir()
     path = desk.root / "src" / "outside"

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from acp_launch.protocol import acp
 from acp_launch.session.state import (
     COMMANDS,
-    COMPACTIONS,
-    NOTICES,
     STEPS,
     SUMMARY,
     Compaction,
@@ -35,8 +33,8 @@ def told(kind: str, state: SessionState | None = None, **body: object) -> Sessio
 def test_a_new_state_knows_nothing() -> None:
     state = SessionState()
     assert (state.commands, state.options, state.plan, state.usage) == ((), (), (), Usage())
-    assert (state.title, state.updated_at, state.mode, state.model) == ("", "", "", "")
-    assert (state.compactions, list(state.notices)) == ({}, [])
+    assert (state.title, state.mode, state.model) == ("", "", "")
+    assert (state.compaction, state.notice) == (None, None)
 
 
 def test_commands_are_replaced_whole_and_bad_ones_dropped_alone() -> None:
@@ -97,9 +95,7 @@ def test_a_cost_is_shown_with_its_currency(cost: Cost, shown: str) -> None:
 def test_a_title_left_out_stays_and_null_clears_it() -> None:
     """C-57."""
     state = told("session_info_update", title="Fix\nit", updatedAt="2026-11-20T10:00:00Z")
-    assert (state.title, state.updated_at) == ("Fix it", "2026-11-20T10:00:00Z")
-    told("session_info_update", state, updatedAt=None)
-    assert (state.title, state.updated_at) == ("Fix it", "")
+    assert told("session_info_update", state, updatedAt=None).title == "Fix it"
     assert told("session_info_update", state, title=5).title == "Fix it"
     assert told("session_info_update", state, title=None).title == ""
 
@@ -176,14 +172,11 @@ def test_a_list_from_before_the_change_is_replaced_by_the_answer() -> None:
     assert state.options[0].current == "b"
 
 
-def test_the_last_notices_are_kept() -> None:
+def test_the_last_notice_is_kept_if_it_has_text() -> None:
     state = told("notice", severity="warning", title="Slow\ntoday", description="Two\nlines")
-    told("notice", state, title="", description="only this")
-    told("notice", state, severity="error", title="")
-    assert list(state.notices) == [Notice("warning", "Slow today", "Two\nlines"), Notice("info", "", "only this")]
-    for number in range(NOTICES):
-        told("notice", state, severity="odd", title=str(number))
-    assert [notice.title for notice in state.notices] == [str(number) for number in range(NOTICES)]
+    assert state.notice == Notice("warning", "Slow today", "Two\nlines")
+    assert told("notice", state, title="", description="only this").notice == Notice("info", "", "only this")
+    assert told("notice", state, severity="error", title="").notice is None
 
 
 def test_a_compaction_is_patched_by_its_id() -> None:
@@ -192,31 +185,27 @@ def test_a_compaction_is_patched_by_its_id() -> None:
     told("compaction_summary_chunk", state, compactionId="c", content={"type": "text", "text": "so "})
     told("compaction_summary_chunk", state, compactionId="c", content={"type": "text", "text": "far"})
     told("compaction_summary_chunk", state, compactionId="c", content={"type": "image", "data": "…"})
-    assert state.compactions == {"c": Compaction("c", "in_progress", "so far")}
+    assert state.compaction == Compaction("c", "in_progress", "so far")
     told("compaction_update", state, compactionId="c", status="failed", summary="no list", error="too long")
-    assert state.compactions == {"c": Compaction("c", "failed", "so far", "too long")}
+    assert state.compaction == Compaction("c", "failed", "so far", "too long")
     blocks = [{"type": "text", "text": "all"}, 5]
     told("compaction_update", state, compactionId="c", status="completed", summary=blocks, error=None)
-    assert state.compactions == {"c": Compaction("c", "completed", "all")}
+    assert state.compaction == Compaction("c", "completed", "all")
     told("compaction_update", state, compactionId="c", status="completed", summary=None)
-    assert state.compactions == {"c": Compaction("c", "completed")}
+    assert state.compaction == Compaction("c", "completed")
 
 
-def test_a_piece_of_an_unseen_compaction_begins_it_and_one_without_an_id_is_nothing() -> None:
+def test_a_piece_of_an_unseen_compaction_begins_it() -> None:
     state = told("compaction_summary_chunk", compactionId="c", content={"type": "text", "text": "x"})
-    told("compaction_summary_chunk", state, content={"type": "text", "text": "x"})
-    told("compaction_update", state, status="failed")
-    assert state.compactions == {"c": Compaction("c", "in_progress", "x")}
+    assert state.compaction == Compaction("c", "in_progress", "x")
 
 
 def test_whatever_goes_on_without_end_is_kept_within_bounds() -> None:
     state = SessionState()
-    for number in range(COMPACTIONS + 5):
-        told("compaction_update", state, compactionId=str(number), status="completed")
-    assert list(state.compactions) == [str(number) for number in range(5, COMPACTIONS + 5)]
     for _ in range(70):
         told("compaction_summary_chunk", state, compactionId="9", content={"text": "x" * 1000})
-    assert len(state.compactions["9"].summary) == SUMMARY
+    assert state.compaction is not None
+    assert len(state.compaction.summary) == SUMMARY
     told("plan", state, entries=[{"content": "x" * 100_000}] * (STEPS + 5))
     assert (len(state.plan), len(state.plan[0].content)) == (STEPS, 2_000)
     told("available_commands_update", state, availableCommands=[{"name": "x", "description": "y" * 9_000}] * 3_000)
@@ -226,11 +215,11 @@ def test_whatever_goes_on_without_end_is_kept_within_bounds() -> None:
 def test_other_kinds_change_nothing() -> None:
     """C-58."""
     state = SessionState()
-    before = {name: value for name, value in vars(state).items() if name != "notices"}
+    before = dict(vars(state))
     for kind in ("agent_message_chunk", "tool_call", "plan_update", "odd", ""):
         assert kind not in KINDS
         told(kind, state, title="x", entries=[{"content": "x"}])
-    assert {name: value for name, value in vars(state).items() if name != "notices"} == before
+    assert vars(state) == before
 
 
 WORDS = """

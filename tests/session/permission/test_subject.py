@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.session.permission.subject import UNKNOWN, command, paths, subject
+from acp_launch.session.permission.subject import UNKNOWN, subject
 
 
 @pytest.mark.parametrize(
@@ -39,18 +39,18 @@ from acp_launch.session.permission.subject import UNKNOWN, command, paths, subje
     ],
 )
 def test_every_file_a_call_names_is_known_wherever_it_names_it(call: dict[str, Any], expected: tuple[str, ...]) -> None:
-    assert paths(call, cwd="/p", home="/home/me") == expected
+    assert subject(call, cwd="/p", home="/home/me").paths == expected
 
 
 def test_without_a_home_a_tilde_is_unknown() -> None:
-    assert paths({"rawInput": {"path": "~/x"}}, cwd="/p") == (UNKNOWN,)
+    assert subject({"rawInput": {"path": "~/x"}}, cwd="/p").paths == (UNKNOWN,)
 
 
 def test_what_is_nested_too_deep_to_be_looked_through_names_a_path_that_cannot_be_told() -> None:
     value: Any = {"path": "/a"}
     for _ in range(50):
         value = {"x": value}
-    assert paths({"rawInput": value}) == (UNKNOWN,)
+    assert subject({"rawInput": value}).paths == (UNKNOWN,)
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_a_command_is_known_as_text_and_as_words(given: object, expected: tuple[
 
 
 def test_a_command_for_people_is_what_runs() -> None:
-    assert command({"rawInput": {"command": ["bash", "-lc", "ls"]}}) == "bash -lc ls"
-    assert command({"rawInput": {"command": 5}}) == command({}) == ""
+    assert subject({"rawInput": {"command": ["bash", "-lc", "ls"]}}).command == "bash -lc ls"
+    assert subject({"rawInput": {"command": 5}}).command == subject({}).command == ""
 
 
 def test_where_a_command_is_run_is_no_file_it_names() -> None:

@@ -164,9 +164,8 @@ def test_an_image_over_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("missing.txt", "no such file"),
-        ("missing/x", "no such file"),
-        ("x" * 300, "cannot be read: File name too long"),
+        ("missing.txt", "no such file or directory"),
+        ("x" * 300, "file name too long"),
         ("nul\0byte", "not a valid path: .*embedded null (byte|character).*"),
     ],
 )
@@ -207,7 +206,7 @@ def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path) -> None:
     path.chmod(0)
     with pytest.raises(AttachError) as caught:
         examine(path)
-    assert str(caught.value) == f"{path}: you may not read it"
+    assert str(caught.value) == f"{path}: permission denied"
 
 
 def test_a_directory_is_linked(tmp_path: Path) -> None:

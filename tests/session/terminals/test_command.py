@@ -11,7 +11,7 @@ from acp_launch.profile.values import Template
 from acp_launch.session import terminals as module
 from acp_launch.session.observer import Refusal
 from acp_launch.session.permission.policy import Policy, judge
-from acp_launch.session.permission.subject import command as said_command
+from acp_launch.session.permission.subject import subject
 from acp_launch.session.terminals import Command, command
 
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere"}
@@ -116,7 +116,7 @@ def test_rules_see_the_command_as_it_is_run(params: dict[str, Any], rule: str, a
 def test_a_command_that_was_allowed_in_words_is_the_same_in_a_terminal() -> None:
     """What the gate compares: agents ask with a line, and run with args."""
     asked = {"kind": "execute", "rawInput": {"command": "ls -l"}}
-    assert said_command(read(command="ls", args=["-l"]).tool_call()) == said_command(asked) == "ls -l"
+    assert subject(read(command="ls", args=["-l"]).tool_call()).command == subject(asked).command == "ls -l"
 
 
 def test_it_may_be_run_anywhere_and_the_place_must_be_there(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_it_may_be_run_anywhere_and_the_place_must_be_there(tmp_path: Path) -> N
     (tmp_path / "file").write_text("")
     assert refusal(command="ls", cwd="tmp") == (-32602, '"cwd" must be absolute, not "tmp"')
     assert refusal(command="ls", cwd=f"{tmp_path}/no") == (-32002, f'there is no directory "{tmp_path}/no"')
-    assert refusal(command="ls", cwd=f"{tmp_path}/file") == (-32602, f'"{tmp_path}/file" is not a directory')
+    assert refusal(command="ls", cwd=f"{tmp_path}/file") == (-32002, f'there is no directory "{tmp_path}/file"')
 
 
 @pytest.mark.parametrize(

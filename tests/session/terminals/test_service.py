@@ -312,17 +312,6 @@ def test_only_so_many_are_open_at_once_and_releasing_makes_room(monkeypatch: pyt
     at_a_desk(story)
 
 
-def test_sixty_four_run_at_once_and_all_end_together() -> None:
-    async def story(desk: Desk) -> None:
-        for _ in range(service.AT_ONCE):
-            await desk.runs("sleep", "1000")
-        code, _ = await desk.refuses("create", command="true")
-        assert code == -32603
-
-    it = at_a_desk(story)
-    assert [step.exit for step in it.told if step.exit] == ["signal SIGTERM"] * service.AT_ONCE
-
-
 def test_after_the_end_nothing_is_started_although_it_was_allowed_before() -> None:
     async def story(desk: Desk) -> None:
         asked, answered = asyncio.Event(), asyncio.Event()
