@@ -34,6 +34,7 @@ from acp_launch.plan.executable import (
     words,
 )
 from acp_launch.plan.model import (
+    BridgedPlan,
     Inherited,
     LaunchPlan,
     LoginPlan,
@@ -253,8 +254,8 @@ def servers(machine: Machine, session: SessionContext) -> Iterator[ServerPlan]:
             yield made
 
 
-# Keys of a bridged server, of either kind, that a plan has as they are.
-BRIDGED = ("tools", "roots", "protocol", "session_elevation", "start", "idle", "share")
+# Keys of a server, of either kind, that a plan has as they are.
+KEPT = ("restart", "timeouts", *BridgedPlan.__struct_fields__[1:])
 
 
 def process(server: StdioPlan, environ: Mapping[str, str]) -> ProcessPlan:
@@ -295,12 +296,8 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: SessionCon
         args=args,
         env=environment(machine.environ, server.inherit_env, own) if server.bridge else own,
         cwd=cwd,
-        required=server.required,
-        restart=server.restart,
-        timeouts=server.timeouts,
-        **{key: getattr(server, key) for key in BRIDGED},
-        bridge=server.bridge,
         missing=missing,
+        **{key: getattr(server, key) for key in KEPT},
     )
 
 
@@ -374,11 +371,7 @@ def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> Remo
         env_headers=server.env_headers,
         oauth=None if server.oauth is None else _login(substitution, (*path, "oauth"), server.oauth),
         insecure=server.insecure,
-        bridge=server.bridge,
-        required=server.required,
-        restart=server.restart,
-        timeouts=server.timeouts,
-        **{key: getattr(server, key) for key in BRIDGED},
+        **{key: getattr(server, key) for key in KEPT},
     )
 
 
@@ -521,12 +514,11 @@ def resolve(
     *,
     cwd: Path,
     environ: Mapping[str, str],
-    home: Path | None = None,
     cwd_override: Path | None = None,
     session_override: str | None = None,
 ) -> Resolved:
     """Plan a profile. `cwd` is where the command was typed; the overrides are `--cwd` and `--session`."""
-    substitution = Substitution(loaded, environ, variables(loaded, cwd=cwd, environ=environ, home=home))
+    substitution = Substitution(loaded, environ, _variables(loaded, cwd=cwd, environ=environ))
     machine = Machine(substitution)
     walk = _Walk(machine, substitution, cwd)
     draft = walk.plan(cwd_override, session_override)
@@ -546,12 +538,12 @@ def _is_installed(server: ServerPlan) -> bool:
     return not (isinstance(server, StdioPlan) and server.missing)
 
 
-def variables(loaded: Loaded, *, cwd: Path, environ: Mapping[str, str], home: Path | None) -> dict[str, str]:
+def _variables(loaded: Loaded, *, cwd: Path, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the values of `${project}` and the like; empty if unknown on this machine."""
     return {
         "project": str(loaded.found.project),
         "cwd": str(cwd),
-        "home": str(home or environ.get("HOME") or environ.get("USERPROFILE") or ""),
+        "home": environ.get("HOME", ""),
         "profile": loaded.found.name,
         "python": sys.executable or "",
     }

@@ -9,6 +9,7 @@ profile cannot name the variables reserved for acp-launch: it could pass the use
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -74,6 +75,7 @@ class BadReference(ValueError):  # noqa: N818 - the name states the fault
         self.fix = fix
 
 
+@lru_cache(4096)  # a run parses each text of its profile several times
 def parse(text: str) -> tuple[Part, ...]:
     """Cut `text` into literal pieces and references. Adjacent literals are one piece.
 
