@@ -5,10 +5,10 @@ The environment of a child: the variables that it inherits, and over them those 
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Mapping
 
 from acp_launch.plan.model import INHERITED, Value
+from acp_launch.profile.model import Inherit
 from acp_launch.regex import regex
 from acp_launch.secret.value import is_private
 
@@ -54,9 +54,6 @@ def is_withheld(name: str, value: str) -> bool:
     if _WITHHELD.fullmatch(name):
         return True
     return not name.upper().endswith("_PROXY") and _LOGIN.search(value) is not None
-
-
-Inherit = Literal["all", "minimal"] | Sequence[str]
 
 
 def inherited(environ: Mapping[str, str], inherit: Inherit) -> dict[str, str]:

@@ -6,7 +6,7 @@ without mistakes is built without importing it. The string under a field is its 
 that has no effect yet is not here, so it is refused.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from msgspec import field
@@ -17,6 +17,7 @@ from acp_launch.profile.values import (
     COUNT,
     FACTOR,
     FILES,
+    INHERIT,
     LIMIT,
     LISTED,
     PORT,
@@ -37,6 +38,7 @@ Approval = Literal["ask", "allow", "deny"]
 Elevation = Literal["off", "probe", "on"]
 Globs = Annotated[tuple[str, ...], LISTED]
 Patterns = Annotated[tuple[Template, ...], LISTED]  # globs in which references are allowed
+Inherit = Literal["all", "minimal"] | Sequence[str]
 Start = Literal["eager", "lazy"]
 RestartPolicy = Literal["always", "on-failure", "never"]
 ProtocolPin = Literal[
@@ -66,7 +68,7 @@ class Agent(Shape, frozen=True, kw_only=True):
     """Its arguments. A secret here is visible to every user of the machine in `ps`."""
     env: Mapping[str, Template] = field(default_factory=dict)
     """Environment variables of the agent, over what it inherits."""
-    inherit_env: Literal["all", "minimal"] | tuple[str, ...] = "all"
+    inherit_env: Annotated[Inherit, INHERIT] = "all"
     """What the agent inherits from the shell: `all`, `minimal`, or a list of names and `PREFIX_*` patterns."""
     timeouts: Timeouts = field(default_factory=Timeouts)
     """How long to wait for the agent."""
@@ -208,7 +210,7 @@ class StdioServer(Server, frozen=True, kw_only=True):
     cwd: Template | None = None
     """Its working directory, relative to the project. Default: the session's if the profile is a project's; else an
     empty directory of its own, which is removed with the launch."""
-    inherit_env: Literal["all", "minimal"] | tuple[str, ...] = "minimal"
+    inherit_env: Annotated[Inherit, INHERIT] = "minimal"
     """What it inherits from the shell: `all`, `minimal`, or a list of names and `PREFIX_*` patterns."""
     restart: Restart = field(default_factory=Restart)
     """Whether and when it is started again after it ended."""
