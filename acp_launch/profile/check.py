@@ -355,8 +355,8 @@ def _extends(document: Document, layer: Layer) -> Iterator[Fault]:
 
 def _entries(document: Document) -> Iterator[Extends]:
     for path, entry in _extends_entries(document.root.get(EXTENDS)):
-        line, column = document.locate(path)
-        yield Extends(entry, line, column, EXTENDS)
+        place = document.where(path)
+        yield Extends(entry, place.line, place.column, EXTENDS)
 
 
 def merge_layers(gathered: LayerSet) -> MergedProfile:
@@ -408,9 +408,9 @@ def _leaks(part: ParsedLayer) -> Iterator[Problem]:
     from acp_launch.secret.detect import masked
 
     for leak in leaks(part.document.root):
-        line, column = part.document.locate(leak.path, offset=leak.offset)
+        at = part.document.where(leak.path, offset=leak.offset)
         where = masked(dotted(leak.path))
-        yield Problem(part.layer.label, line, column, where, leak.message, leak.fix, leak.severity)
+        yield Problem(part.layer.label, at.line, at.column, where, leak.message, leak.fix, leak.severity)
 
 
 def _in_comments(part: ParsedLayer) -> Iterator[Problem]:
@@ -428,4 +428,5 @@ def _reported_literals(part: ParsedLayer) -> Iterator[tuple[tuple[int, int], int
     from acp_launch.profile.leaks import literals
 
     for path, offset, literal in literals(part.document.root):
-        yield part.document.locate(path, offset=offset), offset, literal
+        at = part.document.where(path, offset=offset)
+        yield (at.line, at.column), offset, literal

@@ -187,15 +187,9 @@ def _nearest(inside: str, kind: str, name: str, rest: str) -> str:
 
     if close := get_close_matches(inside.lower(), VARIABLES, 1, 0.7):
         return f"${{{close[0]}}}"
-    if kind == "secret":
-        name = re.sub(r"\s+", "-", name + rest)
-        return f"${{secret:{name}}}" if re.fullmatch(NAME, name) else ""
-    # `X:default`, `X:=default` and `X-default` all meant `X:-default`.
-    operator = re.match("[:=?-]+", rest)
-    if not name or (rest and not operator):
+    if not name or (rest and not re.fullmatch(r":-[^${}]*", rest)):
         return ""
-    default = rest[operator.end() :] if operator else ""
-    return f"${{env:{name}:-{default}}}" if default and "${" not in default else f"${{env:{name}}}"
+    return f"${{{kind or 'env'}:{name}{rest}}}"
 
 
 def _instead(variable: str) -> str:

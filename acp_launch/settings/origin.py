@@ -91,7 +91,7 @@ def _places(file: Path) -> Mapping[Key, str]:
     document, _ = parse(text, str(file), SETTINGS) if text else (None, [])
     if document is None:
         return {}
-    return {key: f"{file}:{document.locate(key)[0]}" for key in keys() if _has(document.root, key)}
+    return {key: f"{file}:{document.where(key).line}" for key in keys() if _has(document.root, key)}
 
 
 def _has(root: Any, key: Key) -> bool:

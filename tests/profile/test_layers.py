@@ -15,7 +15,7 @@ from acp_launch.document.nodes import MAX_SIZE
 from acp_launch.errors import ProfileError, UsageError
 from acp_launch.plan.resolve import resolve
 from acp_launch.profile.discover import Found, built_in, discover, find
-from acp_launch.profile.load import CachedPositions, Loaded, examine, inspect, load
+from acp_launch.profile.load import Loaded, examine, inspect, load, recall
 from acp_launch.settings import load as settings
 from tests.patience import PATIENCE
 
@@ -49,6 +49,9 @@ class Project:
 
     def warm(self) -> Loaded:
         return load(self.find(), cache=self.cache)
+
+    def is_cached(self) -> bool:
+        return recall(self.cache, self.find()) is not None
 
     def problems(self, name: str = "work") -> list[str]:
         return [str(problem) for problem in inspect(self.find(name))[1]]
@@ -546,7 +549,7 @@ def test_a_profile_of_several_files_is_recalled_to_the_last_place(project: Proje
     project.put("work.yaml", "extends: base\nmcp_servers: {a: {env: {C: changeme}}}\n")
     project.put("work.local.yaml", "session: {name: mine}\n")
     first, again = project.warm(), project.warm()
-    assert isinstance(again.positions, CachedPositions)
+    assert project.is_cached()
     assert (again.profile, again.layers, again.merged) == (first.profile, first.layers, first.merged)
     for path in again.positions.table:
         assert again.positions.where(path, offset=2) == first.positions.where(path, offset=2)
@@ -600,7 +603,7 @@ def test_a_change_of_any_file_is_seen(project: Project, change: object) -> None:
     project.put("base.yaml", AGENT)
     project.put("work.yaml", "extends: base\n")
     project.warm()
-    assert isinstance(project.warm().positions, CachedPositions)
+    assert project.is_cached()
     change(project)
     assert project.warm().profile.description == "news"
 
@@ -609,7 +612,7 @@ def test_a_file_that_shadows_a_parent_is_seen(project: Project) -> None:
     user("base.yaml", AGENT)
     project.put("work.yaml", "extends: base\n")
     project.warm()
-    assert isinstance(project.warm().positions, CachedPositions)
+    assert project.is_cached()
     project.put("base.yaml", AGENT + "description: news\n")
     assert project.warm().profile.description == "news"
 
