@@ -146,17 +146,16 @@ MAX_SIZE = 256 * 1024  # bytes; a profile of a thousand servers is 200 KiB
 
 
 class Kind(NamedTuple):
-    """A kind of file, for messages: its noun, how one may begin, and how many levels deep one is."""
+    """A kind of file, for messages: its noun, and how one may begin."""
 
     noun: str
     begin: str
-    depth: int
     may_be_empty: bool = False
 
 
-PROFILE = Kind("a profile", "version: 1", 5)
-OVERLAY = Kind("an overlay", "agent:", 5, may_be_empty=True)
-SETTINGS = Kind("a settings file", "max_line: 64MiB", 3, may_be_empty=True)
+PROFILE = Kind("a profile", "version: 1")
+OVERLAY = Kind("an overlay", "agent:", may_be_empty=True)
+SETTINGS = Kind("a settings file", "max_line: 64MiB", may_be_empty=True)
 
 
 def decode(content: bytes, file: str, kind: Kind = PROFILE) -> tuple[str | None, list[Problem]]:

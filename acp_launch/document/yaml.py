@@ -215,7 +215,7 @@ class _Builder:
         return self._refuse(event, f"more than {MAX_NODES:,} keys and values, aliases expanded", fix)
 
     def _too_deep(self, event: Any) -> _Refused:
-        fix = f"use fewer levels; {self.kind.noun} needs {self.kind.depth}"
+        fix = "use fewer levels"
         return self._refuse(event, f"nested deeper than {MAX_DEPTH} levels", fix)
 
     def _alias(self, event: Any) -> Node:

@@ -461,8 +461,8 @@ def _answer(rule: Rule) -> tuple[Approval, Match]:
 
 
 def _texts(substitution: Substitution, path: KeyPath, written: tuple[str, ...]) -> list[str]:
-    locate = substitution.loaded.positions.locate
-    is_list = bool(written) and locate((*path, 0)) != locate(path, key=True)  # a text may stand for a list of one
+    where = substitution.loaded.positions.where
+    is_list = bool(written) and where((*path, 0)) != where(path, key=True)  # a text may stand for a list of one
     places = ((*path, index) if is_list else path for index in range(len(written)))
     texts = map(substitution.text, places, written)
     return [text for text in texts if text is not None]
@@ -630,48 +630,35 @@ class _Walk(Struct):
 
     def _agent(self, cwd: Path, own: Mapping[str, Value], *, is_accepted: bool) -> ProcessPlan | None:
         """Plan the agent. `is_accepted`: the user accepted its project together with the profile."""
-        agent = self.substitution.loaded.profile.agent
-        if agent.registry is not None:
-            return self._registry_agent(agent.registry, cwd, own, is_accepted=is_accepted)
+        machine, agent = self.machine, self.substitution.loaded.profile.agent
         args = self.substitution.sequence(("agent", "args"), agent.args)
         search = search_path(self.substitution.environ, agent.inherit_env, own)
-        command = self.machine.command(("agent", "command"), agent.command or "", search=search)
-        missing = self.machine.why_missing(("agent", "command"))
-        if command is not None and not missing and not is_accepted:
-            command = self.machine.as_named(("agent", "command"), command, args, cwd=cwd)
+        reference = ""
+        if agent.registry is None:
+            command = machine.command(("agent", "command"), agent.command or "", search=search)
+            missing = machine.why_missing(("agent", "command"))
+            if command is not None and not missing and not is_accepted:
+                command = machine.as_named(("agent", "command"), command, args, cwd=cwd)
+        else:
+            from acp_launch.plan.locked import registered
+
+            path, made = ("agent", "registry"), registered(agent.registry, (machine.project, self.typed), search)
+            if isinstance(made, CannotRun):
+                machine.missing[path] = made
+                self.substitution.refuse(path, made)
+                command = Path(agent.registry)
+            else:
+                machine.found[path] = command = made.program
+                reference = made.reference
+                args, own = (*made.args, *args), {**made.env, **own}
+            missing = machine.why_missing(path)
         if command is None:
             return None
         if not is_accepted:
             own = {**kept_out(command, args), **own}
         env = environment(self.substitution.environ, agent.inherit_env, own)
-        return ProcessPlan(name="agent", command=command, args=args, env=env, cwd=cwd, missing=missing)
-
-    def _registry_agent(
-        self, written: str, cwd: Path, own: Mapping[str, Value], *, is_accepted: bool
-    ) -> ProcessPlan | None:
-        """Plan an agent of the registry, as it is installed here. If it is not, a draft has its name as the command."""
-        from acp_launch.plan.locked import registered
-
-        agent, path = self.substitution.loaded.profile.agent, ("agent", "registry")
-        args = self.substitution.sequence(("agent", "args"), agent.args)
-        search = search_path(self.substitution.environ, agent.inherit_env, own)
-        made = registered(written, (self.machine.project, self.typed), search)
-        if isinstance(made, CannotRun):
-            self.machine.missing[path] = made
-            self.substitution.refuse(path, made)
-            env = environment(self.substitution.environ, agent.inherit_env, own)
-            return ProcessPlan(name="agent", command=Path(written), args=args, env=env, cwd=cwd, missing=made.message)
-        self.machine.found[path] = made.program
-        own = {**made.env, **own}
-        if not is_accepted:
-            own = {**kept_out(made.program, (*made.args, *args)), **own}
         return ProcessPlan(
-            name="agent",
-            command=made.program,
-            args=(*made.args, *args),
-            env=environment(self.substitution.environ, agent.inherit_env, own),
-            cwd=cwd,
-            registry=made.reference,
+            name="agent", command=command, args=args, env=env, cwd=cwd, missing=missing, registry=reference
         )
 
 

@@ -254,7 +254,6 @@ def _restore(found: Found, answer: Any) -> CachedProfile:
 # once: the text that is checked, cached, and shown for a decision about trust is the text that was read here.
 
 
-MAX_DEPTH = 16  # levels of parents
 MAX_FILES = 64  # without the overlay
 MAX_TEXT = 1024 * 1024  # characters in all files together, which take seconds to parse
 MAX_VALUES = 20_000  # in all files together after alias expansion; a profile of a thousand servers has as many
@@ -333,7 +332,7 @@ class _Walk(Struct):
         file, origin = target
         real = os.path.realpath(file)
         if real in self.trail:
-            chain = self._chain(self.trail[real])
+            chain = " → ".join([*self.trail.values(), self.trail[real]])
             self._refuse(child, extends, f"this profile extends itself: {chain}", "remove one of these entries")
         elif real not in self.done and not self._is_too_much(child, extends):
             self._parent(child, extends, real, file, origin)
@@ -350,11 +349,7 @@ class _Walk(Struct):
             self._visit(Layer(file=file, origin=origin, role="parent", label=shown(file), text=text))
 
     def _is_too_much(self, child: Layer, extends: Extends) -> bool:
-        """Whether a limit is reached. Too long a chain skips this parent; too many or too large files end the walk."""
-        if len(self.trail) > MAX_DEPTH:
-            what = f"more than {MAX_DEPTH} profiles extend each other: {self._chain(extends.entry)}"
-            self._refuse(child, extends, what, "merge some of them")
-            return True
+        """Whether a limit is reached, which ends the walk."""
         self.full = self.files >= MAX_FILES or self.characters > MAX_TEXT or self.values > MAX_VALUES
         if self.full:
             most = f"{MAX_FILES} files, {MAX_TEXT // 1024} KiB and {MAX_VALUES:,} values"
@@ -387,21 +382,14 @@ class _Walk(Struct):
     def _no_file(self, entry: str, file: Path) -> tuple[str, str]:
         suffix = next((suffix for suffix in discover.SUFFIXES if os.path.lexists(f"{file}{suffix}")), "")
         fix = f"write {entry}{suffix}" if suffix else "correct the path; it begins where this file lies"
-        return f'cannot find the file "{shorten(entry)}" to extend{self._way(entry)}', fix
+        return f'cannot find the file "{shorten(entry)}" to extend', fix
 
     def _unknown(self, child: Layer, name: str) -> tuple[str, str]:
         names = discover.names_within_reach(child.file, user=self.found.user)
         nearest = likeliest(name, names)
         known = f"use one of {', '.join(names)}; or ./NAME.yaml for a file beside this one"
         fix = f"write {nearest}" if nearest else known
-        return f'no profile named "{shorten(name)}" to extend{did_you_mean(name, names)}{self._way(name)}', fix
-
-    def _way(self, last: str) -> str:
-        """Describe the chain of files to this one, if the problem's own file does not show it."""
-        return f" ({self._chain(last)})" if len(self.trail) > 1 else ""
-
-    def _chain(self, last: str) -> str:
-        return " → ".join([*self.trail.values(), shorten(last)])
+        return f'no profile named "{shorten(name)}" to extend{did_you_mean(name, names)}', fix
 
     def _refuse(self, child: Layer, extends: Extends, message: str, fix: str) -> None:
         self.problems.append(Problem(child.label, extends.line, extends.column, extends.path, message, fix))

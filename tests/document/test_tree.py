@@ -151,7 +151,7 @@ def test_what_is_wrong_is_said_with_its_place() -> None:
         ),
         ('a: "\\0"', ["f.yaml:1:4: no program can receive the character U+0000\n    fix: remove the escape"]),
         ('a: "\\ud800"', ["f.yaml:1:4: no program can receive the character U+D800\n    fix: remove the escape"]),
-        ("[" * 10_000, ["f.yaml:1:64: nested deeper than 64 levels\n    fix: use fewer levels; a profile needs 5"]),
+        ("[" * 10_000, ["f.yaml:1:64: nested deeper than 64 levels\n    fix: use fewer levels"]),
     ]:
         assert complaints(text) == expected
 
@@ -211,7 +211,7 @@ def test_more_values_than_any_profile_needs_are_refused(many: str) -> None:
 def test_depth_is_bounded_through_aliases_too() -> None:
     lines = ["a0: &a0 x"] + [f"a{n}: &a{n} {'[' * 20}*a{n - 1}{']' * 20}" for n in range(1, 6)]
     assert complaints("\n".join(lines)) == [
-        "f.yaml:5:29: nested deeper than 64 levels\n    fix: use fewer levels; a profile needs 5",
+        "f.yaml:5:29: nested deeper than 64 levels\n    fix: use fewer levels",
     ]
 
 

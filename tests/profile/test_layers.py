@@ -253,11 +253,11 @@ def test_what_is_wrong_with_an_item_points_at_the_item_and_the_others_are_follow
     ]
 
 
-def test_a_missing_grandparent_names_the_way_to_it(project: Project) -> None:
+def test_a_missing_grandparent_is_told_where_it_is_named(project: Project) -> None:
     project.put("base.yaml", "version: 1\nextends: ./gone.yaml\n")
     project.put("work.yaml", "extends: base\n")
     assert project.problems() == [
-        'base.yaml:2:10: extends: cannot find the file "./gone.yaml" to extend (work.yaml → base.yaml → ./gone.yaml)\n'
+        'base.yaml:2:10: extends: cannot find the file "./gone.yaml" to extend\n'
         "    fix: correct the path; it begins where this file lies"
     ]
 
@@ -286,18 +286,6 @@ def test_a_cycle_through_links_is_one(project: Project) -> None:
     project.put("work.yaml", "extends: ./other.yaml\n")
     (project.holder / "other.yaml").symlink_to("work.yaml")
     assert "this profile extends itself: work.yaml → work.yaml" in project.problems()[0]
-
-
-def test_sixteen_parents_above_each_other_are_allowed_and_no_more(project: Project) -> None:
-    for number in range(17):
-        project.put(f"p{number}.yaml", f"extends: p{number + 1}\n")
-    project.put("p17.yaml", AGENT)
-    assert project.load("p1").profile.agent.command == "cat"
-    (problem,) = project.problems("p0")
-    chain = " → ".join([*(f"p{number}.yaml" for number in range(17)), "p17"])
-    assert problem == (
-        f"p16.yaml:1:10: extends: more than 16 profiles extend each other: {chain}\n    fix: merge some of them"
-    )
 
 
 def test_a_thousand_parents_are_one_problem_and_none_is_read(project: Project) -> None:
