@@ -76,15 +76,11 @@ def _check_file(file: Path, command: str, path: str | None) -> Path | CannotRun:
     if file.is_dir():
         return CannotRun(f'"{file}" is a directory, not a program', "name the program in it")
     if not _is_file(file):
-        return _no_such_file(file, command)
+        fix = _ALONE if " " in command.strip() else "correct the path; a relative path begins at the project"
+        return CannotRun(f'the program "{file}" does not exist', fix)
     if not os.access(file, os.X_OK):
         return _not_executable(file)
     return _without_interpreter(file, path) or file
-
-
-def _no_such_file(file: Path, command: str) -> CannotRun:
-    fix = _ALONE if " " in command.strip() else "correct the path; a relative path begins at the project"
-    return CannotRun(f'the program "{file}" does not exist', fix)
 
 
 def _not_executable(file: Path) -> CannotRun:

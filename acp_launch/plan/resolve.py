@@ -455,7 +455,6 @@ def _rule(substitution: Substitution, path: KeyPath, rule: Rule) -> RulePlan:
 
 
 def _answer(rule: Rule) -> tuple[Approval, Match]:
-    """Return the answer of a rule, and its match."""
     found: tuple[tuple[Approval, Match], ...] = (("allow", rule.allow), ("deny", rule.deny), ("ask", rule.ask))
     return next((answer, match) for answer, match in found if match != Match())
 
@@ -528,14 +527,10 @@ def resolve(
         if not absent.issuperset(problem.path for problem in errors(problems)):
             draft = None
         return Resolved(None, problems, needs(loaded), machine.found, draft, machine.missing)
-    plan = replace(draft, servers=tuple(filter(_is_installed, draft.servers)))
+    plan = replace(draft, servers=tuple(each for each in draft.servers if not getattr(each, "missing", "")))
     used = {server.name for server in plan.servers}
     unused = (name for name in loaded.profile.mcp_servers if name not in used)
     return Resolved(plan, problems, needs(loaded, without=unused), machine.found, draft, machine.missing)
-
-
-def _is_installed(server: ServerPlan) -> bool:
-    return not (isinstance(server, StdioPlan) and server.missing)
 
 
 def _variables(loaded: Loaded, *, cwd: Path, environ: Mapping[str, str]) -> dict[str, str]:

@@ -240,7 +240,9 @@ def _kind(server: Plain, path: KeyPath, faults: list[Fault]) -> str | None:
         return None
     if "type" in server:
         return _named_kind(server["type"], path, faults)
-    meant = {_guess_key(key) for key in server}  # the validation of that kind reports a misspelt key
+    meant = {
+        likeliest(key.lower(), ("command", "url")) for key in server
+    }  # the validation of that kind reports a misspelt key
     if "command" in meant:
         return "stdio"
     if "url" in meant:
@@ -248,10 +250,6 @@ def _kind(server: Plain, path: KeyPath, faults: list[Fault]) -> str | None:
         return "http"
     faults.append(Fault(path, "a server needs a command or a url", "add: command: ...", at_key=True))
     return None
-
-
-def _guess_key(key: str) -> str:
-    return likeliest(key.lower(), ("command", "url"))
 
 
 def _named_kind(written: Plain, path: KeyPath, faults: list[Fault]) -> str | None:
@@ -305,7 +303,6 @@ def _wrong_entry_type(path: KeyPath, expected: str, value: Plain) -> Fault:
 
 
 def _entry_fault(entry: str) -> tuple[str, str] | None:
-    """Return what is wrong with one entry, and the fix; None if nothing is."""
     quoted, stem = f'"{shorten(entry)}"', re.sub(r"\.ya?ml$", "", entry)
     if not entry.strip():
         return "this does not name a profile", "name one, or remove the key"
@@ -422,7 +419,6 @@ def _in_comments(part: ParsedLayer) -> Iterator[Problem]:
 
 
 def _reported_literals(part: ParsedLayer) -> Iterator[tuple[tuple[int, int], int, str]]:
-    """Yield the literals that `_leaks` reports."""
     if part.document is None:
         return
     from acp_launch.profile.leaks import literals

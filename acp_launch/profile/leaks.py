@@ -141,7 +141,6 @@ def discreet(fault: Fault, root: Mapping[str, Plain]) -> Fault:
 
 
 def _name_of(path: KeyPath, root: Plain) -> str:
-    """Return the name of the value at `path` in the profile."""
     *above, last = path or ("",)
     if isinstance(last, str):
         return last

@@ -141,7 +141,7 @@ class Backoff(Shape, frozen=True, kw_only=True):
     initial: Duration = _FIRST_PAUSE
     """The pause before the first restart."""
     max: Duration = _LONGEST_PAUSE
-    """The longest pause; not below `initial`."""
+    """The longest pause."""
     factor: Annotated[float, FACTOR] = 2
     """How much longer each pause is than the one before it."""
 
@@ -224,7 +224,7 @@ class RemoteBackoff(Shape, frozen=True, kw_only=True):
     initial: Duration = _FIRST_PAUSE
     """The pause before the first restart."""
     max: Duration = _LONGEST_REMOTE_PAUSE
-    """The longest pause, unless the server asks for a longer one; not below `initial`."""
+    """The longest pause, unless the server asks for a longer one."""
     factor: Annotated[float, FACTOR] = 2
     """How much longer each pause is than the one before it."""
 

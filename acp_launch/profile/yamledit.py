@@ -346,7 +346,6 @@ class YamlText:
         return self._add_lines(node, step, nested, depth + 1, comments)
 
     def _add_in_flow(self, node: Span, step: str | int, value: Plain) -> str:
-        """Add an entry between brackets."""
         entry = inline(value, in_flow=True) if isinstance(step, int) else inline({step: value})[1:-1]
         if node.parts:
             last = node.parts[-1]
@@ -357,7 +356,6 @@ class YamlText:
         return self._with(begin, node.end - 1 if is_blank else begin, entry)
 
     def _add_lines(self, node: Span, key: str, value: Plain, level: int, comments: Sequence[str]) -> str:
-        """Add an entry on its own lines."""
         written = [f"{' ' * node.column}# {_one_line(comment)}".rstrip() for comment in comments]
         written += lines(key, value, column=node.column, level=level, step=self._step)
         if level > 1:
@@ -367,7 +365,6 @@ class YamlText:
         return self._below(place, self._with_blank_lines(place, written))
 
     def _with_blank_lines(self, place: SpanPart, written: list[str]) -> list[str]:
-        """Put blank lines around a new section."""
         if len(written) == 1:
             return written
         begin = self.lines.next(place.end)

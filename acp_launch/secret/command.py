@@ -9,7 +9,7 @@ that looks like a credential.
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePath
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.regex import regex
@@ -21,18 +21,13 @@ AT_ONCE = 8  # programs at a time: each may load a runtime of a hundred megabyte
 LINES, LINE_LENGTH = 3, 200  # of stderr in a reason; characters
 
 
-class Ending(Protocol):
-    """How the program ended. Its text continues a sentence: `exited with status 1`."""
-
-    @property
-    def status(self) -> int | None: ...
-
-
 class Captured(Protocol):
     """The result of one call. `out` may be cut when it is longer than any secret."""
 
     @property
-    def ending(self) -> Ending: ...
+    def ending(self) -> Any:
+        """How the program ended: its `status`; its text continues a sentence: `exited with status 1`."""
+
     @property
     def out(self) -> bytes: ...
     @property

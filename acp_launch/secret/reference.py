@@ -147,7 +147,6 @@ def _bad(text: str, offset: int, found: re.Match[str] | None) -> BadReference:
 
 
 def _complaint(written: str) -> tuple[str, str]:
-    """Return what is wrong with a `${…}`, and what to write instead."""
     inside = written[2:-1].strip()
     kind, name, rest = _read(inside)
     if kind and not name and not rest:

@@ -91,7 +91,6 @@ def _backend(written: Plain) -> Iterator[Fault]:
 
 
 def _words(path: KeyPath, words: Sequence[Plain], example: str) -> Iterator[Fault]:
-    """Check a program and its arguments."""
     if not words:
         yield Fault(path, "the command is empty", f"write a program and its arguments: {example}")
     for index, word in enumerate(words):

@@ -77,7 +77,6 @@ def directories() -> list[DirectoryOrigin]:
 
 
 def _at(root: Any, key: Key) -> Any:
-    """Return the value at a key; None if there is none."""
     for step in key:
         root = root.get(step) if isinstance(root, dict) else None
     return root

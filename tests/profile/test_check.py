@@ -412,18 +412,6 @@ server {command: x, restart: {backoff: {initial: 0s}}}
 f.yaml:4:48: mcp_servers.s.restart.backoff.initial: expected a duration, found the text "0s"
     fix: write a positive number and its unit: 200ms, 10s, 2m, 1h
 
-server {command: x, restart: {backoff: {initial: 2s, max: 1s}}}
-f.yaml:4:48: mcp_servers.s.restart.backoff.initial: the first pause, 2s, is longer than the longest, 1s
-    fix: write 1s or less
-
-server {command: x, restart: {backoff: {initial: 20s}}}
-f.yaml:4:48: mcp_servers.s.restart.backoff.initial: the first pause, 20s, is longer than the longest, 10s
-    fix: add: max: 20s
-
-server {command: x, restart: {backoff: {max: 100ms}}}
-f.yaml:4:44: mcp_servers.s.restart.backoff.max: the first pause, 200ms, is longer than the longest, 100ms
-    fix: write 200ms or more
-
 server {command: x, restart: {min_uptime: 10}}
 f.yaml:4:41: mcp_servers.s.restart.min_uptime: expected a duration, found the number 10
     fix: write 10s
@@ -1071,28 +1059,15 @@ def test_an_agent_given_by_its_name_is_told_how_to_write_it(written: str, found:
     )
 
 
-@pytest.mark.parametrize(
-    ("written", "fix"),
-    [
-        ("gemini --acp", "write command: gemini and args: [--acp]"),
-        ("npx -y @scope/name@1.2 80", 'write command: npx and args: [-y, "@scope/name@1.2", "80"]'),
-        ("my tool", "write command: my and args: [tool]"),
-        ("sh -c 'a | b'", "write the program under command, and each argument under args"),
-    ],
-)
+@pytest.mark.parametrize("written", ["gemini --acp", "npx -y @scope/name@1.2 80", "my tool", "sh -c 'a | b'"])
 @pytest.mark.parametrize("owner", ["agent", "mcp_servers.x"])
-def test_a_command_with_arguments_in_it_is_named(owner: str, written: str, fix: str) -> None:
+def test_a_command_with_arguments_in_it_is_named(owner: str, written: str) -> None:
     program = f"{{command: {json.dumps(written)}}}"
     agent, server = (program, "{command: y}") if owner == "agent" else ("{command: y}", program)
     (problem,) = checked(f"version: 1\nagent: {agent}\nmcp_servers:\n  x: {server}\n").problems
     assert (problem.path.replace("[", ".").replace("]", ""), problem.severity) == (f"{owner}.command", "error")
     assert problem.message == f'"{written}" holds arguments; command is the program alone'
-    assert problem.fix == fix
-
-
-def test_arguments_that_exist_already_follow_those_in_the_command() -> None:
-    (problem,) = checked("version: 1\nagent: {command: npx -y, args: [x]}\n").problems
-    assert problem.fix == "write command: npx and args: [-y, ...]"
+    assert problem.fix == "write the program under command, and each argument under args"
 
 
 @pytest.mark.parametrize(
