@@ -6,10 +6,10 @@ from typing import Any
 from acp_launch.console import problems as problem_lines
 from acp_launch.console import stdout
 from acp_launch.console.stderr import harmless, say
-from acp_launch.document.nodes import Plain
+from acp_launch.document.nodes import Plain, Positions
 from acp_launch.problem import KeyPath, Problem, count, errors, ours
 from acp_launch.profile.discover import Found
-from acp_launch.profile.load import Loaded, Positions, shown
+from acp_launch.profile.load import Loaded, shown
 from acp_launch.secret.value import Outcome
 
 Entry = tuple[Found, Loaded | None, Sequence[Problem]]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
-from acp_launch.problem import Problem
+from acp_launch.problem import KeyPath, Problem
 from acp_launch.regex import regex
 
 Plain = Any  # a value of YAML: str, int, float, bool, None, or a list or dict of those
@@ -57,6 +57,29 @@ class Place(Struct, frozen=True):
     line: int
     column: int
     file: str = ""
+
+
+# path → file, line and column of the key, line and column of the value, `Node.lead`
+Table = dict[KeyPath, tuple[str, int, int, int, int, int | None]]
+
+
+class Positions(Struct, frozen=True):
+    """The places of the values of a document."""
+
+    table: Table
+
+    def where(self, path: KeyPath, *, key: bool = False, offset: int = 0) -> Place:
+        """Return the place of the value at `path` (or of its key); of the nearest parent if the value is missing.
+
+        `offset` counts characters into a text; it is ignored where the text does not stand in the file literally.
+        """
+        known = path
+        while known not in self.table:
+            known = known[:-1]
+        file, key_line, key_column, line, column, lead = self.table[known]
+        if key or known != path:
+            return Place(key_line, key_column, file)
+        return Place(line, column + (0 if lead is None or not offset else lead + offset), file)
 
 
 class Node(Struct):
@@ -123,17 +146,16 @@ MAX_SIZE = 256 * 1024  # bytes; a profile of a thousand servers is 200 KiB
 
 
 class Kind(NamedTuple):
-    """A kind of file, for messages: its noun, how one may begin, and how many levels deep one is."""
+    """A kind of file, for messages: its noun, and how one may begin."""
 
     noun: str
     begin: str
-    depth: int
     may_be_empty: bool = False
 
 
-PROFILE = Kind("a profile", "version: 1", 5)
-OVERLAY = Kind("an overlay", "agent:", 5, may_be_empty=True)
-SETTINGS = Kind("a settings file", "max_line: 64MiB", 3, may_be_empty=True)
+PROFILE = Kind("a profile", "version: 1")
+OVERLAY = Kind("an overlay", "agent:", may_be_empty=True)
+SETTINGS = Kind("a settings file", "max_line: 64MiB", may_be_empty=True)
 
 
 def decode(content: bytes, file: str, kind: Kind = PROFILE) -> tuple[str | None, list[Problem]]:

@@ -79,9 +79,7 @@ def _fix(value: object) -> str:
 
 _BYTES = {"": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 _SIZE = regex(r"([0-9]{1,10})(KiB|MiB|GiB|)")
-_MEANT = regex(r"([0-9]{1,10}) ?([KMG])(?:I?B)?", re.IGNORECASE)
 SMALLEST, LARGEST = 4096, 1024**3  # bytes; one message is held in memory, and an answer to `initialize` needs 2 KiB
-_EXAMPLE = "a number and its unit: 64MiB"
 
 
 class Size(int):
@@ -131,14 +129,4 @@ class Size(int):
         try:
             return cls.take(value)
         except ValueError:
-            fix = f"write {_guess_size(value) or _EXAMPLE}"
-            raise PydanticCustomError("bad_size", "size", {"fix": fix}) from None
-
-
-def _guess_size(value: object) -> str:
-    """Guess the size that a wrong text means: `64MB` and `64 mib` most likely mean 64MiB. Empty without a guess."""
-    written = _MEANT.fullmatch(value) if isinstance(value, str) else None
-    if not written:
-        return ""
-    unit = f"{written[2].upper()}iB"
-    return f"{written[1]}{unit}" if SMALLEST <= int(written[1]) * _BYTES[unit] <= LARGEST else ""
+            raise PydanticCustomError("bad_size", "size", {"fix": "write a number and its unit: 64MiB"}) from None

@@ -280,7 +280,7 @@ def own_place(tool: Tool, machine: Host, project: Path) -> Path:
 
 MOST_JSON = 32 * 1024 * 1024  # bytes; `~/.claude.json` holds every project
 MOST = 1024 * 1024  # bytes of TOML or YAML, whose parsers are slow
-YAML = Kind("a settings file", "extensions:", 8, may_be_empty=True)
+YAML = Kind("a settings file", "extensions:", may_be_empty=True)
 _SYNTAX: dict[str, Syntax] = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 
 

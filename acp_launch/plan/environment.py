@@ -5,11 +5,10 @@ The environment of a child: the variables that it inherits, and over them those 
 """
 
 import re
-import sys
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Mapping
 
 from acp_launch.plan.model import INHERITED, Value
+from acp_launch.profile.model import Inherit
 from acp_launch.regex import regex
 from acp_launch.secret.value import is_private
 
@@ -45,10 +44,6 @@ MINIMAL = (
     *("UV_*", "PIP_INDEX_URL", "PIP_CONFIG_FILE", "PIPX_HOME", "PIPX_BIN_DIR"),
     *("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY"),
 )
-WINDOWS = (
-    *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA"),
-    *("PROGRAMFILES", "PROGRAMFILES(X86)", "USERPROFILE", "USERNAME", "HOMEDRIVE", "HOMEPATH"),
-)
 # Exceptions from the families above. NIX_CONFIG may hold access tokens, and a user name may be one.
 _WITHHELD = regex(r"NIX_CONFIG|.*_(?:TOKENS?|PASSWORD|SECRET|AUTH|CREDENTIALS?|KEY|OTP|USERNAME)", re.IGNORECASE)
 _LOGIN = regex(r"://[^/\s?#]*@")  # user:password@host, or a token for the user
@@ -61,18 +56,23 @@ def is_withheld(name: str, value: str) -> bool:
     return not name.upper().endswith("_PROXY") and _LOGIN.search(value) is not None
 
 
-Inherit = Literal["all", "minimal"] | Sequence[str]
-
-
 def inherited(environ: Mapping[str, str], inherit: Inherit) -> dict[str, str]:
     """Return the part of `environ` that a child inherits."""
     public = {name: value for name, value in environ.items() if not is_private(name)}
     if inherit == "all":
         return public
-    chosen = {name: value for name, value in public.items() if _matches(name, _patterns(inherit))}
+    names, families = _patterns(inherit)
+    chosen = {name: value for name, value in public.items() if name in names or name.startswith(families)}
     if inherit != "minimal":
         return chosen
     return {name: value for name, value in chosen.items() if not is_withheld(name, value)}
+
+
+def _patterns(inherit: Inherit) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the names, and the beginnings of the families."""
+    listed = MINIMAL if inherit == "minimal" else inherit
+    families = tuple(pattern[:-1] for pattern in listed if pattern.endswith("*"))
+    return frozenset(listed), families
 
 
 def environment(environ: Mapping[str, str], inherit: Inherit, own: Mapping[str, Value]) -> dict[str, Value]:
@@ -85,20 +85,5 @@ def search_path(environ: Mapping[str, str], inherit: Inherit, *own: Mapping[str,
     for layer in reversed(own):
         if "PATH" in layer:
             return "".join(str(part) for part in layer["PATH"].parts)
-    return inherited(environ, inherit).get("PATH")
-
-
-def _patterns(inherit: Inherit) -> Sequence[str]:
-    if inherit == "minimal":
-        return (*MINIMAL, *WINDOWS) if sys.platform == "win32" else MINIMAL
-    return inherit
-
-
-def _matches(name: str, patterns: Sequence[str]) -> bool:
-    if sys.platform == "win32":  # `Path` and `PATH` are one variable there
-        return _matches_exactly(name.upper(), [pattern.upper() for pattern in patterns])
-    return _matches_exactly(name, patterns)
-
-
-def _matches_exactly(name: str, patterns: Sequence[str]) -> bool:
-    return any(name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern for pattern in patterns)
+    path = {name: environ[name] for name in ("PATH",) if name in environ}
+    return inherited(path, inherit).get("PATH")

@@ -8,7 +8,6 @@ something that the project brought, instead of the program that it names.
 
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 
@@ -28,6 +27,7 @@ _RUNTIMES = {
     "node": "install Node.js",
     "uvx": "pip install uv, which brings uvx",
 }
+_ALONE = "put the arguments under args; command is the program alone"
 
 
 class CannotRun(Struct, frozen=True):
@@ -47,7 +47,7 @@ def find(command: str, *, project: Path, path: str | None) -> Path | CannotRun:
     if os.sep in command or "/" in command:
         return _check_file(Path(os.path.normpath(project / command)), command, path)
     folders = _folders(path)
-    candidates = [candidate for folder in folders for candidate in _spellings(folder / command, path)]
+    candidates = [folder / command for folder in folders]
     if runnable := next(filter(_is_runnable, candidates), None):
         return _check_file(runnable, command, path)
     if blocked := next(filter(_is_file, candidates), None):
@@ -59,14 +59,6 @@ def _folders(path: str | None) -> list[Path]:
     """Return the absolute folders of PATH. In relative ones the project would choose what runs, so they are skipped."""
     folders = map(Path, filter(None, (os.defpath if path is None else path).split(os.pathsep)))
     return [folder for folder in folders if folder.is_absolute()]
-
-
-def _spellings(file: Path, path: str | None) -> Iterator[Path]:
-    """Yield the names that a program may have; on Windows also with an extension."""
-    yield file
-    if sys.platform == "win32":
-        for extension in os.environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";"):
-            yield file.with_name(file.name + extension.lower())
 
 
 def _is_file(file: Path) -> bool:
@@ -84,18 +76,11 @@ def _check_file(file: Path, command: str, path: str | None) -> Path | CannotRun:
     if file.is_dir():
         return CannotRun(f'"{file}" is a directory, not a program', "name the program in it")
     if not _is_file(file):
-        return _no_such_file(file, command)
+        fix = _ALONE if " " in command.strip() else "correct the path; a relative path begins at the project"
+        return CannotRun(f'the program "{file}" does not exist', fix)
     if not os.access(file, os.X_OK):
         return _not_executable(file)
     return _without_interpreter(file, path) or file
-
-
-def _no_such_file(file: Path, command: str) -> CannotRun:
-    if " " in command.strip():
-        return CannotRun(
-            f'the program "{file}" does not exist', "put the arguments under args; command is the program alone"
-        )
-    return CannotRun(f'the program "{file}" does not exist', "correct the path; a relative path begins at the project")
 
 
 def _not_executable(file: Path) -> CannotRun:
@@ -103,27 +88,22 @@ def _not_executable(file: Path) -> CannotRun:
 
 
 def _not_found(command: str, folders: int) -> CannotRun:
+    from acp_launch.profile.agents import how_to_install  # only needed when a program is missing
+
     what = f'"{command}" is not on PATH (looked in {count(folders, "folder")})'
     if " " in command.strip():
-        return CannotRun(what, "put the arguments under args; command is the program alone")
-    if advice := _advice(command):
+        return CannotRun(what, _ALONE)
+    if advice := how_to_install(command) or _RUNTIMES.get(command, ""):
         return CannotRun(what, f"{advice}, or give an absolute path", command)
     fix = "install it, or give an absolute path; aliases and functions of a shell do not work here"
     return CannotRun(what, fix, command)
-
-
-def _advice(command: str) -> str:
-    """Say how to install a program; empty if unknown."""
-    from acp_launch.profile.agents import how_to_install  # only needed when a program is missing
-
-    return how_to_install(command) or _RUNTIMES.get(command, "")
 
 
 def _without_interpreter(file: Path, path: str | None) -> CannotRun | None:
     """Check the `#!` of a script. A script without its interpreter fails with "No such file", which is misleading."""
     line = _first_line(file)
     words = line[2:].decode(errors="replace").split() if line.startswith(b"#!") else []
-    if not words or sys.platform == "win32":
+    if not words:
         return None
     if line.endswith(b"\r"):
         return CannotRun(f'"{file}" has Windows line ends, so its "#!" line names no program', f"dos2unix {file}")

@@ -120,7 +120,22 @@ class ProcessPlan(Struct, frozen=True, kw_only=True):
         return f"{shlex.quote(str(self.command))} {arguments}".rstrip()
 
 
-class StdioPlan(Struct, frozen=True, kw_only=True):
+class BridgedPlan(Struct, frozen=True, kw_only=True):
+    """What plans of both kinds of servers have. Without `bridge` all but `required` has no effect."""
+
+    name: str
+    required: bool = True
+    bridge: bool = True
+    tools: Tools = field(default_factory=Tools)
+    roots: Roots = "agent"
+    protocol: ProtocolPin = "auto"
+    session_elevation: Elevation = "off"
+    start: Start = "eager"
+    idle: Duration | None = None
+    share: bool = False
+
+
+class StdioPlan(BridgedPlan, frozen=True, kw_only=True):
     """
     A stdio MCP server.
 
@@ -130,22 +145,12 @@ class StdioPlan(Struct, frozen=True, kw_only=True):
     `missing` is as in a `ProcessPlan`.
     """
 
-    name: str
     command: Path
     args: tuple[Value, ...]
     env: Mapping[str, Value]
     cwd: Path | None
-    required: bool = True
     restart: Restart = field(default_factory=Restart)
     timeouts: ServerTimeouts = field(default_factory=ServerTimeouts)
-    tools: Tools = field(default_factory=Tools)
-    roots: Roots = "agent"
-    protocol: ProtocolPin = "auto"
-    session_elevation: Elevation = "off"
-    start: Start = "eager"
-    idle: Duration | None = None
-    share: bool = False
-    bridge: bool = True
     missing: str = ""
 
 
@@ -159,13 +164,12 @@ class LoginPlan(Struct, frozen=True, kw_only=True):
     callback_port: int | None = None
 
 
-class RemotePlan(Struct, frozen=True, kw_only=True):
+class RemotePlan(BridgedPlan, frozen=True, kw_only=True):
     """An MCP server reached over the network; `type` is `http` or `sse`, as in ACP.
 
     With `bridge`, acp-launch connects to it. Without, the agent does, and the fields below `required` have no effect.
     """
 
-    name: str
     type: str
     url: Value
     headers: Mapping[str, Value]
@@ -173,17 +177,8 @@ class RemotePlan(Struct, frozen=True, kw_only=True):
     env_headers: HeaderSpelling = "exact"
     oauth: LoginPlan | None = None  # if the server asks for a login
     insecure: bool = False
-    bridge: bool = True
-    required: bool = True
     restart: RemoteRestart = field(default_factory=RemoteRestart)
     timeouts: RemoteTimeouts = field(default_factory=RemoteTimeouts)
-    tools: Tools = field(default_factory=Tools)
-    roots: Roots = "agent"
-    protocol: ProtocolPin = "auto"
-    session_elevation: Elevation = "off"
-    start: Start = "eager"
-    idle: Duration | None = None
-    share: bool = False
 
     @property
     def sent(self) -> Mapping[str, Value]:

@@ -34,6 +34,7 @@ from acp_launch.plan.executable import (
     words,
 )
 from acp_launch.plan.model import (
+    BridgedPlan,
     Inherited,
     LaunchPlan,
     LoginPlan,
@@ -253,8 +254,8 @@ def servers(machine: Machine, session: SessionContext) -> Iterator[ServerPlan]:
             yield made
 
 
-# Keys of a bridged server, of either kind, that a plan has as they are.
-BRIDGED = ("tools", "roots", "protocol", "session_elevation", "start", "idle", "share")
+# Keys of a server, of either kind, that a plan has as they are.
+KEPT = ("restart", "timeouts", *BridgedPlan.__struct_fields__[1:])
 
 
 def process(server: StdioPlan, environ: Mapping[str, str]) -> ProcessPlan:
@@ -295,12 +296,8 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: SessionCon
         args=args,
         env=environment(machine.environ, server.inherit_env, own) if server.bridge else own,
         cwd=cwd,
-        required=server.required,
-        restart=server.restart,
-        timeouts=server.timeouts,
-        **{key: getattr(server, key) for key in BRIDGED},
-        bridge=server.bridge,
         missing=missing,
+        **{key: getattr(server, key) for key in KEPT},
     )
 
 
@@ -374,11 +371,7 @@ def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> Remo
         env_headers=server.env_headers,
         oauth=None if server.oauth is None else _login(substitution, (*path, "oauth"), server.oauth),
         insecure=server.insecure,
-        bridge=server.bridge,
-        required=server.required,
-        restart=server.restart,
-        timeouts=server.timeouts,
-        **{key: getattr(server, key) for key in BRIDGED},
+        **{key: getattr(server, key) for key in KEPT},
     )
 
 
@@ -462,14 +455,13 @@ def _rule(substitution: Substitution, path: KeyPath, rule: Rule) -> RulePlan:
 
 
 def _answer(rule: Rule) -> tuple[Approval, Match]:
-    """Return the answer of a rule, and its match."""
     found: tuple[tuple[Approval, Match], ...] = (("allow", rule.allow), ("deny", rule.deny), ("ask", rule.ask))
     return next((answer, match) for answer, match in found if match != Match())
 
 
 def _texts(substitution: Substitution, path: KeyPath, written: tuple[str, ...]) -> list[str]:
-    locate = substitution.loaded.positions.locate
-    is_list = bool(written) and locate((*path, 0)) != locate(path, key=True)  # a text may stand for a list of one
+    where = substitution.loaded.positions.where
+    is_list = bool(written) and where((*path, 0)) != where(path, key=True)  # a text may stand for a list of one
     places = ((*path, index) if is_list else path for index in range(len(written)))
     texts = map(substitution.text, places, written)
     return [text for text in texts if text is not None]
@@ -521,12 +513,11 @@ def resolve(
     *,
     cwd: Path,
     environ: Mapping[str, str],
-    home: Path | None = None,
     cwd_override: Path | None = None,
     session_override: str | None = None,
 ) -> Resolved:
     """Plan a profile. `cwd` is where the command was typed; the overrides are `--cwd` and `--session`."""
-    substitution = Substitution(loaded, environ, variables(loaded, cwd=cwd, environ=environ, home=home))
+    substitution = Substitution(loaded, environ, _variables(loaded, cwd=cwd, environ=environ))
     machine = Machine(substitution)
     walk = _Walk(machine, substitution, cwd)
     draft = walk.plan(cwd_override, session_override)
@@ -536,22 +527,18 @@ def resolve(
         if not absent.issuperset(problem.path for problem in errors(problems)):
             draft = None
         return Resolved(None, problems, needs(loaded), machine.found, draft, machine.missing)
-    plan = replace(draft, servers=tuple(filter(_is_installed, draft.servers)))
+    plan = replace(draft, servers=tuple(each for each in draft.servers if not getattr(each, "missing", "")))
     used = {server.name for server in plan.servers}
     unused = (name for name in loaded.profile.mcp_servers if name not in used)
     return Resolved(plan, problems, needs(loaded, without=unused), machine.found, draft, machine.missing)
 
 
-def _is_installed(server: ServerPlan) -> bool:
-    return not (isinstance(server, StdioPlan) and server.missing)
-
-
-def variables(loaded: Loaded, *, cwd: Path, environ: Mapping[str, str], home: Path | None) -> dict[str, str]:
+def _variables(loaded: Loaded, *, cwd: Path, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the values of `${project}` and the like; empty if unknown on this machine."""
     return {
         "project": str(loaded.found.project),
         "cwd": str(cwd),
-        "home": str(home or environ.get("HOME") or environ.get("USERPROFILE") or ""),
+        "home": environ.get("HOME", ""),
         "profile": loaded.found.name,
         "python": sys.executable or "",
     }
@@ -638,48 +625,35 @@ class _Walk(Struct):
 
     def _agent(self, cwd: Path, own: Mapping[str, Value], *, is_accepted: bool) -> ProcessPlan | None:
         """Plan the agent. `is_accepted`: the user accepted its project together with the profile."""
-        agent = self.substitution.loaded.profile.agent
-        if agent.registry is not None:
-            return self._registry_agent(agent.registry, cwd, own, is_accepted=is_accepted)
+        machine, agent = self.machine, self.substitution.loaded.profile.agent
         args = self.substitution.sequence(("agent", "args"), agent.args)
         search = search_path(self.substitution.environ, agent.inherit_env, own)
-        command = self.machine.command(("agent", "command"), agent.command or "", search=search)
-        missing = self.machine.why_missing(("agent", "command"))
-        if command is not None and not missing and not is_accepted:
-            command = self.machine.as_named(("agent", "command"), command, args, cwd=cwd)
+        reference = ""
+        if agent.registry is None:
+            command = machine.command(("agent", "command"), agent.command or "", search=search)
+            missing = machine.why_missing(("agent", "command"))
+            if command is not None and not missing and not is_accepted:
+                command = machine.as_named(("agent", "command"), command, args, cwd=cwd)
+        else:
+            from acp_launch.plan.locked import registered
+
+            path, made = ("agent", "registry"), registered(agent.registry, (machine.project, self.typed), search)
+            if isinstance(made, CannotRun):
+                machine.missing[path] = made
+                self.substitution.refuse(path, made)
+                command = Path(agent.registry)
+            else:
+                machine.found[path] = command = made.program
+                reference = made.reference
+                args, own = (*made.args, *args), {**made.env, **own}
+            missing = machine.why_missing(path)
         if command is None:
             return None
         if not is_accepted:
             own = {**kept_out(command, args), **own}
         env = environment(self.substitution.environ, agent.inherit_env, own)
-        return ProcessPlan(name="agent", command=command, args=args, env=env, cwd=cwd, missing=missing)
-
-    def _registry_agent(
-        self, written: str, cwd: Path, own: Mapping[str, Value], *, is_accepted: bool
-    ) -> ProcessPlan | None:
-        """Plan an agent of the registry, as it is installed here. If it is not, a draft has its name as the command."""
-        from acp_launch.plan.locked import registered
-
-        agent, path = self.substitution.loaded.profile.agent, ("agent", "registry")
-        args = self.substitution.sequence(("agent", "args"), agent.args)
-        search = search_path(self.substitution.environ, agent.inherit_env, own)
-        made = registered(written, (self.machine.project, self.typed), search)
-        if isinstance(made, CannotRun):
-            self.machine.missing[path] = made
-            self.substitution.refuse(path, made)
-            env = environment(self.substitution.environ, agent.inherit_env, own)
-            return ProcessPlan(name="agent", command=Path(written), args=args, env=env, cwd=cwd, missing=made.message)
-        self.machine.found[path] = made.program
-        own = {**made.env, **own}
-        if not is_accepted:
-            own = {**kept_out(made.program, (*made.args, *args)), **own}
         return ProcessPlan(
-            name="agent",
-            command=made.program,
-            args=(*made.args, *args),
-            env=environment(self.substitution.environ, agent.inherit_env, own),
-            cwd=cwd,
-            registry=made.reference,
+            name="agent", command=command, args=args, env=env, cwd=cwd, missing=missing, registry=reference
         )
 
 

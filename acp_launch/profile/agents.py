@@ -33,7 +33,7 @@ class KnownAgent(Struct, frozen=True, kw_only=True):
     install: str = ""
     login: str = ""
     variable: str = ""
-    timeouts: tuple[tuple[str, str], ...] = ()
+    timeouts: tuple[tuple[str, str], ...] = (("initialize", "60s"),)
     notes: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
     replay: Replay = ""
@@ -56,7 +56,6 @@ _AGENTS = (
         install="npm install -g @agentclientprotocol/claude-agent-acp",
         login="log in once with Claude Code,",
         variable="ANTHROPIC_API_KEY",
-        timeouts=(("initialize", "60s"),),
         replay="before",
     ),
     KnownAgent(
@@ -67,7 +66,6 @@ _AGENTS = (
         install="npm install -g @agentclientprotocol/codex-acp",
         login="log in once with Codex,",
         variable="OPENAI_API_KEY",
-        timeouts=(("initialize", "60s"),),
         notes=("In its default mode this agent reviews its own tool calls and asks you nothing.",),
         takes=("stdio", "http"),
         replay="before",
@@ -121,7 +119,6 @@ _AGENTS = (
         install="npm install -g @github/copilot",
         login="log in once with `copilot login`,",
         variable="COPILOT_GITHUB_TOKEN",
-        timeouts=(("initialize", "60s"),),
         notes=("It takes MCP servers over HTTP only, and gets bridged ones that way (agent.mcp).",),
         takes=("http", "sse"),
         replay="before",
@@ -133,7 +130,6 @@ _AGENTS = (
         args=("acp",),
         install="https://block.github.io/goose says how to install it",
         login="choose a model and log in once with `goose configure`",
-        timeouts=(("initialize", "60s"),),
     ),
     KnownAgent(
         name="cursor",
@@ -143,7 +139,6 @@ _AGENTS = (
         install="https://cursor.com/docs/cli says how to install it",
         login="log in once with `cursor-agent login`,",
         variable="CURSOR_API_KEY",
-        timeouts=(("initialize", "60s"),),
     ),
     KnownAgent(
         name="kimi",
@@ -152,7 +147,6 @@ _AGENTS = (
         args=("acp",),
         install="uv tool install kimi-cli",
         login="log in once with `kimi login`",
-        timeouts=(("initialize", "60s"),),
     ),
     KnownAgent(
         name="cline",
@@ -161,7 +155,6 @@ _AGENTS = (
         args=("--acp",),
         install="npm install -g cline",
         login="choose a model and log in once with `cline auth`",
-        timeouts=(("initialize", "60s"),),
     ),
     KnownAgent(
         name="auggie",
@@ -170,7 +163,6 @@ _AGENTS = (
         args=("--acp",),
         install="npm install -g @augmentcode/auggie",
         login="log in once with `auggie login`",
-        timeouts=(("initialize", "60s"),),
     ),
     KnownAgent(
         name="demo",
@@ -178,6 +170,7 @@ _AGENTS = (
         title="A scripted agent: no account, no network",
         command=PYTHON,
         args=("-I", "-m", "acp_launch.demo.agent"),
+        timeouts=(),
         notes=("It comes with acp-launch; there is nothing to install.",),
     ),
 )

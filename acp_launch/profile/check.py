@@ -20,7 +20,6 @@ from acp_launch.document.faults import (
     Fault,
     choose,
     described,
-    in_list,
     misplaced,
     placed,
     unknown_key,
@@ -64,12 +63,7 @@ if TYPE_CHECKING:
 # come in a later version, and which belong to the user's settings: such keys get their own sentence instead of a
 # misleading "did you mean". A name that another tool uses for a key is a better guess than a similar name.
 NO_VERSION = "the profile does not state its version"
-_MOVE = "config.yaml in your configuration directory"
-_USERS: Mapping[str, str] = {
-    **dict.fromkeys(("secrets", "max_line"), f"move it to {_MOVE}"),
-    **dict.fromkeys(("secret", "store", "stores"), f'move it to "secrets" in {_MOVE}'),
-    "trust": "remove it",
-}
+_USERS = ("secrets", "max_line")
 _PROGRAM = dict.fromkeys(("command", "args", "cwd", "inherit_env"), "command")
 _ADDRESS = dict.fromkeys(("url", "headers", "env_headers", "oauth", "insecure"), "url")
 _OTHER_KIND: Mapping[type, Mapping[str, str]] = {StdioServer: _ADDRESS, HttpServer: _PROGRAM, SseServer: _PROGRAM}
@@ -107,74 +101,24 @@ _OTHER_KEYS = {  # names in other tools and formats
     **dict.fromkeys(("directory", "workdir", "working_dir", "working_directory", "workingdirectory"), "cwd"),
     **dict.fromkeys(("mcpservers", "servers", "mcp"), "mcp_servers"),
     **dict.fromkeys(("uri", "endpoint", "serverurl", "server_url"), "url"),
-    **dict.fromkeys(("approve", "accept", "permit"), "allow"),
-    **dict.fromkeys(("reject", "refuse", "forbid", "block"), "deny"),
-    **dict.fromkeys(("tool_name", "tools"), "tool"),
-    **dict.fromkeys(("file", "files", "file_path"), "path"),
-    **dict.fromkeys(("filesystem", "file_system"), "fs"),
-    **dict.fromkeys(("clientid", "id"), "client_id"),
-    **dict.fromkeys(("clientsecret", "secret"), "client_secret"),
-    **dict.fromkeys(("scope", "oauth_scopes"), "scopes"),
-    **dict.fromkeys(("callbackport", "port", "redirect_port"), "callback_port"),
-    **dict.fromkeys(("auth", "authentication", "login"), "oauth"),
-    **dict.fromkeys(("inherit", "inherits", "parent", "parents", "include", "includes", "base"), "extends"),
-}
-_SUPERVISED = (StdioServer, HttpServer, SseServer)
-_POLICIES = ("always", "on-failure", "never")
-_OTHER_POLICIES = {  # names in other supervisors
-    **dict.fromkeys(("no", "off", "none", "false"), "never"),
-    **dict.fromkeys(("yes", "on", "true", "unless-stopped"), "always"),
-    **dict.fromkeys(("on_failure", "onfailure", "failure", "on-error", "exit_on_failure"), "on-failure"),
 }
 
 
 def describe(error: "ErrorDetails", shape: type[Shape], path: KeyPath) -> Fault:
     """Describe a pydantic error; `shape` was validated at `path`."""
-    inner = error["loc"]
-    if united := _inherit_env_path(inner):
-        return _inherit_env(error, (*path, *united))
+    inner, value = error["loc"], error["input"]
     if error["type"] in UNKNOWN_KEY:
         return _unknown_key((*path, *inner), _shape(shape, inner[:-1]))
-    if shape is Profile and inner == ("agent",) and isinstance(error["input"], str) and error["input"].strip():
-        return _named_agent(error["input"], (*path, *inner))
-    if shape in _SUPERVISED and inner in (("restart",), ("restart", "policy")):
-        return _restart(error, (*path, *inner))
-    if inner[:2] == ("session", "config") and error["type"] == "bad_scalar":
-        return replace(described(error, path), fix=misplaced(path, "text", error["input"]).fix)
-    if inner[:2] == ("permissions", "rules") and error["type"] == "tuple_type" and len(inner) > 3:
-        return _globs((*path, *inner), error["input"])
-    return described(error, path)
-
-
-def _named_agent(text: str, path: KeyPath) -> Fault:
-    """Describe an agent given by its name, or by its command line."""
-    known = AGENTS.get(text.strip())
-    if known is not None and known.is_built_in:
-        return Fault(path, f"expected a mapping, found {found(text)}", f"use extends: {known.name} instead of agent")
-    command, *args = (known.command, *known.args) if known else text.split()
-    words = f"{in_list(command)}, args: [{', '.join(map(in_list, args))}]" if args else in_list(command)
-    fix = "write agent: {command: ..., args: [...]}" if {'"', "'"} & set(text) else f"write agent: {{command: {words}}}"
-    return Fault(path, f"expected a mapping, found {found(text)}", fix)
-
-
-def _globs(path: KeyPath, value: Plain) -> Fault:
-    return replace(misplaced(path, "text", value), message=f"expected a glob or a list of them, found {found(value)}")
-
-
-def is_other_half(error: "ErrorDetails") -> bool:
-    """Whether an error is about the other member of a union: a list is not a wrong `all` or `minimal`."""
-    return (
-        bool(_inherit_env_path(error["loc"])) and error["type"] == "literal_error" and isinstance(error["input"], list)
-    )
+    fault = described(error, path)
+    if shape is Profile and inner == ("agent",) and isinstance(value, str):
+        known = AGENTS.get(value.strip())
+        is_own = known is None or not known.is_built_in
+        return replace(fault, fix="write agent: {command: ...}" if is_own else f"use extends: {value} instead of agent")
+    return fault
 
 
 def _shape(shape: type[Shape], inner: KeyPath) -> type[Shape]:
     return _SHAPES.get(shape, {}).get(tuple("*" if isinstance(step, int) else step for step in inner), shape)
-
-
-def _inherit_env_path(inner: KeyPath) -> KeyPath:
-    """Return the path of the `inherit_env` that an error is about; empty for any other error."""
-    return next((path for path in (("agent", "inherit_env"), ("inherit_env",)) if inner[: len(path)] == path), ())
 
 
 def is_misspelt(fault: Fault, others: Iterable[Fault]) -> bool:
@@ -185,28 +129,11 @@ def is_misspelt(fault: Fault, others: Iterable[Fault]) -> bool:
     )
 
 
-def _restart(error: "ErrorDetails", path: KeyPath) -> Fault:
-    """Describe a wrong `restart`. A bare policy is the likeliest mistake, since other tools write `restart: always`."""
-    value = error["input"]
-    word = str(value).lower() if isinstance(value, str | bool) else ""
-    policy = word if word in _POLICIES else _OTHER_POLICIES.get(word)
-    if path[-1] == "policy":
-        return choose(path, value, _POLICIES, policy)
-    fault = described({**error, "loc": ()}, path)
-    return replace(fault, fix=f"write restart: {{policy: {policy}}}") if policy else fault
-
-
-def _inherit_env(error: "ErrorDetails", path: KeyPath) -> Fault:
-    if error["loc"][-1:] and isinstance(index := error["loc"][-1], int):
-        return misplaced((*path, index), "text", error["input"])
-    fault = choose(path, error["input"], ("all", "minimal", "a list of names"))
-    return Fault(path, fault.message, "write one of them: all" if "a list" in fault.fix else fault.fix)
-
-
 def _unknown_key(path: KeyPath, shape: type[Shape]) -> Fault:
     key = str(path[-1])
     if shape is Profile and key in _USERS:
-        return Fault(path, f'"{key}" belongs to your own settings; a profile cannot set it', _USERS[key], at_key=True)
+        what = f'"{key}" belongs to your own settings; a profile cannot set it'
+        return Fault(path, what, "move it to config.yaml in your configuration directory", at_key=True)
     if (other := _OTHER_KIND.get(shape)) and key in other:
         fix = f"remove it, or remove the type if the server has a {other[key]}"
         return Fault(path, f'"{key}" is only for a server with a {other[key]}', fix, at_key=True)
@@ -271,9 +198,8 @@ def _validate(shape: type[_S], value: Plain, path: KeyPath, faults: list[Fault])
     try:
         return TypeAdapter(shape).validate_python(value)
     except ValidationError as invalid:
-        reported = [error for error in invalid.errors(include_url=False) if not is_other_half(error)]
-        found = (_as_written(describe(error, shape, path), value, path) for error in reported)
-        faults += dict.fromkeys(found)  # a union reports things twice
+        reported = invalid.errors(include_url=False)
+        faults += (_as_written(describe(error, shape, path), value, path) for error in reported)
         return None
 
 
@@ -314,7 +240,9 @@ def _kind(server: Plain, path: KeyPath, faults: list[Fault]) -> str | None:
         return None
     if "type" in server:
         return _named_kind(server["type"], path, faults)
-    meant = {_guess_key(key) for key in server}  # the validation of that kind reports a misspelt key
+    meant = {
+        likeliest(key.lower(), ("command", "url")) for key in server
+    }  # the validation of that kind reports a misspelt key
     if "command" in meant:
         return "stdio"
     if "url" in meant:
@@ -322,10 +250,6 @@ def _kind(server: Plain, path: KeyPath, faults: list[Fault]) -> str | None:
         return "http"
     faults.append(Fault(path, "a server needs a command or a url", "add: command: ...", at_key=True))
     return None
-
-
-def _guess_key(key: str) -> str:
-    return likeliest(key.lower(), ("command", "url"))
 
 
 def _named_kind(written: Plain, path: KeyPath, faults: list[Fault]) -> str | None:
@@ -379,30 +303,19 @@ def _wrong_entry_type(path: KeyPath, expected: str, value: Plain) -> Fault:
 
 
 def _entry_fault(entry: str) -> tuple[str, str] | None:
-    """Return what is wrong with one entry, and the fix; None if nothing is."""
-    quoted = f'"{shorten(entry)}"'
+    quoted, stem = f'"{shorten(entry)}"', re.sub(r"\.ya?ml$", "", entry)
     if not entry.strip():
         return "this does not name a profile", "name one, or remove the key"
-    if not entry.isprintable():
-        return f"{quoted} holds characters that cannot be printed", "write a profile's name or a ./path"
-    if "$" in entry:
-        return f"{quoted}: references are not allowed here", "write a profile's name or a ./path"
-    if entry.startswith("~"):
-        return f"{quoted} means another place for every user", _ELSEWHERE
-    if _ABSOLUTE.match(entry):
-        return f"{quoted} is an absolute path, which other machines do not have", _ELSEWHERE
-    return _misspelt_entry(entry, quoted)
-
-
-def _misspelt_entry(entry: str, quoted: str) -> tuple[str, str] | None:
-    if "\\" in entry:
-        return f"{quoted} holds a backslash", f"write {entry.replace(chr(92), '/')}"
-    stem = re.sub(r"\.ya?ml$", "", entry)
+    if entry.startswith("~") or _ABSOLUTE.match(entry):
+        return f"{quoted} is a path that other machines do not have", _ELSEWHERE
     if stem.endswith(".local"):
         return f"{quoted} is an overlay, which cannot be extended", "write the name of its profile"
-    if _PATH.match(entry) or (stem == entry and "/" not in entry and not entry.startswith(".")):
+    is_name = stem == entry and "/" not in entry and not entry.startswith(".")
+    is_plain = entry.isprintable() and not {"$", "\\"} & set(entry)
+    if is_plain and (is_name or _PATH.match(entry)):
         return None
-    return f"{quoted} is neither a profile's name nor a ./path", f"write ./{entry}"
+    fix = f"write ./{entry}" if is_plain else "write a profile's name or a ./path"
+    return f"{quoted} is neither a profile's name nor a ./path", fix
 
 
 ADD = "add: "  # begins the fix for every missing key, which another file may have
@@ -439,8 +352,8 @@ def _extends(document: Document, layer: Layer) -> Iterator[Fault]:
 
 def _entries(document: Document) -> Iterator[Extends]:
     for path, entry in _extends_entries(document.root.get(EXTENDS)):
-        line, column = document.locate(path)
-        yield Extends(entry, line, column, EXTENDS)
+        place = document.where(path)
+        yield Extends(entry, place.line, place.column, EXTENDS)
 
 
 def merge_layers(gathered: LayerSet) -> MergedProfile:
@@ -492,9 +405,9 @@ def _leaks(part: ParsedLayer) -> Iterator[Problem]:
     from acp_launch.secret.detect import masked
 
     for leak in leaks(part.document.root):
-        line, column = part.document.locate(leak.path, offset=leak.offset)
+        at = part.document.where(leak.path, offset=leak.offset)
         where = masked(dotted(leak.path))
-        yield Problem(part.layer.label, line, column, where, leak.message, leak.fix, leak.severity)
+        yield Problem(part.layer.label, at.line, at.column, where, leak.message, leak.fix, leak.severity)
 
 
 def _in_comments(part: ParsedLayer) -> Iterator[Problem]:
@@ -506,10 +419,10 @@ def _in_comments(part: ParsedLayer) -> Iterator[Problem]:
 
 
 def _reported_literals(part: ParsedLayer) -> Iterator[tuple[tuple[int, int], int, str]]:
-    """Yield the literals that `_leaks` reports."""
     if part.document is None:
         return
     from acp_launch.profile.leaks import literals
 
     for path, offset, literal in literals(part.document.root):
-        yield part.document.locate(path, offset=offset), offset, literal
+        at = part.document.where(path, offset=offset)
+        yield (at.line, at.column), offset, literal

@@ -46,7 +46,6 @@ def numbered(name: str) -> Iterator[str]:
 
 
 EXAMINED = ("command", "args", "env", "url", "headers", "oauth")
-LONGEST_TEXT = 100  # characters; a longer one is not repeated in a fix
 _SECRET = regex(r"\$\{secret:([^}]*)\}")
 _OPTION = regex(r"--?[A-Za-z][\w-]*")
 _NUMBER = regex(r"(?<![\w.+])-?\d[\w.+-]*")
@@ -142,7 +141,6 @@ def discreet(fault: Fault, root: Mapping[str, Plain]) -> Fault:
 
 
 def _name_of(path: KeyPath, root: Plain) -> str:
-    """Return the name of the value at `path` in the profile."""
     *above, last = path or ("",)
     if isinstance(last, str):
         return last
@@ -249,7 +247,12 @@ def _faults(text: _Text, names: Mapping[Hashable, str]) -> Iterator[Fault]:
 def _next_step(text: _Text, found: Sighting, names: Mapping[Hashable, str]) -> str:
     if _is_command(text.path):  # a command cannot come from a secret
         return "pass it in env"
-    return f"write {_rewritten(text, names) or _reference(text, found, names) + ' in its place'}"
+    reference = f"${{secret:{names[_credential(text, found)]}}}"
+    # References do not nest, so a default is replaced with its reference.
+    around = [match.span() for match in REFERENCE.finditer(text.text) if match.start() <= found.start < match.end()]
+    is_whole = (0, len(text.text)) in (*around, (found.start, found.end))
+    place = "here" if is_whole else "in place of the reference" if around else "in its place"
+    return f'write "{reference}" {place}' if is_whole else f"write {reference} {place}"
 
 
 def _is_command(path: KeyPath) -> bool:
@@ -261,36 +264,3 @@ def _describe(found: Sighting) -> str:
         return f'"{found.shown}" is a placeholder, not {found.what}'
     because = {"likely": ", by its name", "random": ": it is long and random"}.get(found.certainty, "")
     return f"this looks like {found.what}{because}"
-
-
-def _reference(text: _Text, found: Sighting, names: Mapping[Hashable, str]) -> str:
-    return f"${{secret:{names[_credential(text, found)]}}}"
-
-
-def _rewritten(text: _Text, names: Mapping[Hashable, str]) -> str:
-    """Return the whole new text, quoted for YAML.
-
-    Empty if it is long, hard to quote, has a misspelt reference, or more of it must change.
-    """
-    if any(misspelt(text.text)) or (text.path[-1:] == ("url",) and user_fault(text.text)):
-        return ""
-    written, end = "", 0
-    for start, stop, found in _replacements(text):
-        written += text.text[end:start] + _reference(text, found, names)
-        end = stop
-    written += text.text[end:]
-    quote = next((quote for quote in "\"'" if quote not in written), "")
-    simple = quote and len(written) <= LONGEST_TEXT and written.isprintable() and "\\" not in written
-    return f"{quote}{written}{quote} here" if simple else ""
-
-
-def _replacements(text: _Text) -> Iterator[tuple[int, int, Sighting]]:
-    """Yield the slices that become references. References do not nest, so a default is replaced with its reference."""
-    done = 0
-    references = [match.span() for match in REFERENCE.finditer(text.text)]
-    for found in text.seen:
-        around = (span for span in references if span[0] <= found.start and found.end <= span[1])
-        start, stop = next(around, (found.start, found.end))
-        if start >= done:
-            yield start, stop, found
-            done = stop

@@ -10,16 +10,16 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace as with_
 
 from acp_launch.document.cache import JsonCache
-from acp_launch.document.nodes import Place, Plain, shorten
+from acp_launch.document.nodes import Plain, Positions, Table, shorten
 from acp_launch.document.shape import build
 from acp_launch.errors import ProfileError
-from acp_launch.problem import KeyPath, Problem, did_you_mean, errors, likeliest
+from acp_launch.problem import Problem, did_you_mean, errors, likeliest
 from acp_launch.profile import discover
 from acp_launch.profile.discover import PARENT, Found, Origin, read, shown
 from acp_launch.profile.layers import Extends, Layer, LayerSet, ParsedLayer, ordered
@@ -34,17 +34,7 @@ if TYPE_CHECKING:
     from acp_launch.document.yaml import Document
 
 
-__all__ = ["Loaded", "Positions", "examine", "inspect", "load", "read", "shown"]
-
-
-class Positions(Protocol):
-    """The place of each value of a profile."""
-
-    def where(self, path: KeyPath, *, key: bool = False, offset: int = 0) -> Place:
-        """Return file, line and column; see `Document.where`."""
-
-    def locate(self, path: KeyPath, *, key: bool = False, offset: int = 0) -> tuple[int, int]:
-        """Return line and column without the file; see `where`."""
+__all__ = ["Loaded", "examine", "inspect", "load", "read", "shown"]
 
 
 class Loaded(Struct, frozen=True):
@@ -150,7 +140,7 @@ def _parse(found: Found, cache: Path | None) -> _Inspection:
         return _Inspection(None, problems, gathered.parts)
     document, label = made.document, shown(found.file)
     layers, vacant = gathered.layers, gathered.vacant
-    loaded = Loaded(found, made.profile, document, label, problems, layers, document.root, vacant)
+    loaded = Loaded(found, made.profile, document.positions, label, problems, layers, document.root, vacant)
     if cache is None or problems:
         return _Inspection(loaded, problems, gathered.parts)
     return _Inspection(loaded, problems, gathered.parts, _keep_unless_leaky(cache, loaded, gathered.parts, document))
@@ -168,7 +158,7 @@ def _keep_unless_leaky(
             cache,
             loaded.found,
             parts,
-            CachedProfile(loaded.profile, CachedPositions(document.places()), loaded.merged, leaks),
+            CachedProfile(loaded.profile, document.positions, loaded.merged, leaks),
         )
     return leaks
 
@@ -186,36 +176,14 @@ def _discreet(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 
 # The cache of profiles without problems; see `document.cache`. An entry is used only if `gather` finds the same files
 # again, each with the same text. So a new file where a parent is searched, an overlay, or a changed link is a miss.
-Table = dict[KeyPath, tuple[str, int, int, int, int, int | None]]  # as document.yaml.Places
 CODE = ("profile/*.py", *(f"secret/{name}.py" for name in ("reference", "detect", "value")))
-
-
-class CachedPositions(Struct, frozen=True):
-    """The places of the values of a cached profile; answers as its `Document` did."""
-
-    table: Table
-
-    def where(self, path: KeyPath, *, key: bool = False, offset: int = 0) -> Place:
-        """See `Document.where`."""
-        known = path
-        while known not in self.table:
-            known = known[:-1]
-        file, key_line, key_column, line, column, lead = self.table[known]
-        if key or known != path:
-            return Place(key_line, key_column, file)
-        return Place(line, column + (0 if lead is None or not offset else lead + offset), file)
-
-    def locate(self, path: KeyPath, *, key: bool = False, offset: int = 0) -> tuple[int, int]:
-        """See `Document.locate`."""
-        place = self.where(path, key=key, offset=offset)
-        return place.line, place.column
 
 
 class CachedProfile(Struct, frozen=True):
     """The cache entry of a profile without problems. `leaks` are warnings of `validate`."""
 
     profile: Profile
-    positions: CachedPositions
+    positions: Positions
     merged: Mapping[str, Plain]
     leaks: tuple[Problem, ...]
     layers: tuple[Layer, ...] = ()
@@ -272,7 +240,7 @@ def _restore(found: Found, answer: Any) -> CachedProfile:
         raise ValueError("no places")
     leaks = tuple(Problem(**{**leak, "file": labels[index]}) for index, leak in answer["leaks"])
     profile = build(Profile, answer["merged"])
-    positions = CachedPositions(table)
+    positions = Positions(table)
     return CachedProfile(profile, positions, answer["merged"], leaks, gathered.layers, gathered.vacant)
 
 
@@ -286,7 +254,6 @@ def _restore(found: Found, answer: Any) -> CachedProfile:
 # once: the text that is checked, cached, and shown for a decision about trust is the text that was read here.
 
 
-MAX_DEPTH = 16  # levels of parents
 MAX_FILES = 64  # without the overlay
 MAX_TEXT = 1024 * 1024  # characters in all files together, which take seconds to parse
 MAX_VALUES = 20_000  # in all files together after alias expansion; a profile of a thousand servers has as many
@@ -365,7 +332,7 @@ class _Walk(Struct):
         file, origin = target
         real = os.path.realpath(file)
         if real in self.trail:
-            chain = self._chain(self.trail[real])
+            chain = " → ".join([*self.trail.values(), self.trail[real]])
             self._refuse(child, extends, f"this profile extends itself: {chain}", "remove one of these entries")
         elif real not in self.done and not self._is_too_much(child, extends):
             self._parent(child, extends, real, file, origin)
@@ -382,11 +349,7 @@ class _Walk(Struct):
             self._visit(Layer(file=file, origin=origin, role="parent", label=shown(file), text=text))
 
     def _is_too_much(self, child: Layer, extends: Extends) -> bool:
-        """Whether a limit is reached. Too long a chain skips this parent; too many or too large files end the walk."""
-        if len(self.trail) > MAX_DEPTH:
-            what = f"more than {MAX_DEPTH} profiles extend each other: {self._chain(extends.entry)}"
-            self._refuse(child, extends, what, "merge some of them")
-            return True
+        """Whether a limit is reached, which ends the walk."""
         self.full = self.files >= MAX_FILES or self.characters > MAX_TEXT or self.values > MAX_VALUES
         if self.full:
             most = f"{MAX_FILES} files, {MAX_TEXT // 1024} KiB and {MAX_VALUES:,} values"
@@ -419,21 +382,14 @@ class _Walk(Struct):
     def _no_file(self, entry: str, file: Path) -> tuple[str, str]:
         suffix = next((suffix for suffix in discover.SUFFIXES if os.path.lexists(f"{file}{suffix}")), "")
         fix = f"write {entry}{suffix}" if suffix else "correct the path; it begins where this file lies"
-        return f'cannot find the file "{shorten(entry)}" to extend{self._way(entry)}', fix
+        return f'cannot find the file "{shorten(entry)}" to extend', fix
 
     def _unknown(self, child: Layer, name: str) -> tuple[str, str]:
         names = discover.names_within_reach(child.file, user=self.found.user)
         nearest = likeliest(name, names)
         known = f"use one of {', '.join(names)}; or ./NAME.yaml for a file beside this one"
         fix = f"write {nearest}" if nearest else known
-        return f'no profile named "{shorten(name)}" to extend{did_you_mean(name, names)}{self._way(name)}', fix
-
-    def _way(self, last: str) -> str:
-        """Describe the chain of files to this one, if the problem's own file does not show it."""
-        return f" ({self._chain(last)})" if len(self.trail) > 1 else ""
-
-    def _chain(self, last: str) -> str:
-        return " → ".join([*self.trail.values(), shorten(last)])
+        return f'no profile named "{shorten(name)}" to extend{did_you_mean(name, names)}', fix
 
     def _refuse(self, child: Layer, extends: Extends, message: str, fix: str) -> None:
         self.problems.append(Problem(child.label, extends.line, extends.column, extends.path, message, fix))

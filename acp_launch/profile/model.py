@@ -6,7 +6,7 @@ without mistakes is built without importing it. The string under a field is its 
 that has no effect yet is not here, so it is refused.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from msgspec import field
@@ -17,6 +17,7 @@ from acp_launch.profile.values import (
     COUNT,
     FACTOR,
     FILES,
+    INHERIT,
     LIMIT,
     LISTED,
     PORT,
@@ -37,6 +38,7 @@ Approval = Literal["ask", "allow", "deny"]
 Elevation = Literal["off", "probe", "on"]
 Globs = Annotated[tuple[str, ...], LISTED]
 Patterns = Annotated[tuple[Template, ...], LISTED]  # globs in which references are allowed
+Inherit = Literal["all", "minimal"] | Sequence[str]
 Start = Literal["eager", "lazy"]
 RestartPolicy = Literal["always", "on-failure", "never"]
 ProtocolPin = Literal[
@@ -66,7 +68,7 @@ class Agent(Shape, frozen=True, kw_only=True):
     """Its arguments. A secret here is visible to every user of the machine in `ps`."""
     env: Mapping[str, Template] = field(default_factory=dict)
     """Environment variables of the agent, over what it inherits."""
-    inherit_env: Literal["all", "minimal"] | tuple[str, ...] = "all"
+    inherit_env: Annotated[Inherit, INHERIT] = "all"
     """What the agent inherits from the shell: `all`, `minimal`, or a list of names and `PREFIX_*` patterns."""
     timeouts: Timeouts = field(default_factory=Timeouts)
     """How long to wait for the agent."""
@@ -139,7 +141,7 @@ class Backoff(Shape, frozen=True, kw_only=True):
     initial: Duration = _FIRST_PAUSE
     """The pause before the first restart."""
     max: Duration = _LONGEST_PAUSE
-    """The longest pause; not below `initial`."""
+    """The longest pause."""
     factor: Annotated[float, FACTOR] = 2
     """How much longer each pause is than the one before it."""
 
@@ -172,26 +174,10 @@ class Tools(Shape, frozen=True, kw_only=True):
     """The tools it may not see or call, even if `allow` matches, as globs."""
 
 
-class StdioServer(Shape, frozen=True, kw_only=True):
-    command: Template
-    """The server's program: a name on PATH, an absolute path, or a path relative to the project."""
-    type: Literal["stdio"] = "stdio"
-    """Implied by `command`."""
-    args: tuple[Template, ...] = ()
-    """Its arguments. A secret here is visible to every user of the machine in `ps`."""
-    env: Mapping[str, Template] = field(default_factory=dict)
-    """Environment variables of the server, over what it inherits."""
-    cwd: Template | None = None
-    """Its working directory, relative to the project. Default: the session's if the profile is a project's; else an
-    empty directory of its own, which is removed with the launch."""
-    inherit_env: Literal["all", "minimal"] | tuple[str, ...] = "minimal"
-    """What it inherits from the shell: `all`, `minimal`, or a list of names and `PREFIX_*` patterns."""
+class Server(Shape, frozen=True, kw_only=True):
+    # What servers of all kinds have.
     required: Annotated[bool, TRUTH] = True
     """Whether a session needs it; `false` opens the session without it, with a notice."""
-    restart: Restart = field(default_factory=Restart)
-    """Whether and when it is started again after it ended."""
-    timeouts: ServerTimeouts = field(default_factory=ServerTimeouts)
-    """How long to wait for the server."""
     tools: Tools = field(default_factory=Tools)
     """Which of its tools the agent may see and call."""
     roots: Roots = "agent"
@@ -210,6 +196,26 @@ class StdioServer(Shape, frozen=True, kw_only=True):
     """After how long without use a lazy server is stopped, until its next use. Default: never."""
     share: Annotated[bool, TRUTH] = False
     """Whether all sessions of the agent use one process of it, or one connection to it."""
+
+
+class StdioServer(Server, frozen=True, kw_only=True):
+    command: Template
+    """The server's program: a name on PATH, an absolute path, or a path relative to the project."""
+    type: Literal["stdio"] = "stdio"
+    """Implied by `command`."""
+    args: tuple[Template, ...] = ()
+    """Its arguments. A secret here is visible to every user of the machine in `ps`."""
+    env: Mapping[str, Template] = field(default_factory=dict)
+    """Environment variables of the server, over what it inherits."""
+    cwd: Template | None = None
+    """Its working directory, relative to the project. Default: the session's if the profile is a project's; else an
+    empty directory of its own, which is removed with the launch."""
+    inherit_env: Annotated[Inherit, INHERIT] = "minimal"
+    """What it inherits from the shell: `all`, `minimal`, or a list of names and `PREFIX_*` patterns."""
+    restart: Restart = field(default_factory=Restart)
+    """Whether and when it is started again after it ended."""
+    timeouts: ServerTimeouts = field(default_factory=ServerTimeouts)
+    """How long to wait for the server."""
     bridge: Annotated[bool, TRUTH] = True
     """`false` passes the server and its secrets to the agent, which starts it; acp-launch does not supervise it."""
 
@@ -218,7 +224,7 @@ class RemoteBackoff(Shape, frozen=True, kw_only=True):
     initial: Duration = _FIRST_PAUSE
     """The pause before the first restart."""
     max: Duration = _LONGEST_REMOTE_PAUSE
-    """The longest pause, unless the server asks for a longer one; not below `initial`."""
+    """The longest pause, unless the server asks for a longer one."""
     factor: Annotated[float, FACTOR] = 2
     """How much longer each pause is than the one before it."""
 
@@ -255,7 +261,7 @@ class OAuth(Shape, frozen=True, kw_only=True):
     """The port on 127.0.0.1 at which a login is answered, if the client is registered with one. Default: any free."""
 
 
-class RemoteServer(Shape, frozen=True, kw_only=True):
+class RemoteServer(Server, frozen=True, kw_only=True):
     type: Literal["http", "sse"]
     """`http` is MCP's streamable HTTP transport, `sse` its older HTTP+SSE transport."""
     url: Template
@@ -272,30 +278,10 @@ class RemoteServer(Shape, frozen=True, kw_only=True):
     it needs to know more. Tokens are kept in your secret store."""
     insecure: Annotated[bool, TRUTH] = False
     """Whether secrets and variables may be sent unencrypted, to an `http://` address that is not this machine's."""
-    required: Annotated[bool, TRUTH] = True
-    """Whether a session needs it; `false` opens the session without it, with a notice."""
     restart: RemoteRestart = field(default_factory=RemoteRestart)
     """Whether and when a lost connection is made again."""
     timeouts: RemoteTimeouts = field(default_factory=RemoteTimeouts)
     """How long to wait for the server."""
-    tools: Tools = field(default_factory=Tools)
-    """Which of its tools the agent may see and call."""
-    roots: Roots = "agent"
-    """What answers the server's `roots/list`: `agent` (if it declares no roots and the server asks anyway, acp-launch
-    answers), or `session` (the server is told that it may ask for the session's directories)."""
-    protocol: ProtocolPin = "auto"
-    """The MCP version the server is spoken to in: `auto` finds out, `legacy` is the newest before 2026-07-28, `modern`
-    is 2026-07-28; or a version."""
-    session_elevation: Elevation = "off"
-    """Whether a conversation outlives a lost connection (`session/start`), of the agent and to the server. With `probe`
-    the server is asked once whether it can do that, with `on` each time, and a line says if it cannot."""
-    start: Start = "eager"
-    """When it is started: with the agent (`eager`), or at its first use (`lazy`). Until then its lists are those of its
-    last run; before its first run it is started with the agent."""
-    idle: Duration | None = None
-    """After how long without use a lazy server is stopped, until its next use. Default: never."""
-    share: Annotated[bool, TRUTH] = False
-    """Whether all sessions of the agent use one process of it, or one connection to it."""
     bridge: Annotated[bool, TRUTH] = True
     """`false` passes the address, the headers and their secrets to the agent, which connects to the server itself."""
 

@@ -6,15 +6,14 @@ of the profile is wrong.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from acp_launch.document.faults import REQUIRED, Fault, choose, in_list
 from acp_launch.document.nodes import Plain, shorten
-from acp_launch.document.scalars import Duration
 from acp_launch.problem import KeyPath
 from acp_launch.profile.agents import started
-from acp_launch.profile.model import Backoff, Match
+from acp_launch.profile.model import Match
 from acp_launch.profile.values import (
     CLEAR,
     CLEAR_FIX,
@@ -36,7 +35,7 @@ from acp_launch.profile.values import (
     user_fault,
     variable_headers,
 )
-from acp_launch.secret.detect import masked, noun
+from acp_launch.secret.detect import noun
 from acp_launch.secret.reference import BadReference, SecretReference, parse, place
 from acp_launch.secret.value import PASSPHRASE, PREFIX, is_private
 
@@ -89,7 +88,6 @@ def _rules(root: Mapping[str, Plain]) -> Iterator[tuple[KeyPath, Mapping[str, Pl
 
 
 def _items(path: KeyPath, written: Plain) -> Iterator[tuple[KeyPath, str]]:
-    """Yield a text, or those of a list."""
     if isinstance(written, str):
         yield path, written
     for index, item in enumerate(written if isinstance(written, list) else []):
@@ -144,7 +142,6 @@ SUPERVISION = (
     *("session_elevation", "start", "idle", "share"),
 )
 KINDS = ("stdio", "http", "sse")
-MAX_FIX = 80  # characters of a command line that a fix repeats
 INHERITED_NAME = r"^[^=*\s\x00-\x1f\x7f]+\*?$"
 
 
@@ -229,7 +226,6 @@ def _supervision(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
     """Check the keys of a server that acp-launch starts: its directory, its restarts, its tools."""
     if isinstance(cwd := server.get("cwd"), str):
         yield from _not_from_secrets((*path, "cwd"), cwd, "a directory")
-    yield from _backoff(_mapping_at(_mapping_at(server, "restart"), "backoff"), (*path, "restart", "backoff"))
     tools = _mapping_at(server, "tools")
     for key in ("allow", "deny"):
         for index, glob in _texts_at(tools, key):
@@ -263,36 +259,13 @@ def _idle_supervision(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fa
             yield Fault((*path, key), what + f'"{key}" has no effect', "remove it", at_key=True, severity="warning")
 
 
-def _backoff(backoff: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
-    first = _duration(backoff, "initial", Backoff().initial)
-    longest = _duration(backoff, "max", Backoff().max)
-    if first is None or longest is None or first <= longest:
-        return
-    what = f"the first pause, {first}, is longer than the longest, {longest}"
-    if "initial" not in backoff:
-        yield Fault((*path, "max"), what, f"write {first} or more")
-    else:
-        yield Fault((*path, "initial"), what, f"write {longest} or less" if "max" in backoff else f"add: max: {first}")
-
-
-def _duration(owner: Mapping[str, Plain], key: str, default: Duration) -> Duration | None:
-    """Parse a duration; None if it is wrong, which `check` reports."""
-    if key not in owner:
-        return default
-    written = owner[key]
-    try:
-        return Duration.parse(written) if isinstance(written, str) else None
-    except ValueError:
-        return None
-
-
 def _program(program: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
     command, args = program.get("command"), program.get("args")
     if isinstance(command, str) and not command.strip():
         yield Fault((*path, "command"), "the command is empty", "write the program to start")
     if isinstance(command, str):
         yield from _not_from_secrets((*path, "command"), command, "a command")
-        yield from _command_line((*path, "command"), command, has_args=bool(args))
+        yield from _command_line((*path, "command"), command)
     for index, argument in enumerate(args if isinstance(args, list) else []):
         if isinstance(argument, str):
             yield from _visible_secrets((*path, "args", index), argument, "in ps")
@@ -300,7 +273,7 @@ def _program(program: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
         yield from _environment_name((*path, "env", name), name)
 
 
-def _command_line(path: KeyPath, command: str, *, has_args: bool) -> Iterator[Fault]:
+def _command_line(path: KeyPath, command: str) -> Iterator[Fault]:
     """Report arguments in a command. In a path they are only likely, because a directory's name may hold spaces."""
     try:
         text = "".join(part if isinstance(part, str) else "/_" for part in parse(command))
@@ -311,15 +284,8 @@ def _command_line(path: KeyPath, command: str, *, has_args: bool) -> Iterator[Fa
     if not args or (is_path and not any(word.startswith("-") for word in args)):
         return
     what = f'"{shorten(command)}" holds arguments; command is the program alone'
-    yield Fault(path, what, _split(command, args, has_args=has_args), severity="warning" if is_path else "error")
-
-
-def _split(command: str, args: Sequence[str], *, has_args: bool) -> str:
-    """Write a command line as `command` and `args`, unless it is complicated, or holds a credential."""
-    if {'"', "'"} & set(command) or masked(command) != command or len(command) > MAX_FIX:
-        return "write the program under command, and each argument under args"
-    listed = [*map(in_list, args), *(["..."] if has_args else [])]
-    return f"write command: {in_list(command.split()[0])} and args: [{', '.join(listed)}]"
+    fix = "write the program under command, and each argument under args"
+    yield Fault(path, what, fix, severity="warning" if is_path else "error")
 
 
 def _workspace(workspace: Mapping[str, Plain]) -> Iterator[Fault]:
@@ -388,8 +354,13 @@ def _remote(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
             yield Fault((*path, "url"), fault, URL_FIX)
         elif user_fault(url):
             yield Fault((*path, "url"), user_fault(url), USER_FIX)
-        elif "$" not in host(url) and is_in_the_clear(url) and server.get("insecure") is not True:
-            yield from _in_the_clear((*path, "url"), [*_credentials(headers), *sent])
+        elif (
+            "$" not in host(url)
+            and is_in_the_clear(url)
+            and server.get("insecure") is not True
+            and (names := [*_credentials(headers), *sent])
+        ):
+            yield Fault((*path, "url"), CLEAR.format(", ".join(names)), CLEAR_FIX)
     for name, value in headers.items():
         yield from _header((*path, "headers", name), name, value)
     for name, value in env.items():
@@ -509,11 +480,6 @@ def _twice(path: KeyPath, headers: Mapping[str, Plain], sent: Mapping[str, str])
             what = f"the header {shorten(header)} would be sent twice; upper and lower case are the same"
             yield Fault((*path, key, name), what, "remove one of them", at_key=True)
         seen.add(header.lower())
-
-
-def _in_the_clear(path: KeyPath, names: Sequence[str]) -> Iterator[Fault]:
-    if names:
-        yield Fault(path, CLEAR.format(", ".join(names)), CLEAR_FIX)
 
 
 def _credentials(headers: Mapping[str, Plain]) -> list[str]:

@@ -73,7 +73,7 @@ def extending(parent: str, servers: Sequence[NewServer], *, schema: str) -> str:
 def own_agent(words: Sequence[str]) -> KnownAgent:
     """Describe an agent that is not in the table, by its command line."""
     name = called(words)
-    return KnownAgent(name=name, title=name, command=words[0], args=tuple(words[1:]))
+    return KnownAgent(name=name, title=name, command=words[0], args=tuple(words[1:]), timeouts=())
 
 
 def called(words: Sequence[str]) -> str:

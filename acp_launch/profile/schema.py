@@ -25,7 +25,6 @@ from acp_launch.profile.values import MAX_SESSION_NAME, SCOPE
 # have one twin, because a layer may state only what differs for a server.
 _TWIN = "Layer"
 _SERVERS = ("StdioServer", "HttpServer", "SseServer")
-_BASE = "RemoteServer"  # of two kinds; itself no kind
 _REMOTE = ("RemoteRestart", "RemoteBackoff", "RemoteTimeouts")  # their keys are among those of the twins of others
 _REFERENCE = "#/$defs/"
 _KINDS = {"enum": ["stdio", "http", "sse"], "title": "type", "description": "Implied by `command`."}
@@ -81,7 +80,8 @@ def schema() -> dict[str, Any]:
     """Build the schema as data."""
     made = TypeAdapter(model.Profile).json_schema(ref_template="#/$defs/{model}")
     found = {**made.pop("$defs"), "Profile": made}
-    shapes = {name: _describe(found[name], name, described) for name, described in _descriptions().items()}
+    documented = _descriptions()
+    shapes = {name: _describe(shape, name, documented[name]) for name, shape in found.items()}
     root = shapes.pop("Profile")
     _restrict(root, shapes)
     made = layered(root, shapes)
@@ -97,12 +97,13 @@ def _descriptions() -> dict[str, dict[str, str]]:
     """Collect field descriptions by class: the string constant after each annotated name in the source."""
     module = ast.parse(inspect.getsource(model))
     found = {part.name: part for part in module.body if isinstance(part, ast.ClassDef)}
-    return {name: _base_docs(part, found) for name, part in found.items() if name != _BASE}
+    return {name: _base_docs(part, found) for name, part in found.items()}
 
 
 def _base_docs(shape: ast.ClassDef, known: Mapping[str, ast.ClassDef]) -> dict[str, str]:
     bases = [known[base.id] for base in shape.bases if isinstance(base, ast.Name) and base.id in known]
-    return {key: note for part in (*bases, shape) for key, note in _attribute_docs(part).items()}
+    above = [_base_docs(base, known) for base in bases]
+    return {key: note for docs in (*above, _attribute_docs(shape)) for key, note in docs.items()}
 
 
 def _attribute_docs(shape: ast.ClassDef) -> dict[str, str]:

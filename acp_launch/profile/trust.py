@@ -27,7 +27,7 @@ from msgspec import Struct
 
 from acp_launch.document.nodes import Plain
 from acp_launch.errors import StateError
-from acp_launch.private import Unfit, make_private, read_bounded, replace
+from acp_launch.private import Unfit, make_private, read_bounded, real, replace
 from acp_launch.profile.discover import HOLDER, boundary
 from acp_launch.profile.layers import Layer
 from acp_launch.profile.load import Loaded
@@ -122,13 +122,13 @@ def trust_state(loaded: Loaded, settings: Settings) -> TrustState:
     Raises:
         StateError: the store cannot be read.
     """
-    label, project = loaded.label, _real(loaded.found.project)
+    label, project = loaded.label, real(loaded.found.project)
     is_ours = not _is_projects(settings.config, project)
     foreign = [layer for layer in loaded.layers if _is_foreign(layer, is_ours=is_ours)]
     if not foreign:
         return TrustState(label=label, how="own")
     lines = _content(loaded)
-    if doubts := tuple(_doubts(foreign, _real(boundary(loaded.found.file)))):
+    if doubts := tuple(_doubts(foreign, real(boundary(loaded.found.file)))):
         return TrustState(label=label, how="doubtful", now=lines, doubts=doubts)
     before = None if _is_projects(settings.state, project) else _acceptance_of(loaded, settings, project)
     if before is None:
@@ -143,7 +143,7 @@ def accept(loaded: Loaded, settings: Settings) -> None:
     Raises:
         StateError: the acceptance cannot be stored.
     """
-    project = _real(loaded.found.project)
+    project = real(loaded.found.project)
     if _is_projects(settings.state, project):
         raise StateError(
             f"the state directory {settings.state} lies in the project, so acceptances in it cannot be trusted",
@@ -186,7 +186,7 @@ def revoke(acceptance: Acceptance, settings: Settings) -> None:
 def _is_foreign(layer: Layer, *, is_ours: bool) -> bool:
     """Whether the file is untrusted. A file in the user's own directory can be a link into a project."""
     if layer.origin == "user":
-        return not is_ours or _real(layer.file).parent.name == HOLDER
+        return not is_ours or real(layer.file).parent.name == HOLDER
     return layer.origin in FOREIGN
 
 
@@ -203,7 +203,7 @@ def _acceptance_of(loaded: Loaded, settings: Settings, project: Path) -> Accepta
 
 def _profile_path(loaded: Loaded) -> Path:
     """Resolve links in the directories of the profile's file, but not the file itself if it is a link."""
-    return _real(loaded.found.file.parent) / loaded.found.file.name
+    return real(loaded.found.file.parent) / loaded.found.file.name
 
 
 def _doubts(layers: Iterable[Layer], project: Path) -> Iterator[str]:
@@ -212,17 +212,17 @@ def _doubts(layers: Iterable[Layer], project: Path) -> Iterator[str]:
 
 
 def _doubts_about(file: Path, project: Path) -> Iterator[str]:
-    real = _real(file)
-    if not real.is_relative_to(project):
-        yield f"is a link that leads out of the project, to {real}"
+    target = real(file)
+    if not target.is_relative_to(project):
+        yield f"is a link that leads out of the project, to {target}"
         return
-    for path in (real, real.parent):
+    for path in (target, target.parent):
         try:
             status = path.stat()
         except OSError as error:
             yield f"cannot be checked: {error.strerror}"
             return
-        what = "" if path == real else f"lies in {path.name or path}, which "
+        what = "" if path == target else f"lies in {path.name or path}, which "
         if _is_anothers(status):
             yield f"{what}belongs to another user (uid {status.st_uid})"
         elif _can_be_written_by_all(status.st_mode):
@@ -265,10 +265,6 @@ def _read_if_possible(path: Path) -> Acceptance | None:
         return _read(path)
     except StateError:
         return None
-
-
-def _real(path: Path) -> Path:
-    return Path(os.path.realpath(path))
 
 
 @contextmanager

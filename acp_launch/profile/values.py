@@ -65,6 +65,10 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
 def _is_factor(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= MOST
 
@@ -96,6 +100,12 @@ SETTING = Scalar(
     "write text, true or false",
     lambda value: isinstance(value, str | bool),
     {"type": ["string", "boolean"]},
+)
+INHERIT = Scalar(
+    "all, minimal or a list of names",
+    "write all, minimal, or names: [PATH, LC_*]",
+    lambda value: value in ("all", "minimal") if isinstance(value, str) else _is_texts(value),
+    {"anyOf": [{"enum": ["all", "minimal"], "type": "string"}, {"items": {"type": "string"}, "type": "array"}]},
 )
 FILES = Scalar(
     "true, false or read",

@@ -31,8 +31,6 @@ from acp_launch.regex import regex
 LINE_BREAK = regex("\r\n|[\n\r\x85\u2028\u2029]")  # YAML's
 _NOTHING = regex(r"(?:\s|(?<!\S)#[^\n\r]*)*")  # blanks, line breaks and comments
 _BLANKS = regex(r"[ \t]*")
-_PROPERTIES = regex(r"(?:[&!]\S*\s+)*")  # an anchor and a tag
-_LAST_BREAK = regex("(?:\r\n|[\n\r\x85\u2028\u2029])\\Z")
 _MERGE = "<<"
 
 
@@ -42,8 +40,7 @@ class Span:
     The text from `start` to `end`, anchor and tag included, without comments around it.
 
     `after` is the end of the ":" or "-" before it; None where nothing can be inserted. `column` is the column of the
-    keys, or the dashes, of a block. `style` is a scalar's quote, `|` or `>`. A span that `keeps_breaks` ends in a text
-    to which a following blank line would belong.
+    keys, or the dashes, of a block. `style` is a scalar's quote, `|` or `>`.
     """
 
     kind: Literal["scalar", "mapping", "sequence", "alias"]
@@ -54,7 +51,6 @@ class Span:
     column: int = 0
     style: str = ""
     is_null: bool = False
-    keeps_breaks: bool = False
     parts: list["SpanPart"] = field(default_factory=list)
 
     @property
@@ -79,7 +75,6 @@ class SpanPart:
     value: Span
     key: str | None = None
     key_end: int = 0
-    is_explicit: bool = False
 
     @property
     def end(self) -> int:
@@ -140,35 +135,30 @@ class _Reader:
         elif span.parts:
             first = span.parts[0].start
             span.end, span.column = span.parts[-1].end, first - self.lines.start(first)
-            span.keeps_breaks = span.parts[-1].value.keeps_breaks
         return span
 
     def _scalar(self, event: Any, start: int, end: int) -> Span:
         is_null = event.implicit[0] and scalar(event.value) is None
         span = Span("scalar", start, end, style=event.style or "", is_null=is_null)
         if event.style in ("|", ">"):
-            written = self.text[start:end]
-            span.keeps_breaks = "+" in LINE_BREAK.split(written, maxsplit=1)[0].partition("#")[0]
-            # Without a "+", the line breaks after the text do not belong to it.
-            span.end = start + len(_LAST_BREAK.sub("", written) if span.keeps_breaks else written.rstrip())
+            span.end = start + len(self.text[start:end].rstrip())  # with a "+" an edit behind it may be refused
         return span
 
     def _entry(self, key: Any, owner: Span) -> SpanPart:
         named = self.value(key)
         value = self.value(next(self.events))
-        explicit = self.text[self.lines.start(named.start) : named.start].rstrip().endswith("?")
         colon = _end(_BLANKS, self.text, named.end)
         after = colon + 1 if self.text[colon : colon + 1] == ":" else None
         if value.is_empty:
             value.start = value.end = after or named.end
-        value.after = None if owner.flow or explicit else after
-        return SpanPart(named.start, value, _name(key), named.end, explicit)
+        value.after = None if owner.flow else after
+        return SpanPart(named.start, value, _name(key), named.end)
 
     def _item(self, event: Any, owner: Span) -> SpanPart:
         value = self.value(event)
         if owner.flow:
             return SpanPart(value.start, value)
-        begin = owner.parts[-1].end if owner.parts else _end(_PROPERTIES, self.text, owner.start)
+        begin = owner.parts[-1].end if owner.parts else owner.start
         dash = _end(_NOTHING, self.text, begin)
         value.after = dash + 1
         if value.is_empty:
@@ -356,7 +346,6 @@ class YamlText:
         return self._add_lines(node, step, nested, depth + 1, comments)
 
     def _add_in_flow(self, node: Span, step: str | int, value: Plain) -> str:
-        """Add an entry between brackets."""
         entry = inline(value, in_flow=True) if isinstance(step, int) else inline({step: value})[1:-1]
         if node.parts:
             last = node.parts[-1]
@@ -367,7 +356,6 @@ class YamlText:
         return self._with(begin, node.end - 1 if is_blank else begin, entry)
 
     def _add_lines(self, node: Span, key: str, value: Plain, level: int, comments: Sequence[str]) -> str:
-        """Add an entry on its own lines."""
         written = [f"{' ' * node.column}# {_one_line(comment)}".rstrip() for comment in comments]
         written += lines(key, value, column=node.column, level=level, step=self._step)
         if level > 1:
@@ -377,8 +365,7 @@ class YamlText:
         return self._below(place, self._with_blank_lines(place, written))
 
     def _with_blank_lines(self, place: SpanPart, written: list[str]) -> list[str]:
-        """Put blank lines around a new section."""
-        if len(written) == 1 or place.value.keeps_breaks:
+        if len(written) == 1:
             return written
         begin = self.lines.next(place.end)
         following = self.text[begin : self.lines.end(begin)]
@@ -427,8 +414,6 @@ class YamlText:
         begin, end = self.lines.start(part.start), self.lines.end(part.end)
         if not self.text[begin : part.start].strip():
             return self._with(begin, self.lines.next(end), "")
-        if part.is_explicit:
-            raise by_hand(())
         follower = node.parts[node.parts.index(part) + 1].start  # the part beside a dash is the first of several
         is_next = self.lines.next(end) == self.lines.start(follower)
         return self._with(part.start, follower if is_next else end, "")

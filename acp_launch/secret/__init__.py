@@ -8,8 +8,7 @@ child's environment (`lookup`) and redacted text and bytes for every output (`re
     value           `Secret`, and the interface of every store: `Store`, `Outcome`, `StoreFault`
     reference       the `${…}` grammar
     lookup          reads all secrets of a launch in one pass; the index of stored names
-    keyring         the store `keyring`: its choice, and the backends of the keyring library (macOS, Windows, others)
-    secretservice   the Secret Service of a Linux desktop, over D-Bus
+    keyring         the store `keyring`: its choice, and the backends of the keyring library
     sealed          the format and the cryptography of the sealed file
     sealedfile      the store `file`, its passphrase and its key file
     command         the store `command`: a program that prints a value

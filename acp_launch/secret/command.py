@@ -6,11 +6,10 @@ stderr as the reason; an empty answer is `missing`. The program's stdout is neve
 that looks like a credential.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePath
-from threading import Thread
-from typing import NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol
 
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.regex import regex
@@ -19,22 +18,16 @@ from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, State, StoreFaul
 
 PLACEHOLDER = "{name}"
 AT_ONCE = 8  # programs at a time: each may load a runtime of a hundred megabytes
-T = TypeVar("T")
 LINES, LINE_LENGTH = 3, 200  # of stderr in a reason; characters
-
-
-class Ending(Protocol):
-    """How the program ended. Its text continues a sentence: `exited with status 1`."""
-
-    @property
-    def status(self) -> int | None: ...
 
 
 class Captured(Protocol):
     """The result of one call. `out` may be cut when it is longer than any secret."""
 
     @property
-    def ending(self) -> Ending: ...
+    def ending(self) -> Any:
+        """How the program ended: its `status`; its text continues a sentence: `exited with status 1`."""
+
     @property
     def out(self) -> bytes: ...
     @property
@@ -69,8 +62,8 @@ class CommandStore:
 
     def read(self, names: Sequence[str]) -> Mapping[str, Outcome]:
         self._require_placeholder()
-        outcomes = in_parallel(self._outcome, names)
-        return {name: outcomes[name] for name in names}
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return dict(zip(names, pool.map(self._outcome, names), strict=True))
 
     def write(self, name: str, secret: Secret) -> NoReturn:
         raise self._only_reads()
@@ -140,49 +133,6 @@ def failure(program: str, captured: Captured, limit: float) -> str:
     if captured.timed_out:
         return f"{program} did not answer within {limit:g} s{_last(captured.err)}"
     return f"{program} {captured.ending}{_last(captured.err)}" if captured.ending.status != 0 else ""
-
-
-def in_parallel(work: Callable[[str], T], names: Sequence[str]) -> dict[str, T]:
-    """Run the work for each name in threads, and wait for all. Daemons, so that Ctrl-C need not wait for them."""
-    waiting = deque(names)
-    outcomes: dict[str, T] = {}
-    failures: list[BaseException] = []
-
-    def ask() -> None:
-        while (name := _next(waiting)) is not None:
-            try:
-                outcomes[name] = work(name)
-            except BaseException as failure:
-                failures.append(failure)
-                waiting.clear()
-
-    threads = _started([Thread(target=ask, name="secret", daemon=True) for _ in names[:AT_ONCE]])
-    if not threads:
-        ask()
-    for thread in threads:
-        thread.join()
-    for failure in failures:
-        raise failure
-    return outcomes
-
-
-def _started(threads: Iterable[Thread]) -> list[Thread]:
-    """Start as many threads as the system allows."""
-    started = []
-    for thread in threads:
-        try:
-            thread.start()
-        except RuntimeError:  # ulimit -u
-            break
-        started.append(thread)
-    return started
-
-
-def _next(waiting: deque[str]) -> str | None:
-    try:
-        return waiting.popleft()
-    except IndexError:
-        return None
 
 
 _ENCODE = "store it as text, base64-encoded for instance"

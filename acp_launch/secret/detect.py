@@ -20,6 +20,7 @@ from math import log2
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_launch.regex import regex
 from acp_launch.secret.value import MASK
@@ -344,7 +345,12 @@ def sightings(text: str, name: str = "") -> tuple[Sighting, ...]:
 
     `name` is the name of the whole text.
     """
-    defaults = (_moved(found, match.start("default")) for match in _defaults(text) for found in _default(match))
+    defaults = (
+        replace(found, start=found.start + match.start("default"), end=found.end + match.start("default"))
+        for match in REFERENCE.finditer(text)
+        if match["default"]
+        for found in _called(match["default"], match["name"])
+    )
     identified = _IDENTIFIES.search(name) is not None
     nameless = (found for found in _nameless(text) if not (identified and found.certainty == "random"))
     return _apart((*_called(_opened(text), name), *nameless, *defaults))
@@ -354,11 +360,10 @@ def issued(text: str) -> tuple[Sighting, ...]:
     """Return what is certain without context, in a file not read before: known shapes, and passwords in urls."""
     passwords = (found for found in _in_urls(text) if "${" not in text[found.start : found.end])
     found = _apart((*_shaped(text), *passwords))
-    return tuple(one for one in found if one.certainty == "certain" and not _is_mention(text, one))
-
-
-def _is_mention(text: str, found: Sighting) -> bool:
-    return found.what == "a private key" and not _KEY_LINE.search(text, found.start, found.start + 400)
+    certain = (one for one in found if one.certainty == "certain")
+    return tuple(
+        one for one in certain if one.what != "a private key" or _KEY_LINE.search(text, one.start, one.start + 400)
+    )
 
 
 def masked(text: str) -> str:
@@ -380,18 +385,6 @@ def _opened(text: str) -> str:
         return GONE * (len(match[0]) - len(default) - 1) + default + GONE
 
     return REFERENCE.sub(gone, text)
-
-
-def _defaults(text: str) -> Iterator[re.Match[str]]:
-    return (match for match in REFERENCE.finditer(text) if match["default"])
-
-
-def _default(match: re.Match[str]) -> Iterable[Sighting]:
-    return _called(match["default"], match["name"])
-
-
-def _moved(found: Sighting, by: int) -> Sighting:
-    return Sighting(found.start + by, found.end + by, found.what, found.certainty, found.name, found.shown)
 
 
 def _apart(found: Iterable[Sighting]) -> tuple[Sighting, ...]:

@@ -1,8 +1,8 @@
 """
 A prompt for hidden input, on the terminal itself and never on stdin, which may be a pipe with a protocol.
 
-prompt_toolkit tells the keys; nothing is drawn. `getpass` is only for Windows: elsewhere it falls back to stdin, shows
-what is typed after Ctrl-Z and `fg`, and loses everything after 4,095 bytes.
+prompt_toolkit tells the keys; nothing is drawn. `getpass` falls back to stdin, shows what is typed after Ctrl-Z and
+`fg`, and loses everything after 4,095 bytes.
 
 A signal that stops or ends us takes effect only after the terminal has its own modes again. When we continue, the shell
 has changed the modes: they are set anew, the text typed before is dropped, and the prompt is shown again.
@@ -12,7 +12,6 @@ import asyncio
 import os
 import selectors
 import signal
-import sys
 from typing import TextIO
 
 from acp_launch import leave
@@ -36,16 +35,11 @@ def ask_hidden(prompt: str, *, fix: str = PIPE) -> str | None:
         UsageError: several lines were pasted, or bytes that are not text.
     """
     try:
-        descriptor = os.open("CONIN$" if sys.platform == "win32" else "/dev/tty", os.O_RDWR)
+        descriptor = os.open("/dev/tty", os.O_RDWR)
     except OSError:  # there is no terminal
         return None
     with os.fdopen(descriptor, encoding="utf-8") as terminal:
-        if sys.platform == "win32":
-            from getpass import win_getpass
-
-            # The console gives characters beyond U+FFFF in halves.
-            answer = win_getpass(marked(prompt)).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        elif not _is_ours(descriptor) or (answer := _Question(terminal, prompt).answer()) is None:
+        if not _is_ours(descriptor) or (answer := _Question(terminal, prompt).answer()) is None:
             return None
     text = answer.rstrip("\r\n")
     if "\n" in text or "\r" in text:

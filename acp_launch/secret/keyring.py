@@ -5,16 +5,15 @@ The user's own settings choose it, then the user's settings for the keyring libr
 discovered, and a backend that is merely installed is never used. A plaintext backend is used only if our own settings
 name it: the other two places are shared with tools for which that may be good enough.
 
-The Secret Service has a module of its own; all others are backends of the keyring library, which takes one call for
-each secret and cannot list its items. Importing this module imports no keyring library, and creating a store reads
-nothing.
+A store is a backend of the keyring library, which takes one call for each secret and cannot list its items. Importing
+this module imports no keyring library, and creating a store reads nothing.
 """
 
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -39,52 +38,6 @@ from acp_launch.secret.isolate import (
 from acp_launch.secret.value import Outcome, Secret, Store, StoreFault
 from acp_launch.settings.load import grounds, lies_in
 from acp_launch.settings.model import KeyringSettings
-
-
-def open_keyring(settings: KeyringSettings, environ: Mapping[str, str], *, interactive: bool) -> Store:
-    """Return the store. `interactive`: a user can answer a dialog of the desktop."""
-    return Keyring(settings, environ, interactive=interactive)
-
-
-class Keyring:
-    """The chosen keyring. It is chosen at the first call, because the choice may have to read a file."""
-
-    def __init__(self, settings: KeyringSettings, environ: Mapping[str, str], *, interactive: bool) -> None:
-        self._settings = settings
-        self._environ = environ
-        self._interactive = interactive
-
-    @property
-    def label(self) -> str:
-        try:
-            return self._chosen.label
-        except StoreFault:  # the next read or write reports it
-            return "keyring"
-
-    def prepare(self, *, writing: bool = False) -> None:
-        self._chosen.prepare(writing=writing)
-
-    def read(self, names: Sequence[str]) -> Mapping[str, Outcome]:
-        return self._chosen.read(names)
-
-    def write(self, name: str, secret: Secret) -> None:
-        self._chosen.write(name, secret)
-
-    def remove(self, name: str) -> bool:
-        return self._chosen.remove(name)
-
-    def names(self) -> Mapping[str, float | None] | None:
-        return self._chosen.names()
-
-    @cached_property
-    def _chosen(self) -> Store:
-        choice = choose(self._settings, self._environ)
-        if choice.name == SECRET_SERVICE:
-            from acp_launch.secret.secretservice import SecretService
-
-            return SecretService(self._environ, interactive=self._interactive)
-        return LibraryKeyring(choice)
-
 
 SECRET_SERVICE = "keyring.backends.SecretService.Keyring"
 MACOS = "keyring.backends.macOS.Keyring"
@@ -127,22 +80,19 @@ def choose(settings: KeyringSettings, environ: Mapping[str, str], *, platform: s
         return BackendChoice(settings.backend, place, f"remove {place}", ours=True)
     if name := environ.get(VARIABLE):
         return BackendChoice(name, VARIABLE, f"unset {VARIABLE}")
-    root = config_root(environ, platform=platform)
+    root = config_root(environ)
     if root and _is_projects(root):
         root = None  # a project must not choose which code runs
     chosen = _configured(root / "keyringrc.cfg") if root else None
     return chosen or BackendChoice(_BY_PLATFORM.get(platform, SECRET_SERVICE))
 
 
-def config_root(environ: Mapping[str, str], *, platform: str = sys.platform) -> Path | None:
+def config_root(environ: Mapping[str, str]) -> Path | None:
     """Return the directory of the keyring library's configuration.
 
     Like keyring.util.platform_.config_root, which costs the import of the whole library. Unlike it, relative paths do
     not count (the XDG rule): a project that contains the current directory must not choose which code runs.
     """
-    if platform == "win32":
-        data = _absolute(environ.get("LOCALAPPDATA")) or _absolute(environ.get("ProgramData"))
-        return data and data / "Python Keyring"
     home = _absolute(environ.get("HOME")) or _absolute(os.path.expanduser("~"))  # noqa: PTH111 - it does not raise
     root = _absolute(environ.get("XDG_CONFIG_HOME")) or (home and home / ".config")
     return root and root / "python_keyring"
@@ -236,19 +186,37 @@ def _described(base: type) -> str:
 _LOCKED = regex(r"-25308|interaction (is )?not allowed", re.I)  # without a user at the screen, as over SSH
 _DENIED = regex(r"(?<!\d)-128(?!\d)|cancell?ed|denied|dismissed", re.I)  # the user pressed "Deny"
 
-# UTF-16 units of one value in the Windows Credential Manager: CRED_MAX_CREDENTIAL_BLOB_SIZE is 5 x 512 bytes
-_WINDOWS = 1280
-_BYTE_ORDER_MARKS = ("\ufeff", "\ufffe")  # the library decodes UTF-16 there and would drop or obey these
-
 Tell = Callable[[BaseException], str]  # returns the part of an exception that may be shown
 
 
-class LibraryKeyring:
-    """A backend of the keyring library, each call with its exceptions translated."""
+def open_keyring(settings: KeyringSettings, environ: Mapping[str, str], *, interactive: bool) -> Store:
+    """Return the store. `interactive`: a user can answer a dialog of the desktop."""
+    has_screen = bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))
+    return Keyring(settings, environ, may_ask=interactive and has_screen)
 
-    def __init__(self, choice: BackendChoice) -> None:
-        self._choice = choice
-        self.label = choice.label
+
+class Keyring:
+    """The chosen backend, each call with its exceptions translated.
+
+    It is chosen at the first call, because the choice may have to read a file.
+    """
+
+    def __init__(self, settings: KeyringSettings, environ: Mapping[str, str], *, may_ask: bool) -> None:
+        """`may_ask`: the Secret Service may show a dialog. Other keyrings cannot be told."""
+        self._settings = settings
+        self._environ = environ
+        self._may_ask = may_ask
+
+    @cached_property
+    def _choice(self) -> BackendChoice:
+        return choose(self._settings, self._environ)
+
+    @property
+    def label(self) -> str:
+        try:
+            return self._choice.label
+        except StoreFault:  # the next read or write reports it
+            return "keyring"
 
     def prepare(self, *, writing: bool = False) -> None:
         """Do nothing: if the user must be asked, the desktop does."""
@@ -260,8 +228,6 @@ class LibraryKeyring:
     def write(self, name: str, secret: Secret) -> None:
         text = storable_text(secret)
         with self._backend() as backend:
-            if _is_windows(backend):
-                _check_fits(text)
             attempt(lambda: backend.set_password(SERVICE, name, text), lambda error: self._fault(error, type_only))
 
     def remove(self, name: str) -> bool:
@@ -301,10 +267,15 @@ class LibraryKeyring:
 
     @contextmanager
     def _backend(self) -> Iterator[Any]:
+        choice = self._choice
+        is_desktop = choice.name == SECRET_SERVICE
         with without_prompts():
-            yield attempt(lambda: load(self._choice), self._fault)
+            backend = attempt(lambda: load(choice), lambda error: self._fault(error, is_absent=is_desktop))
+            if is_desktop and not self._may_ask:
+                attempt(lambda: _prevent_dialogs(backend), self._fault)
+            yield backend
 
-    def _fault(self, error: BaseException, tell: Tell = sentence) -> StoreFault:
+    def _fault(self, error: BaseException, tell: Tell = sentence, *, is_absent: bool = False) -> StoreFault:
         from keyring.errors import KeyringError, KeyringLocked, PasswordDeleteError, PasswordSetError
 
         label, other_choice, told = self.label, self._choice.other_choice, tell(error)
@@ -318,23 +289,28 @@ class LibraryKeyring:
             return StoreFault("locked", f"the {label} is locked: {told}", fix="unlock it, and try again")
         if isinstance(error, PasswordSetError | PasswordDeleteError):
             return StoreFault("denied", f"the {label} refused the change: {told}", fix=other_choice)
-        return StoreFault("unavailable", f"the {label} does not work here: {told}", fix=other_choice)
+        reason = f"the {label} does not work here: {told}"
+        return StoreFault("unavailable", reason, fix=other_choice, is_absent=is_absent)
 
 
-def _is_windows(backend: Any) -> bool:
-    return any(base.__module__ == "keyring.backends.Windows" for base in type(backend).__mro__)
-
-
-def _check_fits(text: str) -> None:
-    """Check that the Windows Credential Manager can store the text.
+def _prevent_dialogs(backend: Any) -> None:
+    """Let the library's Secret Service show no dialog: check its collection now, and each item before it is read.
 
     Raises:
-        StoreFault: it cannot store the text unchanged.
+        StoreFault: the collection is locked, or was never created.
     """
-    held = len(text.encode("utf-16-le")) // 2
-    if held > _WINDOWS:
-        reason = f"the value has {held:,} UTF-16 units; the Windows Credential Manager keeps at most {_WINDOWS:,}"
-        raise StoreFault("too large", reason, fix=USE_A_FILE)
-    if text.startswith(_BYTE_ORDER_MARKS):
-        reason = "the value begins with a byte order mark, which the Windows Credential Manager does not keep"
-        raise StoreFault("unavailable", reason, fix=f"remove the mark, or {USE_A_FILE}")
+    import secretstorage
+    from secretstorage.collection import DEFAULT_COLLECTION
+
+    def check(thing: Any) -> None:
+        if thing.is_locked():
+            reason = "the desktop keyring is locked, and acp-launch cannot ask you to unlock it"
+            raise ItemFault("locked", reason, fix=f"unlock it on the desktop, or {USE_A_FILE}")
+
+    backend.unlock = check
+    with closing(secretstorage.dbus_init()) as connection:
+        try:
+            check(secretstorage.Collection(connection, getattr(backend, "preferred_collection", DEFAULT_COLLECTION)))
+        except secretstorage.ItemNotFoundException:
+            reason = "the desktop keyring has no default collection, and acp-launch cannot ask you to create one"
+            raise StoreFault("unavailable", reason, fix=USE_A_FILE) from None

@@ -517,8 +517,6 @@ def _masked(window: bytes, spans: list[Span], stop: int, *, is_covered: bool) ->
 
 
 class _Wrapped:
-    """A stream whose subclasses define `write`."""
-
     def __init__(self, stream: Any, source: Redactor) -> None:
         self._stream = stream
         self._redactor = source

@@ -9,6 +9,7 @@ profile cannot name the variables reserved for acp-launch: it could pass the use
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -74,6 +75,7 @@ class BadReference(ValueError):  # noqa: N818 - the name states the fault
         self.fix = fix
 
 
+@lru_cache(4096)  # a run parses each text of its profile several times
 def parse(text: str) -> tuple[Part, ...]:
     """Cut `text` into literal pieces and references. Adjacent literals are one piece.
 
@@ -145,7 +147,6 @@ def _bad(text: str, offset: int, found: re.Match[str] | None) -> BadReference:
 
 
 def _complaint(written: str) -> tuple[str, str]:
-    """Return what is wrong with a `${…}`, and what to write instead."""
     inside = written[2:-1].strip()
     kind, name, rest = _read(inside)
     if kind and not name and not rest:
@@ -185,15 +186,9 @@ def _nearest(inside: str, kind: str, name: str, rest: str) -> str:
 
     if close := get_close_matches(inside.lower(), VARIABLES, 1, 0.7):
         return f"${{{close[0]}}}"
-    if kind == "secret":
-        name = re.sub(r"\s+", "-", name + rest)
-        return f"${{secret:{name}}}" if re.fullmatch(NAME, name) else ""
-    # `X:default`, `X:=default` and `X-default` all meant `X:-default`.
-    operator = re.match("[:=?-]+", rest)
-    if not name or (rest and not operator):
+    if not name or (rest and not re.fullmatch(r":-[^${}]*", rest)):
         return ""
-    default = rest[operator.end() :] if operator else ""
-    return f"${{env:{name}:-{default}}}" if default and "${" not in default else f"${{env:{name}}}"
+    return f"${{{kind or 'env'}:{name}{rest}}}"
 
 
 def _instead(variable: str) -> str:

@@ -12,6 +12,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from shlex import quote
 from typing import Protocol
@@ -20,7 +21,7 @@ from acp_launch import private
 from acp_launch.private import Unfit, locked
 from acp_launch.secret import sealed
 from acp_launch.secret.isolate import storable_text
-from acp_launch.secret.sealed import MAX_FILE, Broken, Entry, Hkdf, Kdf, Key, Scrypt, Sealed, derive, fresh_salt, opens
+from acp_launch.secret.sealed import MAX_FILE, Broken, Entry, Hkdf, Key, Scrypt, Sealed, derive, fresh_salt, opens
 from acp_launch.secret.value import PASSPHRASE, Outcome, Secret, StoreFault
 from acp_launch.settings.model import FileSettings
 
@@ -39,7 +40,6 @@ def explained(path: Path, doing: str) -> Iterator[None]:
 
 
 LEAST = 8  # characters of a new passphrase (NIST SP 800-63-3B, 5.1.1.2); scrypt only slows guessing down
-TRIES = 3  # at the prompt, as with ssh and sudo
 LEAST_KEY, MOST_KEY = 32, 64 * 1024  # bytes of a key file; 32 is the length of the key
 
 
@@ -58,27 +58,6 @@ class KeySource(Protocol):
         """Return a key for a new file. Never asks."""
 
 
-class _KeyCache:
-    """A cache of keys, because deriving one is slow on purpose."""
-
-    def __init__(self) -> None:
-        self._derived: dict[tuple[Kdf, bytes], Key] = {}
-
-    def derive(self, kdf: Kdf, material: bytes) -> Key:
-        if (kdf, material) not in self._derived:
-            self._derived[kdf, material] = derive(kdf, material)
-        return self._derived[kdf, material]
-
-
-class _Refused(Exception):  # noqa: N818 - the name states the fault
-    """Raised for an answer that is not acceptable: `said` is shown before the next try, `fault` after the last."""
-
-    def __init__(self, said: str, fault: StoreFault) -> None:
-        super().__init__(said)
-        self.said = said
-        self.fault = fault
-
-
 class Passphrase:
     """A passphrase from the environment, or else from the user."""
 
@@ -88,7 +67,7 @@ class Passphrase:
         self._ask = ask
         self._name = PASSPHRASE
         self._material = _bytes(environ.get(PASSPHRASE, ""))
-        self._keys = _KeyCache()
+        self._derive = cache(derive)  # which is slow on purpose
 
     @property
     def is_at_hand(self) -> bool:
@@ -101,13 +80,13 @@ class Passphrase:
         self._material = self._chosen() if sealed is None else self._recalled(sealed)
 
     def key(self, sealed: Sealed) -> Key:
-        key = self._keys.derive(self._kdf(sealed), self._at_hand())
+        key = self._derive(self._kdf(sealed), self._at_hand())
         if not opens(key, sealed):
             raise self._wrong()
         return key
 
     def first_key(self) -> Key:
-        return self._keys.derive(Scrypt(fresh_salt()), self._long_enough(self._at_hand()))
+        return self._derive(Scrypt(fresh_salt()), self._long_enough(self._at_hand()))
 
     def _kdf(self, sealed: Sealed) -> Scrypt:
         if isinstance(sealed.kdf, Scrypt):
@@ -116,9 +95,10 @@ class Passphrase:
         raise StoreFault("locked", f"{self._path} needs a key file, and the settings name none", fix=fix)
 
     def _long_enough(self, material: bytes) -> bytes:
-        if _is_short(material):
-            raise self._too_short()
-        return material
+        if len(material.decode(errors="replace")) >= LEAST:
+            return material
+        reason = f"{self._name} is shorter than {LEAST} characters, too short for a new sealed file"
+        raise StoreFault("denied", reason, fix="choose a longer one; several words are easy to remember")
 
     def _at_hand(self) -> bytes:
         if not self._material:
@@ -127,42 +107,27 @@ class Passphrase:
 
     def _recalled(self, sealed: Sealed) -> bytes:
         kdf = self._kdf(sealed)
-
-        def ask(said: str) -> bytes:
-            answer = self._answer(f"{said}Passphrase of {self._path}: ")
-            if not opens(self._keys.derive(kdf, answer), sealed):
-                raise _Refused("Wrong passphrase.", self._wrong())
-            return answer
-
-        return _patiently(ask)
+        answer = self._answer(f"Passphrase of {self._path}: ")
+        if not opens(self._derive(kdf, answer), sealed):
+            raise self._wrong()
+        return answer
 
     def _chosen(self) -> bytes:
-        def ask(said: str) -> bytes:
-            chosen = self._answer(f"{said}New passphrase for {self._path} ({LEAST} characters or more): ")
-            if _is_short(chosen):
-                raise _Refused("Too short.", self._too_short())
-            if chosen != self._entered("Repeat it: "):
-                fault = StoreFault("denied", "the two passphrases differ", fix="try again")
-                raise _Refused("The two passphrases differ.", fault)
-            return chosen
-
-        return _patiently(ask)
+        chosen = self._long_enough(self._answer(f"New passphrase for {self._path} ({LEAST} characters or more): "))
+        if chosen != self._entered("Repeat it: "):
+            raise StoreFault("denied", "the two passphrases differ", fix="try again")
+        return chosen
 
     def _answer(self, prompt: str) -> bytes:
-        if not (answer := self._entered(prompt)):
-            fault = StoreFault("locked", "no passphrase was entered", fix="try again")
-            raise _Refused("Nothing was entered.", fault)
-        return answer
+        if answer := self._entered(prompt):
+            return answer
+        raise StoreFault("locked", "no passphrase was entered", fix="try again")
 
     def _entered(self, prompt: str) -> bytes:
         answer = self._ask(prompt)
         if answer is None:
             raise self._locked()
         return _bytes(answer)
-
-    def _too_short(self) -> StoreFault:
-        reason = f"{self._name} is shorter than {LEAST} characters, too short for a new sealed file"
-        return StoreFault("denied", reason, fix="choose a longer one; several words are easy to remember")
 
     def _locked(self) -> StoreFault:
         fix = f"export {PASSPHRASE}=..., or run this in a terminal"
@@ -179,7 +144,7 @@ class KeyFile:
     def __init__(self, path: Path, key_file: Path) -> None:
         self._path = path
         self._key_file = key_file
-        self._keys = _KeyCache()
+        self._derive = cache(derive)  # which is slow on purpose
 
     is_at_hand = True
 
@@ -194,7 +159,7 @@ class KeyFile:
         if content is None:
             reason = f"the key file {self._key_file} does not exist, and only it opens {self._path}"
             raise StoreFault("unavailable", reason, fix="restore it, or correct secrets.file.key_file in config.yaml")
-        key = self._keys.derive(sealed.kdf, content)
+        key = self._derive(sealed.kdf, content)
         if not opens(key, sealed):
             fix = "name the right one in config.yaml: secrets.file.key_file"
             raise StoreFault("denied", f"the key file {self._key_file} does not open {self._path}", fix=fix)
@@ -207,7 +172,7 @@ class KeyFile:
             with explained(self._key_file, "create"):
                 private.make_private(self._key_file.parent)
                 private.create(self._key_file, content + b"\n")
-        return self._keys.derive(Hkdf(fresh_salt()), content)
+        return self._derive(Hkdf(fresh_salt()), content)
 
     def _content(self) -> bytes | None:
         with explained(self._key_file, "read"):
@@ -222,24 +187,6 @@ class KeyFile:
             reason = f"the key file {self._key_file} holds {len(content)} bytes, and a key needs {LEAST_KEY}"
             raise StoreFault("unavailable", reason, fix="restore its content; to create a new key file, remove it")
         return content
-
-
-def _patiently(ask: Callable[[str], bytes]) -> bytes:
-    """Return the answer of `ask`, which may fail `TRIES` times. Its argument is a line about the last failure."""
-    said = ""
-    for _ in range(TRIES - 1):
-        try:
-            return ask(said)
-        except _Refused as refused:
-            said = f"{refused.said}\n"
-    try:
-        return ask(said)
-    except _Refused as refused:
-        raise refused.fault from None
-
-
-def _is_short(material: bytes) -> bool:
-    return len(material.decode(errors="replace")) < LEAST
 
 
 def _bytes(passphrase: str) -> bytes:

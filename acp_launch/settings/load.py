@@ -17,7 +17,7 @@ from msgspec import structs
 
 from acp_launch.document.nodes import MAX_SIZE, SETTINGS, decode
 from acp_launch.errors import SettingsError, StateError
-from acp_launch.private import Unfit, read_bounded
+from acp_launch.private import Unfit, read_bounded, real
 from acp_launch.problem import Problem
 from acp_launch.settings.model import NAMES, NEARLY, PREFIX, Choices, Settings
 
@@ -34,9 +34,9 @@ def grounds(start: Path) -> Iterator[Path]:
 def lies_in(directory: Path, projects: Iterable[Path]) -> bool:
     """Whether `directory` lies in one of the projects after links are resolved. A home that is a project does not
     count: it is the user's."""
-    real, home = _real(directory), _home()
-    roots = map(_real, projects)
-    return any(real.is_relative_to(root) and not (home and home.is_relative_to(root)) for root in roots)
+    target, home = real(directory), _home()
+    roots = map(real, projects)
+    return any(target.is_relative_to(root) and not (home and home.is_relative_to(root)) for root in roots)
 
 
 def _is_there(path: Path) -> bool:
@@ -51,15 +51,11 @@ def _home() -> Path | None:
     try:
         import pwd
     except ImportError:
-        return _real(Path.home())
+        return real(Path.home())
     try:
-        return _real(Path(pwd.getpwuid(os.getuid()).pw_dir))
+        return real(Path(pwd.getpwuid(os.getuid()).pw_dir))
     except KeyError:  # a container's user may have no name, and then no home that can be relied on
         return None
-
-
-def _real(path: Path) -> Path:
-    return Path(os.path.realpath(path))
 
 
 FILE = "config.yaml"

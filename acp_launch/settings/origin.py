@@ -77,7 +77,6 @@ def directories() -> list[DirectoryOrigin]:
 
 
 def _at(root: Any, key: Key) -> Any:
-    """Return the value at a key; None if there is none."""
     for step in key:
         root = root.get(step) if isinstance(root, dict) else None
     return root
@@ -91,7 +90,7 @@ def _places(file: Path) -> Mapping[Key, str]:
     document, _ = parse(text, str(file), SETTINGS) if text else (None, [])
     if document is None:
         return {}
-    return {key: f"{file}:{document.locate(key)[0]}" for key in keys() if _has(document.root, key)}
+    return {key: f"{file}:{document.where(key).line}" for key in keys() if _has(document.root, key)}
 
 
 def _has(root: Any, key: Key) -> bool:

@@ -433,7 +433,7 @@ def test_import_that_can_store_nothing_ends_before_it_asks_for_the_profile(witho
         terminal.until(NO_KEYRING)
         terminal.types("n")
         assert terminal.ends() == 3
-    assert "cannot read the store: cannot reach a desktop keyring: " in terminal.text
+    assert "cannot read the store: the keyring (Secret Service) does not work here: " in terminal.text
     assert "Name of the profile" not in terminal.text
     assert profile(project).read_bytes() == before
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.console.profiles import as_yaml, show_reports
-from acp_launch.document.nodes import Place, Plain
+from acp_launch.document.nodes import Plain, Positions
 from acp_launch.document.yaml import Document, parse
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, examine, load
@@ -98,14 +98,8 @@ def test_the_verb_prints_it_and_says_what_is_wrong_with_what_is_no_profile(holde
     assert wrong.stderr.startswith('bad.yaml:1:10: extends: no profile named "gone" to extend\n')
 
 
-class Hostile:
-    """Every value is in a file whose name would like to be more than a comment."""
-
-    def where(self, path: object, *, key: bool = False, offset: int = 0) -> Place:
-        return Place(7, 1, "x\nagent: {command: evil}\x1b[2J\u2028.yaml")
-
-    def locate(self, path: object, *, key: bool = False, offset: int = 0) -> tuple[int, int]:
-        return 7, 1
+# Every value is in a file whose name would like to be more than a comment.
+HOSTILE = Positions({(): ("x\nagent: {command: evil}\x1b[2J\u2028.yaml", 7, 1, 7, 1, None)})
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
@@ -126,7 +120,7 @@ def test_whatever_the_values_and_the_files_are_called_it_reads_back_the_same_and
 ) -> None:
     name = "x\x1b[2J\nagent: evil"
     profile = Profile(version=1, agent=Agent(command=Template("x")))
-    loaded = Loaded(Found(name, Path("x"), Path(), "path"), profile, Hostile(), "x", merged=tree)
+    loaded = Loaded(Found(name, Path("x"), Path(), "path"), profile, HOSTILE, "x", merged=tree)
     text = as_yaml(loaded)
     assert all(line.isprintable() for line in text.split("\n"))
     document, problems = parse(text, "again.yaml")

@@ -14,7 +14,7 @@ def resolved(project: Path, rules: str, **environ: str) -> Resolved:
     file = project / "work.yaml"
     file.write_text(f'version: 1\nagent: {{command: "${{python}}"}}\npermissions:\n  rules: [{rules}]\n')
     found = Found("work", file, project, "path")
-    return resolve(load(found), cwd=project / "typed", environ=environ, home=project / "home")
+    return resolve(load(found), cwd=project / "typed", environ=environ | {"HOME": str(project / "home")})
 
 
 @pytest.fixture

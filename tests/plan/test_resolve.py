@@ -29,7 +29,7 @@ class Machine:
         for folder in ("bin", "typed", "home", "shared"):
             (root / folder).mkdir()
         self.agent = self.program("bin/agent")
-        self.environ: dict[str, str] = {"PATH": str(root / "bin"), "TOKEN": "hunter2"}
+        self.environ: dict[str, str] = {"PATH": str(root / "bin"), "TOKEN": "hunter2", "HOME": str(self.home)}
 
     def program(self, name: str) -> Path:
         file = self.root / name
@@ -45,7 +45,6 @@ class Machine:
             load(Found("work", file, self.root, "path")),
             cwd=self.typed,
             environ=self.environ,
-            home=self.home,
             cwd_override=cwd_override,
             session_override=session_override,
         )
@@ -183,6 +182,7 @@ def test_a_server_of_the_agents_is_found_on_its_own_path_and_else_on_the_agents(
 
 def test_a_server_has_its_whole_environment_minimal_unless_it_says_more(machine: Machine) -> None:
     machine.environ |= {"LANG": "C", "ACP_LAUNCH_SECRET_X": "s", "AWS_PROFILE": "p"}
+    del machine.environ["HOME"]
     plan = machine.plan(
         "agent: {command: agent, env: {OPENAI_API_KEY: k}}\nmcp_servers:\n"
         '  a: {command: agent, env: {LANG: "${env:TOKEN}"}}\n'
@@ -408,7 +408,7 @@ def test_a_command_line_becomes_a_plan_without_any_profile(machine: Machine) -> 
     assert plan.agent.command == machine.agent
     assert [argument.reveal({}) for argument in plan.agent.args] == ["--flag", "a b", ""]
     assert {str(argument.origin) for argument in plan.agent.args} == {"--agent"}
-    assert set(plan.agent.env) == {"PATH", "TOKEN"}
+    assert set(plan.agent.env) == {"HOME", "PATH", "TOKEN"}
 
 
 def test_sessions_of_a_command_line_are_told_apart_without_keeping_its_arguments(machine: Machine) -> None:

@@ -61,7 +61,7 @@ def test_what_is_recalled_equals_what_was_checked(tmp_path: Path, text: str) -> 
     file.write_text(text)
     first = load(found(file), cache=tmp_path / "cache")
     again = load(found(file), cache=tmp_path / "cache")
-    assert isinstance(again.positions, cache.CachedPositions)
+    assert cache.recall(tmp_path / "cache", found(file)) is not None
     assert again.profile == first.profile
     assert repr(again.profile) == repr(first.profile)  # the types too: Duration, Template, tuple
 
@@ -75,7 +75,13 @@ def test_every_place_is_recalled_and_so_is_the_nearest_parent(tmp_path: Path) ->
     recalled = cache.recall(tmp_path, found(file))
     assert recalled is not None
     assert recalled.merged == document.root
-    paths = [*document.places(), ("agent", "nothing"), ("mcp_servers", "gone", "url"), ("agent", "args", 9), ("x",)]
+    paths = [
+        *document.positions.table,
+        ("agent", "nothing"),
+        ("mcp_servers", "gone", "url"),
+        ("agent", "args", 9),
+        ("x",),
+    ]
     for path in paths:
         for key in (False, True):
             for offset in (0, 3):

@@ -15,7 +15,7 @@ from acp_launch.document.nodes import MAX_SIZE
 from acp_launch.errors import ProfileError, UsageError
 from acp_launch.plan.resolve import resolve
 from acp_launch.profile.discover import Found, built_in, discover, find
-from acp_launch.profile.load import CachedPositions, Loaded, examine, inspect, load
+from acp_launch.profile.load import Loaded, examine, inspect, load, recall
 from acp_launch.settings import load as settings
 from tests.patience import PATIENCE
 
@@ -49,6 +49,9 @@ class Project:
 
     def warm(self) -> Loaded:
         return load(self.find(), cache=self.cache)
+
+    def is_cached(self) -> bool:
+        return recall(self.cache, self.find()) is not None
 
     def problems(self, name: str = "work") -> list[str]:
         return [str(problem) for problem in inspect(self.find(name))[1]]
@@ -207,7 +210,6 @@ def test_a_file_that_several_parents_extend_undoes_nothing_that_one_of_them_chan
         ("base.yaml", '"base.yaml" is neither a profile\'s name nor a ./path', "write ./base.yaml"),
         ("x/base.yaml", '"x/base.yaml" is neither a profile\'s name nor a ./path', "write ./x/base.yaml"),
         (".hidden", '".hidden" is neither a profile\'s name nor a ./path', "write ./.hidden"),
-        ("'.\\base.yaml'", '".\\base.yaml" holds a backslash', "write ./base.yaml"),
         ("''", "this does not name a profile", "name one, or remove the key"),
         ("[]", "this does not name a profile", "name one, or remove the key"),
         ("5", "expected a profile's name, a ./path or a list of them, found the number 5", 'quote it: "5"'),
@@ -216,30 +218,20 @@ def test_a_file_that_several_parents_extend_undoes_nothing_that_one_of_them_chan
             "expected a profile's name, a ./path or a list of them, found nothing",
             "write the name of a profile, or remove the key",
         ),
-        ("'${env:BASE}'", '"${env:BASE}": references are not allowed here', "write a profile's name or a ./path"),
+        ("'${env:B}'", '"${env:B}" is neither a profile\'s name nor a ./path', "write a profile's name or a ./path"),
         (
             "work.local",
             '"work.local" is an overlay, which cannot be extended',
             "write the name of its profile",
         ),
         (
-            "./work.local.yaml",
-            '"./work.local.yaml" is an overlay, which cannot be extended',
-            "write the name of its profile",
-        ),
-        (
             "~/base.yaml",
-            '"~/base.yaml" means another place for every user',
+            '"~/base.yaml" is a path that other machines do not have',
             "copy the file beside this one and write ./NAME.yaml, or put it among your own profiles and write its name",
         ),
         (
             "/etc/base.yaml",
-            '"/etc/base.yaml" is an absolute path, which other machines do not have',
-            "copy the file beside this one and write ./NAME.yaml, or put it among your own profiles and write its name",
-        ),
-        (
-            "'C:\\base.yaml'",
-            '"C:\\base.yaml" is an absolute path, which other machines do not have',
+            '"/etc/base.yaml" is a path that other machines do not have',
             "copy the file beside this one and write ./NAME.yaml, or put it among your own profiles and write its name",
         ),
         (".", ".: this is a directory, not a profile", "name a .yaml file in it"),
@@ -261,11 +253,11 @@ def test_what_is_wrong_with_an_item_points_at_the_item_and_the_others_are_follow
     ]
 
 
-def test_a_missing_grandparent_names_the_way_to_it(project: Project) -> None:
+def test_a_missing_grandparent_is_told_where_it_is_named(project: Project) -> None:
     project.put("base.yaml", "version: 1\nextends: ./gone.yaml\n")
     project.put("work.yaml", "extends: base\n")
     assert project.problems() == [
-        'base.yaml:2:10: extends: cannot find the file "./gone.yaml" to extend (work.yaml → base.yaml → ./gone.yaml)\n'
+        'base.yaml:2:10: extends: cannot find the file "./gone.yaml" to extend\n'
         "    fix: correct the path; it begins where this file lies"
     ]
 
@@ -294,18 +286,6 @@ def test_a_cycle_through_links_is_one(project: Project) -> None:
     project.put("work.yaml", "extends: ./other.yaml\n")
     (project.holder / "other.yaml").symlink_to("work.yaml")
     assert "this profile extends itself: work.yaml → work.yaml" in project.problems()[0]
-
-
-def test_sixteen_parents_above_each_other_are_allowed_and_no_more(project: Project) -> None:
-    for number in range(17):
-        project.put(f"p{number}.yaml", f"extends: p{number + 1}\n")
-    project.put("p17.yaml", AGENT)
-    assert project.load("p1").profile.agent.command == "cat"
-    (problem,) = project.problems("p0")
-    chain = " → ".join([*(f"p{number}.yaml" for number in range(17)), "p17"])
-    assert problem == (
-        f"p16.yaml:1:10: extends: more than 16 profiles extend each other: {chain}\n    fix: merge some of them"
-    )
 
 
 def test_a_thousand_parents_are_one_problem_and_none_is_read(project: Project) -> None:
@@ -557,7 +537,7 @@ def test_a_profile_of_several_files_is_recalled_to_the_last_place(project: Proje
     project.put("work.yaml", "extends: base\nmcp_servers: {a: {env: {C: changeme}}}\n")
     project.put("work.local.yaml", "session: {name: mine}\n")
     first, again = project.warm(), project.warm()
-    assert isinstance(again.positions, CachedPositions)
+    assert project.is_cached()
     assert (again.profile, again.layers, again.merged) == (first.profile, first.layers, first.merged)
     for path in again.positions.table:
         assert again.positions.where(path, offset=2) == first.positions.where(path, offset=2)
@@ -611,7 +591,7 @@ def test_a_change_of_any_file_is_seen(project: Project, change: object) -> None:
     project.put("base.yaml", AGENT)
     project.put("work.yaml", "extends: base\n")
     project.warm()
-    assert isinstance(project.warm().positions, CachedPositions)
+    assert project.is_cached()
     change(project)
     assert project.warm().profile.description == "news"
 
@@ -620,7 +600,7 @@ def test_a_file_that_shadows_a_parent_is_seen(project: Project) -> None:
     user("base.yaml", AGENT)
     project.put("work.yaml", "extends: base\n")
     project.warm()
-    assert isinstance(project.warm().positions, CachedPositions)
+    assert project.is_cached()
     project.put("base.yaml", AGENT + "description: news\n")
     assert project.warm().profile.description == "news"
 

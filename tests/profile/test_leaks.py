@@ -56,26 +56,14 @@ def test_the_agents_are_named_after_their_variables() -> None:
 @pytest.mark.parametrize(
     ("entries", "written"),
     [
-        ({"headers": {"Authorization": f"Bearer {TOKEN}"}}, '"Bearer ${secret:github}" here'),
-        ({"args": ["-y", f"--token={TOKEN}"]}, '"--token=${secret:github}" here'),
+        ({"headers": {"Authorization": f"Bearer {TOKEN}"}}, "${secret:github} in its place"),
         ({"args": ["--token", "abcd1234"]}, '"${secret:github}" here'),
-        ({"args": f"--token {TOKEN}"}, '"--token ${secret:github}" here'),
-        ({"env": {"X": "https://me:hunter22@x.example/mcp"}}, '"https://me:${secret:github}@x.example/mcp" here'),
-        ({"url": f"https://x.example/mcp?key={TOKEN}&a=b"}, '"https://x.example/mcp?key=${secret:github}&a=b" here'),
-        (
-            {"env": {"H": f'{{"Authorization": "Bearer {TOKEN}"}}'}},
-            """'{"Authorization": "Bearer ${secret:github}"}' here""",
-        ),
         ({"env": {"X": "${env:TOKEN:-abcd1234}"}}, '"${secret:github}" here'),
-        ({"env": {"X": f"a ${{env:A}} {TOKEN}"}}, '"a ${env:A} ${secret:github}" here'),
-        ({"env": [f"GITHUB_TOKEN={TOKEN}"]}, '"GITHUB_TOKEN=${secret:github}" here'),
-        ({"env": {"X": f'it\'s "{TOKEN}"'}}, "${secret:github} in its place"),
-        ({"env": {"X": "a " * 60 + TOKEN}}, "${secret:github} in its place"),
-        ({"env": {"X": f"${{no name}} {TOKEN}"}}, "${secret:github} in its place"),
+        ({"env": {"X": "a ${env:TOKEN:-abcd1234}"}}, "${secret:github} in place of the reference"),
         ({"env": {"KEY": "-----BEGIN " + "PRIVATE KEY-----\n" + RANDOM + "\n"}}, '"${secret:github}" here'),
     ],
 )
-def test_the_fix_shows_the_whole_new_text_if_it_can(entries: dict[str, object], written: str) -> None:
+def test_the_fix_says_what_to_write_where(entries: dict[str, object], written: str) -> None:
     (line,) = said(server(**entries))
     assert line.partition(" | ")[2] == f"acp-launch secret set github, then write {written}"
 
@@ -129,13 +117,9 @@ def test_literals_beside_a_misspelt_reference_are_examined() -> None:
     ]
 
 
-def test_a_text_with_two_credentials_is_rewritten_for_both() -> None:
+def test_two_credentials_of_a_text_have_two_places_and_two_names() -> None:
     url = "https://me:hunter22@x.example/mcp?api_key=abcd1234"
-    written = '"https://me:${secret:github/password}@x.example/mcp?api_key=${secret:github/api-key}" here'
-    assert [line.partition(" | ")[2] for line in said(server(env={"URL": url}))] == [
-        f"acp-launch secret set github/password, then write {written}",
-        f"acp-launch secret set github/api-key, then write {written}",
-    ]
+    assert names(server(env={"URL": url})) == ["github/password", "github/api-key"]
     found = list(leaks(server(env={"URL": url})))
     assert [each.offset for each in found] == [url.index("hunter22"), url.index("abcd1234")]
 
@@ -247,7 +231,11 @@ def strayed(text: str) -> list[tuple[int, int, str]]:
     """Line, column and `message | fix` of each; all are errors of the file as a whole."""
     document, _ = parse(text, "p")
     told = (
-        [(document.locate(path, offset=offset), offset, literal) for path, offset, literal in literals(document.root)]
+        [
+            ((place.line, place.column), offset, literal)
+            for path, offset, literal in literals(document.root)
+            for place in [document.where(path, offset=offset)]
+        ]
         if document
         else []
     )

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.document.nodes import MAX_SIZE
+from acp_launch.document.nodes import MAX_SIZE, Place
 from acp_launch.errors import ProfileError
 from acp_launch.profile.discover import Found
-from acp_launch.profile.load import CachedPositions, examine, inspect, load, shown
+from acp_launch.profile.load import examine, inspect, load, recall, shown
 from tests.patience import PATIENCE
 
 
@@ -30,7 +30,7 @@ def test_a_good_file_is_loaded_with_its_positions_and_warnings(tmp_path: Path) -
     file.write_text("version: 1\nagent:\n  command: x\n  args: ['${secret:a}']\n")
     loaded = load(at(file))
     assert loaded.profile.agent.command == "x"
-    assert loaded.positions.locate(("agent", "command")) == (3, 12)
+    assert loaded.positions.where(("agent", "command")) == Place(3, 12, loaded.label)
     assert [problem.severity for problem in loaded.problems] == ["warning"]
 
 
@@ -111,8 +111,9 @@ def test_importing_the_module_loads_neither_yaml_nor_pydantic() -> None:
 
 TOKEN = "ghp_" + "a1B2" * 9
 LEAKING = f"version: 1\nagent:\n  command: x\n  args: [-a, '--token={TOKEN}']\n  env: {{LOG: info}}\n"
-LEAK = "agent.args[1]: this looks like a GitHub token\n    fix: acp-launch secret set token, then write " + (
-    '"--token=${secret:token}" here'
+LEAK = (
+    "agent.args[1]: this looks like a GitHub token\n"
+    "    fix: acp-launch secret set token, then write ${secret:token} in its place"
 )
 
 
@@ -131,9 +132,9 @@ def test_examining_finds_the_same_in_a_profile_and_in_one_from_the_cache(tmp_pat
     file, cache = tmp_path / "work.yaml", tmp_path / "cache"
     file.write_text("version: 1\nagent:\n  command: x\n  env: {A_TOKEN: changeme}\n")
     for known in (False, True):
+        assert (recall(cache, at(file)) is not None) is known
         loaded, problems = examine(at(file), cache=cache)
         assert loaded is not None and loaded.problems == ()
-        assert isinstance(loaded.positions, CachedPositions) is known
         assert [str(problem) for problem in problems] == [
             f'{file}:4:18: agent.env.A_TOKEN: warning: "changeme" is a placeholder, not a token\n'
             '    fix: acp-launch secret set a-token, then write "${secret:a-token}" here'

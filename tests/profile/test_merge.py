@@ -99,7 +99,7 @@ def test_maps_merge_in_any_grouping(first: Tree, second: Tree, third: Tree) -> N
     left = merge([merge([one, two])[0], three])[0]
     right = merge([one, merge([two, three])[0]])[0]
     assert left.value == right.value == merge([one, two, three])[0].value
-    assert Document("", left).places() == Document("", right).places()
+    assert Document("", left).positions == Document("", right).positions
 
 
 @given(trees(nulls=False))
@@ -115,7 +115,7 @@ def test_every_leaf_is_where_it_was_written(values: list[Tree]) -> None:
     """And so is each item of a list, and each key."""
     written = layers(*values)
     document = Document("", merge(written)[0])
-    for path in document.places():
+    for path in document.positions.table:
         steps = tuple(step for step in path if isinstance(step, str))
         if not steps or isinstance(value_at(document.root, path), dict):
             continue

@@ -11,9 +11,10 @@ from tests.secret.bus import Desktop, session_bus
 
 
 @pytest.fixture
-def bus() -> Iterator[Desktop]:
-    """A session without any keyring."""
+def bus(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desktop]:
+    """A session without any keyring. The keyring library finds it in this process's environment."""
     with session_bus() as desktop:
+        monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", desktop.environ["DBUS_SESSION_BUS_ADDRESS"])
         yield desktop
 
 

@@ -266,34 +266,12 @@ def test_no_thread_outlives_the_reading() -> None:
     assert threading.active_count() == before
 
 
-@pytest.mark.parametrize("allowed", [0, 1, 3])
-def test_where_threads_are_short_fewer_are_asked_at_a_time(allowed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[threading.Thread] = []
-    start = threading.Thread.start
-
-    def started(thread: threading.Thread) -> None:
-        if len(begun) == allowed:
-            raise RuntimeError("can't start new thread")
-        begun.append(thread)
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", started)
-    names = [f"n{number}" for number in range(20)]
-    outcomes = open_command(OP, limit=10.0, run=Calls(Said(b"v"))).read(names)
-    assert {outcome.state for outcome in outcomes.values()} == {"found"}
-    assert sorted(outcomes) == sorted(names)
-
-
 def test_what_goes_wrong_in_a_thread_is_not_lost() -> None:
     def run(argv: Sequence[str], limit: float) -> Captured:
         raise ZeroDivisionError(argv[-1])
 
     with pytest.raises(ZeroDivisionError):
         open_command(OP, limit=10.0, run=run).read([f"n{number}" for number in range(20)])
-
-
-def test_nothing_to_read_runs_nothing() -> None:
-    assert open_command(OP, limit=10.0, run=Calls(LaunchError("run"))).read([]) == {}
 
 
 def real(script: str, limit: float = PATIENCE) -> CommandStore:

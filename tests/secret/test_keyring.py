@@ -107,13 +107,7 @@ def test_a_project_chooses_no_backend(
     elsewhere = {"HOME": str(tmp_path / "empty"), **environ}
     assert choose(UNSET, elsewhere, platform="linux") == BackendChoice(SECRET_SERVICE)
     root = Path(elsewhere["HOME"]) if elsewhere["HOME"] != "." else a_home_of_its_own
-    assert config_root(elsewhere, platform="linux") == root / ".config" / "python_keyring"
-
-
-def test_on_windows_a_project_chooses_none_either() -> None:
-    assert config_root({"LOCALAPPDATA": ".", "ProgramData": "data"}, platform="win32") is None
-    assert config_root({}, platform="win32") is None
-    assert choose(UNSET, {}, platform="win32") == BackendChoice(WINDOWS)
+    assert config_root(elsewhere) == root / ".config" / "python_keyring"
 
 
 def test_a_folder_in_the_librarys_file_is_meant_from_there(tmp_path: Path) -> None:
@@ -134,7 +128,7 @@ def test_what_lies_in_the_current_directory_is_not_imported(tmp_path: Path, isol
         command, cwd=project, env=environ, input="x", capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert ended.returncode == 3
-    assert "cannot reach the D-Bus session at unix:path=/nowhere" in ended.stderr
+    assert "does not work here: [Errno 2]" in ended.stderr
 
 
 def test_the_librarys_folder_is_searched_for_the_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,19 +151,7 @@ def test_the_librarys_file_is_where_the_library_looks(
     for name, value in (environ | {"HOME": str(tmp_path)}).items():
         monkeypatch.setenv(name, value)
     theirs = platform_._config_root_Linux()  # type: ignore[no-untyped-call]
-    assert config_root(environ | {"HOME": str(tmp_path)}, platform="linux") == theirs
-
-
-@pytest.mark.parametrize("name", ["LOCALAPPDATA", "ProgramData"])
-def test_on_windows_the_librarys_file_is_where_the_library_looks(
-    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from keyring.util import platform_
-
-    monkeypatch.setenv(name, str(tmp_path))
-    monkeypatch.setattr("platform.win32_ver", lambda: ("11", "", "", ""))
-    theirs = platform_._config_root_Windows()  # type: ignore[no-untyped-call]
-    assert config_root({name: str(tmp_path)}, platform="win32") == theirs
+    assert config_root(environ | {"HOME": str(tmp_path)}) == theirs
 
 
 PLACES = [
@@ -276,24 +258,10 @@ def in_a_process(code: str, environ: dict[str, str], *, path: str = "") -> list[
     return printed
 
 
-LIBRARIES = ["keyring", "secretstorage", "jeepney", "cryptography"]
-SHOW = f"print(json.dumps([name for name in {LIBRARIES} if name in sys.modules]))\n"
-
-
 def test_opening_the_store_imports_none_of_the_libraries(tmp_path: Path) -> None:
-    assert in_a_process("store.label\n" + SHOW, {"HOME": str(tmp_path)}) == []
-
-
-def test_the_secret_service_is_used_without_the_keyring_library(desktop: Desktop, tmp_path: Path) -> None:
-    environ = desktop.environ | {"HOME": str(tmp_path)}
-    code = "store.write('github', Secret('x'))\nassert store.read(['github'])['github'].state == 'found'\n"
-    assert in_a_process(code + SHOW, environ) == ["secretstorage", "jeepney", "cryptography"]
-
-
-def test_naming_the_librarys_secret_service_takes_the_same_way(desktop: Desktop, tmp_path: Path) -> None:
-    environ = desktop.environ | {"HOME": str(tmp_path), "PYTHON_KEYRING_BACKEND": SECRET_SERVICE}
-    code = "assert store.read(['github'])['github'].state == 'missing'\n"
-    assert in_a_process(code + SHOW, environ) == ["secretstorage", "jeepney", "cryptography"]
+    libraries = ["keyring", "secretstorage", "jeepney", "cryptography"]
+    code = f"store.label\nprint(json.dumps([name for name in {libraries} if name in sys.modules]))\n"
+    assert in_a_process(code, {"HOME": str(tmp_path)}) == []
 
 
 @pytest.fixture

@@ -9,11 +9,9 @@ import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
 
 import pytest
 
-from acp_launch.secret.hidden_input import ask_hidden
 from tests.cli.terminal import Terminal
 from tests.patience import PATIENCE
 
@@ -348,46 +346,3 @@ def test_a_signal_that_ends_it_leaves_the_terminal_as_it_was(number: signal.Sign
         person.sends(number)
         assert person.says() == ["ended", code]
         person.assert_restored()
-
-
-class Msvcrt(ModuleType):
-    """A console on which `keys` are typed, UTF-16 unit by unit, as `getwch` gives them."""
-
-    def __init__(self, keys: str) -> None:
-        super().__init__("msvcrt")
-        units = keys.encode("utf-16-le", "surrogatepass")
-        self._units = [units[i : i + 2].decode("utf-16-le", "surrogatepass") for i in range(0, len(units), 2)]
-        self.shown = ""
-
-    def getwch(self) -> str:
-        return self._units.pop(0)
-
-    def putwch(self, character: str) -> None:
-        self.shown += character
-
-
-def on_windows(monkeypatch: pytest.MonkeyPatch, keys: str, console: str = os.devnull) -> Msvcrt:
-    fake = Msvcrt(keys)
-    really = os.open
-    monkeypatch.setattr(os, "open", lambda path, *rest: really(console if path == "CONIN$" else path, *rest))
-    monkeypatch.setattr("getpass.msvcrt", fake, raising=False)
-    monkeypatch.setattr(sys, "stdin", sys.__stdin__)
-    monkeypatch.setattr(sys, "platform", "win32")
-    return fake
-
-
-def test_on_windows_the_console_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    console = on_windows(monkeypatch, "hunter22 é😀x\x08\r")
-    assert ask_hidden("Word: ") == "hunter22 é😀"
-    assert console.shown == "▐ Word: \r\n"
-
-
-def test_on_windows_without_a_console_no_user_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    on_windows(monkeypatch, "x\r", console="/nowhere/at/all")
-    assert ask_hidden("Word: ") is None
-
-
-def test_on_windows_ctrl_c_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    on_windows(monkeypatch, "x\x03")
-    with pytest.raises(KeyboardInterrupt):
-        ask_hidden("Word: ")

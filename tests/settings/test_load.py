@@ -159,7 +159,7 @@ def test_problems_of_the_variables_and_the_file_come_together(monkeypatch: pytes
         "    fix: write a positive number and its unit: 200ms, 10s, 2m, 1h",
         f'{config}:1:11: secrets.stor: unknown key "stor"; did you mean "store"?\n    fix: write store',
         f"{config}:2:11: max_line: expected a number of bytes from 4KiB to 1GiB, "
-        'found the text "64MB"\n    fix: write 64MiB',
+        'found the text "64MB"\n    fix: write a number and its unit: 64MiB',
     ]
 
 

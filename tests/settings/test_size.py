@@ -18,22 +18,8 @@ def test_a_size_is_a_number_of_bytes_with_or_without_a_unit(written: object, siz
 
 
 def test_anything_else_is_refused_with_what_was_meant() -> None:
-    for written, fix in [
-        ("64MB", "write 64MiB"),
-        ("64 mib", "write 64MiB"),
-        ("8k", "write 8KiB"),
-        ("8T", "write a number and its unit: 64MiB"),
-        ("2GB", "write a number and its unit: 64MiB"),
-        ("2GiB", "write a number and its unit: 64MiB"),
-        ("9" * 5000, "write a number and its unit: 64MiB"),
-        (10**300, "write a number and its unit: 64MiB"),
-        ("4096\n", "write a number and its unit: 64MiB"),
-        (4095, "write a number and its unit: 64MiB"),
-        (8192.0, "write a number and its unit: 64MiB"),
-        (True, "write a number and its unit: 64MiB"),
-        (None, "write a number and its unit: 64MiB"),
-    ]:
+    for written in ["64MB", "8T", "2GiB", "9" * 5000, 10**300, "4096\n", 4095, 8192.0, True, None]:
         with pytest.raises(ValidationError) as caught:
             SIZE.validate_python(written)
         (error,) = caught.value.errors()
-        assert (error["type"], error["ctx"]) == ("bad_size", {"fix": fix})
+        assert (error["type"], error["ctx"]) == ("bad_size", {"fix": "write a number and its unit: 64MiB"})
