@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from acp_launch.cli.start import agent_log, agent_process, guard, report, server_logs, with_workdir, write_trace
+from acp_launch.cli.start import agent_log, agent_process, guard, server_logs, with_workdir, write_trace
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, AuthRequired, LaunchError, RemoteProtocolError, ServerError
