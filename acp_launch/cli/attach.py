@@ -5,7 +5,7 @@ import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from acp_launch.cli.run_request import RunRequest, Screen, elicitor, exit_code, settings_of
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share, tell
@@ -14,15 +14,13 @@ from acp_launch.problem import ours
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from acp_launch.cli.reload import Content
     from acp_launch.cli.up import Begun
     from acp_launch.errors import AuthRequired
-    from acp_launch.host.place import FrontPlan, HostNote
+    from acp_launch.host.place import HostNote
     from acp_launch.host.wire import SessionStatus
-    from acp_launch.launch.context import LaunchContext, LogIn
+    from acp_launch.launch.context import LaunchContext
     from acp_launch.launch.run import Prompt
     from acp_launch.plan.model import LaunchPlan
-    from acp_launch.profile.discover import Found
     from acp_launch.profile.load import Loaded
     from acp_launch.session.connection import Connection
     from acp_launch.session.hold import Key
@@ -38,91 +36,12 @@ KEPT = 600.0  # seconds for which a host stays that `--detach` has brought up
 def run_in_host(request: RunRequest, settings: "Settings", screen: Screen) -> int | None:
     """Carry out the run with the host of its profile, and return the exit code; None if there is none for it.
 
-    If the host runs what the files of the profile say, they are not parsed again, and nothing is resolved.
-
     Raises:
         LaunchError: as `run`; `StateError` if the host cannot be reached.
     """
-    from acp_launch.cli.verb import check_session_name
-    from acp_launch.host.place import find as find_host
-    from acp_launch.profile.discover import find, here
+    from acp_launch.cli.planning import loaded_profile
 
-    found = find(request.words[0], start=here(), settings=settings)
-    note = find_host(settings.state, str(found.project), found.name)
-    check_session_name(request.session)
-    if note is not None and not request.is_interactive and (plan := _plan_of(note, found, request)) is not None:
-        return _run(request, plan, settings, screen, note)
-    return _run_by_content(request, found, settings, screen)
-
-
-def _plan_of(note: "HostNote", found: "Found", request: RunRequest) -> "LaunchPlan | None":
-    """Return the plan of a host for one of its fronts, without servers: they are the host's.
-
-    None if the host is not up yet, or if it cannot be seen from the files alone that it runs this content in the same
-    directories.
-    """
-    from acp_launch.cli.verb import at_home
-    from acp_launch.profile.discover import here
-
-    plan = note.plan
-    if plan is None or not note.socket or plan.file != str(found.file):
-        return None
-    cwd = at_home(request.cwd) or (Path(note.cwd) if plan.names_cwd else here())
-    if os.path.normpath(here() / cwd) != note.cwd or not _is_unchanged(plan):
-        return None
-    if not all(os.access(directory, os.R_OK | os.X_OK) for directory in (note.cwd, *plan.additional_directories)):
-        return None
-    return _launch_plan(plan, found, request, cwd=Path(note.cwd))
-
-
-def _is_unchanged(plan: "FrontPlan") -> bool:
-    """Whether the files of the profile are those that the host has read."""
-    if any(map(os.path.lexists, plan.vacant)):
-        return False
-    from acp_launch.host.place import digest
-    from acp_launch.profile.discover import read
-
-    texts = {file: read(Path(file))[0] for file in plan.files}
-    return all(text is not None and digest(text) == plan.files[file] for file, text in texts.items())
-
-
-def _launch_plan(plan: "FrontPlan", found: "Found", request: RunRequest, *, cwd: Path) -> "LaunchPlan":
-    from acp_launch.document.scalars import Duration
-    from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, Value
-    from acp_launch.problem import dotted
-    from acp_launch.profile.discover import shown
-    from acp_launch.profile.model import Timeouts
-
-    typed = Origin(found.called)
-    command, *rest = plan.agent
-    args = tuple(Value((argument,), typed) for argument in rest)
-    return LaunchPlan(
-        profile=found.name,
-        file=found.file,
-        called=found.called,
-        is_built_in=plan.is_built_in,
-        project=found.project,
-        description="",
-        agent=ProcessPlan(name="agent", command=Path(command), args=args, env={}, cwd=cwd),
-        timeouts=Timeouts(**{wait: Duration(seconds) for wait, seconds in plan.timeouts.items()}),
-        cwd=cwd,
-        additional_directories=tuple(map(Path, plan.additional_directories)),
-        session=request.session or plan.session,
-        permission="ask",
-        servers=(),
-        mode=plan.mode,
-        config=plan.config,
-        origins={
-            path: Origin(shown(Path(file)), line, column, dotted(path)) for path, file, line, column in plan.origins
-        },
-    )
-
-
-def _run_by_content(request: RunRequest, found: "Found", settings: "Settings", screen: Screen) -> int | None:
-    """Do the same as `run_in_host`, with the profile as it is read and resolved here."""
-    from acp_launch.profile.load import load
-
-    loaded = load(found, cache=settings.cache)
+    loaded = loaded_profile(request.words[0], settings)
     plan = resolved_for_front(loaded, request.cwd, request.session)
     if plan is None:
         return None
@@ -136,6 +55,30 @@ def _run_by_content(request: RunRequest, found: "Found", settings: "Settings", s
     if note is None:
         return None
     return _run(request, plan, settings, screen, note)
+
+
+class Content(NamedTuple):
+    """What a profile says, for the comparison with what a host runs. `others` is the digest of all but its servers."""
+
+    digest: str
+    others: str
+    raw: tuple[str, ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Its lines, with credentials masked."""
+        from acp_launch.profile.trust import shown
+
+        return tuple(str(shown(line)) for line in self.raw)
+
+
+def content_of(loaded: "Loaded") -> Content:
+    """Return the content of a profile."""
+    from acp_launch.profile.trust import content, digest
+
+    lines, project = content(loaded.merged), str(loaded.found.project)
+    others = content({key: value for key, value in loaded.merged.items() if key != "mcp_servers"})
+    return Content(digest(project, lines), digest(project, others), lines)
 
 
 def present(settings: "Settings", plan: "LaunchPlan") -> "HostNote | None":
@@ -163,8 +106,6 @@ def usable_host(
     Raises:
         StateError: it differs, and the run needs a host.
     """
-    from acp_launch.cli.reload import content_of
-
     if note is None or not note.socket:
         return None
     content = content_of(loaded)
@@ -187,7 +128,7 @@ def _brought_up(request: RunRequest) -> "Begun":
     return begun
 
 
-def _tell_difference(note: "HostNote", plan: "LaunchPlan", content: "Content", *, is_needed: bool = False) -> None:
+def _tell_difference(note: "HostNote", plan: "LaunchPlan", content: Content, *, is_needed: bool = False) -> None:
     """Say why a host is not used."""
     from acp_launch.errors import StateError
     from acp_launch.profile.trust import changes
@@ -269,7 +210,7 @@ async def _prompt_host(
     )
     ask = request.asker(person, plan) if person else None
     entry = HostEntry(connect=partial(connect, note), entrance=lambda name: entrance, ask=ask, stays=False)
-    context = _front_context(request, plan, settings, person)
+    context = _front_context(plan, settings, person)
     async with launching(context, entry, screen.observer, budget=Budget(request.timeout)) as launch:
         if request.detach:
             await run_once(launch, partial(handed_over, launch, prompt))
@@ -350,7 +291,7 @@ async def _attach_terminal(
         shelf = AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
         return policy(plan, approve=request.approve, remembered=load(shelf), home=os.environ.get("HOME", ""))
 
-    context = _front_context(request, plan, settings, terminal.person, terminal.in_front)
+    context = _front_context(plan, settings, terminal.person, terminal.in_front)
     ask = request.asker(terminal.person, plan)
     entry = HostEntry(connect=partial(connect, note), entrance=entrance, ask=ask, stays=True)
     return await run_session(
@@ -360,15 +301,16 @@ async def _attach_terminal(
 
 
 def _front_context(
-    request: RunRequest,
-    plan: "LaunchPlan",
-    settings: "Settings",
-    person: "Person | None",
-    in_front: "InFront | None" = None,
+    plan: "LaunchPlan", settings: "Settings", person: "Person | None", in_front: "InFront | None" = None
 ) -> "LaunchContext":
     """Return the context of a front: it serves nothing but questions, and the host has judged them."""
     from acp_launch.launch.context import LaunchContext
     from acp_launch.protocol.acp import Offers
+
+    async def log_in(connection: "Connection", wanted: "AuthRequired", *, is_second: bool) -> None:
+        from acp_launch.cli.start import logging_in  # most runs need no login
+
+        await logging_in((plan, {}), person, None, in_front)(connection, wanted, is_second=is_second)
 
     has_person = person is not None
     return LaunchContext(
@@ -379,25 +321,8 @@ def _front_context(
         log=lambda data: None,
         offers=Offers(forms=has_person, urls=has_person, terminal_login=has_person),
         elicit=elicitor(person) if person else None,
-        log_in=_logging_in(request, settings, person, in_front),
+        log_in=log_in,
     )
-
-
-def _logging_in(
-    request: RunRequest, settings: "Settings", person: "Person | None", in_front: "InFront | None"
-) -> "LogIn":
-    """Return what logs in when the agent wants it; only then the profile is read for how the agent is started."""
-
-    async def logged_in(connection: "Connection", wanted: "AuthRequired", *, is_second: bool) -> None:
-        from acp_launch.cli.planning import loaded_profile
-        from acp_launch.cli.start import logging_in
-
-        plan = resolved_for_front(loaded_profile(request.words[0], settings), request.cwd, request.session)
-        if plan is None:
-            raise wanted
-        await logging_in((plan, {}), person, None, in_front)(connection, wanted, is_second=is_second)
-
-    return logged_in
 
 
 def hosted_sessions(state: "Path") -> "dict[Key, SessionStatus]":

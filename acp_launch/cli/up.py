@@ -109,8 +109,9 @@ class Reload(NamedTuple):
     def carry_out(self) -> int:
         import msgspec
 
+        from acp_launch.cli.attach import content_of
         from acp_launch.cli.planning import loaded_profile, ready, resolve_trusted
-        from acp_launch.cli.reload import content_of, sentences
+        from acp_launch.cli.reload import sentences
         from acp_launch.console.stream.text import stands
         from acp_launch.host.door import call
         from acp_launch.host.wire import RELOAD, Reloaded
