@@ -1,10 +1,8 @@
 """
 What a front and a host say to each other: ACP, one message a line, in which the host is the agent.
 
-    front    acp-launch host 1 VERSION and a line end
-    host     `+` and a line end; or `-`, a reason and a line end, and it closes the connection
-
-Then the front is a client of ACP. What ACP has no words for has methods that begin with `_acp-launch/`:
+The host begins with `+` and a line end, as it listens. Then the front is a client of ACP. What ACP has no words for has
+methods that begin with `_acp-launch/`:
 
     host     event {name, value}               what an observer is told besides updates
              ask {sessionId, question}         a question about a tool call, for the user
@@ -35,8 +33,7 @@ from acp_launch.protocol.conversation import OURS
 from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, Fault, as_line, notification
 from acp_launch.rpc import TransportClosed
 
-GREETING = b"acp-launch host 1 "
-LONGEST_GREETING = 200  # bytes
+WELCOME = b"+\n"
 CHUNK = 256 * 1024  # bytes a read
 META = "acp-launch"  # the member of `_meta`
 
