@@ -31,13 +31,13 @@ from acp_launch.host.wire import (
     TAKE,
     Entrance,
     HostStatus,
-    Wish,
     event,
     member,
 )
 from acp_launch.launch.run import Launch
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
+from acp_launch.process.child import first_of
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.conversation import How, Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
@@ -207,7 +207,7 @@ class Hub:
             self._took = time.monotonic() - self._began
             self.host.ready(self._took)
         try:
-            await connection.unless_over(_first_of(self._is_over.wait(), self._is_left.wait(), self._until_idle()))
+            await connection.unless_over(first_of(self._is_over.wait(), self._is_left.wait(), self._until_idle()))
         finally:
             self._is_up.clear()
             self._is_wanted.clear()  # requests from here on want another agent
@@ -217,7 +217,7 @@ class Hub:
             self.clients.clear()
 
     async def _until_wanted(self) -> None:
-        await _first_of(self._is_over.wait(), self._is_wanted.wait(), self._until_idle())
+        await first_of(self._is_over.wait(), self._is_wanted.wait(), self._until_idle())
 
     async def _until_idle(self) -> None:
         """Wait until the host was without fronts and turns for `keep`."""
@@ -252,7 +252,7 @@ class Hub:
         self._is_wanted.set()
         try:
             async with asyncio.timeout(limit):
-                await _first_of(self._is_up.wait(), self._has_failed.wait())
+                await first_of(self._is_up.wait(), self._has_failed.wait())
         except TimeoutError:
             raise WaitExpired(f"the agent did not come up within {limit:g} s") from None
         if self._connection is not None:
@@ -455,9 +455,7 @@ class Hub:
             session = await self._enter_again(front, session)
         self._require_open(session)
         session.go_on(front)
-        said = member(params)
-        wish = Wish() if said is None else msgspec.convert(said, Wish)
-        end = await session.prompt(acp.sequence(params.get("prompt")), front, wish)
+        end = await session.prompt(acp.sequence(params.get("prompt")), front)
         return end.result
 
     async def _join(self, front: FrontLine, params: dict[str, Any]) -> object:
@@ -538,18 +536,6 @@ class Hub:
     def _require_open(self, session: HostSession) -> None:
         if session.gone.is_set():
             raise AgentError("the agent has ended")
-
-
-async def _first_of(*works: Coroutine[Any, Any, object]) -> None:
-    """Return when the first of them ends."""
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
 
 
 class HostNotices(Notices):

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
 from acp_launch.host.fronts import FrontGone, FrontLine
-from acp_launch.host.wire import ASK, Entrance, Reloaded, SessionStatus, Wish, event
+from acp_launch.host.wire import ASK, Entrance, Reloaded, SessionStatus, event
 from acp_launch.launch.run import Launch, OpenSession, SessionRequest
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
@@ -396,12 +396,12 @@ class HostSession:
 
     # Turns.
 
-    async def prompt(self, blocks: Sequence[object], front: FrontLine, wish: Wish) -> TurnEnd:
+    async def prompt(self, blocks: Sequence[object], front: FrontLine) -> TurnEnd:
         """Run a turn, after those before it."""
         said = " ".join(acp.prompt_text(blocks).split())[:TITLE]
         self.queue.append(said)
         task = self._hub.begin(self._run(blocks, said, front))
-        self._turns[task] = None if wish.detached or self._hub.host.outlives else front
+        self._turns[task] = None if self._hub.host.outlives else front
         task.add_done_callback(self._turns.pop)
         outcome = await asyncio.shield(task)
         if isinstance(outcome, LaunchError):

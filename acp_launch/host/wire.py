@@ -15,7 +15,7 @@ methods that begin with `_acp-launch/`:
              renew {}                          starts the agent again, after a login that wants it
              detach {}                         lets the turn of this front go on without it
 
-`_meta.acp-launch` of session/new, load and resume is an `Entrance`, of session/prompt a `Wish`.
+`_meta.acp-launch` of session/new, load and resume is an `Entrance`.
 """
 
 import asyncio
@@ -60,12 +60,6 @@ class Entrance(Struct, frozen=True, kw_only=True):
     afresh: bool = False
     alone: bool = False
     editor: bool = False
-
-
-class Wish(Struct, frozen=True, kw_only=True):
-    """How a prompt is to be carried out. With `detached` its turn does not need the front."""
-
-    detached: bool = False
 
 
 class SessionStatus(Struct, frozen=True, kw_only=True):

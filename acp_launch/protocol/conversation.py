@@ -320,16 +320,12 @@ class Conversation:
             "session/set_config_option", params | ({"type": "boolean"} if isinstance(value, bool) else {})
         )
 
-    def prompt(self, session_id: str, blocks: Sequence[object], meta: Mapping[str, object] | None = None) -> Call:
-        """Begin a turn, at most one at a time in a session (C-67). It ends the replay of a loaded session.
-
-        `meta` is `_meta`.
-        """
+    def prompt(self, session_id: str, blocks: Sequence[object]) -> Call:
+        """Begin a turn, at most one at a time in a session (C-67). It ends the replay of a loaded session."""
         session = self._sessions[session_id]
         if session.prompt is not None:
             raise LocalProtocolError("a turn is running in this session")
-        params: dict[str, object] = {"sessionId": session_id, "prompt": list(blocks)}
-        call = self._peer.call("session/prompt", params if meta is None else params | {"_meta": meta})
+        call = self._peer.call("session/prompt", {"sessionId": session_id, "prompt": list(blocks)})
         session.prompt, session.cancelling, session.replaying = call.number, False, False
         return call
 
