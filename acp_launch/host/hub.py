@@ -17,7 +17,7 @@ from msgspec import Raw
 
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, SessionError, WaitExpired
-from acp_launch.host.fronts import FrontLine, UnknownMethod, coalesce
+from acp_launch.host.fronts import FrontLine, UnknownMethod
 from acp_launch.host.sessions import HostPolicy, HostSession
 from acp_launch.host.wire import (
     DETACH,
@@ -441,8 +441,9 @@ class Hub:
             start = session.events.began if entrance.after < 0 else entrance.after
         elif how == "load":
             known = session.events.window.since(0, self.now())
-            for line in coalesce([line for id, line in known or () if id <= start and UPDATE in line[:50]]):
-                front.show(line)
+            for id, line in known or ():
+                if id <= start and UPDATE in line[:50]:
+                    front.show(line)
             if known is None:
                 front.show(event("missed", start))
         front.follow(session.events, start)

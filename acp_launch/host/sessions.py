@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
-from acp_launch.host.fronts import FrontGone, FrontLine
+from acp_launch.host.fronts import FrontGone, FrontLine, SessionEvents
 from acp_launch.host.wire import ASK, Entrance, Reloaded, SessionStatus, event
 from acp_launch.launch.run import Launch, OpenSession, SessionRequest
 from acp_launch.process.lifecycle import Change, Standing
@@ -23,7 +23,6 @@ from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import ELICITATION, Updated
 from acp_launch.protocol.jsonrpc import as_line, notification
-from acp_launch.protocol.window import Window
 from acp_launch.secret.redact import redactor
 from acp_launch.session.client import Client, Turn
 from acp_launch.session.connection import Connection
@@ -43,10 +42,6 @@ from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import READS, choose
 from acp_launch.session.store import Record, Registry, SessionKeeper
 
-KEPT = 50_000  # events of a session that are kept for fronts
-KEPT_BYTES = 16 * 1024 * 1024
-KEPT_FOR = 3600.0  # seconds
-MARKS = 1000  # turns whose front is remembered, twice
 TITLE = 80  # characters of a prompt that name a session, or a queued prompt
 
 T = TypeVar("T")
@@ -144,10 +139,10 @@ class Feed:
         self._tell("note", text)
 
     def server(self, change: Change) -> None:
-        self._session.events.add(event("server", change), is_of_host=True)
+        self._session.events.add(event("server", change), "elsewhere")
 
     def standing(self, servers: Sequence[Standing], when: When) -> None:
-        self._session.events.add(event("standing", [list(servers), when]), is_of_host=True)
+        self._session.events.add(event("standing", [list(servers), when]), "elsewhere")
 
     def ended(self, turn: TurnEnd) -> None:
         self.last = turn
@@ -163,83 +158,6 @@ class Feed:
 
     def _tell(self, name: str, value: object) -> None:
         self._session.events.add(event(name, value))
-
-
-class SessionEvents:
-    """All that happens in a session, by id, and which fronts are not shown an event (`fronts.Stream`)."""
-
-    def __init__(self, now: Callable[[], float], tell: Callable[[], None]) -> None:
-        """`tell` has the fronts read on."""
-        self.window = Window(count=KEPT, size=KEPT_BYTES, age=KEPT_FOR)
-        self.began = 0  # the last event before the latest turn
-        self._now, self._tell = now, tell
-        self._has_news = False
-        self._own: dict[int, FrontLine | None] = {}  # by event: the front that knows it already; None: all do
-        self._of_host: set[int] = set()  # events of the host, which each of its sessions has
-        self._marks: list[tuple[int, FrontLine | None]] = []  # the event before a turn, or before its end, and whose
-
-    def add(
-        self, line: bytes, own: FrontLine | None = None, *, is_history: bool = False, is_of_host: bool = False
-    ) -> None:
-        """Add an event; `own` is the front that knows it already. What `is_history` only those see who come later."""
-        id = self.window.append(line, key=None, now=self._now())
-        if is_of_host:
-            self._of_host = {each for each in self._of_host if each > self.window.lost} | {id}
-        if own is not None or is_history:
-            self._own[id] = own
-            while next(iter(self._own)) <= self.window.lost:
-                del self._own[next(iter(self._own))]
-        if not self._has_news:
-            self._has_news = True
-            asyncio.get_running_loop().call_soon(self._read_on)
-
-    def _read_on(self) -> None:
-        """Have the fronts read on, once for all that has come: so they read the same pieces."""
-        self._has_news = False
-        self._tell()
-
-    def hides(self, last: int, end: int, front: FrontLine) -> bool:
-        if not front.is_first(self) and any(last < id <= end for id in self._of_host):
-            return True
-        for id in reversed(self._own):
-            if id <= last:
-                break
-            if id <= end and self._own[id] in (None, front):
-                return True
-        return front.is_alone and self._has_turn_of_other(last, end, front)
-
-    def _has_turn_of_other(self, last: int, end: int, front: FrontLine) -> bool:
-        for before, whose in reversed(self._marks):
-            if before < end and whose not in (None, front):
-                return True
-            if before <= last:
-                break
-        return False
-
-    def is_hidden(self, id: int, front: FrontLine) -> bool:
-        if id in self._own and self._own[id] in (None, front):
-            return True
-        if id in self._of_host and not front.is_first(self):
-            return True
-        return front.is_alone and self._turn_of(id) not in (None, front)
-
-    def begin_turn(self, front: FrontLine) -> None:
-        self.began = self.window.newest
-        self.mark(front)
-
-    def mark(self, front: FrontLine | None) -> None:
-        """Note that what follows is of a turn of this front, or of none."""
-        self._marks.append((self.window.newest, front))
-        del self._marks[:-MARKS]
-
-    def forget(self, front: FrontLine) -> None:
-        """Forget what a front knew that has left."""
-        self._own = {id: own for id, own in self._own.items() if own is not front and id > self.began}
-        self.window.unjoin()
-
-    def _turn_of(self, id: int) -> FrontLine | None:
-        """Return the front whose turn an event is of; None if it is of none."""
-        return next((front for last, front in reversed(self._marks) if last < id), None)
 
 
 class HostSession:
@@ -437,16 +355,16 @@ class HostSession:
         self._hub.turns += 1
         self.since, self.failed = time.time(), None
         self._gate.policy = replace(self._gate.policy, approve=front.approve)
-        self.events.add(event("turn", redactor.text(acp.prompt_text(blocks))), own=front)
+        self.events.add(event("turn", redactor.text(acp.prompt_text(blocks))), front)
         for block in blocks:
             update = {"sessionUpdate": "user_message_chunk", "content": block}
             params = {"sessionId": Raw(self.id_json), "update": update}
-            self.events.add(redactor.raw_json(as_line(notification("session/update", params))), is_history=True)
+            self.events.add(redactor.raw_json(as_line(notification("session/update", params))), "here")
         try:
             end = await turn.run(blocks)
         finally:
             self.turn, self.since = None, time.time()
-            self.events.add(event("idle", said), own=front)
+            self.events.add(event("idle", said), front)
         self._keeper.ended(end.title, said)
         if end.denied:
             self.events.add(event("denied", redactor.text(end.denied)))
