@@ -49,9 +49,6 @@ from acp_launch.session.opening import how_to_continue
 from acp_launch.session.store import SessionKeeper, continued
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from acp_launch.host.sessions import HostSession
     from acp_launch.process.logs import LogFile
     from acp_launch.session.observer import When
 
@@ -247,14 +244,9 @@ class Hub:
         Raises:
             LaunchError: it did not come up.
         """
-        limit = self.plan.timeouts.initialize
         self._has_failed.clear()
         self._is_wanted.set()
-        try:
-            async with asyncio.timeout(limit):
-                await first_of(self._is_up.wait(), self._has_failed.wait())
-        except TimeoutError:
-            raise WaitExpired(f"the agent did not come up within {limit:g} s") from None
+        await first_of(self._is_up.wait(), self._has_failed.wait())
         if self._connection is not None:
             return self._connection
         raise self._failure or AgentError("the agent has ended")
@@ -273,7 +265,7 @@ class Hub:
             if session is not None and session.is_left:  # its agent has just ended
                 await session.gone.wait()
                 session = None
-            if session is None and entrance.watches and entrance.after is not None:
+            if session is None and entrance.waits:
                 session = self._past(entrance.name)
             if session is not None and entrance.afresh:
                 await self._end_session(session)
@@ -436,10 +428,9 @@ class Hub:
 
     def _catch_up(self, front: FrontLine, session: HostSession, how: How, entrance: Entrance) -> None:
         """Find the place of a front in a session that is open: its history first, then the turn that runs."""
-        start = session.events.began if session.turn is not None else session.events.window.newest
-        if entrance.after is not None:
-            start = session.events.began if entrance.after < 0 else entrance.after
-        elif how == "load":
+        has_turn = session.turn is not None or entrance.waits
+        start = session.events.began if has_turn else session.events.window.newest
+        if how == "load":
             known = session.events.window.since(0, self.now())
             for id, line in known or ():
                 if id <= start and UPDATE in line[:50]:

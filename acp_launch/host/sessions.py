@@ -108,9 +108,6 @@ class Feed:
         self.last: TurnEnd | None = None
         self.opened: SessionReady | None = None
 
-    def negotiated(self, negotiated: Negotiated) -> None:
-        """Say nothing: a front shakes hands itself."""
-
     def ready(self, session: SessionReady) -> None:
         self.opened = session
 
@@ -129,12 +126,6 @@ class Feed:
     def served(self, step: FileServed | TerminalServed) -> None:
         self._tell("file" if isinstance(step, FileServed) else "terminal", step)
 
-    def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
-        """Say nothing: the front that cancels knows."""
-
-    def waiting(self, what: str, seconds: float, limit: float) -> None:
-        """Say nothing: a front that waits has its own clock."""
-
     def note(self, text: str) -> None:
         self._tell("note", text)
 
@@ -147,17 +138,16 @@ class Feed:
     def ended(self, turn: TurnEnd) -> None:
         self.last = turn
 
-    def failed(self, error: LaunchError) -> None:
-        """Say nothing: a front gets the error as its answer."""
+    def _tell(self, name: str, value: object) -> None:
+        self._session.events.add(event(name, value))
 
-    def pause(self) -> None:
-        """Do nothing: nothing is drawn here."""
+    def _leave_out(self, *told: Any, **more: Any) -> None:
+        """Add no event: a front shakes hands itself, has its own clock, and gets errors as answers."""
+
+    negotiated = cancelled = waiting = failed = pause = _leave_out
 
     async def drain(self) -> None:
         """Return at once: no front delays the agent."""
-
-    def _tell(self, name: str, value: object) -> None:
-        self._session.events.add(event(name, value))
 
 
 class HostSession:

@@ -47,16 +47,16 @@ RELOAD = f"{OURS}reload"
 class Entrance(Struct, frozen=True, kw_only=True):
     """How a front enters a session. `name` is ours for it; `can_ask` is whether a user can be asked there.
 
-    `approve` is of `--approve`; `after` the last event that the front has seen, None for the history. Who `watches`
-    drives nothing. With `afresh` the session begins anew although it is open; who is there `alone` is
-    not shown the turns of others. An `editor` enters several sessions on one line, and is asked as an agent asks.
+    `approve` is of `--approve`. Who `watches` drives nothing; who `waits` begins with the latest turn, in place of the
+    history. With `afresh` the session begins anew although it is open; who is there `alone` is not shown the turns of
+    others. An `editor` enters several sessions on one line, and is asked as an agent asks.
     """
 
     name: str
     can_ask: bool
     approve: Literal["all", "reads", "none"] | None = None
-    after: int | None = None
     watches: bool = False
+    waits: bool = False
     afresh: bool = False
     alone: bool = False
     editor: bool = False
