@@ -40,6 +40,7 @@ from acp_launch.errors import (
 from acp_launch.launch.context import LaunchContext, LogIn, client_services
 from acp_launch.launch.loop import EVERY, Interrupts, supervise
 from acp_launch.problem import Problem, errors
+from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Capabilities, Negotiated
 from acp_launch.protocol.conversation import How, PermissionAsked
 from acp_launch.rpc import Transport, connected
@@ -464,7 +465,10 @@ async def open_requested(
             connection.observer.note(changed)
     offered = await _offer_servers(plan, secrets, connection, servers) if plan.servers else []
     entries = [*offered, *request.servers]
-    stay = _stay(plan, agent, connection.observer, entries, request)
+    params = asked.params if asked else None
+    theirs = acp.sequence(params.get("additionalDirectories")) if params else ()
+    directories = _directories(plan, agent, connection.observer, theirs)
+    stay = Stay(plan.cwd, directories, entries, request.meta, params)
 
     async def tried() -> SessionReady:
         session_id = request.continued.session_id if request.continued else asked.session_id if asked else ""
@@ -567,22 +571,16 @@ def usable_servers(plan: "LaunchPlan", negotiated: Negotiated, observer: Observe
     return [server for server in plan.servers if server not in refused]
 
 
-def _stay(
-    plan: "LaunchPlan",
-    negotiated: Negotiated,
-    observer: Observer,
-    entries: Sequence[object],
-    request: SessionRequest,
-) -> Stay:
-    """Build the session's directories and servers; report additional directories that the agent does not support."""
-    able = negotiated.capabilities
-    agent = negotiated.title or plan.agent.name
-    if plan.additional_directories and not able.additional_directories:
-        names = ", ".join(map(str, plan.additional_directories))
-        observer.note(f"{agent} does not support additional directories; it is not told of {names}")
-    return Stay(
-        plan.cwd, plan.additional_directories, entries, request.meta, request.asked.params if request.asked else None
-    )
+def _directories(plan: "LaunchPlan", agent: Negotiated, observer: Observer, asked: Sequence[object]) -> list[str]:
+    """List the additional directories of a session, those that an editor has asked for first.
+
+    Report those of the profile if the agent does not support any.
+    """
+    ours = list(map(str, plan.additional_directories))
+    if ours and not agent.capabilities.additional_directories:
+        title = agent.title or plan.agent.name
+        observer.note(f"{title} does not support additional directories; it is not told of {', '.join(ours)}")
+    return [*map(str, asked), *(directory for directory in ours if directory not in asked)] if ours else []
 
 
 def _replay(agent: "ProcessPlan") -> "Replay":
