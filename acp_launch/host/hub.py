@@ -128,14 +128,8 @@ class Hub:
             "session/prompt": self._prompt,
             "session/close": self._close,
             JOIN: self._join,
-            FOLLOW: self._follow,
-            TAKE: self._take_over,
-            DETACH: self._detach,
-            STATUS: self._status,
-            SERVERS: self._servers,
             RESTART: self._restart,
             RELOAD: self._reload,
-            RENEW: self._renew,
         }
         self._tasks = tasks
         self._connection: Connection | None = None
@@ -399,6 +393,11 @@ class Hub:
     async def serve(self, front: FrontLine, method: str, params: dict[str, Any], raw: Raw) -> object:
         if (handler := self._handlers.get(method)) is not None:
             return await handler(front, params)
+        if (act := ACTS.get(method)) is not None:
+            act(self._session_of(front, params), front)
+            return NOTHING
+        if (answer := ANSWERS.get(method)) is not None:
+            return answer(self)
         if method.startswith("_") or method == FORK:
             raise UnknownMethod
         return await self.forward(method, raw)
@@ -460,28 +459,6 @@ class Hub:
             front.say(event("denied", redactor.text(end.denied)))
         return end.result
 
-    async def _follow(self, front: FrontLine, params: dict[str, Any]) -> object:
-        self._session_of(front, params).go_on(front)
-        return NOTHING
-
-    async def _take_over(self, front: FrontLine, params: dict[str, Any]) -> object:
-        session = self._session_of(front, params)
-        self._require_open(session)
-        session.drive(front)
-        return NOTHING
-
-    async def _detach(self, front: FrontLine, params: dict[str, Any]) -> object:
-        session = self._session_of(front, params)
-        self._require_open(session)
-        session.detach(front)
-        return NOTHING
-
-    async def _status(self, front: FrontLine, params: dict[str, Any]) -> object:
-        return self.status()
-
-    async def _servers(self, front: FrontLine, params: dict[str, Any]) -> object:
-        return self.launch.servers.standings()
-
     async def _restart(self, front: FrontLine, params: dict[str, Any]) -> object:
         name = acp.text(params.get("server"))
         if name not in {standing.server for standing in self.launch.servers.standings()}:
@@ -492,10 +469,6 @@ class Hub:
     async def _reload(self, front: FrontLine, params: dict[str, Any]) -> object:
         async with self._one_at_a_time:  # a session is opened with the servers of before or of after
             return await self.host.reload(self.launch, acp.text(params.get("digest")))
-
-    async def _renew(self, front: FrontLine, params: dict[str, Any]) -> object:
-        self.renew()
-        return NOTHING
 
     async def _close(self, front: FrontLine, params: dict[str, Any]) -> object:
         """Let an editor leave a session, which stays open in the host; other fronts close it at the agent."""
@@ -528,6 +501,19 @@ class Hub:
     def _require_open(self, session: HostSession) -> None:
         if session.gone.is_set():
             raise AgentError("the agent has ended")
+
+
+# What a front may do in its session, and ask of the host.
+ACTS: Mapping[str, Callable[[HostSession, FrontLine], None]] = {
+    FOLLOW: HostSession.go_on,
+    TAKE: HostSession.drive,
+    DETACH: HostSession.detach,
+}
+ANSWERS: Mapping[str, Callable[[Hub], object]] = {
+    STATUS: Hub.status,
+    SERVERS: lambda hub: hub.launch.servers.standings(),
+    RENEW: Hub.renew,
+}
 
 
 class HostNotices(Notices):

@@ -6,7 +6,7 @@ an unlocked file is of a host that is gone. Opening it takes no longer without a
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from zlib import crc32
@@ -43,24 +43,10 @@ class HostNote(Struct, frozen=True, kw_only=True):
     socket: str = ""
 
 
-class HostPlace:
-    """A place that this process holds."""
-
-    def __init__(self, descriptor: int, path: Path) -> None:
-        self._descriptor, self._path = descriptor, path
-
-    def write(self, note: HostNote) -> None:
-        """Replace the note; a reader sees the old or the new one."""
-        replace(self._path.with_suffix(".json"), msgspec.json.encode(note))
-
-    def leave(self) -> None:
-        self._path.with_suffix(".json").unlink(missing_ok=True)
-        os.close(self._descriptor)
-
-
 @contextmanager
-def hold_place(state: Path, project: str, profile: str) -> Iterator[HostPlace | None]:
-    """Hold the place while the block runs; None if another host holds it. Its note is written with `Place.write`.
+def hold_place(state: Path, project: str, profile: str) -> Iterator[Callable[[HostNote], None] | None]:
+    """Hold the place while the block runs; None if another host holds it. Gives what replaces its note: a reader sees
+    the old or the new one.
 
     Raises:
         StateError: the place cannot be made.
@@ -77,11 +63,12 @@ def hold_place(state: Path, project: str, profile: str) -> Iterator[HostPlace | 
         os.close(descriptor)
         yield None
         return
-    place = HostPlace(descriptor, path)
+    written = path.with_suffix(".json")
     try:
-        yield place
+        yield lambda note: replace(written, msgspec.json.encode(note))
     finally:
-        place.leave()
+        written.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
 def any_host(state: Path) -> bool:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
 from acp_launch.host.fronts import FrontGone, FrontLine, SessionEvents
 from acp_launch.host.wire import ASK, Entrance, Reloaded, SessionStatus, event
@@ -29,7 +30,6 @@ from acp_launch.session.connection import Connection
 from acp_launch.session.observer import (
     Answer,
     FileServed,
-    Observer,
     Permission,
     SessionReady,
     TerminalServed,
@@ -61,16 +61,15 @@ class Unattended(Struct, frozen=True):
 class HostPolicy(Struct, frozen=True, kw_only=True):
     """How a host deals with its sessions and fronts.
 
-    `gate` makes the gate of a session; `hold` locks a session by its name. `redacted` removes secrets
-    from what an observer is told. `ready` is called once, with seconds, when the host can be attached to. `keep` is how
-    many seconds it stays without fronts and turns, None for ever; `outlives` is whether a turn goes on when the front
-    that drives it ends. `reload` takes the servers of the profile if its content has this digest.
+    `gate` makes the gate of a session; `hold` locks a session by its name. `ready` is called once, with seconds, when
+    the host can be attached to. `keep` is how many seconds it stays without fronts and turns, None for ever; `outlives`
+    is whether a turn goes on when the front that drives it ends. `reload` takes the servers of the profile if its
+    content has this digest.
     """
 
     registry: Registry
     gate: Callable[[], Gate]
     hold: Callable[[str], AbstractContextManager[None]]
-    redacted: "Callable[[Feed], Observer]"
     ready: Callable[[float], None]
     unattended: Unattended
     reload: Callable[[Launch, str], Awaitable[Reloaded]]
@@ -245,11 +244,10 @@ class HostSession:
             name=self.name,
             continued=record,
             replay=replay,
-            wishes=(),
             servers=self.servers,
             opened=self._note_opened,
             gate=self._gate,
-            observer=self._hub.host.redacted(self.feed),
+            observer=RedactedOutput(self.feed),
             listen=self._listen,
             services={ELICITATION: self._elicit},
         )

@@ -77,10 +77,10 @@ class SessionRequest(Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    continued: "Record | None"  # None opens a new session
-    replay: bool  # whether to show its history
-    wishes: Sequence[Setting]  # its mode and options
-    opened: Callable[[SessionReady, Negotiated], None]  # stores its record
+    continued: "Record | None" = None  # None opens a new session
+    replay: bool = False  # whether to show its history
+    wishes: Sequence[Setting] = ()  # its mode and options
+    opened: Callable[[SessionReady, Negotiated], None] = lambda ready, agent: None  # stores its record
     meta: Mapping[str, object] | None = None  # `_meta` of the request that opens it
     servers: Sequence[object] = ()  # entries of others besides those of the launch
     gate: "Gate | None" = None  # the launch's own without one
@@ -341,7 +341,7 @@ class Prompt(Struct, frozen=True, kw_only=True):
     request: SessionRequest
     blocks: Callable[[Capabilities], Sequence[object]]  # the prompt, in a form that the agent supports
     timeout: float | None  # seconds for the whole run
-    over: Callable[[TurnEnd], None]  # stores how the turn ended
+    over: Callable[[TurnEnd], None] = lambda end: None  # stores how the turn ended
 
 
 async def run_prompt(context: LaunchContext, prompt: Prompt, spawned: "Spawned", observer: Observer) -> TurnEnd:

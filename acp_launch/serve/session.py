@@ -174,10 +174,7 @@ class EditorSession:
     def _request(self, made: SessionPlan, others: Sequence[object]) -> SessionRequest:
         return SessionRequest(
             name=self.name,
-            continued=None,
-            replay=False,
             wishes=made.wishes,
-            opened=lambda ready, agent: None,
             servers=others,
             gate=self._gate,
             observer=self._editor.observer,
