@@ -5,7 +5,7 @@ import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from acp_launch.cli.run_request import RunRequest, Screen, elicitor, exit_code, settings_of
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share, tell
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from acp_launch.cli.up import Begun
     from acp_launch.errors import AuthRequired
-    from acp_launch.host.place import HostNote
+    from acp_launch.host.place import Content, HostNote
     from acp_launch.host.wire import SessionStatus
     from acp_launch.launch.context import LaunchContext
     from acp_launch.launch.run import Prompt
@@ -57,30 +57,6 @@ def run_in_host(request: RunRequest, settings: "Settings", screen: Screen) -> in
     return _run(request, plan, settings, screen, note)
 
 
-class Content(NamedTuple):
-    """What a profile says, for the comparison with what a host runs. `others` is the digest of all but its servers."""
-
-    digest: str
-    others: str
-    raw: tuple[str, ...]
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """Its lines, with credentials masked."""
-        from acp_launch.profile.trust import shown
-
-        return tuple(str(shown(line)) for line in self.raw)
-
-
-def content_of(loaded: "Loaded") -> Content:
-    """Return the content of a profile."""
-    from acp_launch.profile.trust import content, digest
-
-    lines, project = content(loaded.merged), str(loaded.found.project)
-    others = content({key: value for key, value in loaded.merged.items() if key != "mcp_servers"})
-    return Content(digest(project, lines), digest(project, others), lines)
-
-
 def present(settings: "Settings", plan: "LaunchPlan") -> "HostNote | None":
     """Return the host of this profile in this project."""
     from acp_launch.host.place import find
@@ -106,6 +82,8 @@ def usable_host(
     Raises:
         StateError: it differs, and the run needs a host.
     """
+    from acp_launch.host.place import content_of
+
     if note is None or not note.socket:
         return None
     content = content_of(loaded)
@@ -128,7 +106,7 @@ def _brought_up(request: RunRequest) -> "Begun":
     return begun
 
 
-def _tell_difference(note: "HostNote", plan: "LaunchPlan", content: Content, *, is_needed: bool = False) -> None:
+def _tell_difference(note: "HostNote", plan: "LaunchPlan", content: "Content", *, is_needed: bool = False) -> None:
     """Say why a host is not used."""
     from acp_launch.errors import StateError
     from acp_launch.profile.trust import changes

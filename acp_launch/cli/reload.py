@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from acp_launch import __version__
-from acp_launch.cli.attach import Content, content_of
 from acp_launch.cli.start import Launched, with_workdirs
 from acp_launch.errors import NotTrusted, ProblemsError, StateError
-from acp_launch.host.place import HostNote
+from acp_launch.host.place import Content, HostNote, content_of
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan
 from acp_launch.problem import ours
 from acp_launch.secret.value import Secret, Store, StoreFault

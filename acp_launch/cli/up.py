@@ -109,11 +109,11 @@ class Reload(NamedTuple):
     def carry_out(self) -> int:
         import msgspec
 
-        from acp_launch.cli.attach import content_of
         from acp_launch.cli.planning import loaded_profile, ready, resolve_trusted
         from acp_launch.cli.reload import sentences
         from acp_launch.console.stream.text import stands
         from acp_launch.host.door import call
+        from acp_launch.host.place import content_of
         from acp_launch.host.wire import RELOAD, Reloaded
         from acp_launch.profile.trust import changes
         from acp_launch.settings.load import load

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -16,6 +17,9 @@ from msgspec import Struct
 
 from acp_launch.errors import StateError
 from acp_launch.private import make_private, replace, take_lock
+
+if TYPE_CHECKING:
+    from acp_launch.profile.load import Loaded
 
 FOLDER = "hosts"  # in the state directory
 LONGEST = 4 * 1024 * 1024  # bytes of a note; it holds the content of a profile
@@ -41,6 +45,30 @@ class HostNote(Struct, frozen=True, kw_only=True):
     others: str = ""
     lines: tuple[str, ...] = ()
     socket: str = ""
+
+
+class Content(NamedTuple):
+    """What a profile says, for the comparison with what a host runs. `others` is the digest of all but its servers."""
+
+    digest: str
+    others: str
+    raw: tuple[str, ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Its lines, with credentials masked."""
+        from acp_launch.profile.trust import shown
+
+        return tuple(str(shown(line)) for line in self.raw)
+
+
+def content_of(loaded: "Loaded") -> Content:
+    """Return the content of a profile."""
+    from acp_launch.profile.trust import content, digest
+
+    lines, project = content(loaded.merged), str(loaded.found.project)
+    others = content({key: value for key, value in loaded.merged.items() if key != "mcp_servers"})
+    return Content(digest(project, lines), digest(project, others), lines)
 
 
 @contextmanager
