@@ -60,53 +60,6 @@ FORK = "session/fork"  # its result would be a session that no front can enter
 Handler = Callable[[FrontLine, dict[str, Any]], Awaitable[object]]
 
 
-class Router:
-    """Gives what the agent sends to the client of its session."""
-
-    def __init__(self, hub: "Hub", connection: Connection) -> None:
-        self._hub, self._connection = hub, connection
-
-    def _of(self, session_id: str) -> Client | None:
-        for client in self._hub.clients:
-            if client.session_id == session_id:
-                return client
-        return None
-
-    def updated(self, update: Updated) -> None:
-        if (client := self._of(update.session_id)) is not None:
-            client.updated(update)
-
-    def opened(self, opened: Opened) -> None:
-        # One session is opened at a time, and its client is the latest.
-        session = self._hub.opening
-        if session is not None:
-            session.named(opened.session_id)
-        self._hub.clients[-1].opened(opened)
-
-    def asked(self, question: PermissionAsked) -> None:
-        if (client := self._of(question.session_id)) is not None:
-            client.asked(question)
-        else:
-            self._connection.send(self._connection.conversation.permit(question.session_id, question.id, None))
-
-    def service(self, question: ServiceAsked) -> None:
-        if (client := self._of(question.session_id)) is not None:
-            client.service(question)
-            return
-        refuse = self._connection.conversation.refuse
-        self._connection.send(refuse(question.id, jsonrpc.INVALID_PARAMS, "there is no such session"))
-
-    def completed(self, elicitation_id: str) -> None:
-        line = as_line(notification("elicitation/complete", {"elicitationId": elicitation_id}))
-        for session in self._hub.sessions.values():
-            if session.driver is not None:
-                session.driver.say(line)
-
-    def withdrawn(self, withdrawn: Withdrawn) -> None:
-        for client in self._hub.clients:
-            client.withdrawn(withdrawn)
-
-
 class Hub:
     """The sessions of a host. Made by `hosting`."""
 
@@ -189,7 +142,7 @@ class Hub:
 
     async def _serve(self, connection: Connection) -> None:
         await self.launch.servers.up()
-        connection.listen(Router(self, connection))
+        connection.listen(self)
         self._connection = connection
         self._idle_since = self.now()
         self._was_up = True
@@ -350,6 +303,43 @@ class Hub:
         what = f"answer to {method} from the agent"
         answer = await connection.call(connection.conversation.forward(method, params), what=what, limit=limit)
         return Raw(redactor.raw_json(bytes(answer)))
+
+    # What the agent says (`session.connection.Listener`), for the client of its session.
+
+    def _client(self, session_id: str) -> Client | None:
+        return next((client for client in self.clients if client.session_id == session_id), None)
+
+    def updated(self, update: Updated) -> None:
+        if (client := self._client(update.session_id)) is not None:
+            client.updated(update)
+
+    def opened(self, opened: Opened) -> None:
+        if self.opening is not None:  # one session is opened at a time, and its client is the latest
+            self.opening.named(opened.session_id)
+        self.clients[-1].opened(opened)
+
+    def asked(self, question: PermissionAsked) -> None:
+        if (client := self._client(question.session_id)) is not None:
+            client.asked(question)
+        elif self._connection is not None:
+            self._connection.send(self._connection.conversation.permit(question.session_id, question.id, None))
+
+    def service(self, question: ServiceAsked) -> None:
+        if (client := self._client(question.session_id)) is not None:
+            client.service(question)
+        elif self._connection is not None:
+            refuse = self._connection.conversation.refuse
+            self._connection.send(refuse(question.id, jsonrpc.INVALID_PARAMS, "there is no such session"))
+
+    def completed(self, elicitation_id: str) -> None:
+        line = as_line(notification("elicitation/complete", {"elicitationId": elicitation_id}))
+        for session in self.sessions.values():
+            if session.driver is not None:
+                session.driver.say(line)
+
+    def withdrawn(self, withdrawn: Withdrawn) -> None:
+        for client in self.clients:
+            client.withdrawn(withdrawn)
 
     def status(self) -> HostStatus:
         import os

@@ -30,6 +30,7 @@ from acp_launch.errors import (
     AgentError,
     AgentRefused,
     AuthRequired,
+    LaunchError,
     MachineError,
     ProtocolError,
     RemoteProtocolError,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from acp_launch.launch.servers import LaunchServers
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.plan.model import LaunchPlan, ProcessPlan, RemotePlan, ServerPlan
+    from acp_launch.process.child import Child
     from acp_launch.process.spawn import Spawned
     from acp_launch.profile.agents import Replay
     from acp_launch.secret.value import Secret
@@ -279,33 +281,33 @@ async def with_agent(
     from acp_launch.process.child import GRACE, HASTY, attach, stop
 
     failure: BaseException | None = None
-    grace = orderly = GRACE if context.grace is None else context.grace
+    grace = GRACE if context.grace is None else context.grace
     async with attach(spawned, log=context.log) as child:
         with connected(child, context.trace) as transport:
             try:
                 return await interrupts.watch(converse(context, transport, observer, story, interrupts))
-            except (WaitExpired, AgentRefused) as error:
-                failure = error
-                last_words = child.stderr_tail()
-                error.detail = (*error.detail, *last_words)
-                grace = HASTY if isinstance(error, WaitExpired) else orderly
-                from acp_launch.session.login import refer_to_log
-
-                refer_to_log(error, context.plan.called, file_of(context.trace), has_log=bool(last_words))
-                raise
-            except ProtocolError as error:
-                from acp_launch.session.login import point_to_trace
-
-                failure = error
-                point_to_trace(error, file_of(context.trace))
-                raise
             except BaseException as error:
                 failure = error
+                if isinstance(error, WaitExpired | AgentRefused | ProtocolError):
+                    _explain(error, context, child)
+                    grace = HASTY if isinstance(error, WaitExpired) else grace
                 raise
             finally:
                 interrupts.stopping()
                 ending(failure)
                 await stop(child, grace=grace, hurry=interrupts.hurry)
+
+
+def _explain(error: LaunchError, context: LaunchContext, child: "Child") -> None:
+    """Add where more is to be read: the agent's last words, its log, the trace."""
+    from acp_launch.session.login import point_to_trace, refer_to_log
+
+    if isinstance(error, ProtocolError):
+        point_to_trace(error, file_of(context.trace))
+        return
+    last_words = child.stderr_tail()
+    error.detail = (*error.detail, *last_words)
+    refer_to_log(error, context.plan.called, file_of(context.trace), has_log=bool(last_words))
 
 
 async def converse(
