@@ -55,8 +55,6 @@ from acp_launch.waits import stretch
 T = TypeVar("T")
 ANSWERS = stretch(10.0)  # seconds for an answer of the host to what needs no agent
 ENDED = "is gone with its host"
-TAKEN = "questions about this session are asked on another terminal from now on; :take takes them back"
-MISSED = "some of what happened is not shown: more came than is kept"
 
 
 class Told(Struct, frozen=True):
@@ -130,8 +128,10 @@ class Attached:
             self._work(value, is_working=told.name == "turn")
         elif told.name == "server":
             self.changed(msgspec.json.decode(value, type=Change))
-        if act := _SHOWN.get(told.name):
-            act(self._observer, value)
+        if told.name in _SHOWN:
+            method, kind = _SHOWN[told.name]
+            said = msgspec.json.decode(value, type=kind)
+            getattr(self._observer, method)(*(said if isinstance(said, tuple) else (said,)))
 
     def _work(self, value: Raw, *, is_working: bool) -> None:
         assert self.client is not None
@@ -140,29 +140,15 @@ class Attached:
             self.began(msgspec.json.decode(value, type=str))
 
 
-def _show_unasked(observer: Observer, value: Raw) -> None:
-    call, by = acp.decoded(value)
-    observer.unasked(call, by)
-
-
-def _show_standing(observer: Observer, value: Raw) -> None:
-    servers, when = msgspec.json.decode(value, type=tuple[list[Standing], When])
-    observer.standing(servers, when)
-
-
-_SHOWN: Mapping[str, Callable[[Observer, Raw], None]] = {
-    "server": lambda observer, value: observer.server(msgspec.json.decode(value, type=Change)),
-    "permission": lambda observer, value: observer.permission(msgspec.json.decode(value, type=Permission)),
-    "unasked": _show_unasked,
-    "file": lambda observer, value: observer.served(msgspec.json.decode(value, type=FileServed)),
-    "terminal": lambda observer, value: observer.served(msgspec.json.decode(value, type=TerminalServed)),
-    "note": lambda observer, value: observer.note(msgspec.json.decode(value, type=str)),
-    "standing": _show_standing,
-    "queued": lambda observer, value: observer.note(
-        f"queued after the turn that runs: {', '.join(msgspec.json.decode(value, type=list[str]))}"
-    ),
-    "taken": lambda observer, value: observer.note(TAKEN),
-    "missed": lambda observer, value: observer.note(MISSED),
+# By the name of an event: the observer's method, and what it takes.
+_SHOWN: Mapping[str, tuple[str, Any]] = {
+    "server": ("server", Change),
+    "permission": ("permission", Permission),
+    "unasked": ("unasked", tuple[dict[str, Any], str]),
+    "file": ("served", FileServed),
+    "terminal": ("served", TerminalServed),
+    "note": ("note", str),
+    "standing": ("standing", tuple[list[Standing], When]),
 }
 
 

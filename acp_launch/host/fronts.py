@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Raw
 
 from acp_launch.errors import LaunchError
-from acp_launch.host.wire import SocketTransport, as_fault, event
+from acp_launch.host.wire import MISSED, SocketTransport, as_fault, event
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.jsonrpc import Called, Notified, Peer, as_line, notification
 from acp_launch.protocol.window import Window
@@ -236,7 +236,7 @@ class FrontLine:
             while not (parts or place.is_held):
                 piece = place.stream.window.joined(place.at, PIECE, self._house.now())
                 if piece is None:
-                    parts.append(event("missed", place.stream.window.newest))
+                    parts.append(event("note", MISSED))
                     place.at = place.stream.window.newest
                 elif piece[0] == place.at:
                     break

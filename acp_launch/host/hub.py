@@ -23,6 +23,7 @@ from acp_launch.host.wire import (
     DETACH,
     FOLLOW,
     JOIN,
+    MISSED,
     RELOAD,
     RENEW,
     RESTART,
@@ -425,7 +426,7 @@ class Hub:
                 if id <= start and UPDATE in line[:50]:
                     front.show(line)
             if known is None:
-                front.show(event("missed", start))
+                front.show(event("note", MISSED))
         front.follow(session.events, start)
         if (how == "load" or entrance.watches) and not entrance.editor:
             front.hold(session.events)  # until it has shown the history, or joins the turn

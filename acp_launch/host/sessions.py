@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
 from acp_launch.host.fronts import FrontGone, FrontLine, SessionEvents
-from acp_launch.host.wire import ASK, Entrance, Reloaded, SessionStatus, event
+from acp_launch.host.wire import ASK, TAKEN, Entrance, Reloaded, SessionStatus, event
 from acp_launch.launch.run import Launch, OpenSession, SessionRequest
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
@@ -264,7 +264,7 @@ class HostSession:
         """Let another front drive."""
         before, self.driver = self.driver, front
         if before is not None and before is not front:
-            before.say(event("taken", self.name))
+            before.say(event("note", TAKEN))
         self._choose_driver()
 
     def exit(self, front: FrontLine) -> None:
@@ -316,7 +316,7 @@ class HostSession:
 
     async def _run(self, blocks: Sequence[object], said: str, front: FrontLine) -> TurnEnd | LaunchError:
         if self.turn is not None:
-            self.events.add(event("queued", list(self.queue)))
+            self.feed.note(f"queued after the turn that runs: {redactor.text(', '.join(self.queue))}")
         is_waiting = True
         try:
             async with self._turning:

@@ -43,6 +43,9 @@ SERVERS = f"{OURS}servers"
 RESTART, RENEW, DETACH = f"{OURS}restart", f"{OURS}renew", f"{OURS}detach"
 RELOAD = f"{OURS}reload"
 
+TAKEN = "questions about this session are asked on another terminal from now on; :take takes them back"
+MISSED = "some of what happened is not shown: more came than is kept"
+
 
 class Entrance(Struct, frozen=True, kw_only=True):
     """How a front enters a session. `name` is ours for it; `can_ask` is whether a user can be asked there.

@@ -11,6 +11,7 @@ from msgspec import Raw
 from acp_launch.errors import SessionError
 from acp_launch.host import fronts
 from acp_launch.host.fronts import FrontGone, FrontLine, SessionEvents, UnknownMethod
+from acp_launch.host.wire import MISSED
 from tests.patience import PATIENCE
 
 Json = dict[str, Any]
@@ -119,7 +120,7 @@ def test_a_front_that_falls_out_of_the_window_is_told_so_and_goes_on(
             while got[-1:] != [{"said": "end"}]:
                 got += await other.lines(1)
             missed = [each for each in got if each.get("method") == "_acp-launch/event"]
-            assert {each["params"]["name"] for each in missed} == {"missed"}
+            assert {each["params"]["value"] for each in missed} == {MISSED}
             numbers = [each["n"] for each in got if "n" in each]
             assert numbers == sorted(set(numbers)), "nothing twice, and in order"
             hall.happens(front, 30_000)
