@@ -497,6 +497,7 @@ async def _offer_servers(
     agent = connection.agent
     offered = usable_servers(plan, agent, connection.observer)
     await servers.up()
+    offered = [server for server in offered if server.name not in servers.absent]
     return offer.entries(offered, secrets, await servers.way(offer.transport(plan, agent.capabilities)))
 
 

@@ -2,12 +2,13 @@
 The MCP servers of a launch.
 
 Bridged servers run beside the agent, which gets shims for them; the launch waits for required ones and reports their
-states.
+states. Remote servers that the agent connects to itself are only checked for accepting connections.
 """
 
 import asyncio
+import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ from acp_launch.process.lifecycle import OVERDUE, Change, Standing
 from acp_launch.secret.value import Secret
 from acp_launch.session.connection import Budget
 from acp_launch.session.observer import Observer
-from acp_launch.waits import FIRST_WORD, awaited, next_word
+from acp_launch.waits import FIRST_WORD, awaited, next_word, stretch
 
 if TYPE_CHECKING:
     from acp_launch.bridge.offer import Transport, Way
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from acp_launch.process.logs import ServerLogs
     from acp_launch.trace import Trace
 
+RemoteCheck = tuple[RemotePlan, "asyncio.Task[str]"]
 OVER = ("failed", "stopped")
+LONGEST = stretch(10.0)  # seconds for the check of a remote server; `checks.answers` gives up earlier
 SILENT = 3.0  # seconds after which a live but silent process is accepted, as not every server answers a ping
 
 
@@ -49,10 +52,15 @@ class LaunchServers:
     ) -> None:
         """`logs` are None if the servers are a host's."""
         self._plan, self._observer, self._budget, self._logs, self._trace = plan, observer, budget, logs, trace
-        self.inner: RunningServers | None = None
+        self._asked: Sequence[RemoteCheck] = ()
+        self.absent: frozenset[str] = frozenset()  # names of optional servers that the agent could not connect to
+        self._inner: RunningServers | None = None
         self._is_up = self._is_open = self._is_told = self._is_stopping = False
         self._fatal = ""  # the first required server that has failed before the session is to be opened
         self._news = asyncio.Event()
+
+    def running(self, inner: "RunningServers") -> None:
+        self._inner = inner
 
     def changed(self, change: Change) -> None:
         """Report a state change of a server, except while the servers are being stopped."""
@@ -73,9 +81,9 @@ class LaunchServers:
 
     def listed(self) -> None:
         """Report the states of the servers once all of them are known."""
-        if self.inner is None or self._is_told or not self._is_open:
+        if self._inner is None or self._is_told or not self._is_open:
             return
-        standings = self.inner.servers.standings()
+        standings = self._inner.servers.standings()
         if standings and all(map(_is_settled, standings)):
             self._is_told = True
             self._observer.standing(standings, "opened")
@@ -114,14 +122,14 @@ class LaunchServers:
         Raises:
             StateError: there is no port for the HTTP server.
         """
-        if self.inner is None:
+        if self._inner is None:
             return None
         if transport == "http":
-            return await self._addresses(self.inner)
+            return await self._addresses(self._inner)
         from acp_launch.bridge import shim
         from acp_launch.bridge.offer import ShimCommand
 
-        seat = self.inner.seat
+        seat = self._inner.seat
         return ShimCommand(Path(sys.executable), Path(shim.__file__), seat.path, seat.token)
 
     async def _addresses(self, inner: "RunningServers") -> "Way":
@@ -137,6 +145,10 @@ class LaunchServers:
         redactor.register(*(Secret(http.token(name)) for name in names))  # every user of this machine reaches the port
         return {name: HttpAddress(http.address(name), http.token(name)) for name in names}
 
+    def asking(self, asked: "Sequence[RemoteCheck]") -> None:
+        """Take the running checks of remote servers."""
+        self._asked = asked
+
     async def up(self) -> None:
         """Wait until the required servers have answered a ping, or have been alive but silent for a moment.
 
@@ -146,9 +158,10 @@ class LaunchServers:
             ServerError: one of them failed.
             AuthRequired: one of them refuses our credentials, or there are none.
         """
-        if self.inner is None:
+        await self._await_checks()
+        if self._inner is None:
             return
-        servers = self.inner.servers
+        servers = self._inner.servers
         waits = {servers.up(plan): plan for plan in _ours(self._plan) if plan.required}
         patience = min(SILENT, max((plan.timeouts.start for plan in waits.values()), default=0.0))
         deadline = asyncio.get_running_loop().time() + patience
@@ -170,6 +183,21 @@ class LaunchServers:
             self.note(f"{plan.name} has not answered within {patience:g} s; the session opens without waiting for it")
         self._is_up = True
 
+    async def _await_checks(self) -> None:
+        for server, answer in self._asked:
+            what = f'connection to the MCP server "{server.name}"'
+            why = await awaited(answer, what=what, limit=LONGEST, waiting=self.waiting)
+            if not why or server.name in self.absent:
+                continue
+            from acp_launch.secret.detect import masked
+
+            said = f'no answer from the MCP server "{server.name}" at {masked(server.url.display())}: {why}'
+            if server.required:
+                fix = "start it, or correct its url; with required: false the session opens without it"
+                raise ServerError(said, fix=fix)
+            self.note(f"{said}; the session opens without it")
+            self.absent |= {server.name}
+
     async def reload(
         self, plan: LaunchPlan, secrets: Mapping[str, Secret], credentials: "Mapping[str, Credentials]"
     ) -> None:
@@ -177,21 +205,21 @@ class LaunchServers:
 
         Servers that the agent runs or connects to itself are as the plan says in sessions opened from now on.
         """
-        assert self.inner is not None
-        self._plan, self._fatal = plan, ""
-        await self.inner.servers.reload(_ours(plan), secrets, credentials)
+        assert self._inner is not None
+        self._plan, self._asked, self.absent, self._fatal = plan, (), frozenset(), ""
+        await self._inner.servers.reload(_ours(plan), secrets, credentials)
 
     async def refresh(self) -> None:
         """Learn the states of the servers, where they run in a host."""
 
     def standings(self) -> list[Standing]:
         """Return the state of each bridged server, in the profile's order."""
-        return self.inner.servers.standings() if self.inner else []
+        return self._inner.servers.standings() if self._inner else []
 
     def restart(self, name: str) -> None:
         """Restart a server, also a failed one, and reset its budget of restarts."""
-        if self.inner is not None:
-            self.inner.servers.restart(name)
+        if self._inner is not None:
+            self._inner.servers.restart(name)
 
     def opened(self) -> None:
         """Note that the session is open; the servers' states are reported when known, as some agents open them late."""
@@ -201,7 +229,7 @@ class LaunchServers:
     def first_turn_over(self) -> None:
         """Report the states after the first turn: the agent opens no more servers, and some drop servers silently
         (docs/agents.md)."""
-        if self.inner is None or not (standings := self.inner.servers.standings()):
+        if self._inner is None or not (standings := self._inner.servers.standings()):
             return
         if not self._is_told:
             self._is_told = True
@@ -218,9 +246,9 @@ class LaunchServers:
             ServerError: a server has not answered, so the turn was done without it.
             AuthRequired: for want of credentials.
         """
-        if self.inner is None:
+        if self._inner is None:
             return
-        servers = self.inner.servers
+        servers = self._inner.servers
         waits = [plan for plan in _ours(self._plan) if plan.required and not servers.has_answered(plan)]
         opened = {standing.server for standing in servers.standings() if standing.opened}
         with ExitStack() as connections:
@@ -231,8 +259,8 @@ class LaunchServers:
                 await self._answer_of(plan)
 
     async def _answer_of(self, plan: ServerPlan) -> None:
-        assert self.inner is not None
-        servers, what = self.inner.servers, f'answer from the MCP server "{plan.name}"'
+        assert self._inner is not None
+        servers, what = self._inner.servers, f'answer from the MCP server "{plan.name}"'
         up = servers.up(plan)
         try:
             has_answered = await awaited(up, what=what, limit=servers.patience(plan), waiting=self.waiting)
@@ -251,11 +279,11 @@ class LaunchServers:
         if self._is_stopping:
             return
         self._is_stopping = True
-        if self.inner is None:
+        if self._inner is None:
             return
-        self.inner.servers.stopping()
+        self._inner.servers.stopping()
         if not is_orderly:
-            self.inner.servers.abandon()
+            self._inner.servers.abandon()
 
 
 class _Downloads:
@@ -287,23 +315,58 @@ async def launch_servers(
     plan = context.plan
     servers = LaunchServers(plan, observer, interrupts.budget, context.server_logs, context.trace)
     ours = _ours(plan)
-    if not ours and not may_change:
-        yield servers
-        return
-    from acp_launch.bridge.servers import ServerNeeds, running  # takes 15 ms, which a launch without servers saves
+    async with _check_remote(plan) as asked:
+        servers.asking(asked)
+        if not ours and not may_change:
+            yield servers
+            return
+        from acp_launch.bridge.servers import ServerNeeds, running  # takes 15 ms, which a launch without servers saves
 
-    needs = ServerNeeds(
-        secrets=context.secrets,
-        directories=(plan.cwd, *plan.additional_directories),
-        max_line=context.max_line,
-        hurry=interrupts.hurry,
-        trace=context.trace,
-        cache=context.cache,
-        credentials=context.credentials,
-        called=plan.called,
-    )
-    async with running(ours, needs, servers) as servers.inner:
-        yield servers
+        directories = (plan.cwd, *plan.additional_directories)
+        needs = ServerNeeds(
+            secrets=context.secrets,
+            directories=directories,
+            max_line=context.max_line,
+            hurry=interrupts.hurry,
+            trace=context.trace,
+            cache=context.cache,
+            credentials=context.credentials,
+            called=plan.called,
+        )
+        async with running(ours, needs, servers) as inner:
+            servers.running(inner)
+            yield servers
+
+
+@asynccontextmanager
+async def _check_remote(plan: LaunchPlan) -> AsyncIterator[Sequence[RemoteCheck]]:
+    """Check the remote servers that the agent connects to itself, while it starts."""
+    from acp_launch.bridge.offer import is_bridged
+
+    remote = [server for server in plan.servers if isinstance(server, RemotePlan) and not is_bridged(server)]
+    asked = [(server, asyncio.create_task(_why_unreachable(server))) for server in remote]
+    try:
+        yield asked
+    finally:
+        for _, task in asked:
+            task.cancel()
+        await asyncio.gather(*(task for _, task in asked), return_exceptions=True)
+
+
+async def _why_unreachable(server: RemotePlan) -> str:
+    """Return why a remote server does not answer; empty if it does, or if that is unknown."""
+    from acp_launch.checks.answers import LATE, PATIENCE, address, connect
+    from acp_launch.session.files import run_in_thread
+
+    where = address(server.url, os.environ)
+    if where is None or isinstance(where, str):
+        return where or ""
+    try:
+        return await run_in_thread(lambda: connect(*where), name="mcp server", limit=PATIENCE)
+    except TimeoutError:
+        return LATE
+    except OSError:  # no thread is available; the agent will find out
+        return ""
 
 
 def _ours(plan: LaunchPlan) -> list[ServerPlan]:
