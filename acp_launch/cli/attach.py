@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
     from acp_launch.cli.up import Begun
     from acp_launch.errors import AuthRequired
-    from acp_launch.host.place import Content, HostNote
+    from acp_launch.host.place import Content, FrontPlan, HostNote
     from acp_launch.host.wire import SessionStatus
-    from acp_launch.launch.context import LaunchContext
+    from acp_launch.launch.context import LaunchContext, LogIn
     from acp_launch.launch.run import Prompt
     from acp_launch.plan.model import LaunchPlan
+    from acp_launch.profile.discover import Found
     from acp_launch.profile.load import Loaded
     from acp_launch.session.connection import Connection
     from acp_launch.session.hold import Key
@@ -36,12 +37,91 @@ KEPT = 600.0  # seconds for which a host stays that `--detach` has brought up
 def run_in_host(request: RunRequest, settings: "Settings", screen: Screen) -> int | None:
     """Carry out the run with the host of its profile, and return the exit code; None if there is none for it.
 
+    If the host runs what the files of the profile say, they are not parsed again, and nothing is resolved.
+
     Raises:
         LaunchError: as `run`; `StateError` if the host cannot be reached.
     """
-    from acp_launch.cli.planning import loaded_profile
+    from acp_launch.cli.verb import check_session_name
+    from acp_launch.host.place import find as find_host
+    from acp_launch.profile.discover import find, here
 
-    loaded = loaded_profile(request.words[0], settings)
+    found = find(request.words[0], start=here(), settings=settings)
+    note = find_host(settings.state, str(found.project), found.name)
+    check_session_name(request.session)
+    if note is not None and not request.is_interactive and (plan := _plan_of(note, found, request)) is not None:
+        return _run(request, plan, settings, screen, note)
+    return _run_by_content(request, found, settings, screen)
+
+
+def _plan_of(note: "HostNote", found: "Found", request: RunRequest) -> "LaunchPlan | None":
+    """Return the plan of a host for one of its fronts, without servers: they are the host's.
+
+    None if the host is not up yet, or if it cannot be seen from the files alone that it runs this content in the same
+    directories.
+    """
+    from acp_launch.cli.verb import at_home
+    from acp_launch.profile.discover import here
+
+    plan = note.plan
+    if plan is None or not note.socket or plan.file != str(found.file):
+        return None
+    cwd = at_home(request.cwd) or (Path(note.cwd) if plan.names_cwd else here())
+    if os.path.normpath(here() / cwd) != note.cwd or not _is_unchanged(plan):
+        return None
+    if not all(os.access(directory, os.R_OK | os.X_OK) for directory in (note.cwd, *plan.additional_directories)):
+        return None
+    return _launch_plan(plan, found, request, cwd=Path(note.cwd))
+
+
+def _is_unchanged(plan: "FrontPlan") -> bool:
+    """Whether the files of the profile are those that the host has read."""
+    if any(map(os.path.lexists, plan.vacant)):
+        return False
+    from acp_launch.host.place import digest
+    from acp_launch.profile.discover import read
+
+    texts = {file: read(Path(file))[0] for file in plan.files}
+    return all(text is not None and digest(text) == plan.files[file] for file, text in texts.items())
+
+
+def _launch_plan(plan: "FrontPlan", found: "Found", request: RunRequest, *, cwd: Path) -> "LaunchPlan":
+    from acp_launch.document.scalars import Duration
+    from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, Value
+    from acp_launch.problem import dotted
+    from acp_launch.profile.discover import shown
+    from acp_launch.profile.model import Timeouts
+
+    typed = Origin(found.called)
+    command, *rest = plan.agent
+    args = tuple(Value((argument,), typed) for argument in rest)
+    return LaunchPlan(
+        profile=found.name,
+        file=found.file,
+        called=found.called,
+        is_built_in=plan.is_built_in,
+        project=found.project,
+        description="",
+        agent=ProcessPlan(name="agent", command=Path(command), args=args, env={}, cwd=cwd),
+        timeouts=Timeouts(**{wait: Duration(seconds) for wait, seconds in plan.timeouts.items()}),
+        cwd=cwd,
+        additional_directories=tuple(map(Path, plan.additional_directories)),
+        session=request.session or plan.session,
+        permission="ask",
+        servers=(),
+        mode=plan.mode,
+        config=plan.config,
+        origins={
+            path: Origin(shown(Path(file)), line, column, dotted(path)) for path, file, line, column in plan.origins
+        },
+    )
+
+
+def _run_by_content(request: RunRequest, found: "Found", settings: "Settings", screen: Screen) -> int | None:
+    """Do the same as `run_in_host`, with the profile as it is read and resolved here."""
+    from acp_launch.profile.load import load
+
+    loaded = load(found, cache=settings.cache)
     plan = resolved_for_front(loaded, request.cwd, request.session)
     if plan is None:
         return None
@@ -188,7 +268,7 @@ async def _prompt_host(
     )
     ask = request.asker(person, plan) if person else None
     entry = HostEntry(connect=partial(connect, note), entrance=lambda name: entrance, ask=ask, stays=False)
-    context = _front_context(plan, settings, person)
+    context = _front_context(request, plan, settings, person)
     async with launching(context, entry, screen.observer, budget=Budget(request.timeout)) as launch:
         if request.detach:
             await run_once(launch, partial(handed_over, launch, prompt))
@@ -251,7 +331,7 @@ async def _attach_terminal(request: RunRequest, plan: "LaunchPlan", settings: "S
         shelf = AnswerStore(settings.state, str(plan.project), plan.profile, plan.called)
         return policy(plan, approve=request.approve, remembered=load(shelf), home=os.environ.get("HOME", ""))
 
-    context = _front_context(plan, settings, terminal.person, terminal.in_front)
+    context = _front_context(request, plan, settings, terminal.person, terminal.in_front)
     ask = request.asker(terminal.person, plan)
     entry = HostEntry(connect=partial(connect, note), entrance=entrance, ask=ask, stays=True)
     with open_registry(settings.state) as registry:
@@ -263,16 +343,15 @@ async def _attach_terminal(request: RunRequest, plan: "LaunchPlan", settings: "S
 
 
 def _front_context(
-    plan: "LaunchPlan", settings: "Settings", person: "Person | None", in_front: "InFront | None" = None
+    request: RunRequest,
+    plan: "LaunchPlan",
+    settings: "Settings",
+    person: "Person | None",
+    in_front: "InFront | None" = None,
 ) -> "LaunchContext":
     """Return the context of a front: it serves nothing but questions, and the host has judged them."""
     from acp_launch.launch.context import LaunchContext
     from acp_launch.protocol.acp import Offers
-
-    async def log_in(connection: "Connection", wanted: "AuthRequired", *, is_second: bool) -> None:
-        from acp_launch.cli.start import logging_in  # most runs need no login
-
-        await logging_in((plan, {}), person, None, in_front)(connection, wanted, is_second=is_second)
 
     has_person = person is not None
     return LaunchContext(
@@ -283,8 +362,25 @@ def _front_context(
         log=lambda data: None,
         offers=Offers(forms=has_person, urls=has_person, terminal_login=has_person),
         elicit=elicitor(person) if person else None,
-        log_in=log_in,
+        log_in=_logging_in(request, settings, person, in_front),
     )
+
+
+def _logging_in(
+    request: RunRequest, settings: "Settings", person: "Person | None", in_front: "InFront | None"
+) -> "LogIn":
+    """Return what logs in when the agent wants it; only then the profile is read for how the agent is started."""
+
+    async def logged_in(connection: "Connection", wanted: "AuthRequired", *, is_second: bool) -> None:
+        from acp_launch.cli.planning import loaded_profile
+        from acp_launch.cli.start import logging_in
+
+        plan = resolved_for_front(loaded_profile(request.words[0], settings), request.cwd, request.session)
+        if plan is None:
+            raise wanted
+        await logging_in((plan, {}), person, None, in_front)(connection, wanted, is_second=is_second)
+
+    return logged_in
 
 
 def hosted_sessions(state: "Path") -> "dict[Key, SessionStatus]":

@@ -14,12 +14,12 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from acp_launch import __version__
 from acp_launch.cli.start import Launched, with_workdirs
 from acp_launch.errors import NotTrusted, ProblemsError, StateError
-from acp_launch.host.place import Content, HostNote, content_of
+from acp_launch.host.place import Content, FrontPlan, HostNote, content_of
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan
 from acp_launch.problem import ours
 from acp_launch.secret.value import Secret, Store, StoreFault
@@ -31,7 +31,39 @@ if TYPE_CHECKING:
     from acp_launch.plan.resolve import Resolved
     from acp_launch.profile.load import Loaded
 
+SETTINGS = (("session", "mode"), ("session", "config"))  # in a profile
 SPARE = 10.0  # seconds besides `secrets.timeout` to read the profile
+
+
+def front_plan(loaded: "Loaded", plan: LaunchPlan) -> FrontPlan | None:
+    """Return what fronts need of the plan; None if it depends on where a command is typed, and in which environment."""
+    from acp_launch.host.place import digest as digest_of_file
+    from acp_launch.secret.detect import masked
+
+    workspace = loaded.profile.workspace
+    written = [text.replace("${project}", "") for text in (workspace.cwd or "", *workspace.additional_directories)]
+    if any("${" in text for text in written):
+        return None
+    files = {layer.label: str(layer.file) for layer in loaded.layers}
+    places = {
+        path: plan.origins[path] for path in plan.origins if path[:2] in (("session", "mode"), ("session", "config"))
+    }
+    return FrontPlan(
+        file=str(loaded.found.file),
+        files={str(layer.file): digest_of_file(layer.text) for layer in loaded.layers},
+        vacant=tuple(map(str, loaded.vacant)),
+        names_cwd=workspace.cwd is not None,
+        additional_directories=tuple(map(str, plan.additional_directories)),
+        agent=(str(plan.agent.command), *(masked(argument.display()) for argument in plan.agent.args)),
+        is_built_in=plan.is_built_in,
+        timeouts={wait: float(limit) for wait, limit in asdict(plan.timeouts).items()},
+        session=loaded.profile.session.name,
+        mode=plan.mode,
+        config=plan.config,
+        origins=tuple(
+            (tuple(map(str, path)), files[origin.source], origin.line, origin.column) for path, origin in places.items()
+        ),
+    )
 
 
 class _Reread(NamedTuple):
@@ -39,6 +71,7 @@ class _Reread(NamedTuple):
 
     content: Content
     plan: LaunchPlan
+    of_fronts: FrontPlan | None
     servers: Mapping[str, object]  # as they are written
     fresh: Mapping[str, ServerPlan]
     secrets: Mapping[str, Secret]
@@ -79,6 +112,7 @@ class Reloading:
             digest=content.digest,
             others=content.others,
             lines=content.lines,
+            plan=front_plan(loaded, plan),
         )
 
     def announce(self, socket: Path) -> None:
@@ -109,7 +143,7 @@ class Reloading:
         for each in read.credentials.values():
             each.note = launch.observer.note
         content = read.content
-        self._note = replace(self._note, digest=content.digest, lines=content.lines)
+        self._note = replace(self._note, digest=content.digest, lines=content.lines, plan=read.of_fronts)
         self._write(self._note)
         added = tuple(name for name in read.fresh if name not in before)
         changed = tuple(name for name in read.fresh if name in before)
@@ -161,7 +195,8 @@ class Reloading:
         fresh = {server.name: server for server in resolved.plan.servers if server.name in changed}
         absent, credentials = self._proofs(list(fresh.values()), secrets)
         fresh = {name: server for name, server in fresh.items() if name not in absent}
-        return _Reread(content, resolved.plan, servers, fresh, secrets, credentials)
+        plan = resolved.plan
+        return _Reread(content, plan, front_plan(loaded, plan), servers, fresh, secrets, credentials)
 
     def _looked_up(self, resolved: "Resolved") -> dict[str, Secret]:
         """Look up the secrets that are not known yet."""

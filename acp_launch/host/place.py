@@ -6,7 +6,7 @@ an unlocked file is of a host that is gone. Opening it takes no longer without a
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,12 +25,34 @@ FOLDER = "hosts"  # in the state directory
 LONGEST = 4 * 1024 * 1024  # bytes of a note; it holds the content of a profile
 
 
+class FrontPlan(Struct, frozen=True, kw_only=True):
+    """The plan of a host as its fronts need it, if it is the same for all of them.
+
+    `files` are the digests of the files of the profile, by their paths; a file at a path of `vacant` would be one too.
+    `names_cwd` is whether the profile says in which directory its sessions work. `agent` is a command line with
+    credentials masked. `origins` say where mode and options are written: path, file, line, column.
+    """
+
+    file: str
+    files: Mapping[str, str]
+    vacant: tuple[str, ...]
+    names_cwd: bool
+    additional_directories: tuple[str, ...]
+    agent: tuple[str, ...]
+    is_built_in: bool
+    timeouts: Mapping[str, float]
+    session: str | None
+    mode: str | None
+    config: Mapping[str, str | bool]
+    origins: tuple[tuple[tuple[str, ...], str, int, int], ...]
+
+
 class HostNote(Struct, frozen=True, kw_only=True):
     """What a host writes of itself. `since` is in Unix seconds.
 
     `called` is the profile's name in commands. `digest` covers the content that it runs, `others` all of it but the
     servers; `lines` show what has changed, with credentials masked (as `profile.trust`). `socket` is empty until fronts
-    may attach.
+    may attach. `plan` is None if each front has to make its own.
     """
 
     pid: int
@@ -45,6 +67,14 @@ class HostNote(Struct, frozen=True, kw_only=True):
     others: str = ""
     lines: tuple[str, ...] = ()
     socket: str = ""
+    plan: FrontPlan | None = None
+
+
+def digest(text: str) -> str:
+    """Return a digest by which a changed file is known. It is no defence: a file of the same digest that says something
+    else changes nothing, since the host goes on with what the user has trusted."""
+    content = text.encode()
+    return f"{len(content):x}-{crc32(content):08x}"
 
 
 class Content(NamedTuple):

@@ -45,7 +45,7 @@ def rows(usual: str, cold: str, pairs: int) -> list[Row]:
     prompt, own = ([*US, "run", "--trust", file, "hi"] for file in (usual, cold))
     few = max(3, pairs // 4)
     return [
-        Row("a prompt to a host, wall", "a run of its own", "0.8x", wall, prompt, own, pairs),
+        Row("a prompt to a host, wall", "a run of its own", "0.6x", wall, prompt, own, pairs),
         Row("a prompt to a host, CPU of the command", "a run of its own", "-", cpu, prompt, own, pairs),
         Row("a prompt to a host, wall", "python -I -c pass", "-", wall, prompt, bare, few),
     ]

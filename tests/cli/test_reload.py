@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from acp_launch.cli.planning import loaded_profile
+from acp_launch.cli.reload import content_of
 from acp_launch.errors import NotTrusted, StateError
 from acp_launch.host.door import call
 from acp_launch.host.place import HostNote, content_of

@@ -1,4 +1,4 @@
-"""A prompt to a host compares the content of the profile, in all its files (docs/up.md)."""
+"""A prompt to a host compares the files of the profile; it neither parses nor resolves them again (docs/up.md)."""
 
 import json
 import subprocess
@@ -8,11 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.hosted import up
+from tests.cli.hosted import Host, up
 from tests.cli.launcher import Launcher, trusting
 from tests.patience import PATIENCE
 
 CHANGED = "p has changed since it is up, so its host is not used"
+
+
+def plan_of(host: Host) -> object:
+    """What the host says to its fronts of its plan."""
+    return host.note["plan"]
 
 
 def extending(launch: Launcher, base: str = "base") -> Path:
@@ -46,8 +51,21 @@ def add_overlay(directory: Path) -> None:
 def test_each_file_of_the_profile_counts(launch: Launcher, change: Callable[[Path], None]) -> None:
     extending(launch)
     with up(launch) as host:
+        assert plan_of(host)
         assert host.run("hi").err == ""
         change(launch.project / ".acp-launch")
+        assert CHANGED in launch.apart("run", "p", "hi").err
+
+
+def test_a_base_that_is_nearer_than_the_one_that_was_read_counts(launch: Launcher) -> None:
+    """The base is the user's own until the project has one of its name."""
+    users = launch.config / "profiles"
+    users.mkdir(parents=True, exist_ok=True)
+    extending(launch).rename(users / "base.yaml")
+    with up(launch) as host:
+        assert plan_of(host)
+        assert host.run("hi").err == ""
+        launch.profile("polite", "other", name="base")
         assert CHANGED in launch.apart("run", "p", "hi").err
 
 
@@ -68,7 +86,8 @@ def test_a_directory_from_the_environment_is_looked_up_by_each_run(launch: Launc
     other = launch.project / "other"
     other.mkdir()
     here = str(launch.project)
-    with up(Launcher(launch.project, launch.env | {"WHERE": here})):
+    with up(Launcher(launch.project, launch.env | {"WHERE": here})) as host:
+        assert plan_of(host) is None
         assert launch.apart("run", "p", "hi", WHERE=here).heard == []
         assert "works in" in launch.apart("run", "p", "hi", WHERE=str(other)).err
 
@@ -78,6 +97,7 @@ def test_a_directory_in_the_profile_is_that_of_each_run(launch: Launcher) -> Non
     inner.mkdir()
     launch.profile("polite", workspace={"cwd": "${project}/inner"})
     with up(launch) as host:
+        assert plan_of(host)
         assert host.run("hi").err == ""
         assert host.run("hi", "--cwd", "inner").err == ""
         elsewhere = launch.apart("run", "p", "hi", "--cwd", ".")
@@ -88,6 +108,16 @@ def test_a_directory_in_the_profile_is_that_of_each_run(launch: Launcher) -> Non
         assert "does not exist" in gone.err
 
 
+def test_what_an_option_of_the_profile_lacks_is_said_at_its_line(launch: Launcher) -> None:
+    launch.profile("polite", session={"mode": "none", "config": {"model": "none"}})
+    alone = launch.apart("run", "p", "hi")
+    with up(launch) as host:
+        assert plan_of(host)
+        done = host.run("hi")
+        assert (done.code, done.err) == (alone.code, alone.err)
+    assert ".acp-launch/p.yaml:" in alone.err
+
+
 def test_a_session_of_the_profile_is_that_of_its_fronts(launch: Launcher) -> None:
     launch.profile("polite", session={"name": "work"})
     with up(launch) as host:
@@ -96,6 +126,17 @@ def test_a_session_of_the_profile_is_that_of_its_fronts(launch: Launcher) -> Non
         assert [each.name for each in host.status.sessions] == ["work", "other"]
         wrong = launch.apart("run", "p", "hi", "-s", "a\tb")
         assert wrong.code == 2
+
+
+def test_after_a_reload_its_files_are_compared_with_those_of_now(launch: Launcher) -> None:
+    server = {"command": "true", "required": False}
+    file = launch.profile("polite", mcp_servers={"one": server})
+    with up(launch) as host:
+        file.write_text(file.read_text().replace('"true"', '"false"'))
+        assert launch.apart("trust", "p", "--yes").code == 0
+        assert launch.apart("reload", "p").code == 0
+        assert "has changed" not in host.run("hi").err
+        assert plan_of(host)
 
 
 def test_prompts_are_read_where_the_command_is_typed(launch: Launcher) -> None:
@@ -115,7 +156,22 @@ IMPORTED = (
     "except SystemExit: pass\n"
     "print('MODULES', *sys.modules)"
 )
-UNNEEDED = ("process", "bridge", "mcp", "oauth", "checks", "interop", "trace", "interactive")
+# Of the packages that a launch of its own is made with: names and values only.
+NEEDED = {"plan.model", "process.lifecycle", "profile.discover", "profile.model", "profile.values"}
+UNNEEDED = (
+    "plan",
+    "process",
+    "profile",
+    "bridge",
+    "mcp",
+    "oauth",
+    "registry",
+    "checks",
+    "interop",
+    "trace",
+    "interactive",
+)
+MOST = 68  # modules of ours
 HEAVY = {"typer", "pydantic", "ruamel.yaml", "keyring", "psutil", "rich", "dataclasses", "tempfile", "sqlite3", "ssl"}
 
 
@@ -137,11 +193,11 @@ def imported(*words: str, launch: Launcher | None = None) -> set[str]:
 def test_a_front_imports_nothing_that_makes_a_launch(
     launch: Launcher, more: tuple[str, ...], besides: set[str]
 ) -> None:
-    """docs/internals.md "A host": it compares the profile, connects and asks."""
+    """docs/internals.md "A host": it compares files, connects and asks."""
     launch.profile("replayer")
     with up(launch):
         found = imported("run", "p", "hi", *more, launch=launch)
     ours = {name.removeprefix("acp_launch.") for name in found if name.startswith("acp_launch.")}
-    unneeded = tuple(f"{each}." for each in UNNEEDED)
-    assert {name for name in ours if name.startswith(unneeded)} == {"process.lifecycle"}, "names and values"
+    assert {name for name in ours - NEEDED if name.startswith(tuple(f"{each}." for each in UNNEEDED))} == set()
+    assert len(ours) <= MOST
     assert (HEAVY & found) - (imported() - {"ssl"}) == besides
