@@ -12,10 +12,9 @@ from acp_launch.console.stderr import DIM, YELLOW, harmless, say, share, tell
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
-    from acp_launch.cli.reload import Content
     from acp_launch.cli.up import Begun
     from acp_launch.errors import AuthRequired
-    from acp_launch.host.place import FrontPlan, HostNote
+    from acp_launch.host.place import Content, FrontPlan, HostNote
     from acp_launch.host.wire import SessionStatus
     from acp_launch.launch.context import LaunchContext, LogIn
     from acp_launch.launch.run import Prompt
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from acp_launch.session.hold import Key
     from acp_launch.session.login import InFront
     from acp_launch.session.observer import Person, TurnEnd
-    from acp_launch.session.store import Record, Registry
+    from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
 
 
@@ -161,7 +160,7 @@ def usable_host(
     Raises:
         StateError: it differs, and the run needs a host.
     """
-    from acp_launch.cli.reload import content_of
+    from acp_launch.host.place import content_of
 
     if note is None or not note.socket:
         return None
@@ -210,10 +209,12 @@ def _run(request: RunRequest, plan: "LaunchPlan", settings: "Settings", screen: 
 
     share()
     plan = replace(plan, timeouts=replace(plan.timeouts, **request.limits))
-    if request.is_interactive:
-        return _interact(request, plan, settings, note)
-    import_without("asyncio", "ssl")  # the only line is that to the host
+    if not request.is_interactive:
+        import_without("asyncio", "ssl")  # the only line is that to the host
     import asyncio
+
+    if request.is_interactive:
+        return asyncio.run(_attach_terminal(request, plan, settings, note))
 
     from acp_launch.launch.run import Prompt, SessionRequest
 
@@ -226,11 +227,9 @@ def _run(request: RunRequest, plan: "LaunchPlan", settings: "Settings", screen: 
             continued=record,
             replay=not request.no_replay,
             wishes=settings_of(plan, request.sets),
-            opened=lambda ready, agent: None,
         ),
         blocks=request.blocks(plan, text),
         timeout=request.timeout,
-        over=lambda end: None,
     )
     end = asyncio.run(_prompt_host(request, plan, settings, screen, note, prompt))
     if end is not None:
@@ -289,26 +288,7 @@ def _session_of(request: RunRequest, plan: "LaunchPlan", settings: "Settings") -
         return name, store.continued(registry, plan, name, latest=request.latest)
 
 
-def _interact(request: RunRequest, plan: "LaunchPlan", settings: "Settings", note: "HostNote") -> int:
-    """Attach a terminal to a session of the host."""
-    import asyncio
-
-    from acp_launch.session.store import open_registry
-
-    name, record = _session_of(request, plan, settings)
-    with open_registry(settings.state) as registry:
-        return asyncio.run(_attach_terminal(request, plan, settings, note, registry, name, record))
-
-
-async def _attach_terminal(
-    request: RunRequest,
-    plan: "LaunchPlan",
-    settings: "Settings",
-    note: "HostNote",
-    registry: "Registry",
-    name: str,
-    record: "Record | None",
-) -> int:
+async def _attach_terminal(request: RunRequest, plan: "LaunchPlan", settings: "Settings", note: "HostNote") -> int:
     """Run an interactive session in a host; its servers are the host's, so those of `plan` are left out."""
     from contextlib import nullcontext
 
@@ -322,9 +302,10 @@ async def _attach_terminal(
     from acp_launch.interactive.state import HeldSessions
     from acp_launch.session.permission.policy import Policy, policy
     from acp_launch.session.permission.remembered import AnswerStore, load
+    from acp_launch.session.store import open_registry
 
+    name, record = _session_of(request, plan, settings)
     terminal = SessionTerminal(request, plan, settings)
-    sessions = HeldSessions(registry, plan, lambda name: nullcontext(), check=check_session_name, is_hosted=True)
     anew = [name] if request.new else []  # once: after a loss of the agent it is loaded
 
     def entrance(session: str) -> Entrance:
@@ -339,10 +320,12 @@ async def _attach_terminal(
     context = _front_context(request, plan, settings, terminal.person, terminal.in_front)
     ask = request.asker(terminal.person, plan)
     entry = HostEntry(connect=partial(connect, note), entrance=entrance, ask=ask, stays=True)
-    return await run_session(
-        lambda seen_by, interrupt: launching(context, entry, seen_by, on_interrupt=interrupt),
-        terminal.setup(sessions, sessions.first(name, record, ExitStack()), rules),
-    )
+    with open_registry(settings.state) as registry:
+        sessions = HeldSessions(registry, plan, lambda name: nullcontext(), check=check_session_name, is_hosted=True)
+        return await run_session(
+            lambda seen_by, interrupt: launching(context, entry, seen_by, on_interrupt=interrupt),
+            terminal.setup(sessions, sessions.first(name, record, ExitStack()), rules),
+        )
 
 
 def _front_context(

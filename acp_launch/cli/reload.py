@@ -19,7 +19,7 @@ from msgspec.structs import asdict, replace
 from acp_launch import __version__
 from acp_launch.cli.start import Launched, with_workdirs
 from acp_launch.errors import NotTrusted, ProblemsError, StateError
-from acp_launch.host.place import FrontPlan, HostNote, HostPlace
+from acp_launch.host.place import Content, FrontPlan, HostNote, content_of
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan
 from acp_launch.problem import ours
 from acp_launch.secret.value import Secret, Store, StoreFault
@@ -33,30 +33,6 @@ if TYPE_CHECKING:
 
 SETTINGS = (("session", "mode"), ("session", "config"))  # in a profile
 SPARE = 10.0  # seconds besides `secrets.timeout` to read the profile
-
-
-class Content(NamedTuple):
-    """What a profile says, for the comparison with what a host runs. `others` is the digest of all but its servers."""
-
-    digest: str
-    others: str
-    raw: tuple[str, ...]
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """Its lines, with credentials masked."""
-        from acp_launch.profile.trust import shown
-
-        return tuple(str(shown(line)) for line in self.raw)
-
-
-def content_of(loaded: "Loaded") -> Content:
-    """Return the content of a profile."""
-    from acp_launch.profile.trust import content, digest
-
-    lines, project = content(loaded.merged), str(loaded.found.project)
-    others = content({key: value for key, value in loaded.merged.items() if key != "mcp_servers"})
-    return Content(digest(project, lines), digest(project, others), lines)
 
 
 def front_plan(loaded: "Loaded", plan: LaunchPlan) -> FrontPlan | None:
@@ -111,15 +87,15 @@ class Reloading:
         cwd: Path | None,
         started: Launched,
         loaded: "Loaded",
-        place: HostPlace,
+        write: Callable[[HostNote], None],
         later: ExitStack,
         here: str,
     ) -> None:
-        """Prepare it. `later` ends with the host, after its servers; it gets the directories of servers to come.
+        """Prepare it. `write` replaces the note of the host; `here` is the directory in which `up` was typed.
 
-        `here` is the directory in which `up` was typed.
+        `later` ends with the host, after its servers; it gets the directories of servers to come.
         """
-        self._place, self._later = place, later
+        self._write, self._later = write, later
         self._profile, self._cwd, self._settings, self._plan = profile, cwd, started.settings, started.plan
         self._secrets, self._credentials = started.secrets, started.credentials
         self._servers = _servers(loaded)
@@ -142,7 +118,7 @@ class Reloading:
     def announce(self, socket: Path) -> None:
         """Write what fronts find the host by."""
         self._note = replace(self._note, socket=str(socket))
-        self._place.write(self._note)
+        self._write(self._note)
 
     async def __call__(self, launch: "Launch", digest: str) -> "Reloaded":
         """Take the servers of the profile, if its content has this digest.
@@ -168,7 +144,7 @@ class Reloading:
             each.note = launch.observer.note
         content = read.content
         self._note = replace(self._note, digest=content.digest, lines=content.lines, plan=read.of_fronts)
-        self._place.write(self._note)
+        self._write(self._note)
         added = tuple(name for name in read.fresh if name not in before)
         changed = tuple(name for name in read.fresh if name in before)
         removed = tuple(name for name in before if name not in {server.name for server in plan.servers})

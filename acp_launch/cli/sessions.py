@@ -159,7 +159,7 @@ async def _show_turn(
 
     async def story(attached: "Attached") -> "TurnEnd":
         client = Client(attached.connection, name=record.name, title=record.title, gate=None, observer=observer)
-        entrance = Entrance(name=record.name, can_ask=False, after=-1, watches=True)
+        entrance = Entrance(name=record.name, can_ask=False, watches=True, waits=True)
         end = await watch_turn(attached, client, record.session_id, entrance)
         await observer.drain()
         return end

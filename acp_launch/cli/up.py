@@ -110,9 +110,10 @@ class Reload(NamedTuple):
         import msgspec
 
         from acp_launch.cli.planning import loaded_profile, ready, resolve_trusted
-        from acp_launch.cli.reload import content_of, sentences
+        from acp_launch.cli.reload import sentences
         from acp_launch.console.stream.text import stands
         from acp_launch.host.door import call
+        from acp_launch.host.place import content_of
         from acp_launch.host.wire import RELOAD, Reloaded
         from acp_launch.profile.trust import changes
         from acp_launch.settings.load import load
@@ -232,8 +233,8 @@ def run_host(request: UpRequest, pipe: int | None = None) -> int:
     resolved = resolve_trusted(loaded, settings, cwd=request.cwd, trust=request.trust, locked=request.locked)
     found = ready(resolved, settings)
     plan = found.plan
-    with hold_place(settings.state, str(plan.project), plan.profile) as place:
-        if place is None:
+    with hold_place(settings.state, str(plan.project), plan.profile) as write:
+        if write is None:
             note = find(settings.state, str(plan.project), plan.profile)
             who = f" (pid {note.pid})" if note else ""
             again = ours("up", request.profile, "--replace")
@@ -249,7 +250,7 @@ def run_host(request: UpRequest, pipe: int | None = None) -> int:
 
             from acp_launch.cli.reload import Reloading
 
-            reloading = Reloading(request.profile, request.cwd, started, loaded, place, later, here)
+            reloading = Reloading(request.profile, request.cwd, started, loaded, write, later, here)
             asyncio.run(_host(request, started, registry, reloading, pipe))
     return 0
 
@@ -319,7 +320,6 @@ def _host_context(
     reload: "Reloading",
 ) -> "Iterator[tuple[LaunchContext, HostPolicy]]":
     from acp_launch.cli.start import agent_log, context_of
-    from acp_launch.console.stream.redacted import RedactedOutput
     from acp_launch.host.sessions import HostPolicy
     from acp_launch.launch.context import leave_login
     from acp_launch.session.hold import hold
@@ -336,7 +336,6 @@ def _host_context(
             registry=registry,
             gate=gate,
             hold=lambda name: hold(settings.state, (str(plan.project), plan.profile, name), verb="up"),
-            redacted=RedactedOutput,
             ready=up,
             unattended=_read_unattended(plan),
             reload=reload,

@@ -27,7 +27,6 @@ from acp_launch.host.wire import (
     TAKE,
     Entrance,
     SocketTransport,
-    Wish,
     understood,
 )
 from acp_launch.launch.context import LaunchContext, LogIn
@@ -56,8 +55,6 @@ from acp_launch.waits import stretch
 T = TypeVar("T")
 ANSWERS = stretch(10.0)  # seconds for an answer of the host to what needs no agent
 ENDED = "is gone with its host"
-TAKEN = "questions about this session are asked on another terminal from now on; :take takes them back"
-MISSED = "some of what happened is not shown: more came than is kept"
 
 
 class Told(Struct, frozen=True):
@@ -71,25 +68,20 @@ class HostedServers(LaunchServers):
     """The servers of a host, as a front knows them."""
 
     _known: tuple[Standing, ...] = ()
-    _connection: Connection | None = None
-
-    def of(self, connection: Connection) -> None:
-        self._connection = connection
+    connection: Connection | None = None
 
     async def refresh(self) -> None:
         """Learn the states of the servers."""
-        assert self._connection is not None
-        call = self._connection.conversation.forward(SERVERS, {})
-        answer = await self._connection.call(call, what="states of the servers from the host", limit=ANSWERS)
+        assert self.connection is not None
+        answer = await _request_host(self.connection, SERVERS, {})
         self._known = msgspec.json.decode(answer, type=tuple[Standing, ...])
 
     def standings(self) -> list[Standing]:
         return list(self._known)
 
     def restart(self, name: str) -> None:
-        assert self._connection is not None
-        connection = self._connection
-        connection.beside(_request_host(connection, RESTART, {"server": name}))
+        assert self.connection is not None
+        _request_beside(self.connection, RESTART, {"server": name})
 
     def note_state(self, change: Change) -> None:
         """Note a step in the life of a server."""
@@ -101,44 +93,29 @@ class HostedServers(LaunchServers):
         )
 
 
-async def _request_host(connection: Connection, method: str, params: Mapping[str, object]) -> None:
-    await connection.call(connection.conversation.forward(method, params), what="answer of the host", limit=ANSWERS)
+async def _request_host(connection: Connection, method: str, params: Mapping[str, object]) -> Raw:
+    call = connection.conversation.forward(method, params)
+    return await connection.call(call, what="answer of the host", limit=ANSWERS)
+
+
+def _request_beside(connection: Connection, method: str, params: Mapping[str, object]) -> None:
+    """Do the same while the pump continues."""
+
+    async def request() -> None:
+        await _request_host(connection, method, params)
+
+    connection.beside(request())
 
 
 class Attached:
-    """A front's connection to its host, and how events reach the observer."""
+    """A front's connection to its host: what the host says besides ACP reaches the observer."""
 
     def __init__(self, connection: Connection, observer: Observer) -> None:
         self.connection, self._observer = connection, observer
         self.client: Client | None = None
         self.began: Callable[[str], None] = lambda prompt: None  # hears of a turn of another front
         self.changed: Callable[[Change], None] = lambda change: None  # hears of a step in the life of a server
-        connection.understood = understood
-        connection.extension = self._took
-
-    def completed(self, request: SessionRequest, ask: Ask | None) -> SessionRequest:
-        """Return the request with our side of the session, on which the host asks the user."""
-
-        async def asked(params: dict[str, Any]) -> object:
-            assert ask is not None, "the host asks only where a user is"
-            answer = await ask(msgspec.convert(params.get("question"), ToolQuestion))
-            return msgspec.to_builtins(answer)
-
-        def listen(client: Client) -> None:
-            self.client = client
-            self.connection.listen(client)
-
-        services = {ASK: asked} if ask else {}
-        return replace(request, observer=self._observer, listen=listen, services=services)
-
-    def mute(self) -> None:
-        """Show nothing more of what happens."""
-        self.connection.listen(None)
-        self.connection.extension = lambda extension: None
-
-    def follow(self) -> None:
-        """Have what follows the history, now that it is shown."""
-        self.connection.beside(_request_host(self.connection, FOLLOW, {}))
+        connection.understood, connection.extension = understood, self._took
 
     def _took(self, extension: Extension) -> None:
         if extension.method != EVENT:
@@ -151,7 +128,10 @@ class Attached:
             self._work(value, is_working=told.name == "turn")
         elif told.name == "server":
             self.changed(msgspec.json.decode(value, type=Change))
-        show(self._observer, told)
+        if told.name in _SHOWN:
+            method, kind = _SHOWN[told.name]
+            said = msgspec.json.decode(value, type=kind)
+            getattr(self._observer, method)(*(said if isinstance(said, tuple) else (said,)))
 
     def _work(self, value: Raw, *, is_working: bool) -> None:
         assert self.client is not None
@@ -160,35 +140,15 @@ class Attached:
             self.began(msgspec.json.decode(value, type=str))
 
 
-def _show_unasked(observer: Observer, value: Raw) -> None:
-    call, by = acp.decoded(value)
-    observer.unasked(call, by)
-
-
-def _show_standing(observer: Observer, value: Raw) -> None:
-    servers, when = msgspec.json.decode(value, type=tuple[list[Standing], When])
-    observer.standing(servers, when)
-
-
-def show(observer: Observer, told: Told) -> None:
-    """Tell an observer what that of the host was told; an event that is none of its is left out."""
-    if act := _SHOWN.get(told.name):
-        act(observer, told.value)
-
-
-_SHOWN: Mapping[str, Callable[[Observer, Raw], None]] = {
-    "server": lambda observer, value: observer.server(msgspec.json.decode(value, type=Change)),
-    "permission": lambda observer, value: observer.permission(msgspec.json.decode(value, type=Permission)),
-    "unasked": _show_unasked,
-    "file": lambda observer, value: observer.served(msgspec.json.decode(value, type=FileServed)),
-    "terminal": lambda observer, value: observer.served(msgspec.json.decode(value, type=TerminalServed)),
-    "note": lambda observer, value: observer.note(msgspec.json.decode(value, type=str)),
-    "standing": _show_standing,
-    "queued": lambda observer, value: observer.note(
-        f"queued after the turn that runs: {', '.join(msgspec.json.decode(value, type=list[str]))}"
-    ),
-    "taken": lambda observer, value: observer.note(TAKEN),
-    "missed": lambda observer, value: observer.note(MISSED),
+# By the name of an event: the observer's method, and what it takes.
+_SHOWN: Mapping[str, tuple[str, Any]] = {
+    "server": ("server", Change),
+    "permission": ("permission", Permission),
+    "unasked": ("unasked", tuple[dict[str, Any], str]),
+    "file": ("served", FileServed),
+    "terminal": ("served", TerminalServed),
+    "note": ("note", str),
+    "standing": ("standing", tuple[list[Standing], When]),
 }
 
 
@@ -233,10 +193,10 @@ async def handed_over(launch: "HostedLaunch", prompt: Prompt, log_in: LogIn, con
         LaunchError: as `launch.run.prompted`, up to the prompt.
     """
     blocks = prompt.blocks(connection.agent.capabilities)
-    meta = {META: msgspec.to_builtins(Wish(detached=True))}
     async with launch.session(connection, launch.completed(prompt.request), log_in) as session:
-        launch.mute()
-        connection.send(connection.conversation.prompt(session.ready.session_id, blocks, meta).line)
+        connection.listen(None)  # nothing more is shown
+        connection.extension = lambda extension: None
+        connection.send(connection.conversation.prompt(session.ready.session_id, blocks).line)
         await launch.detach()  # answered after the prompt was taken
     await connection.observer.drain()
 
@@ -287,7 +247,7 @@ class HostedLaunch(Launch):
         async def met(attached: Attached) -> T:
             self._attached = attached
             attached.began, attached.changed = self.began, self.servers.note_state
-            self.servers.of(attached.connection)
+            self.servers.connection = attached.connection
             if self._entry.stays:
                 await self.servers.refresh()
             try:
@@ -302,18 +262,31 @@ class HostedLaunch(Launch):
 
     def completed(self, request: SessionRequest) -> SessionRequest:
         """Return the request as a front of the host makes it: the host keeps the record, and asks the user here."""
-        reached, entry = self._attachment, self._entry
+        entry, attached = self._entry, self._attached
+        assert attached is not None, "a session is opened within `meet`"
+        connection, ask = attached.connection, entry.ask
 
         def opened(ready: SessionReady, agent: Negotiated) -> None:
-            if entry.stays:
-                reached.follow()
+            if entry.stays:  # it has what follows the history, now that it is shown
+                _request_beside(connection, FOLLOW, {})
 
-        meta = entrance_meta(entry.entrance(request.name))
-        return reached.completed(replace(request, meta=meta, opened=opened), entry.ask)
+        async def asked(params: dict[str, Any]) -> object:
+            assert ask is not None, "the host asks only where a user is"
+            answer = await ask(msgspec.convert(params.get("question"), ToolQuestion))
+            return msgspec.to_builtins(answer)
 
-    def mute(self) -> None:
-        """Show nothing more of what happens."""
-        self._attachment.mute()
+        def listen(client: Client) -> None:
+            attached.client = client
+            connection.listen(client)
+
+        return replace(
+            request,
+            meta=entrance_meta(entry.entrance(request.name)),
+            opened=opened,
+            observer=self.observer,
+            listen=listen,
+            services={ASK: asked} if ask else {},
+        )
 
     async def detach(self) -> None:
         await self._request(DETACH)
@@ -321,13 +294,9 @@ class HostedLaunch(Launch):
     async def take(self) -> None:
         await self._request(TAKE)
 
-    @property
-    def _attachment(self) -> Attached:
-        assert self._attached is not None, "a session is opened within `meet`"
-        return self._attached
-
     async def _request(self, method: str) -> None:
-        await _request_host(self._attachment.connection, method, {})
+        assert self._attached is not None, "it is asked within `meet`"
+        await _request_host(self._attached.connection, method, {})
 
 
 @asynccontextmanager
@@ -364,17 +333,12 @@ class HostAsAgent(Launch):
         """Run `story` with a connection to the host."""
 
         async def met(connection: Connection) -> T:
-            connection.understood, connection.extension = understood, self._tell
-            return await story(connection)
+            return await story(Attached(connection, self.observer).connection)
 
         with self._find()() as line:
             transport = SocketTransport(line, ENDED)
             told = converse(self.context, transport, self.observer, met, self.interrupts)
             return await self.interrupts.watch(told)
-
-    def _tell(self, extension: Extension) -> None:
-        if extension.method == EVENT:
-            show(self.observer, msgspec.json.decode(extension.params, type=Told))
 
 
 def enter_from_editor(params: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -8,15 +8,14 @@ nor others, and holds no memory of its own. An answer to it stands after the eve
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from acp_launch.errors import LaunchError
-from acp_launch.host.wire import SocketTransport, as_fault, event
+from acp_launch.host.wire import MISSED, SocketTransport, as_fault, event
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.jsonrpc import Called, Notified, Peer, as_line, notification
 from acp_launch.protocol.window import Window
@@ -24,7 +23,84 @@ from acp_launch.rpc import Pump, TransportClosed
 from acp_launch.secret.redact import redactor
 from acp_launch.session.permission.policy import Approve
 
+KEPT = 50_000  # events of a session that are kept for fronts
+KEPT_BYTES = 16 * 1024 * 1024
+KEPT_FOR = 3600.0  # seconds
+MARKS = 1000  # turns whose front is remembered, twice
+Known = Literal["here", "elsewhere"]  # to all fronts of the session; to those that follow another session, too
 PIECE = 256 * 1024  # bytes of events in one write
+
+
+class SessionEvents:
+    """All that happens in a session, by id, and which fronts are not shown an event."""
+
+    def __init__(self, now: Callable[[], float], tell: Callable[[], None]) -> None:
+        """`tell` has the fronts read on."""
+        self.window = Window(count=KEPT, size=KEPT_BYTES, age=KEPT_FOR)
+        self.began = 0  # the last event before the latest turn
+        self._now, self._tell = now, tell
+        self._has_news = False
+        self._known: dict[int, FrontLine | Known] = {}  # by event: who knows it already
+        self._marks: list[tuple[int, FrontLine | None]] = []  # the event before a turn, or before its end, and whose
+
+    def add(self, line: bytes, known: "FrontLine | Known | None" = None) -> None:
+        """Add an event; `known` is who knows it already: one front, all that are here, or those in another session."""
+        id = self.window.append(line, key=None, now=self._now())
+        if known is not None:
+            self._known[id] = known
+            while next(iter(self._known)) <= self.window.lost:
+                del self._known[next(iter(self._known))]
+        if not self._has_news:
+            self._has_news = True
+            asyncio.get_running_loop().call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        """Have the fronts read on, once for all that has come: so they read the same pieces."""
+        self._has_news = False
+        self._tell()
+
+    def hides(self, last: int, end: int, front: "FrontLine") -> bool:
+        """Return whether one of the events after `last` and up to `end` is not for this front."""
+        for id in reversed(self._known):
+            if id <= last:
+                break
+            if id <= end and self._is_known(id, front):
+                return True
+        return front.is_alone and self._has_turn_of_other(last, end, front)
+
+    def _is_known(self, id: int, front: "FrontLine") -> bool:
+        known = self._known.get(id)
+        return known in (front, "here") or (known == "elsewhere" and not front.is_first(self))
+
+    def _has_turn_of_other(self, last: int, end: int, front: "FrontLine") -> bool:
+        for before, whose in reversed(self._marks):
+            if before < end and whose not in (None, front):
+                return True
+            if before <= last:
+                break
+        return False
+
+    def is_hidden(self, id: int, front: "FrontLine") -> bool:
+        """Return whether this event is not for this front, as it knows it already, or it is of another's turn."""
+        return self._is_known(id, front) or (front.is_alone and self._turn_of(id) not in (None, front))
+
+    def begin_turn(self, front: "FrontLine") -> None:
+        self.began = self.window.newest
+        self.mark(front)
+
+    def mark(self, front: "FrontLine | None") -> None:
+        """Note that what follows is of a turn of this front, or of none."""
+        self._marks.append((self.window.newest, front))
+        del self._marks[:-MARKS]
+
+    def forget(self, front: "FrontLine") -> None:
+        """Forget what a front knew that has left."""
+        self._known = {id: known for id, known in self._known.items() if known is not front and id > self.began}
+        self.window.unjoin()
+
+    def _turn_of(self, id: int) -> "FrontLine | None":
+        """Return the front whose turn an event is of; None if it is of none."""
+        return next((front for last, front in reversed(self._marks) if last < id), None)
 
 
 class FrontGone(Exception):  # noqa: N818 - it reads as what happened
@@ -33,18 +109,6 @@ class FrontGone(Exception):  # noqa: N818 - it reads as what happened
 
 class UnknownMethod(Exception):  # noqa: N818 - not an error of ours
     """Raised by `House.serve`."""
-
-
-class EventStream(Protocol):
-    """What a front follows."""
-
-    window: Window
-
-    def is_hidden(self, id: int, front: "FrontLine") -> bool:
-        """Return whether this event is not for this front, as it knows it already, or it is of another's turn."""
-
-    def hides(self, last: int, end: int, front: "FrontLine") -> bool:
-        """Return whether one of the events after `last` and up to `end` is not for this front."""
 
 
 class House(Protocol):
@@ -75,7 +139,7 @@ class House(Protocol):
 class _Place:
     """Where a front is in the stream of a session: `at` is the last event that was written."""
 
-    def __init__(self, stream: EventStream, at: int) -> None:
+    def __init__(self, stream: SessionEvents, at: int) -> None:
         self.stream, self.at = stream, at
         self.is_held = False  # nothing of the stream is written, only answers
 
@@ -128,27 +192,27 @@ class FrontLine:
     def news(self) -> None:
         self._news.set()
 
-    def follow(self, stream: EventStream, at: int) -> None:
+    def follow(self, stream: SessionEvents, at: int) -> None:
         """Write the events of a session from now on, those after the one with the id `at`."""
         self._places[id(stream)] = _Place(stream, at)
 
-    def unfollow(self, stream: EventStream) -> None:
+    def unfollow(self, stream: SessionEvents) -> None:
         self._places.pop(id(stream), None)
         self.news()
 
-    def hold(self, stream: EventStream) -> None:
+    def hold(self, stream: SessionEvents) -> None:
         """Write no event of the session until `go_on`."""
         self._places[id(stream)].is_held = True
 
-    def is_held(self, stream: EventStream) -> bool:
+    def is_held(self, stream: SessionEvents) -> bool:
         return (place := self._places.get(id(stream))) is not None and place.is_held
 
-    def go_on(self, stream: EventStream) -> None:
+    def go_on(self, stream: SessionEvents) -> None:
         if (place := self._places.get(id(stream))) is not None:
             place.is_held = False
         self.news()
 
-    def is_first(self, stream: EventStream) -> bool:
+    def is_first(self, stream: SessionEvents) -> bool:
         """Tell whether of all that it follows this session is the one that tells what concerns the whole host."""
         return next(iter(self._places), id(stream)) == id(stream)
 
@@ -172,7 +236,7 @@ class FrontLine:
             while not (parts or place.is_held):
                 piece = place.stream.window.joined(place.at, PIECE, self._house.now())
                 if piece is None:
-                    parts.append(event("missed", place.stream.window.newest))
+                    parts.append(event("note", MISSED))
                     place.at = place.stream.window.newest
                 elif piece[0] == place.at:
                     break
@@ -263,67 +327,3 @@ class FrontLine:
             self.say(self._peer.refuse(called.id, jsonrpc.INTERNAL_ERROR, jsonrpc.BROKEN))
         else:
             self.say(self._peer.respond(called.id, result))
-
-
-LAST = frozenset(
-    {
-        "usage_update",
-        "plan",
-        "current_mode_update",
-        "config_option_update",
-        "available_commands_update",
-        "session_info_update",
-    }
-)
-CALLS = frozenset({"tool_call", "tool_call_update"})
-
-
-class _Params(Struct):
-    update: Raw
-
-
-class _Line(Struct):
-    params: _Params
-
-
-class _Update(Struct):
-    sessionUpdate: str  # noqa: N815 - as on the wire
-    toolCallId: str = ""  # noqa: N815
-
-
-_line, _update = msgspec.json.Decoder(_Line), msgspec.json.Decoder(_Update)
-_members = msgspec.json.Decoder(dict[str, Raw])
-
-
-def coalesce(lines: Sequence[bytes]) -> list[bytes]:
-    """Return what is left of these lines, each a `session/update`; one that cannot be read stays as it is."""
-    left: list[bytes | None] = []
-    last: dict[str, int] = {}  # the place of the latest, by kind
-    calls: dict[str, int] = {}  # the place of the first, by call
-    for line in lines:
-        try:
-            update = _update.decode(_line.decode(line).params.update)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            left.append(line)
-            continue
-        if update.sessionUpdate in CALLS and update.toolCallId in calls:
-            place = calls[update.toolCallId]
-            left[place] = _merge(left[place] or b"", line)
-            continue
-        if update.sessionUpdate in CALLS:
-            calls[update.toolCallId] = len(left)
-        elif update.sessionUpdate in LAST:
-            if update.sessionUpdate in last:
-                left[last[update.sessionUpdate]] = None
-            last[update.sessionUpdate] = len(left)
-        left.append(line)
-    return [line for line in left if line is not None]
-
-
-def _merge(first: bytes, second: bytes) -> bytes:
-    """Return the first line with the members that the update of the second replaces (ACP v1 "tool calls")."""
-    said = _members.decode(_line.decode(first).params.update)
-    more = _members.decode(_line.decode(second).params.update)
-    del more["sessionUpdate"]
-    head, _, _ = first.partition(b'"update":')
-    return head + b'"update":' + msgspec.json.encode(said | more) + b"}}\n"

@@ -17,12 +17,13 @@ from msgspec import Raw
 
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, SessionError, WaitExpired
-from acp_launch.host.fronts import FrontLine, UnknownMethod, coalesce
+from acp_launch.host.fronts import FrontLine, UnknownMethod
 from acp_launch.host.sessions import HostPolicy, HostSession
 from acp_launch.host.wire import (
     DETACH,
     FOLLOW,
     JOIN,
+    MISSED,
     RELOAD,
     RENEW,
     RESTART,
@@ -31,13 +32,13 @@ from acp_launch.host.wire import (
     TAKE,
     Entrance,
     HostStatus,
-    Wish,
     event,
     member,
 )
 from acp_launch.launch.run import Launch
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import ours
+from acp_launch.process.child import first_of
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.conversation import How, Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
@@ -49,9 +50,6 @@ from acp_launch.session.opening import how_to_continue
 from acp_launch.session.store import SessionKeeper, continued
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from acp_launch.host.sessions import HostSession
     from acp_launch.process.logs import LogFile
     from acp_launch.session.observer import When
 
@@ -61,53 +59,6 @@ PAST = 5  # sessions whose latest turn is kept after their agent has ended
 UPDATE = b'"session/update"'
 FORK = "session/fork"  # its result would be a session that no front can enter
 Handler = Callable[[FrontLine, dict[str, Any]], Awaitable[object]]
-
-
-class Router:
-    """Gives what the agent sends to the client of its session."""
-
-    def __init__(self, hub: "Hub", connection: Connection) -> None:
-        self._hub, self._connection = hub, connection
-
-    def _of(self, session_id: str) -> Client | None:
-        for client in self._hub.clients:
-            if client.session_id == session_id:
-                return client
-        return None
-
-    def updated(self, update: Updated) -> None:
-        if (client := self._of(update.session_id)) is not None:
-            client.updated(update)
-
-    def opened(self, opened: Opened) -> None:
-        # One session is opened at a time, and its client is the latest.
-        session = self._hub.opening
-        if session is not None:
-            session.named(opened.session_id)
-        self._hub.clients[-1].opened(opened)
-
-    def asked(self, question: PermissionAsked) -> None:
-        if (client := self._of(question.session_id)) is not None:
-            client.asked(question)
-        else:
-            self._connection.send(self._connection.conversation.permit(question.session_id, question.id, None))
-
-    def service(self, question: ServiceAsked) -> None:
-        if (client := self._of(question.session_id)) is not None:
-            client.service(question)
-            return
-        refuse = self._connection.conversation.refuse
-        self._connection.send(refuse(question.id, jsonrpc.INVALID_PARAMS, "there is no such session"))
-
-    def completed(self, elicitation_id: str) -> None:
-        line = as_line(notification("elicitation/complete", {"elicitationId": elicitation_id}))
-        for session in self._hub.sessions.values():
-            if session.driver is not None:
-                session.driver.say(line)
-
-    def withdrawn(self, withdrawn: Withdrawn) -> None:
-        for client in self._hub.clients:
-            client.withdrawn(withdrawn)
 
 
 class Hub:
@@ -131,14 +82,8 @@ class Hub:
             "session/prompt": self._prompt,
             "session/close": self._close,
             JOIN: self._join,
-            FOLLOW: self._follow,
-            TAKE: self._take_over,
-            DETACH: self._detach,
-            STATUS: self._status,
-            SERVERS: self._servers,
             RESTART: self._restart,
             RELOAD: self._reload,
-            RENEW: self._renew,
         }
         self._tasks = tasks
         self._connection: Connection | None = None
@@ -198,7 +143,7 @@ class Hub:
 
     async def _serve(self, connection: Connection) -> None:
         await self.launch.servers.up()
-        connection.listen(Router(self, connection))
+        connection.listen(self)
         self._connection = connection
         self._idle_since = self.now()
         self._was_up = True
@@ -207,7 +152,7 @@ class Hub:
             self._took = time.monotonic() - self._began
             self.host.ready(self._took)
         try:
-            await connection.unless_over(_first_of(self._is_over.wait(), self._is_left.wait(), self._until_idle()))
+            await connection.unless_over(first_of(self._is_over.wait(), self._is_left.wait(), self._until_idle()))
         finally:
             self._is_up.clear()
             self._is_wanted.clear()  # requests from here on want another agent
@@ -217,7 +162,7 @@ class Hub:
             self.clients.clear()
 
     async def _until_wanted(self) -> None:
-        await _first_of(self._is_over.wait(), self._is_wanted.wait(), self._until_idle())
+        await first_of(self._is_over.wait(), self._is_wanted.wait(), self._until_idle())
 
     async def _until_idle(self) -> None:
         """Wait until the host was without fronts and turns for `keep`."""
@@ -247,14 +192,9 @@ class Hub:
         Raises:
             LaunchError: it did not come up.
         """
-        limit = self.plan.timeouts.initialize
         self._has_failed.clear()
         self._is_wanted.set()
-        try:
-            async with asyncio.timeout(limit):
-                await _first_of(self._is_up.wait(), self._has_failed.wait())
-        except TimeoutError:
-            raise WaitExpired(f"the agent did not come up within {limit:g} s") from None
+        await first_of(self._is_up.wait(), self._has_failed.wait())
         if self._connection is not None:
             return self._connection
         raise self._failure or AgentError("the agent has ended")
@@ -273,7 +213,7 @@ class Hub:
             if session is not None and session.is_left:  # its agent has just ended
                 await session.gone.wait()
                 session = None
-            if session is None and entrance.watches and entrance.after is not None:
+            if session is None and entrance.waits:
                 session = self._past(entrance.name)
             if session is not None and entrance.afresh:
                 await self._end_session(session)
@@ -365,6 +305,43 @@ class Hub:
         answer = await connection.call(connection.conversation.forward(method, params), what=what, limit=limit)
         return Raw(redactor.raw_json(bytes(answer)))
 
+    # What the agent says (`session.connection.Listener`), for the client of its session.
+
+    def _client(self, session_id: str) -> Client | None:
+        return next((client for client in self.clients if client.session_id == session_id), None)
+
+    def updated(self, update: Updated) -> None:
+        if (client := self._client(update.session_id)) is not None:
+            client.updated(update)
+
+    def opened(self, opened: Opened) -> None:
+        if self.opening is not None:  # one session is opened at a time, and its client is the latest
+            self.opening.named(opened.session_id)
+        self.clients[-1].opened(opened)
+
+    def asked(self, question: PermissionAsked) -> None:
+        if (client := self._client(question.session_id)) is not None:
+            client.asked(question)
+        elif self._connection is not None:
+            self._connection.send(self._connection.conversation.permit(question.session_id, question.id, None))
+
+    def service(self, question: ServiceAsked) -> None:
+        if (client := self._client(question.session_id)) is not None:
+            client.service(question)
+        elif self._connection is not None:
+            refuse = self._connection.conversation.refuse
+            self._connection.send(refuse(question.id, jsonrpc.INVALID_PARAMS, "there is no such session"))
+
+    def completed(self, elicitation_id: str) -> None:
+        line = as_line(notification("elicitation/complete", {"elicitationId": elicitation_id}))
+        for session in self.sessions.values():
+            if session.driver is not None:
+                session.driver.say(line)
+
+    def withdrawn(self, withdrawn: Withdrawn) -> None:
+        for client in self.clients:
+            client.withdrawn(withdrawn)
+
     def status(self) -> HostStatus:
         import os
 
@@ -407,6 +384,11 @@ class Hub:
     async def serve(self, front: FrontLine, method: str, params: dict[str, Any], raw: Raw) -> object:
         if (handler := self._handlers.get(method)) is not None:
             return await handler(front, params)
+        if (act := ACTS.get(method)) is not None:
+            act(self._session_of(front, params), front)
+            return NOTHING
+        if (answer := ANSWERS.get(method)) is not None:
+            return answer(self)
         if method.startswith("_") or method == FORK:
             raise UnknownMethod
         return await self.forward(method, raw)
@@ -436,15 +418,15 @@ class Hub:
 
     def _catch_up(self, front: FrontLine, session: HostSession, how: How, entrance: Entrance) -> None:
         """Find the place of a front in a session that is open: its history first, then the turn that runs."""
-        start = session.events.began if session.turn is not None else session.events.window.newest
-        if entrance.after is not None:
-            start = session.events.began if entrance.after < 0 else entrance.after
-        elif how == "load":
+        has_turn = session.turn is not None or entrance.waits
+        start = session.events.began if has_turn else session.events.window.newest
+        if how == "load":
             known = session.events.window.since(0, self.now())
-            for line in coalesce([line for id, line in known or () if id <= start and UPDATE in line[:50]]):
-                front.show(line)
+            for id, line in known or ():
+                if id <= start and UPDATE in line[:50]:
+                    front.show(line)
             if known is None:
-                front.show(event("missed", start))
+                front.show(event("note", MISSED))
         front.follow(session.events, start)
         if (how == "load" or entrance.watches) and not entrance.editor:
             front.hold(session.events)  # until it has shown the history, or joins the turn
@@ -455,9 +437,7 @@ class Hub:
             session = await self._enter_again(front, session)
         self._require_open(session)
         session.go_on(front)
-        said = member(params)
-        wish = Wish() if said is None else msgspec.convert(said, Wish)
-        end = await session.prompt(acp.sequence(params.get("prompt")), front, wish)
+        end = await session.prompt(acp.sequence(params.get("prompt")), front)
         return end.result
 
     async def _join(self, front: FrontLine, params: dict[str, Any]) -> object:
@@ -470,28 +450,6 @@ class Hub:
             front.say(event("denied", redactor.text(end.denied)))
         return end.result
 
-    async def _follow(self, front: FrontLine, params: dict[str, Any]) -> object:
-        self._session_of(front, params).go_on(front)
-        return NOTHING
-
-    async def _take_over(self, front: FrontLine, params: dict[str, Any]) -> object:
-        session = self._session_of(front, params)
-        self._require_open(session)
-        session.drive(front)
-        return NOTHING
-
-    async def _detach(self, front: FrontLine, params: dict[str, Any]) -> object:
-        session = self._session_of(front, params)
-        self._require_open(session)
-        session.detach(front)
-        return NOTHING
-
-    async def _status(self, front: FrontLine, params: dict[str, Any]) -> object:
-        return self.status()
-
-    async def _servers(self, front: FrontLine, params: dict[str, Any]) -> object:
-        return self.launch.servers.standings()
-
     async def _restart(self, front: FrontLine, params: dict[str, Any]) -> object:
         name = acp.text(params.get("server"))
         if name not in {standing.server for standing in self.launch.servers.standings()}:
@@ -502,10 +460,6 @@ class Hub:
     async def _reload(self, front: FrontLine, params: dict[str, Any]) -> object:
         async with self._one_at_a_time:  # a session is opened with the servers of before or of after
             return await self.host.reload(self.launch, acp.text(params.get("digest")))
-
-    async def _renew(self, front: FrontLine, params: dict[str, Any]) -> object:
-        self.renew()
-        return NOTHING
 
     async def _close(self, front: FrontLine, params: dict[str, Any]) -> object:
         """Let an editor leave a session, which stays open in the host; other fronts close it at the agent."""
@@ -540,16 +494,17 @@ class Hub:
             raise AgentError("the agent has ended")
 
 
-async def _first_of(*works: Coroutine[Any, Any, object]) -> None:
-    """Return when the first of them ends."""
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
+# What a front may do in its session, and ask of the host.
+ACTS: Mapping[str, Callable[[HostSession, FrontLine], None]] = {
+    FOLLOW: HostSession.go_on,
+    TAKE: HostSession.drive,
+    DETACH: HostSession.detach,
+}
+ANSWERS: Mapping[str, Callable[[Hub], object]] = {
+    STATUS: Hub.status,
+    SERVERS: lambda hub: hub.launch.servers.standings(),
+    RENEW: Hub.renew,
+}
 
 
 class HostNotices(Notices):

@@ -6,9 +6,10 @@ an unlocked file is of a host that is gone. Opening it takes no longer without a
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -16,6 +17,9 @@ from msgspec import Struct
 
 from acp_launch.errors import StateError
 from acp_launch.private import make_private, replace, take_lock
+
+if TYPE_CHECKING:
+    from acp_launch.profile.load import Loaded
 
 FOLDER = "hosts"  # in the state directory
 LONGEST = 4 * 1024 * 1024  # bytes of a note; it holds the content of a profile
@@ -73,24 +77,34 @@ def digest(text: str) -> str:
     return f"{len(content):x}-{crc32(content):08x}"
 
 
-class HostPlace:
-    """A place that this process holds."""
+class Content(NamedTuple):
+    """What a profile says, for the comparison with what a host runs. `others` is the digest of all but its servers."""
 
-    def __init__(self, descriptor: int, path: Path) -> None:
-        self._descriptor, self._path = descriptor, path
+    digest: str
+    others: str
+    raw: tuple[str, ...]
 
-    def write(self, note: HostNote) -> None:
-        """Replace the note; a reader sees the old or the new one."""
-        replace(self._path.with_suffix(".json"), msgspec.json.encode(note))
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Its lines, with credentials masked."""
+        from acp_launch.profile.trust import shown
 
-    def leave(self) -> None:
-        self._path.with_suffix(".json").unlink(missing_ok=True)
-        os.close(self._descriptor)
+        return tuple(str(shown(line)) for line in self.raw)
+
+
+def content_of(loaded: "Loaded") -> Content:
+    """Return the content of a profile."""
+    from acp_launch.profile.trust import content, digest
+
+    lines, project = content(loaded.merged), str(loaded.found.project)
+    others = content({key: value for key, value in loaded.merged.items() if key != "mcp_servers"})
+    return Content(digest(project, lines), digest(project, others), lines)
 
 
 @contextmanager
-def hold_place(state: Path, project: str, profile: str) -> Iterator[HostPlace | None]:
-    """Hold the place while the block runs; None if another host holds it. Its note is written with `Place.write`.
+def hold_place(state: Path, project: str, profile: str) -> Iterator[Callable[[HostNote], None] | None]:
+    """Hold the place while the block runs; None if another host holds it. Gives what replaces its note: a reader sees
+    the old or the new one.
 
     Raises:
         StateError: the place cannot be made.
@@ -107,11 +121,12 @@ def hold_place(state: Path, project: str, profile: str) -> Iterator[HostPlace | 
         os.close(descriptor)
         yield None
         return
-    place = HostPlace(descriptor, path)
+    written = path.with_suffix(".json")
     try:
-        yield place
+        yield lambda note: replace(written, msgspec.json.encode(note))
     finally:
-        place.leave()
+        written.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
 def any_host(state: Path) -> bool:

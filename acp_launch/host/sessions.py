@@ -14,23 +14,22 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
-from acp_launch.host.fronts import FrontGone, FrontLine
-from acp_launch.host.wire import ASK, Entrance, Reloaded, SessionStatus, Wish, event
+from acp_launch.host.fronts import FrontGone, FrontLine, SessionEvents
+from acp_launch.host.wire import ASK, TAKEN, Entrance, Reloaded, SessionStatus, event
 from acp_launch.launch.run import Launch, OpenSession, SessionRequest
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import ELICITATION, Updated
 from acp_launch.protocol.jsonrpc import as_line, notification
-from acp_launch.protocol.window import Window
 from acp_launch.secret.redact import redactor
 from acp_launch.session.client import Client, Turn
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import (
     Answer,
     FileServed,
-    Observer,
     Permission,
     SessionReady,
     TerminalServed,
@@ -43,10 +42,6 @@ from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import READS, choose
 from acp_launch.session.store import Record, Registry, SessionKeeper
 
-KEPT = 50_000  # events of a session that are kept for fronts
-KEPT_BYTES = 16 * 1024 * 1024
-KEPT_FOR = 3600.0  # seconds
-MARKS = 1000  # turns whose front is remembered, twice
 TITLE = 80  # characters of a prompt that name a session, or a queued prompt
 
 T = TypeVar("T")
@@ -66,16 +61,15 @@ class Unattended(Struct, frozen=True):
 class HostPolicy(Struct, frozen=True, kw_only=True):
     """How a host deals with its sessions and fronts.
 
-    `gate` makes the gate of a session; `hold` locks a session by its name. `redacted` removes secrets
-    from what an observer is told. `ready` is called once, with seconds, when the host can be attached to. `keep` is how
-    many seconds it stays without fronts and turns, None for ever; `outlives` is whether a turn goes on when the front
-    that drives it ends. `reload` takes the servers of the profile if its content has this digest.
+    `gate` makes the gate of a session; `hold` locks a session by its name. `ready` is called once, with seconds, when
+    the host can be attached to. `keep` is how many seconds it stays without fronts and turns, None for ever; `outlives`
+    is whether a turn goes on when the front that drives it ends. `reload` takes the servers of the profile if its
+    content has this digest.
     """
 
     registry: Registry
     gate: Callable[[], Gate]
     hold: Callable[[str], AbstractContextManager[None]]
-    redacted: "Callable[[Feed], Observer]"
     ready: Callable[[float], None]
     unattended: Unattended
     reload: Callable[[Launch, str], Awaitable[Reloaded]]
@@ -113,9 +107,6 @@ class Feed:
         self.last: TurnEnd | None = None
         self.opened: SessionReady | None = None
 
-    def negotiated(self, negotiated: Negotiated) -> None:
-        """Say nothing: a front shakes hands itself."""
-
     def ready(self, session: SessionReady) -> None:
         self.opened = session
 
@@ -134,112 +125,28 @@ class Feed:
     def served(self, step: FileServed | TerminalServed) -> None:
         self._tell("file" if isinstance(step, FileServed) else "terminal", step)
 
-    def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
-        """Say nothing: the front that cancels knows."""
-
-    def waiting(self, what: str, seconds: float, limit: float) -> None:
-        """Say nothing: a front that waits has its own clock."""
-
     def note(self, text: str) -> None:
         self._tell("note", text)
 
     def server(self, change: Change) -> None:
-        self._session.events.add(event("server", change), is_of_host=True)
+        self._session.events.add(event("server", change), "elsewhere")
 
     def standing(self, servers: Sequence[Standing], when: When) -> None:
-        self._session.events.add(event("standing", [list(servers), when]), is_of_host=True)
+        self._session.events.add(event("standing", [list(servers), when]), "elsewhere")
 
     def ended(self, turn: TurnEnd) -> None:
         self.last = turn
 
-    def failed(self, error: LaunchError) -> None:
-        """Say nothing: a front gets the error as its answer."""
-
-    def pause(self) -> None:
-        """Do nothing: nothing is drawn here."""
-
-    async def drain(self) -> None:
-        """Return at once: no front delays the agent."""
-
     def _tell(self, name: str, value: object) -> None:
         self._session.events.add(event(name, value))
 
+    def _leave_out(self, *told: Any, **more: Any) -> None:
+        """Add no event: a front shakes hands itself, has its own clock, and gets errors as answers."""
 
-class SessionEvents:
-    """All that happens in a session, by id, and which fronts are not shown an event (`fronts.Stream`)."""
+    negotiated = cancelled = waiting = failed = pause = _leave_out
 
-    def __init__(self, now: Callable[[], float], tell: Callable[[], None]) -> None:
-        """`tell` has the fronts read on."""
-        self.window = Window(count=KEPT, size=KEPT_BYTES, age=KEPT_FOR)
-        self.began = 0  # the last event before the latest turn
-        self._now, self._tell = now, tell
-        self._has_news = False
-        self._own: dict[int, FrontLine | None] = {}  # by event: the front that knows it already; None: all do
-        self._of_host: set[int] = set()  # events of the host, which each of its sessions has
-        self._marks: list[tuple[int, FrontLine | None]] = []  # the event before a turn, or before its end, and whose
-
-    def add(
-        self, line: bytes, own: FrontLine | None = None, *, is_history: bool = False, is_of_host: bool = False
-    ) -> None:
-        """Add an event; `own` is the front that knows it already. What `is_history` only those see who come later."""
-        id = self.window.append(line, key=None, now=self._now())
-        if is_of_host:
-            self._of_host = {each for each in self._of_host if each > self.window.lost} | {id}
-        if own is not None or is_history:
-            self._own[id] = own
-            while next(iter(self._own)) <= self.window.lost:
-                del self._own[next(iter(self._own))]
-        if not self._has_news:
-            self._has_news = True
-            asyncio.get_running_loop().call_soon(self._read_on)
-
-    def _read_on(self) -> None:
-        """Have the fronts read on, once for all that has come: so they read the same pieces."""
-        self._has_news = False
-        self._tell()
-
-    def hides(self, last: int, end: int, front: FrontLine) -> bool:
-        if not front.is_first(self) and any(last < id <= end for id in self._of_host):
-            return True
-        for id in reversed(self._own):
-            if id <= last:
-                break
-            if id <= end and self._own[id] in (None, front):
-                return True
-        return front.is_alone and self._has_turn_of_other(last, end, front)
-
-    def _has_turn_of_other(self, last: int, end: int, front: FrontLine) -> bool:
-        for before, whose in reversed(self._marks):
-            if before < end and whose not in (None, front):
-                return True
-            if before <= last:
-                break
-        return False
-
-    def is_hidden(self, id: int, front: FrontLine) -> bool:
-        if id in self._own and self._own[id] in (None, front):
-            return True
-        if id in self._of_host and not front.is_first(self):
-            return True
-        return front.is_alone and self._turn_of(id) not in (None, front)
-
-    def begin_turn(self, front: FrontLine) -> None:
-        self.began = self.window.newest
-        self.mark(front)
-
-    def mark(self, front: FrontLine | None) -> None:
-        """Note that what follows is of a turn of this front, or of none."""
-        self._marks.append((self.window.newest, front))
-        del self._marks[:-MARKS]
-
-    def forget(self, front: FrontLine) -> None:
-        """Forget what a front knew that has left."""
-        self._own = {id: own for id, own in self._own.items() if own is not front and id > self.began}
-        self.window.unjoin()
-
-    def _turn_of(self, id: int) -> FrontLine | None:
-        """Return the front whose turn an event is of; None if it is of none."""
-        return next((front for last, front in reversed(self._marks) if last < id), None)
+    async def drain(self) -> None:
+        """Return at once: no front delays the agent."""
 
 
 class HostSession:
@@ -337,11 +244,10 @@ class HostSession:
             name=self.name,
             continued=record,
             replay=replay,
-            wishes=(),
             servers=self.servers,
             opened=self._note_opened,
             gate=self._gate,
-            observer=self._hub.host.redacted(self.feed),
+            observer=RedactedOutput(self.feed),
             listen=self._listen,
             services={ELICITATION: self._elicit},
         )
@@ -358,7 +264,7 @@ class HostSession:
         """Let another front drive."""
         before, self.driver = self.driver, front
         if before is not None and before is not front:
-            before.say(event("taken", self.name))
+            before.say(event("note", TAKEN))
         self._choose_driver()
 
     def exit(self, front: FrontLine) -> None:
@@ -396,12 +302,12 @@ class HostSession:
 
     # Turns.
 
-    async def prompt(self, blocks: Sequence[object], front: FrontLine, wish: Wish) -> TurnEnd:
+    async def prompt(self, blocks: Sequence[object], front: FrontLine) -> TurnEnd:
         """Run a turn, after those before it."""
         said = " ".join(acp.prompt_text(blocks).split())[:TITLE]
         self.queue.append(said)
         task = self._hub.begin(self._run(blocks, said, front))
-        self._turns[task] = None if wish.detached or self._hub.host.outlives else front
+        self._turns[task] = None if self._hub.host.outlives else front
         task.add_done_callback(self._turns.pop)
         outcome = await asyncio.shield(task)
         if isinstance(outcome, LaunchError):
@@ -410,7 +316,7 @@ class HostSession:
 
     async def _run(self, blocks: Sequence[object], said: str, front: FrontLine) -> TurnEnd | LaunchError:
         if self.turn is not None:
-            self.events.add(event("queued", list(self.queue)))
+            self.feed.note(f"queued after the turn that runs: {redactor.text(', '.join(self.queue))}")
         is_waiting = True
         try:
             async with self._turning:
@@ -437,16 +343,16 @@ class HostSession:
         self._hub.turns += 1
         self.since, self.failed = time.time(), None
         self._gate.policy = replace(self._gate.policy, approve=front.approve)
-        self.events.add(event("turn", redactor.text(acp.prompt_text(blocks))), own=front)
+        self.events.add(event("turn", redactor.text(acp.prompt_text(blocks))), front)
         for block in blocks:
             update = {"sessionUpdate": "user_message_chunk", "content": block}
             params = {"sessionId": Raw(self.id_json), "update": update}
-            self.events.add(redactor.raw_json(as_line(notification("session/update", params))), is_history=True)
+            self.events.add(redactor.raw_json(as_line(notification("session/update", params))), "here")
         try:
             end = await turn.run(blocks)
         finally:
             self.turn, self.since = None, time.time()
-            self.events.add(event("idle", said), own=front)
+            self.events.add(event("idle", said), front)
         self._keeper.ended(end.title, said)
         if end.denied:
             self.events.add(event("denied", redactor.text(end.denied)))

@@ -1,10 +1,8 @@
 """
 What a front and a host say to each other: ACP, one message a line, in which the host is the agent.
 
-    front    acp-launch host 1 VERSION and a line end
-    host     `+` and a line end; or `-`, a reason and a line end, and it closes the connection
-
-Then the front is a client of ACP. What ACP has no words for has methods that begin with `_acp-launch/`:
+The host begins with `+` and a line end, as it listens. Then the front is a client of ACP. What ACP has no words for has
+methods that begin with `_acp-launch/`:
 
     host     event {name, value}               what an observer is told besides updates
              ask {sessionId, question}         a question about a tool call, for the user
@@ -17,7 +15,7 @@ Then the front is a client of ACP. What ACP has no words for has methods that be
              renew {}                          starts the agent again, after a login that wants it
              detach {}                         lets the turn of this front go on without it
 
-`_meta.acp-launch` of session/new, load and resume is an `Entrance`, of session/prompt a `Wish`.
+`_meta.acp-launch` of session/new, load and resume is an `Entrance`.
 """
 
 import asyncio
@@ -35,8 +33,7 @@ from acp_launch.protocol.conversation import OURS
 from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, Fault, as_line, notification
 from acp_launch.rpc import TransportClosed
 
-GREETING = b"acp-launch host 1 "
-LONGEST_GREETING = 200  # bytes
+WELCOME = b"+\n"
 CHUNK = 256 * 1024  # bytes a read
 META = "acp-launch"  # the member of `_meta`
 
@@ -46,29 +43,26 @@ SERVERS = f"{OURS}servers"
 RESTART, RENEW, DETACH = f"{OURS}restart", f"{OURS}renew", f"{OURS}detach"
 RELOAD = f"{OURS}reload"
 
+TAKEN = "questions about this session are asked on another terminal from now on; :take takes them back"
+MISSED = "some of what happened is not shown: more came than is kept"
+
 
 class Entrance(Struct, frozen=True, kw_only=True):
     """How a front enters a session. `name` is ours for it; `can_ask` is whether a user can be asked there.
 
-    `approve` is of `--approve`; `after` the last event that the front has seen, None for the history. Who `watches`
-    drives nothing. With `afresh` the session begins anew although it is open; who is there `alone` is
-    not shown the turns of others. An `editor` enters several sessions on one line, and is asked as an agent asks.
+    `approve` is of `--approve`. Who `watches` drives nothing; who `waits` begins with the latest turn, in place of the
+    history. With `afresh` the session begins anew although it is open; who is there `alone` is not shown the turns of
+    others. An `editor` enters several sessions on one line, and is asked as an agent asks.
     """
 
     name: str
     can_ask: bool
     approve: Literal["all", "reads", "none"] | None = None
-    after: int | None = None
     watches: bool = False
+    waits: bool = False
     afresh: bool = False
     alone: bool = False
     editor: bool = False
-
-
-class Wish(Struct, frozen=True, kw_only=True):
-    """How a prompt is to be carried out. With `detached` its turn does not need the front."""
-
-    detached: bool = False
 
 
 class SessionStatus(Struct, frozen=True, kw_only=True):

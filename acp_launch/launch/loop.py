@@ -150,21 +150,20 @@ EVERY = 0.5
 EVERY_PORTABLY = 2.0
 
 
-async def keep_informed(guard: "Guard", every: float = EVERY) -> None:
-    """Record the running processes again and again, until cancelled; `every` so many seconds on Linux."""
+@asynccontextmanager
+async def guard_informed(guard: "Guard", every: float = EVERY) -> AsyncIterator[None]:
+    """Listen to the guards while the block runs, and record the running processes, `every` so many seconds on Linux."""
     from acp_launch.process import prepare
 
     now = asyncio.get_running_loop().time
-    while True:
-        guard.look()
-        await asyncio.sleep(to_beat(now(), every if prepare.IS_LINUX else EVERY_PORTABLY))
 
+    async def look() -> None:
+        while True:
+            guard.look()
+            await asyncio.sleep(to_beat(now(), every if prepare.IS_LINUX else EVERY_PORTABLY))
 
-@asynccontextmanager
-async def guard_informed(guard: "Guard", every: float = EVERY) -> AsyncIterator[None]:
-    """Listen to the guards and record the running processes while the block runs."""
     with hear_guards(guard.guards):
-        informing = asyncio.create_task(keep_informed(guard, every))
+        informing = asyncio.create_task(look())
         try:
             yield
         finally:
@@ -200,7 +199,7 @@ async def supervise(
     budget: Budget | None = None,
     every: float = EVERY,
 ) -> AsyncIterator[Interrupts]:
-    """Keep the guards informed and handle signals while the block runs. `every` as `keep_informed`."""
+    """Keep the guards informed and handle signals while the block runs. `every` as `guard_informed`."""
     async with guard_informed(guard, every), Interrupts(on_interrupt, budget=budget) as interrupts:
         yield interrupts
 

@@ -30,6 +30,7 @@ from acp_launch.errors import (
     AgentError,
     AgentRefused,
     AuthRequired,
+    LaunchError,
     MachineError,
     ProtocolError,
     RemoteProtocolError,
@@ -40,6 +41,7 @@ from acp_launch.errors import (
 from acp_launch.launch.context import LaunchContext, LogIn, client_services
 from acp_launch.launch.loop import EVERY, Interrupts, supervise
 from acp_launch.problem import Problem, errors
+from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Capabilities, Negotiated
 from acp_launch.protocol.conversation import How, PermissionAsked
 from acp_launch.rpc import Transport, connected
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from acp_launch.launch.servers import LaunchServers
     from acp_launch.mcp.http.wire import Credentials
     from acp_launch.plan.model import LaunchPlan, ProcessPlan, RemotePlan, ServerPlan
+    from acp_launch.process.child import Child
     from acp_launch.process.spawn import Spawned
     from acp_launch.profile.agents import Replay
     from acp_launch.secret.value import Secret
@@ -76,10 +79,10 @@ class SessionRequest(Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    continued: "Record | None"  # None opens a new session
-    replay: bool  # whether to show its history
-    wishes: Sequence[Setting]  # its mode and options
-    opened: Callable[[SessionReady, Negotiated], None]  # stores its record
+    continued: "Record | None" = None  # None opens a new session
+    replay: bool = False  # whether to show its history
+    wishes: Sequence[Setting] = ()  # its mode and options
+    opened: Callable[[SessionReady, Negotiated], None] = lambda ready, agent: None  # stores its record
     meta: Mapping[str, object] | None = None  # `_meta` of the request that opens it
     servers: Sequence[object] = ()  # entries of others besides those of the launch
     gate: "Gate | None" = None  # the launch's own without one
@@ -279,33 +282,33 @@ async def with_agent(
     from acp_launch.process.program import stop
 
     failure: BaseException | None = None
-    grace = orderly = GRACE if context.grace is None else context.grace
+    grace = GRACE if context.grace is None else context.grace
     async with attach(spawned, log=context.log) as child:
         with connected(child, context.trace) as transport:
             try:
                 return await interrupts.watch(converse(context, transport, observer, story, interrupts))
-            except (WaitExpired, AgentRefused) as error:
-                failure = error
-                last_words = child.stderr_tail()
-                error.detail = (*error.detail, *last_words)
-                grace = HASTY if isinstance(error, WaitExpired) else orderly
-                from acp_launch.session.login import refer_to_log
-
-                refer_to_log(error, context.plan.called, file_of(context.trace), has_log=bool(last_words))
-                raise
-            except ProtocolError as error:
-                from acp_launch.session.login import point_to_trace
-
-                failure = error
-                point_to_trace(error, file_of(context.trace))
-                raise
             except BaseException as error:
                 failure = error
+                if isinstance(error, WaitExpired | AgentRefused | ProtocolError):
+                    _explain(error, context, child)
+                    grace = HASTY if isinstance(error, WaitExpired) else grace
                 raise
             finally:
                 interrupts.stopping()
                 ending(failure)
                 await stop(child, grace=grace, hurry=interrupts.hurry)
+
+
+def _explain(error: LaunchError, context: LaunchContext, child: "Child") -> None:
+    """Add where more is to be read: the agent's last words, its log, the trace."""
+    from acp_launch.session.login import point_to_trace, refer_to_log
+
+    if isinstance(error, ProtocolError):
+        point_to_trace(error, file_of(context.trace))
+        return
+    last_words = child.stderr_tail()
+    error.detail = (*error.detail, *last_words)
+    refer_to_log(error, context.plan.called, file_of(context.trace), has_log=bool(last_words))
 
 
 async def converse(
@@ -341,7 +344,7 @@ class Prompt(Struct, frozen=True, kw_only=True):
     request: SessionRequest
     blocks: Callable[[Capabilities], Sequence[object]]  # the prompt, in a form that the agent supports
     timeout: float | None  # seconds for the whole run
-    over: Callable[[TurnEnd], None]  # stores how the turn ended
+    over: Callable[[TurnEnd], None] = lambda end: None  # stores how the turn ended
 
 
 async def run_prompt(context: LaunchContext, prompt: Prompt, spawned: "Spawned", observer: Observer) -> TurnEnd:
@@ -465,7 +468,10 @@ async def open_requested(
             connection.observer.note(changed)
     offered = await _offer_servers(plan, secrets, connection, servers) if plan.servers else []
     entries = [*offered, *request.servers]
-    stay = _stay(plan, agent, connection.observer, entries, request)
+    params = asked.params if asked else None
+    theirs = acp.sequence(params.get("additionalDirectories")) if params else ()
+    directories = _directories(plan, agent, connection.observer, theirs)
+    stay = Stay(plan.cwd, directories, entries, request.meta, params)
 
     async def tried() -> SessionReady:
         session_id = request.continued.session_id if request.continued else asked.session_id if asked else ""
@@ -569,22 +575,16 @@ def usable_servers(plan: "LaunchPlan", negotiated: Negotiated, observer: Observe
     return [server for server in plan.servers if server not in refused]
 
 
-def _stay(
-    plan: "LaunchPlan",
-    negotiated: Negotiated,
-    observer: Observer,
-    entries: Sequence[object],
-    request: SessionRequest,
-) -> Stay:
-    """Build the session's directories and servers; report additional directories that the agent does not support."""
-    able = negotiated.capabilities
-    agent = negotiated.title or plan.agent.name
-    if plan.additional_directories and not able.additional_directories:
-        names = ", ".join(map(str, plan.additional_directories))
-        observer.note(f"{agent} does not support additional directories; it is not told of {names}")
-    return Stay(
-        plan.cwd, plan.additional_directories, entries, request.meta, request.asked.params if request.asked else None
-    )
+def _directories(plan: "LaunchPlan", agent: Negotiated, observer: Observer, asked: Sequence[object]) -> list[str]:
+    """List the additional directories of a session, those that an editor has asked for first.
+
+    Report those of the profile if the agent does not support any.
+    """
+    ours = list(map(str, plan.additional_directories))
+    if ours and not agent.capabilities.additional_directories:
+        title = agent.title or plan.agent.name
+        observer.note(f"{title} does not support additional directories; it is not told of {', '.join(ours)}")
+    return [*map(str, asked), *(directory for directory in ours if directory not in asked)] if ours else []
 
 
 def _replay(agent: "ProcessPlan") -> "Replay":

@@ -300,13 +300,12 @@ class Conversation:
             "session/set_config_option", params | ({"type": "boolean"} if isinstance(value, bool) else {})
         )
 
-    def prompt(self, session_id: str, blocks: Sequence[object], meta: Mapping[str, object] | None = None) -> Call:
-        """Begin a turn, at most one at a time in a session (C-67). `meta` is `_meta`."""
+    def prompt(self, session_id: str, blocks: Sequence[object]) -> Call:
+        """Begin a turn, at most one at a time in a session (C-67)."""
         session = self._sessions[session_id]
         if session.prompt is not None:
             raise LocalProtocolError("a turn is running in this session")
-        params: dict[str, object] = {"sessionId": session_id, "prompt": list(blocks)}
-        return session.begin(self._peer.call("session/prompt", params if meta is None else params | {"_meta": meta}))
+        return session.begin(self._peer.call("session/prompt", {"sessionId": session_id, "prompt": list(blocks)}))
 
     def join(self, session_id: str) -> Call:
         """Return a request to a host that is answered as the prompt of the turn that runs there."""

@@ -335,7 +335,7 @@ class EditorFace(EditorLines):
         number = b"%d" % self._next
         self._next += 1
         self._asked[number] = _Asked(id, answered)
-        self.say(splice.with_id(line, Raw(number)), is_masked=method not in ACTS)
+        self.write(splice.with_id(line, Raw(number)), is_masked=method not in ACTS)
 
     def refuse_agent(self, id: Raw, code: int, message: str) -> None:
         if self._connection is not None:
@@ -544,7 +544,7 @@ class EditorFace(EditorLines):
 
     def _take_passing(self, message: Passing) -> None:
         if message.id is None:
-            self.say(message.line)
+            self.write(message.line)
         elif message.method in self._withheld:  # the profile keeps it from the agent (C-68)
             self.refuse_agent(message.id, jsonrpc.METHOD_NOT_FOUND, "method not found")
         elif message.method in SERVED and (session := self._session(message.line)) is not None:
@@ -564,7 +564,7 @@ class EditorFace(EditorLines):
         place = splice.at(withdrawn.line, ("params", "requestId"))
         for number, asked in self._asked.items():
             if place is not None and asked.id is not None and bytes(asked.id) == bytes(withdrawn.id):
-                self.say(withdrawn.line[: place[0]] + number + withdrawn.line[place[1] :])
+                self.write(withdrawn.line[: place[0]] + number + withdrawn.line[place[1] :])
                 return
 
     def service(self, question: ServiceAsked) -> None:
@@ -591,10 +591,7 @@ class EditorFace(EditorLines):
     def show(self, line: bytes) -> None:
         self.write_all((line,))
 
-    def write(self, line: bytes) -> None:
-        self.say(line)
-
-    def say(self, line: bytes, *, is_masked: bool = True) -> None:
+    def write(self, line: bytes, *, is_masked: bool = True) -> None:
         """Write a line that is not an update, after the updates that were held back for a secret in them."""
         if not redactor.is_empty:
             self.observer.pause()

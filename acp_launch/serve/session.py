@@ -152,8 +152,6 @@ class EditorSession:
             context = replace(editor.context, plan=plan, secrets=made.secrets, credentials=made.credentials)
             async with launch_servers(context, editor.observer, editor.interrupts) as servers:
                 self.servers = servers
-                self._params = self._with_directories(plan, agent)
-                context = replace(context, plan=replace(plan, additional_directories=()))  # they are in the params
                 launch = Launch(context, editor.observer, editor.interrupts, servers)
                 try:
                     await self._stay(launch, request, self._request(made, given.untouched))
@@ -176,10 +174,7 @@ class EditorSession:
     def _request(self, made: SessionPlan, others: Sequence[object]) -> SessionRequest:
         return SessionRequest(
             name=self.name,
-            continued=None,
-            replay=False,
             wishes=made.wishes,
-            opened=lambda ready, agent: None,
             servers=others,
             gate=self._gate,
             observer=self._editor.observer,
@@ -278,19 +273,6 @@ class EditorSession:
                 await connection.call(call, what=what, limit=limit)
             except AgentRefused as error:
                 self._editor.observer.note(f"the agent that was started again: {error.message}")
-
-    def _with_directories(self, plan: LaunchPlan, agent: Negotiated) -> dict[str, Any]:
-        """Add the profile's directories to those of the editor, if the agent takes any."""
-        ours = list(map(str, plan.additional_directories))
-        if ours and not agent.capabilities.additional_directories:
-            title = agent.title or plan.agent.name
-            self._editor.observer.note(
-                f"{title} does not support additional directories; it is not told of {', '.join(ours)}"
-            )
-            return self._params
-        theirs = acp.sequence(self._params.get("additionalDirectories"))
-        new = [directory for directory in ours if directory not in theirs]
-        return {**self._params, "additionalDirectories": [*theirs, *new]} if new else self._params
 
     # Its answer.
 

@@ -52,7 +52,7 @@ class Stay(Struct, frozen=True):
     """The place of a session, sent whole every time it is opened: agents remember none of it."""
 
     cwd: Path
-    directories: tuple[Path, ...]
+    directories: Sequence[str]
     servers: Sequence[object]
     meta: Mapping[str, object] | None = None  # `_meta` of the request
     asked: Mapping[str, object] | None = None  # the params of an editor, whose other members stay
@@ -95,7 +95,7 @@ async def open_session(
         session_id,
         cwd=str(stay.cwd),
         servers=stay.servers,
-        directories=[str(directory) for directory in stay.directories],
+        directories=stay.directories,
         meta=stay.meta,
         asked=stay.asked,
     )

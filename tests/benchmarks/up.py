@@ -18,8 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from acp_launch.host.door import OWN
-from acp_launch.host.wire import FOLLOW, GREETING, META
+from acp_launch.host.wire import FOLLOW, META
 from acp_launch.protocol.jsonrpc import as_line, request
 from tests.benchmarks.interactive import READY, terminal
 from tests.benchmarks.run import PYTHON, US, Row, agent, cpu, environment, measured, profile, wall
@@ -85,7 +84,6 @@ def watching(env: Mapping[str, str]) -> Iterator[socket.socket]:
     (note,) = Path(env["ACP_LAUNCH_STATE_DIR"], "hosts").glob("*.json")
     with socket.socket(socket.AF_UNIX) as line, line.makefile("rb") as answers:
         line.connect(json.loads(note.read_bytes())["socket"])
-        line.sendall(GREETING + OWN + b"\n")
         meta = {META: {"name": "work", "can_ask": False}}
         opening: dict[str, object] = {"sessionId": "-", "cwd": "/", "mcpServers": [], "_meta": meta}
         starting: dict[str, object] = {"protocolVersion": 1}

@@ -7,10 +7,9 @@ import msgspec
 import pytest
 
 from acp_launch.cli.planning import loaded_profile
-from acp_launch.cli.reload import content_of
 from acp_launch.errors import NotTrusted, StateError
 from acp_launch.host.door import call
-from acp_launch.host.place import HostNote
+from acp_launch.host.place import HostNote, content_of
 from acp_launch.host.wire import RELOAD
 from acp_launch.settings.load import load
 from tests.cli.hosted import Host, up

@@ -5,15 +5,15 @@ import signal
 import socket
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
 
+from acp_launch import __version__
 from acp_launch.errors import StateError
-from acp_launch.host.door import OWN, connect
+from acp_launch.host.door import connect
 from acp_launch.host.place import HostNote
-from acp_launch.host.wire import FOLLOW, GREETING, META
+from acp_launch.host.wire import FOLLOW, META, WELCOME
 from acp_launch.protocol.jsonrpc import as_line, request
 from tests.cli.hosted import marked, up
 from tests.cli.launcher import AGENTS, Launcher, command
@@ -147,30 +147,12 @@ def test_an_agent_that_cannot_be_started_again_is_named_and_the_host_stays(launc
 
 def test_another_version_is_told_in_words_with_the_way_out(launch: Launcher) -> None:
     launch.profile("polite")
-    with up(launch) as host, socket.socket(socket.AF_UNIX) as line:
-        line.settimeout(PATIENCE)
-        line.connect(host.note["socket"])
-        line.sendall(GREETING + b"0.0.1\n")
-        assert line.recv(100) == b"-" + OWN + b"\n"
+    with up(launch) as host:
         note = msgspec.convert(host.note, HostNote)
-    with socket.socket(socket.AF_UNIX) as listener:
-        place = str(launch.project / "older")
-        listener.bind(place)
-        listener.listen(1)
-        with ThreadPoolExecutor(1) as pool:
-            answering = pool.submit(_answer, listener, b"-0.0.1\n")
-            with pytest.raises(StateError) as caught:
-                connect(msgspec.structs.replace(note, socket=place))
-            answering.result()
-    assert caught.value.message == f"the host of p is of version 0.0.1, this acp-launch is {OWN.decode()}"
+        with pytest.raises(StateError) as caught:
+            connect(msgspec.structs.replace(note, version="0.0.1"))
+    assert caught.value.message == f"the host of p is of version 0.0.1, this acp-launch is {__version__}"
     assert caught.value.fix == "acp-launch down p, and up again"
-
-
-def _answer(listener: socket.socket, line: bytes) -> None:
-    with listener.accept()[0] as front:
-        while not front.recv(100).endswith(b"\n"):
-            pass
-        front.sendall(line)
 
 
 def test_up_may_start_a_host_again(launch: Launcher) -> None:
@@ -242,7 +224,7 @@ def test_a_front_that_does_not_read_holds_up_neither_agent_nor_others(launch: La
             line.settimeout(PATIENCE)
             line.connect(host.note["socket"])
             meta = {META: {"name": "work", "can_ask": False}}
-            line.sendall(GREETING + OWN + b"\n")
+            assert answers.readline() == WELCOME
             for number, method, params in (
                 (1, "initialize", {"protocolVersion": 1}),
                 (2, "session/load", {"sessionId": "-", "cwd": "/", "mcpServers": [], "_meta": meta}),

@@ -14,8 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from acp_launch.host.door import OWN
-from acp_launch.host.wire import GREETING
+from acp_launch.host.wire import WELCOME
 from tests.cli.hosted import Host, up
 from tests.cli.launcher import MARK, ROOT, Launcher, alive, command, kill_all
 from tests.patience import PATIENCE
@@ -226,7 +225,7 @@ def test_other_users_cannot_reach_the_socket(launch: Launcher) -> None:
     """Nor are they served where they can: the kernel says who connects."""
     launch.profile("polite")
     with up(launch) as host:
-        path, hello = Path(host.note["socket"]), (GREETING + OWN).decode()
+        path, hello = Path(host.note["socket"]), "hello"
         assert (path.parent.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o700, 0o600)
         if os.geteuid() != 0:
             return
@@ -262,9 +261,9 @@ def test_two_hundred_fronts_are_served(launch: Launcher) -> None:
         for line in lines:
             line.settimeout(PATIENCE)
             line.connect(host.note["socket"])
-            line.sendall(GREETING + OWN + b'\n{"jsonrpc":"2.0","id":1,"method":"_acp-launch/status"}\n')
+            line.sendall(b'{"jsonrpc":"2.0","id":1,"method":"_acp-launch/status"}\n')
         for line in lines:
             with line, line.makefile("rb") as answers:
-                assert answers.readline() == b"+\n"
+                assert answers.readline() == WELCOME
                 assert b'"result"' in answers.readline()
         assert host.run("hi").out == b"You said: hi\n"

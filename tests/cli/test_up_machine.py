@@ -1,15 +1,12 @@
-"""Ring 3. What the machine does to a host: a full disk, a clock that jumps (docs/up.md)."""
+"""Ring 3. What the machine does to a host: a full disk (docs/up.md)."""
 
-import os
 import shutil
 import subprocess
 import sys
 
 import pytest
 
-from tests.cli.hosted import Host, up
 from tests.cli.launcher import MARK, Launcher, alive, kill_all
-from tests.cli.test_up_kills import until
 from tests.patience import PATIENCE
 
 # On a state directory of one megabyte, in a mount namespace of its own; each verb's exit code is in a line.
@@ -68,37 +65,3 @@ def _parts(out: str) -> list[tuple[str, int]]:
         else:
             shown += line
     return found
-
-
-JUMPING = """
-import time
-from pathlib import Path
-
-real, ahead = time.time, Path({file!r})
-time.time = lambda: real() + float(ahead.read_text())
-"""
-YEARS = 10 * 365 * 86400.0
-
-
-def test_a_clock_that_jumps_changes_only_what_is_shown_of_it(launch: Launcher) -> None:
-    """Ten years ahead and ten years back: turns end, a question goes on waiting, nothing is given up."""
-    ahead, patched = launch.project / "ahead", launch.project.parent / "patched"
-    ahead.write_text("0")
-    patched.mkdir()
-    (patched / "sitecustomize.py").write_text(JUMPING.format(file=str(ahead)))
-    launch.env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(patched), launch.env.get("PYTHONPATH"))))
-    launch.profile("asker")
-    with up(launch, "--keep", "20m") as host:
-        for seconds in (YEARS, -YEARS):
-            ahead.write_text(str(seconds))
-            assert host.run("hi", "-s", "work", "--approve", "all").code == 0
-        assert host.run("hi", "-d", "-s", "later").code == 0
-        for seconds in (YEARS, -YEARS):
-            until(lambda: states(host) == {"later": "asks", "work": "idle"})
-            ahead.write_text(str(seconds))
-            assert launch.apart("ps").code == 0
-        assert states(host) == {"later": "asks", "work": "idle"}
-
-
-def states(host: Host) -> dict[str, str]:
-    return {each.name: each.state for each in host.status.sessions}

@@ -9,28 +9,23 @@ import pytest
 from msgspec import Raw
 
 from acp_launch.errors import SessionError
-from acp_launch.host.fronts import FrontGone, FrontLine, UnknownMethod
-from acp_launch.protocol.window import Window
+from acp_launch.host import fronts
+from acp_launch.host.fronts import FrontGone, FrontLine, SessionEvents, UnknownMethod
+from acp_launch.host.wire import MISSED
 from tests.patience import PATIENCE
 
 Json = dict[str, Any]
 
 
 class Hall:
-    """A session and its host, as a front line needs them."""
+    """The host of a front line; `events` are of the session that it follows."""
 
     max_line = 1_000_000
 
-    def __init__(self, **limits: int) -> None:
-        self.window = Window(**limits)
+    def __init__(self) -> None:
+        self.events = SessionEvents(self.now, lambda: None)
         self.left = asyncio.Event()
         self.notes: list[str] = []
-
-    def is_hidden(self, id: int, front: FrontLine) -> bool:
-        return id == 2
-
-    def hides(self, last: int, end: int, front: FrontLine) -> bool:
-        return last < 2 <= end
 
     def now(self) -> float:
         return 0.0
@@ -56,7 +51,7 @@ class Hall:
 
     def happens(self, front: FrontLine, *numbers: int) -> None:
         for number in numbers:
-            self.window.append(b'{"n":%d}\n' % number, key=None, now=0.0)
+            self.events.add(b'{"n":%d}\n' % number, front if number == 2 else None)
             front.news()
 
 
@@ -85,17 +80,17 @@ def test_events_come_in_order_and_answers_after_those_before_them() -> None:
         with theirs:
             front = FrontLine(hall, ours)
             running = asyncio.create_task(front.run())
-            front.follow(hall, 0)
+            front.follow(hall.events, 0)
             hall.happens(front, 1, 2, 3)
             front.say(b'{"said":1}\n')
             hall.happens(front, 4)
             front.say(b'{"said":2}\n')
             assert await other.lines(5) == [{"n": 1}, {"n": 3}, {"said": 1}, {"n": 4}, {"said": 2}], "2 is its own"
-            front.hold(hall)
+            front.hold(hall.events)
             hall.happens(front, 5)
             front.say(b'{"said":3}\n')
             assert await other.lines(1) == [{"said": 3}]
-            front.go_on(hall)
+            front.go_on(hall.events)
             assert await other.lines(1) == [{"n": 5}]
             theirs.close()
             await asyncio.wait_for(running, PATIENCE)
@@ -104,15 +99,19 @@ def test_events_come_in_order_and_answers_after_those_before_them() -> None:
     asyncio.run(story())
 
 
-def test_a_front_that_falls_out_of_the_window_is_told_so_and_goes_on_from_there() -> None:
+def test_a_front_that_falls_out_of_the_window_is_told_so_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fronts, "KEPT", 100)
+
     async def story() -> None:
         ours, theirs = socket.socketpair()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-        hall, other = Hall(count=100), Other(theirs)
+        hall, other = Hall(), Other(theirs)
         with theirs:
             front = FrontLine(hall, ours)
             running = asyncio.create_task(front.run())
-            front.follow(hall, 0)
+            front.follow(hall.events, 0)
             for start in range(0, 30_000, 50):  # more than socket and window hold, while nothing is read
                 hall.happens(front, *range(start, start + 50))
                 await asyncio.sleep(0)
@@ -121,7 +120,7 @@ def test_a_front_that_falls_out_of_the_window_is_told_so_and_goes_on_from_there(
             while got[-1:] != [{"said": "end"}]:
                 got += await other.lines(1)
             missed = [each for each in got if each.get("method") == "_acp-launch/event"]
-            assert {each["params"]["name"] for each in missed} == {"missed"}
+            assert {each["params"]["value"] for each in missed} == {MISSED}
             numbers = [each["n"] for each in got if "n" in each]
             assert numbers == sorted(set(numbers)), "nothing twice, and in order"
             hall.happens(front, 30_000)

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from acp_launch.host import sessions
-from acp_launch.host.sessions import SessionEvents
+from acp_launch.host import fronts
+from acp_launch.host.fronts import SessionEvents
 
 
 def test_what_a_front_knows_already_is_forgotten_with_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
     """A front that stays attached for years costs no more than one that came just now."""
-    monkeypatch.setattr(sessions, "KEPT", 100)
+    monkeypatch.setattr(fronts, "KEPT", 100)
 
     async def story() -> None:
         session = SessionEvents(lambda: 0.0, lambda: None)
         front = of_front(is_alone=False, is_first=True)
         for _ in range(1000):
-            session.add(b"{}\n", own=front)
+            session.add(b"{}\n", front)
             session.add(b"{}\n")
         kept = session.window.since(session.window.lost, 0.0)
         assert kept is not None
@@ -35,13 +35,13 @@ def test_a_piece_is_looked_through_if_one_of_its_events_is_hidden(seed: int) -> 
     """And mostly not if none is."""
 
     async def story() -> None:
-        fronts = [
+        those = [
             of_front(is_alone=is_alone, is_first=is_first) for is_alone, is_first in product((True, False), repeat=2)
         ]
-        session = lived(fronts, random.Random(seed))
+        session = lived(those, random.Random(seed))
         newest, in_vain = session.window.newest, 0
         pieces = [(last, end) for last in range(newest) for end in range(last + 1, newest + 1)]
-        for (last, end), front in product(pieces, fronts):
+        for (last, end), front in product(pieces, those):
             hidden = any(session.is_hidden(id, front) for id in range(last + 1, end + 1))
             assert session.hides(last, end, front) >= hidden
             in_vain += session.hides(last, end, front) > hidden
@@ -62,11 +62,11 @@ def lived(fronts: list[Any], chance: random.Random) -> SessionEvents:
             case 0:
                 session.mark(chance.choice([None, *fronts]))
             case 1:
-                session.add(b"own", own=chance.choice(fronts))
+                session.add(b"own", chance.choice(fronts))
             case 2:
-                session.add(b"history", is_history=True)
+                session.add(b"history", "here")
             case 3:
-                session.add(b"of the host", is_of_host=True)
+                session.add(b"of the host", "elsewhere")
             case _:
                 session.add(b"for all")
     return session

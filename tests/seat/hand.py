@@ -8,27 +8,28 @@ import asyncio
 import os
 import socket
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 from acp_launch.__main__ import main
-from acp_launch.launch.servers import LaunchServers
-
-if TYPE_CHECKING:
-    from acp_launch.bridge.servers import RunningServers
+from acp_launch.launch import servers
 
 
 def held(line: socket.socket) -> None:
     """Take the hand's lines whenever servers are running."""
-    begin = LaunchServers.running
+    begin = servers.launch_servers
 
-    def running(self: LaunchServers, inner: "RunningServers") -> None:
-        begin(self, inner)
-        asyncio.get_running_loop().add_reader(line, obey, self, line)
+    @asynccontextmanager
+    async def launch_servers(*args: Any, **options: Any) -> AsyncIterator[servers.LaunchServers]:
+        async with begin(*args, **options) as story:
+            asyncio.get_running_loop().add_reader(line, obey, story, line)
+            yield story
 
-    LaunchServers.running = running  # type: ignore[method-assign]
+    servers.launch_servers = launch_servers
 
 
-def obey(story: LaunchServers, line: socket.socket) -> None:
+def obey(story: servers.LaunchServers, line: socket.socket) -> None:
     said = line.recv(1000)
     assert said.endswith(b"\n"), "half a line, or the test is gone"
     for name in said.decode().splitlines():
