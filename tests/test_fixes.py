@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_launch.cli.main import REMOVED
 from acp_launch.interactive.commands import ALIASES, COMMANDS
 from acp_launch.registry.index import NAMING, VALUED
 from tests.cli.verbs import commands as verbs
@@ -19,6 +20,7 @@ ANY = "x"  # for what is only known when it is said
 VERBS = {"session/hold": ("session close x", "session rm x", "run x --session x", "serve x")}
 # Options of other programs that we speak of, and the one that every command has.
 FOREIGN = {
+    *(option for _, option in REMOVED),
     "--help",
     "--check-hash-based-pycs",
     "--acp",

@@ -3,11 +3,11 @@
 import errno
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from acp_launch import leave
-from acp_launch.errors import LaunchError, Stopped
+from acp_launch.errors import LaunchError, Stopped, UsageError
 from acp_launch.waits import reading, stretch
 
 if TYPE_CHECKING:
@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 SIGPIPE = 141
 LAST_WORDS = stretch(0.5)  # seconds for stderr to take the last message after a signal
 HELP = {"-h", "--help"}
+# Options and verbs of earlier versions by the verb before them, and what to do instead.
+REMOVED: Mapping[tuple[str, str], str] = {
+    ("agents", "update"): "install the newest version: acp-launch agents install ID",
+    ("agents", "--from"): "the profile starts a package itself; its line: acp-launch agents show ID",
+    ("doctor", "--gui"): 'try it without your shell\'s variables: env -i HOME="$HOME" acp-launch doctor PROFILE',
+    ("trace", "--server"): "each step is one line: acp-launch trace FILE | grep NAME",
+    ("trace", "--method"): "each step is one line: acp-launch trace FILE | grep METHOD",
+    ("trace", "--json"): "read the file itself: it has one JSON object a line",
+    ("serve", "--proxy"): "let the conductor start as its agent: acp-launch serve PROFILE",
+}
 PLAIN = {"run", "serve", "up", "validate", "plan", "list", "show", "schema"}  # verbs that can be read without typer
 
 
@@ -81,7 +91,15 @@ def _run(arguments: Sequence[str]) -> int:
         verb: Callable[..., Verb] = load(arguments[0])
         if asked := plain(verb, arguments[1:]):
             return asked.carry_out()
+    _require_existing(arguments)
     return _typer(arguments)
+
+
+def _require_existing(arguments: Sequence[str]) -> None:
+    """Refuse an option or a verb that was removed, with what to do instead."""
+    for option in (*arguments[1:2], *(each for each in arguments[2:] if each.startswith("-"))):
+        if fix := REMOVED.get((arguments[0], option)):
+            raise UsageError(f"{arguments[0]} {option} was removed", fix=fix)
 
 
 def _say_reading(file: str, seconds: float) -> None:

@@ -159,6 +159,11 @@ _SHAPES: Mapping[tuple[str | int, ...], type[Shape]] = {
     ("secrets", "file"): FileSettings,
     ("attention",): AttentionSettings,
 }
+# Keys of earlier versions, and what to do instead.
+_REMOVED: Mapping[tuple[str | int, ...], str] = {
+    ("attention", "notify"): "remove it; terminals can show a bell as a notification, and attention.bell is the bell",
+    ("attention", "progress"): "remove it; the title shows the state: attention.title",
+}
 
 
 class WrongSettings(Exception):  # noqa: N818 - it holds all of them
@@ -280,6 +285,8 @@ def _fault(error: "ErrorDetails") -> Fault:
     path = error["loc"]
     if error["type"] not in UNKNOWN_KEY:
         return described(error, ())
+    if fix := _REMOVED.get(path):
+        return Fault(path, f'"{path[-1]}" was removed', fix, at_key=True)
     homes = [(*section, name) for section, shape in _SHAPES.items() for name in shape.__struct_fields__]
     if home := next((home for home in homes if home[-1] == path[-1]), None):  # `store` at the top
         meant = ".".join(map(str, home))

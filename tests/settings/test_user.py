@@ -39,6 +39,16 @@ def test_each_fault_has_its_place_a_sentence_and_a_way_out() -> None:
             'c.yaml:1:1: _env_file: unknown key "_env_file"\n'
             "    fix: use one of max_line, secrets, attention, headers_command, hangup, registry, notify_command",
         ),
+        (
+            "attention: {notify: never}",
+            'c.yaml:1:13: attention.notify: "notify" was removed\n'
+            "    fix: remove it; terminals can show a bell as a notification, and attention.bell is the bell",
+        ),
+        (
+            "attention: {progress: auto}",
+            'c.yaml:1:13: attention.progress: "progress" was removed\n'
+            "    fix: remove it; the title shows the state: attention.title",
+        ),
         ("secret: {}", 'c.yaml:1:1: secret: unknown key "secret"; did you mean "secrets"?\n    fix: write secrets'),
         (
             "store: file",
