@@ -26,7 +26,7 @@ from acp_launch.session.connection import Budget, dealt_with
 from acp_launch.waits import stretch, to_beat
 
 if TYPE_CHECKING:
-    from acp_launch.process.guard import Guard, Guards
+    from acp_launch.process.guard import Guard, GuardProcess, Guards
 
 HURRY = stretch(2.0)  # seconds for the kill; it takes milliseconds
 T = TypeVar("T")
@@ -176,17 +176,24 @@ async def guard_informed(guard: "Guard", every: float = EVERY) -> AsyncIterator[
 @contextmanager
 def hear_guards(guards: "Guards | None") -> Iterator[None]:
     """Read the reports of the guards as soon as they come."""
+    if guards is None:
+        yield
+        return
     loop = asyncio.get_running_loop()
-    posts = guards.living if guards else []
-    for post in posts:
-        assert guards is not None
+
+    def listen(post: "GuardProcess") -> None:
         descriptor = post.line.fileno()
         loop.add_reader(descriptor, guards.drain)
         post.forget = partial(loop.remove_reader, descriptor)
+
+    for post in guards.living:
+        listen(post)
+    guards.listen = listen
     try:
         yield
     finally:
-        for post in posts:
+        guards.listen = lambda post: None
+        for post in guards.posts:
             post.forget()
             post.forget = lambda: None
 

@@ -24,7 +24,7 @@ class Cgroup:
     def enter(self) -> bool:
         """Create it and move this process into it; False if that is not allowed or the kernel is too old."""
         try:
-            self.path.mkdir()
+            self.path.mkdir(exist_ok=True)  # by guards that were killed
             if not (self.path / _KILL).exists():
                 raise FileNotFoundError(_KILL)
             _write(self.path / _MEMBERS, str(os.getpid()))

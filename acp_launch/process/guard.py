@@ -3,8 +3,9 @@ The launcher's side of its two guards (guardian.py), which stand between us and 
 
 They are forked before anything of a launch is started, asked to start each child, and dismissed when all children have
 ended. While a guard lives, `spawn` goes through it, and the status of a child comes from it. After the death of both,
-we are the parent of their children and of everything started from then on. Free of asyncio; launch/loop.py listens to
-them while the event loop runs.
+we are the parent of their children, and the next look forks two others: what is started from then on is theirs. Of the
+earlier children these know what carries the launch's mark or is in its control group. Free of asyncio; launch/loop.py
+listens to them while the event loop runs.
 """
 
 import _socket
@@ -12,13 +13,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from acp_launch import leave
 from acp_launch.process import prepare, spawn
-from acp_launch.process.cgroup import Cgroup, of_launch
+from acp_launch.process.cgroup import of_launch
 from acp_launch.process.guardian import ENDING, GuardLine, Launcher, become
 from acp_launch.process.pidfd import NO_PIDFD, block_until_gone, open_pid
 from acp_launch.process.records import LaunchRecord, launcher
@@ -46,18 +47,34 @@ class GuardProcess:
 class Guards:
     """The guards of this process, the lower one first; a `spawn.Parent`."""
 
-    def __init__(self, posts: Sequence[GuardProcess], cgroup: Cgroup | None, upper: int) -> None:
-        """Hold the guards; `upper` is the pid of the upper one, our child."""
-        self.posts = list(posts)
-        self._upper = prepare.table().read(upper)
-        self.cgroup = cgroup  # may not exist
+    def __init__(self, mask: Iterable[int]) -> None:
+        """Fork them; `mask` as in `_fork`.
+
+        Raises:
+            OSError: no process can be forked.
+        """
+        self.cgroup = of_launch(prepare.launch_id())  # may not exist
+        self.posts, self._upper = _fork(mask)
         self.why = ""  # the last message of a guard that failed
+        self.listen: Callable[[GuardProcess], object] = lambda post: None  # called with each guard that comes later
         self._lock = threading.RLock()
         self._answers: list[Spawned | Exception] = []
 
     @property
     def living(self) -> list[GuardProcess]:
         return [post for post in self.posts if not post.is_dead]
+
+    def fork_again(self) -> bool:
+        """Fork two others in the place of those that were killed; False if none can be forked."""
+        with self._lock:
+            try:
+                with _without_signals() as mask:
+                    self.posts, self._upper = _fork(mask)
+            except OSError:
+                return False
+            for post in self.posts:
+                self.listen(post)
+            return True
 
     def pids(self) -> list[int]:
         return [post.process.pid for post in self.living if post.process]
@@ -154,7 +171,7 @@ class Guards:
             if post.process is None:
                 post.line.close()
         block_until_gone([*guards, self._upper] if self._upper else guards, within=KILL)
-        if not guards:
+        if not guards or any(not spawned.is_fostered for spawned in spawn.live()):
             end_all_now()
 
     def _ask(self, post: GuardProcess, request: object, streams: Sequence[int]) -> Spawned | Exception | None:
@@ -213,6 +230,7 @@ class Guards:
     def _close(post: GuardProcess) -> None:
         post.is_dead = True
         post.forget()
+        post.forget = lambda: None  # the number of its descriptor may be another one's soon
         post.line.close()
 
 
@@ -228,16 +246,13 @@ def start_guards() -> Guards | None:
     """
     global _ours
     if _ours is None and hasattr(os, "fork"):
-        # Our signal handlers must not run in a guard, nor here before we know of the guards.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*ENDING, signal.SIGALRM})
+        prepare.prepare()  # before: a guard is not a process that was here before us
         try:
-            _ours = _fork(mask)
-            spawn.parent = _ours
-            _forget.append(leave.at_exit(_ours.abandon))
+            with _without_signals() as mask:
+                spawn.parent = _ours = Guards(mask)
+                _forget.append(leave.at_exit(_ours.abandon))
         except OSError:
             return None
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return _ours
 
 
@@ -269,12 +284,9 @@ class Guard:
         if self.guards is None:
             self._say_without("cannot fork a process")
             return
-        for guard in reversed(self.guards.known()):
-            self._record.guard(guard)
+        self._record_guards(self.guards)
         if self.guards.cgroup is not None:
             self._record.cgroup(self.guards.cgroup.path)
-        if self._record.path is not None:
-            self.guards.tell(("record", os.fspath(self._record.path)))
 
     def look(self) -> None:
         """Record the descendants of our children. Costs about 20 µs for each process (Linux)."""
@@ -282,7 +294,7 @@ class Guard:
             self.guards.wake()
             self.guards.drain()
             if not self.guards.living:
-                self._say_without(self.guards.why or "both of its guards were killed")
+                self._start_again(self.guards)
         spawn.settle_lost()
         now = set(descendants(prepare.table()))
         for process in now - self._seen:
@@ -295,14 +307,41 @@ class Guard:
             spawn.observers.remove(self._record)
         dismiss_guards()
 
+    def _start_again(self, guards: Guards) -> None:
+        why = guards.why or "both of its guards were killed"
+        if not guards.fork_again():
+            self._say_without(why)
+            return
+        self._record_guards(guards)
+        self._say_once(f"{why}; two others guard this run now")
+
+    def _record_guards(self, guards: Guards) -> None:
+        for guard in reversed(guards.known()):
+            self._record.guard(guard)
+        if self._record.path is not None:
+            guards.tell(("record", os.fspath(self._record.path)))
+
     def _say_without(self, reason: str) -> None:
+        self._say_once(f"this run is unprotected ({reason}): its processes would survive a kill -9 of acp-launch")
+
+    def _say_once(self, text: str) -> None:
         if not self._has_noted:
             self._has_noted = True
-            self._note(f"this run is unprotected ({reason}): its processes would survive a kill -9 of acp-launch")
+            self._note(text)
 
 
-def _fork(mask: Iterable[int]) -> Guards:
-    """Fork the upper one, which forks the lower one.
+@contextmanager
+def _without_signals() -> Iterator[Iterable[int]]:
+    """Block signals: our handlers must not run in a guard, nor here before we know of the guards. Gives the mask."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*ENDING, signal.SIGALRM})
+    try:
+        yield mask
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _fork(mask: Iterable[int]) -> tuple[list[GuardProcess], Process | None]:
+    """Fork the upper one, our child, which forks the lower one; return both, the lower one first, and our child.
 
     `mask` is their signal mask, set once they ignore the signals that end us.
     """
@@ -329,4 +368,4 @@ def _fork(mask: Iterable[int]) -> Guards:
         if about.pidfd != NO_PIDFD:
             os.close(about.pidfd)
     upper, lower = (GuardProcess(line) for line in ours)
-    return Guards([lower, upper], about.cgroup, pid)
+    return [lower, upper], prepare.table().read(pid)

@@ -268,6 +268,21 @@ def test_an_orderly_end_takes_the_guards_and_the_record_along(tmp_path: Path, al
             assert not Path(f"/proc/{pid}").exists()
 
 
+@pytest.mark.parametrize("first", ["lower", "upper"])
+def test_an_orderly_end_leaves_nothing_though_both_guards_were_killed(
+    first: str, tmp_path: Path, alive: Liveness
+) -> None:
+    """By the agent itself, for instance: they are its parents."""
+    with launched(tmp_path, alive, program("scrubber"), program("hopper", "0.15")) as running:
+        alive.hear("scrubber", "scrubbed", "hopper", "hopping")
+        for name in (first, *({"lower", "upper"} - {first})):
+            with gone(getattr(running, name)):
+                os.kill(getattr(running, name), signal.SIGKILL)
+        running.tell("end")
+        assert running.process.wait(PATIENCE) == 0
+        alive.assert_all_dead()
+
+
 @pytest.fixture
 def said() -> list[str]:
     return []
@@ -437,20 +452,41 @@ def test_a_status_that_a_guard_took_along_is_given_up(guard: Guard) -> None:
     end_now(lost)
 
 
-def test_both_guards_dead_is_said_once_and_the_run_goes_on(guard: Guard, said: list[str], alive: Liveness) -> None:
+def test_guards_that_were_killed_are_started_again_which_is_said_once(
+    guard: Guard, said: list[str], alive: Liveness
+) -> None:
     guard.start()
-    for process in processes(guard):
-        os.kill(process.pid, signal.SIGKILL)
-        block_until_gone([process], within=PATIENCE)
-    child = spawn.spawn(program("polite"), env=alive.env, cwd=Path("/"))
-    alive.hear("polite")
-    guard.look()
-    guard.look()
-    assert not child.is_fostered
-    end_now(child)
-    assert child.poll() == signal.SIGKILL
-    reason = "both of its guards were killed"
-    assert said == [f"this run is unprotected ({reason}): its processes would survive a kill -9 of acp-launch"]
+    children = []
+    for _ in range(2):
+        for process in processes(guard):
+            os.kill(process.pid, signal.SIGKILL)
+            block_until_gone([process], within=PATIENCE)
+        for fostered in (False, True):  # before and after the look that starts them again
+            children.append(spawn.spawn(program("polite"), env=alive.env, cwd=Path("/")))
+            alive.hear("polite")
+            assert children[-1].is_fostered is fostered
+            guard.look()
+    for child in children:
+        end_now(child)
+        assert child.poll() == signal.SIGKILL
+    assert said == ["both of its guards were killed; two others guard this run now"]
+
+
+def test_what_was_started_before_and_after_the_guards_were_killed_ends_with_the_launcher(
+    tmp_path: Path, alive: Liveness
+) -> None:
+    with launched(tmp_path, alive, program("deaf", "stubborn")) as running:
+        alive.hear("stubborn")
+        for pid in (running.lower, running.upper):
+            with gone(pid):
+                os.kill(pid, signal.SIGKILL)
+        running.tell("look")
+        assert running.hears() == "both of its guards were killed; two others guard this run now"
+        assert running.hears() == "looked"
+        running.start(program("hopper", "0.15"))
+        alive.hear("hopper", "hopping")
+        running.kill()
+        alive.assert_all_dead()
 
 
 def test_a_machine_on_which_no_guard_can_be_forked_is_said_and_the_run_goes_on(
@@ -479,8 +515,7 @@ def test_a_bug_in_a_guard_is_told(guard: Guard, said: list[str]) -> None:
         post.line.say(("start", [], {}, b"/", True))  # no descriptors came along
         block_until_gone([post.process], within=PATIENCE)
         guard.look()
-    reason = "a guard failed: IndexError: pop from an empty deque"
-    assert said == [f"this run is unprotected ({reason}): its processes would survive a kill -9 of acp-launch"]
+    assert said == ["a guard failed: IndexError: pop from an empty deque; two others guard this run now"]
 
 
 def test_an_environment_of_megabytes_arrives_whole(guard: Guard, tmp_path: Path) -> None:
