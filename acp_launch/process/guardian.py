@@ -10,7 +10,8 @@ however young it is and however often it changes its pid. If the lower guard die
 which then starts new processes; if both die, to the launcher. Only if all three are killed at the same instant,
 processes are left, and only without a control group (cgroup.py) some of them cannot be found.
 
-A guard is forked from the launcher before there are threads, an event loop or secrets. It keeps no descriptor except
+A guard is forked from the launcher before there are threads, an event loop or secrets; one that takes the place of a
+killed one, later, is a copy of the launcher with all of its memory. It keeps no descriptor except
 its end of the line, holds the environment of a child only while starting it, and cannot be inspected (Linux). Without a
 subreaper (macOS) orphans go to launchd, and only what `LaunchProcesses` finds is ended.
 
