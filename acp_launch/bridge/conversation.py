@@ -313,6 +313,7 @@ class Introduction(Struct):
     client: str = ""
     has_roots: bool = False  # it answers `roots/list` itself
     has_asked: bool = False  # it has sent a request
+    is_stateless: bool = False  # its first one needs no handshake
 
 
 class ConversationState:

@@ -43,6 +43,7 @@ from acp_launch.mcp.era import (
     ROOTS,
     ROOTS_CHANGED,
     TOOLS,
+    is_stateless,
     no_discovery,
 )
 from acp_launch.mcp.message import cancelled_id, capabilities, reported_token, roots_result, wanted_token
@@ -108,7 +109,7 @@ class AgentSide:
         Otherwise returns None, and has done nothing: the line must be handled in full.
         """
         state = self._state
-        if state.phase != "open" or state.is_careful or not state.knows_tools:
+        if not state.is_open or state.is_careful or not state.knows_tools:
             return None
         message = jsonrpc.decode(line)
         if message is None or message.method is UNSET or message.id is UNSET or message.method in LOOKED_AT:
@@ -192,7 +193,8 @@ class AgentSide:
 
     def _asks(self, message: Envelope, line: bytes) -> bytes | None:
         asked, state = self._asked(message), self._state
-        state.introduction.has_asked = True
+        if not state.introduction.has_asked:
+            state.introduction.has_asked, state.introduction.is_stateless = True, is_stateless(message.params)
         if asked.method == DISCOVER and (state.knowledge.server == "handshake" or state.is_presented):
             state.ports.to_agent(no_discovery(asked.id, state.server))  # also to let a server sleep
             return None
@@ -231,7 +233,7 @@ class AgentSide:
         if state.gives_roots:
             line = _with_roots(line)
         state.memory.initialize, state.memory.initialized, state.introduction.handshake = line, b"", key(asked.id)
-        state.knows_tools = False
+        state.introduction.is_stateless, state.knows_tools = False, False
         state.introduction.has_roots = not state.gives_roots and "roots" in (capabilities(message.params) or ())
         state.introduce(message.params)
         if state.recalls(asked):
@@ -474,7 +476,7 @@ class Exchange:
         self.state.phase = "asleep"
 
     def attached(self, *, probe: bool = False) -> None:
-        """Begin to use a new process; `probe` pings it, unless the agent has asked something before.
+        """Begin to use a new process; `probe` pings it, unless the agent does no handshake.
 
         A server of both eras of MCP chooses by its first request ("stdio, choosing the era"): if that is our ping, an
         agent that asks for the newer era is refused, and begins with a handshake.
@@ -486,7 +488,7 @@ class Exchange:
             state.phase = "replaying"
             state.ports.to_server(state.memory.initialize)
             return
-        if probe and not state.introduction.has_asked:
+        if probe and not state.introduction.is_stateless:
             self.restorer.ping()
         state.open()
 

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from acp_launch.profile.model import Tools
@@ -77,7 +77,16 @@ ORDINARY = st.one_of(
 MIXED = st.lists(st.one_of(ORDINARY, ORDINARY, STEPS.filter(bool).map(lambda steps: steps[0])), max_size=40)
 
 
+TWICE = [  # a second handshake, and an answer to a call before it
+    ("agent", line(ask(None, "tools/call"))),
+    ("agent", b'{"id":0,"method":"initialize"}'),
+    ("server", line(answer(None, "done"))),
+    ("agent", line(ask(0, "tools/call"))),
+]
+
+
 @calm
+@example(TWICE, True)
 @given(MIXED, st.booleans())
 def test_what_passes_quickly_is_what_passes(steps: list[tuple[str, Any]], is_introduced: bool) -> None:
     """The quick way of an ordinary call gives the same as the full one, whatever else is said before and after it."""

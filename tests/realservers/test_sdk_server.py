@@ -41,19 +41,14 @@ def modern(method: str, recorder: Recorder, **params: Json | str) -> Json:
 
 
 @pytest.mark.sample
-def test_the_era_without_a_handshake_is_the_same_through_the_seat(tmp_path: Path) -> None:
-    """A server of both eras goes by the first request: were that a ping of ours, it would refuse all this."""
-
-    def script(recorder: Recorder) -> None:
-        modern("server/discover", recorder)
-        modern("tools/list", recorder)
-        modern("tools/call", recorder, name="add", arguments={"a": 1, "b": 2})
-        recorder.request("tools/list")  # without the envelope
-
-    discovered, _, added, refused = assert_same(server(tmp_path), script)
-    assert discovered["result"]["supportedVersions"] == ["2026-07-28"]
+def test_an_agent_that_asks_for_the_newer_era_is_refused_by_the_server_and_shakes_hands(tmp_path: Path) -> None:
+    """A server of both eras goes by the first request, which was our ping."""
+    with seated(server=server(tmp_path)) as seats, seats.open() as recorder:
+        refused = modern("server/discover", recorder)
+        assert refused["error"]["code"] == -32600
+        recorder.initialize()
+        added = recorder.call("add", {"a": 1, "b": 2})
     assert added["result"]["structuredContent"] == {"result": 3}
-    assert refused["error"]["code"] == -32602
 
 
 def test_a_server_without_a_handshake_comes_back_in_its_era(tmp_path: Path) -> None:

@@ -300,7 +300,7 @@ def test_doubts_are_told_first_and_accepting_anyway_is_refused(clone: Clone) -> 
         "  .acp-launch/review.yaml can be written by all users",
     ]
     assert lines[-2:] == [
-        f"acp-launch: {DOUBTFUL}",
+        f"acp-launch: {DOUBTFUL}: .acp-launch/review.yaml",
         "    fix: make it a file in the project that only you can write",
     ]
     assert not Path(os.environ["ACP_LAUNCH_STATE_DIR"], "trust").exists()

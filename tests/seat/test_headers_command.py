@@ -18,7 +18,7 @@ from tests.seat.test_logins import _bytes, blind, sent
 
 Json = dict[str, Any]
 FAILED = 'the MCP server "web" has no headers from its command: mint '
-WAY_OUT = "yourself and correct what it reports, or correct headers_command in config.yaml"
+WAY_OUT = "yourself and correct what it reports, or headers_command in config.yaml"
 
 
 class Mint:
@@ -218,7 +218,7 @@ def test_the_verbs_of_mcp_use_the_headers(launch: Launcher, mint: Mint, verb: Se
         server.do("change", settings={"bearer": "another"})
         refused = launch(*words)
         assert refused.code == 6
-        assert 'the MCP server "web" does not accept the headers of mint, which has printed the same' in refused.err
+        assert 'the MCP server "web" does not accept the headers of mint, which has just printed them' in refused.err
         mint.does("exit 3")
         failed = launch(*words)
     assert failed.code == 6, "whether it is required or not"
