@@ -40,6 +40,9 @@ class Serve(NamedTuple):
         str | None, Option("--login", "Do a login of the agent on this terminal, as an editor asks for it.", "METHOD")
     ] = None
     trace: Annotated[Path | None, TRACE] = None
+    verbose: Annotated[
+        bool, Option("--verbose -v", "Say on stderr what is well, too: servers that are ready, calls that are allowed.")
+    ] = False
 
     def carry_out(self) -> int:
         """Serve until the editor ends, and return the exit code."""
@@ -162,7 +165,7 @@ class _Served:
         from acp_launch.console.stream.redacted import RedactedOutput
         from acp_launch.serve.face import EditorFeed
 
-        feed = EditorFeed()
+        feed = EditorFeed(is_verbose=self.request.verbose)
         self.observer = RedactedOutput(feed)
         with self._context() as context:
             asyncio.run(self._serve(context, feed, *_lent(source, sink)))

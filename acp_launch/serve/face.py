@@ -19,6 +19,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
+from acp_launch.console.stderr import DIM
 from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, WaitExpired, first
@@ -59,9 +60,14 @@ AGAIN = "; it is started again with the next request"
 
 
 class EditorFeed(Notices):
-    """The observer of a served profile: updates go to the editor, and notices to stderr."""
+    """The observer of a served profile: updates go to the editor, and problems to stderr.
 
-    def __init__(self) -> None:
+    Editors show each line of their agent's stderr as a message, Emacs' agent-shell even in the prompt that is typed.
+    """
+
+    def __init__(self, *, is_verbose: bool = False) -> None:
+        """`is_verbose` prints what is well, too."""
+        self._is_verbose = is_verbose
         self._face: EditorFace | None = None
 
     def of(self, face: "EditorFace") -> None:
@@ -76,6 +82,10 @@ class EditorFeed(Notices):
 
     def ended(self, turn: TurnEnd) -> None:
         """Print nothing: the editor has the answer."""
+
+    def _line(self, text: str, style: str) -> None:
+        if self._is_verbose or style != DIM:
+            super()._line(text, style)
 
     async def drain(self) -> None:
         if self._face is not None:

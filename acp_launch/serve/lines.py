@@ -34,7 +34,8 @@ def fault(error: LaunchError) -> tuple[int, str, object]:
     if error.reply is not None:
         return error.reply
     lines = [*map(str.strip, error.message.splitlines()), *error.detail, *([f"fix: {error.fix}"] if error.fix else [])]
-    return INTERNAL_ERROR, redactor.text("\n".join(lines)), {"exitCode": error.exit_code}
+    text = redactor.text("\n".join(lines))
+    return INTERNAL_ERROR, text, {"exitCode": error.exit_code, "details": text}
 
 
 class EditorRequest:
@@ -144,7 +145,7 @@ class EditorLines(ABC):
         if not line.strip():
             return
         code, text = (INVALID_REQUEST, "Invalid Request") if jsonrpc.is_json(line) else (PARSE_ERROR, "Parse error")
-        self.write(jsonrpc.error(NULL, code, text))
+        self.write(jsonrpc.error(NULL, code, text, {"details": text}))
 
     # What is written to it.
 
@@ -153,8 +154,10 @@ class EditorLines(ABC):
         if self.settle(request):
             self.write(splice.with_id(line, Raw(request.id)))
 
-    def refuse(self, request: EditorRequest, code: int, message: str, data: object = None) -> None:
+    def refuse(self, request: EditorRequest, code: int, message: str, data: object = UNSET) -> None:
+        """Answer with an error; without `data` one of ours, whose text is in `details`, as toad shows nothing else."""
         if self.settle(request):
+            data = {"details": message} if data is UNSET else data
             self.write(jsonrpc.error(Raw(request.id), code, message, data))
 
     def settle(self, request: EditorRequest) -> bool:

@@ -102,6 +102,7 @@ def test_a_profile_that_is_not_trusted_answers_the_handshake_with_the_command_to
         text = editor.refused()
         assert "not trusted" in text
         assert f"fix: in {launch.project}: to trust it: acp-launch trust p" in text
+        assert editor.request("session/new", editor.place())["error"]["data"] == {"exitCode": 7, "details": text}
         assert editor.refused("session/new", **editor.place()) == text
         assert editor.end() == 7
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.launcher import Launcher, names
+from tests.cli.launcher import DEMO, DEMO_SERVER, Launcher, names
 from tests.cli.serving import Editor, serving
 from tests.realservers.recorder import Responder
 
@@ -34,6 +34,17 @@ def test_a_rule_answers_before_the_editor_is_asked_and_is_recorded(launch: Launc
             assert editor.heard("session/request_permission") == []
     assert [each["answer"] for each in log(launch)] == ["allow", "deny"]
     assert all(each["by"].startswith("permissions.rules[") for each in log(launch))
+
+
+@pytest.mark.parametrize("options", [(), ("-v",)])
+def test_what_is_well_is_said_on_stderr_with_verbose_only(launch: Launcher, options: tuple[str, ...]) -> None:
+    launch.write({"agent": DEMO, "mcp_servers": {"notes": DEMO_SERVER}, "permissions": {"default": "allow"}})
+    with serving(launch, *options) as editor:
+        editor.begin()
+        assert editor.prompt(editor.open(), "note buy milk")["result"]["stopReason"] == "end_turn"
+    said = [word for word in ("mcp servers: notes ready", "allowed: Note: buy milk") if word in editor.told]
+    assert len(said) == (2 if options else 0), editor.told
+    assert options or editor.told == ""
 
 
 def test_what_no_rule_decides_goes_to_the_editor_as_it_is(launch: Launcher) -> None:

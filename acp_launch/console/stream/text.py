@@ -261,7 +261,8 @@ class Notices:
 
     def waiting(self, what: str, waited: float, limit: float) -> None:
         what = "agent" if what.startswith("sign of life") else what  # it is worded for "no … within 3 s"
-        self._line(f"acp-launch: still waiting for the {what} ({seconds(waited)}; timeout {seconds(limit)})", DIM)
+        text = f"acp-launch: still waiting for the {what} ({seconds(waited)}; timeout {seconds(limit)})"
+        self.tell(harmless(text, keep=""), DIM)
 
     def note(self, text: str) -> None:
         self._line(f"acp-launch: {text}", YELLOW)
