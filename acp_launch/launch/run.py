@@ -137,6 +137,7 @@ class Launch:
         self.interrupts, self.servers = interrupts, servers
         self.began: Callable[[str], None] = lambda prompt: None  # hears of a turn that another front begins
         self._spawned = spawned
+        self._running: Spawned | None = None  # the latest agent
 
     @property
     def plan(self) -> "LaunchPlan":
@@ -166,7 +167,15 @@ class Launch:
     async def meet(self, story: Story[T], ending: Ending) -> T:
         """Run `story` with the agent, which each call after the first starts again. As `with_agent`."""
         spawned, self._spawned = self._spawned or self._respawn(), None
+        self._running = spawned
         return await with_agent(self.context, spawned, self.observer, story, self.interrupts, ending)
+
+    @property
+    def is_agent_dead(self) -> bool:
+        """Whether its process is dead; its connection ends half a second later, when its last words have come."""
+        from acp_launch.process.pidfd import living
+
+        return self._running is not None and not living([self._running.process])
 
     def _respawn(self) -> "Spawned":
         assert self.context.respawn is not None, "its agent may be restarted"

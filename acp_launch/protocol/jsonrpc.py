@@ -183,9 +183,12 @@ class LineFramer:
     would leave memory fragmented.
     """
 
-    def __init__(self, *, limit: int) -> None:
-        """`limit` is the longest line accepted, in bytes, without its newline."""
-        self._limit = limit
+    def __init__(self, *, limit: int, skip: Callable[[LineTooLong], None] | None = None) -> None:
+        """`limit` is the longest line accepted, in bytes, without its newline. A longer one is skipped if `skip` is
+        given, which hears of it.
+        """
+        self._limit, self._skip = limit, skip
+        self._is_skipping = False
         self._parts: list[bytes] = []
         self._long = bytearray()
         self._held = 0
@@ -194,8 +197,11 @@ class LineFramer:
         """Yield each line that `chunk` completes, without its newline.
 
         Raises:
-            LineTooLong: after the lines before it were yielded.
+            LineTooLong: after the lines before it were yielded, unless such lines are skipped.
         """
+        if self._is_skipping:
+            _, newline, chunk = chunk.partition(b"\n")
+            self._is_skipping = not newline
         if chunk and not self._held and chunk.find(_NEWLINE) == len(chunk) - 1 <= self._limit:
             yield chunk[:-1]  # one whole line, as most chunks of a pipe are
             return
@@ -203,20 +209,24 @@ class LineFramer:
         self._hold(first)
         if not rest:
             return
-        yield self._whole()
+        if not self._is_skipping:
+            yield self._whole()
+        self._is_skipping = False
         tail = rest.pop()
         for line in rest:
             if len(line) > self._limit:
                 self._refuse()
-            yield line
+            else:
+                yield line
         self._hold(tail)
 
     def _hold(self, part: bytes) -> None:
         self._held += len(part)
         if self._held > self._limit:
             self._forget()
+            self._is_skipping = True
             self._refuse()
-        if self._held > LONG:
+        elif self._held > LONG:
             self._long += b"".join([*self._parts, part])
             self._parts = []
         elif part:
@@ -232,7 +242,10 @@ class LineFramer:
         self._parts, self._long, self._held = [], bytearray(), 0
 
     def _refuse(self) -> None:
-        raise LineTooLong(f"a line of more than {self._limit:,} bytes")
+        error = LineTooLong(f"a line of more than {self._limit:,} bytes")
+        if self._skip is None:
+            raise error
+        self._skip(error)
 
 
 # One side of a JSON-RPC connection, sans-IO: the open requests of both sides.

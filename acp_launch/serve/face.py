@@ -38,7 +38,7 @@ from acp_launch.protocol.conversation import (
     Updated,
     Withdrawn,
 )
-from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, NULL, PARSE_ERROR, Answered
+from acp_launch.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, NULL, PARSE_ERROR, Answered
 from acp_launch.secret.redact import redactor
 from acp_launch.serve import handshake
 from acp_launch.serve.lines import CANCEL, EditorLines, EditorRequest, fault
@@ -356,7 +356,7 @@ class EditorFace(EditorLines):
     def called(self, request: EditorRequest) -> None:
         if request.method == "initialize" and self._agent is None:
             self._greet(request)
-        elif not self._is_ready:
+        elif not self._is_ready or self._launch.is_agent_dead:
             self._parked.append(request)
             self._wanted.set()
         else:
@@ -418,7 +418,11 @@ class EditorFace(EditorLines):
 
     def _open_session(self, request: EditorRequest) -> None:
         """Open a session; its life is a task."""
-        if not Path(acp.text(request.params.get("cwd"))).is_absolute():
+        cwd = acp.text(request.params.get("cwd"))
+        if "\0" in cwd:
+            self.refuse(request, INVALID_PARAMS, "cwd: a directory's name has no NUL character")
+            return
+        if not Path(cwd).is_absolute():
             self.pass_on(request)  # the agent will say what is wrong
             return
         assert self._tasks is not None, "the sessions run"

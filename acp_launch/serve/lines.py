@@ -63,7 +63,7 @@ class EditorLines(ABC):
         self.over = asyncio.Event()  # the editor has ended
         self._note = note
         self._room = asyncio.Event()  # the editor takes more
-        self._framer = LineFramer(limit=max_line)
+        self._framer = LineFramer(limit=max_line, skip=self._refuse_long)
         self._outflow = Outflow(sink, self._room.set, self.over.set)
         self._inflow = Inflow(source, self._take, self.over.set)
         self._unwritten: list[bytes] = []
@@ -106,12 +106,14 @@ class EditorLines(ABC):
         self.refuse(request, jsonrpc.CANCELLED, "Request cancelled")
 
     def _take(self, chunk: bytes) -> None:
-        try:
-            for line in self._framer.feed(chunk):
-                self._receive(line)
-        except LineTooLong as error:
-            self._note(f"the editor sent {error}; to raise the cap: ACP_LAUNCH_MAX_LINE=<bytes>")
-            self.over.set()
+        for line in self._framer.feed(chunk):
+            self._receive(line)
+
+    def _refuse_long(self, error: LineTooLong) -> None:
+        """Answer a line that is too long: it is skipped, and with it the id of its request."""
+        text = f"the editor sent {error}, which was skipped; to raise the cap: ACP_LAUNCH_MAX_LINE=<bytes>"
+        self._note(text)
+        self.write(jsonrpc.error(NULL, INVALID_REQUEST, text, {"details": text}))
 
     def _receive(self, line: bytes) -> None:
         message = jsonrpc.decode(line)

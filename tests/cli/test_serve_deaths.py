@@ -11,6 +11,7 @@ import pytest
 from tests.cli.launcher import Launcher, alive
 from tests.cli.serving import Editor, serving
 from tests.patience import PATIENCE
+from tests.process.launches import gone
 from tests.realservers.recorder import result
 
 # An agent that kills itself at a step of its turn. Its sessions are known to the next one, by any id.
@@ -137,6 +138,41 @@ def test_the_agent_dies_at_each_step_of_a_turn_and_the_session_goes_on(launch: L
             *["session/resume", "session/set_mode"] * len(STEPS),
         ]
         assert all(each["params"]["sessionId"] == session for each in told)
+
+
+def test_a_prompt_right_after_the_death_of_the_idle_agent_waits_for_the_next_one(launch: Launcher) -> None:
+    mortal(launch)
+    with serving(launch) as editor:
+        editor.begin()
+        session = editor.open()
+        (running,) = json.loads(launch("ps", "--json").out)["launches"]
+        (agent,) = [each["pid"] for each in running["processes"] if each["name"] == "agent"]
+        with gone(agent):
+            os.kill(agent, signal.SIGKILL)
+        assert editor.prompt(session, "hello")["result"] == {"stopReason": "end_turn"}
+        assert editor.said() == "heard hello"
+
+
+def test_a_line_over_the_cap_is_skipped_with_an_error_and_the_connection_goes_on(launch: Launcher) -> None:
+    mortal(launch)
+    with serving(launch, is_valid=False, ACP_LAUNCH_MAX_LINE="100000") as editor:
+        editor.begin()
+        session = editor.open()
+        editor.start("session/prompt", editor.words(session, "x" * 100_000))
+        assert editor.prompt(session, "hello")["result"] == {"stopReason": "end_turn"}
+        (error,) = (each["error"] for each in map(json.loads, editor.lines) if each.get("id", 0) is None)
+        text = "the editor sent a line of more than 100,000 bytes, which was skipped"
+        assert (error["code"], error["data"]["details"]) == (-32600, error["message"])
+        assert error["message"].startswith(text)
+        assert text in editor.told
+
+
+def test_a_directory_with_a_nul_in_its_name_is_refused(launch: Launcher) -> None:
+    mortal(launch)
+    with serving(launch, is_valid=False) as editor:
+        editor.begin()
+        error = editor.request("session/new", {"cwd": "/a\0b", "mcpServers": []})["error"]
+        assert (error["code"], error["message"]) == (-32602, "cwd: a directory's name has no NUL character")
 
 
 def test_the_agent_dies_while_it_opens_a_session_and_the_others_go_on(launch: Launcher) -> None:

@@ -37,6 +37,16 @@ def test_a_line_past_the_limit_is_the_peers_fault(size: int) -> None:
     assert str(caught.value) == "a line of more than 100 bytes"
 
 
+@pytest.mark.parametrize("size", [1, 13, 500])
+def test_lines_past_the_limit_can_be_skipped(size: int) -> None:
+    said: list[str] = []
+    framer = LineFramer(limit=10, skip=lambda error: said.append(str(error)))
+    data = b"one\n" + b"x" * 11 + b"\ntwo\n" + b"y" * 300 + b"\n\nthree\n" + b"z" * 11
+    lines = [line for start in range(0, len(data), size) for line in framer.feed(data[start : start + size])]
+    assert lines == [b"one", b"two", b"", b"three"]
+    assert said == ["a line of more than 10 bytes"] * 3
+
+
 def test_the_lines_before_one_that_is_too_long_are_delivered() -> None:
     framer = LineFramer(limit=10)
     feed = framer.feed(b"one\n" + b"x" * 11 + b"\n")
