@@ -42,6 +42,8 @@ def prompt(request):
         script.send({"id": "w", "method": "terminal/wait_for_exit", "params": where})
         script.expect("_test/die")
         die()
+    if text == "leave a child" and not os.fork():
+        signal.pause()
     if text == "hang":
         script.hang()
     script.end(request)
@@ -141,16 +143,19 @@ def test_the_agent_dies_at_each_step_of_a_turn_and_the_session_goes_on(launch: L
 
 
 def test_a_prompt_right_after_the_death_of_the_idle_agent_waits_for_the_next_one(launch: Launcher) -> None:
+    """Its child holds its pipes, so its connection ends later."""
     mortal(launch)
     with serving(launch) as editor:
         editor.begin()
         session = editor.open()
+        editor.prompt(session, "leave a child")
+        before = len(editor.lines)
         (running,) = json.loads(launch("ps", "--json").out)["launches"]
         (agent,) = [each["pid"] for each in running["processes"] if each["name"] == "agent"]
         with gone(agent):
             os.kill(agent, signal.SIGKILL)
         assert editor.prompt(session, "hello")["result"] == {"stopReason": "end_turn"}
-        assert editor.said() == "heard hello"
+        assert editor.said(before) == "heard hello"
 
 
 def test_a_line_over_the_cap_is_skipped_with_an_error_and_the_connection_goes_on(launch: Launcher) -> None:
