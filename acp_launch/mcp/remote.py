@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
-from acp_launch.mcp.http.clients import SetUp, failure, make_client
+from acp_launch.mcp.http.clients import SetUp, failure, judge_place, make_client
 from acp_launch.mcp.http.connection import RemoteConnection
 from acp_launch.mcp.http.site import Site
 from acp_launch.mcp.http.wire import (
@@ -490,7 +490,8 @@ def _build(request: HttpRequest, connect: float) -> "httpx2.Request":
     """Make a request of the HTTP library. Values that are not ASCII go out as UTF-8."""
     import httpx2
 
-    extensions: dict[str, Any] = {"timeout": {"connect": connect, "read": None, "write": None, "pool": None}}
+    limits = {"connect": connect, "read": None, "write": None, "pool": None}
+    extensions: dict[str, Any] = {"timeout": limits, **judge_place(request.url, is_own=True)}
     headers = [(name.encode(), value.encode(errors="replace")) for name, value in request.headers.items()]
     content = request.body if request.method == "POST" else None
     return httpx2.Request(request.method, request.url, headers=headers, content=content, extensions=extensions)

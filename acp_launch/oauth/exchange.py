@@ -16,8 +16,8 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import Struct
 
-from acp_launch.mcp.http.clients import SetUp, failure, make_client
-from acp_launch.mcp.http.wire import phrase, printable, retry_after, scopes_in, shown_origin
+from acp_launch.mcp.http.clients import SetUp, failure, judge_place, make_client
+from acp_launch.mcp.http.wire import origin, phrase, printable, retry_after, scopes_in, shown_origin
 from acp_launch.oauth.grant import LONGEST, OAuthClient, Tokens
 from acp_launch.profile.values import is_in_the_clear, url_fault
 from acp_launch.protocol.jsonrpc import BOM
@@ -137,11 +137,13 @@ async def fetch(
     headers: Mapping[str, str] | None = None,
     content: bytes = b"",
     server: str = "",
+    own: str = "",
     wants_body: bool = True,
 ) -> TokenAnswer:
     """Make one request, and read its answer as JSON whatever its content type is.
 
-    `server` is how errors call the one that is asked, if it is not the authorization server. Without `wants_body` only
+    `server` is how errors call the one that is asked, if it is not the authorization server; `own` is the user's own
+    address of it: another one must not lead to this machine. Without `wants_body` only
     the head of the answer is read, as the body of an event stream does not end.
 
     Raises:
@@ -157,8 +159,9 @@ async def fetch(
     body = b""
     try:
         async with asyncio.timeout(limit), make_client(url) as client:
-            limits = {"timeout": {"connect": CONNECT, "read": None, "write": None, "pool": None}}
-            sending = client.stream(method, url, headers=wanted, content=content or None, extensions=limits)
+            limits = {"connect": CONNECT, "read": None, "write": None, "pool": None}
+            extensions = {"timeout": limits, **judge_place(url, is_own=bool(own) and origin(own) == origin(url))}
+            sending = client.stream(method, url, headers=wanted, content=content or None, extensions=extensions)
             async with sending as response:
                 chunks = response.aiter_bytes()
                 while wants_body and len(body) <= ANSWER and (chunk := await anext(chunks, b"")):

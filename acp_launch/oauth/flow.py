@@ -138,7 +138,9 @@ class _Flow:
             params = {"protocolVersion": VERSIONS[0], "capabilities": {}, "clientInfo": CLIENT_INFO}
             method, body = "POST", jsonrpc.request(Raw(b"1"), "initialize", params)
             headers |= {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-        work = fetch(method, url, limit=LIMIT, headers=headers, content=body, server=self._server, wants_body=False)
+        work = fetch(
+            method, url, limit=LIMIT, headers=headers, content=body, server=self._server, own=url, wants_body=False
+        )
         answer = await self._wait(work, f"answer of {shown_origin(url)}")
         return read_challenges([answer.headers.get("www-authenticate", "")]) if answer.status == 401 else None
 
@@ -162,7 +164,7 @@ class _Flow:
         failed = 0
         for place in places:
             headers = {**self._own_headers(place), "MCP-Protocol-Version": VERSIONS[0]}
-            work = fetch("GET", place, limit=LIMIT, headers=headers, server=server)
+            work = fetch("GET", place, limit=LIMIT, headers=headers, server=server, own=self._wanted.url)
             answer = await self._wait(work, f"answer of {shown_origin(place)}")
             if answer.status == 200 and (found := read(answer.said)) is not None:
                 return found

@@ -9,6 +9,7 @@ references were filled in. pydantic is imported only when it asks for a schema; 
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 PORTS = (1024, 65535)  # those that every user may listen on
+THIS_MACHINE = (0, 127)  # the first part of its IPv4 addresses
+_NUMBER = regex("(0[xX][0-9a-fA-F]{1,16})|(0[0-7]{0,21})|([1-9][0-9]{0,19})")
 MOST = 100  # the largest factor; a larger number is most likely a mistake
 
 
@@ -305,10 +308,40 @@ def host(url: str) -> str:
 
 
 def is_local(url: str) -> bool:
-    """Whether the address is on this machine."""
+    """Whether the address names this machine, however it spells that. What DNS says of a name does not count."""
     name = (urlsplit(url).hostname or "").rstrip(".")
-    is_loopback = re.fullmatch(r"127(\.\d+){3}", name) is not None
-    return is_loopback or name in ("localhost", "::1") or name.endswith(".localhost")
+    return name == "localhost" or name.endswith(".localhost") or is_loopback(name)
+
+
+def is_loopback(literal: str) -> bool:
+    """Whether an IP address is one of this machine alone. A name is not."""
+    if (number := _ipv4(literal)) is not None:
+        return number >> 24 in THIS_MACHINE
+    try:
+        address = IPv6Address(literal.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped
+    return address.is_loopback or address.is_unspecified or (mapped is not None and int(mapped) >> 24 in THIS_MACHINE)
+
+
+def _ipv4(text: str) -> int | None:
+    """Read an address as inet_aton(3) does, which resolvers use: `127.1`, `0x7f000001`, `0177.0.0.1`, `2130706433`."""
+    parts = [_number(part) for part in text.split(".")]
+    *first, last = parts
+    if len(parts) > 4 or last is None or last >= 256 ** (4 - len(first)):
+        return None
+    number = last
+    for place, part in enumerate(first):
+        if part is None or part > 255:
+            return None
+        number |= part << 8 * (3 - place)
+    return number
+
+
+def _number(text: str) -> int | None:
+    found = _NUMBER.fullmatch(text)
+    return int(text, 16 if found[1] else 8 if found[2] else 10) if found else None
 
 
 def is_in_the_clear(url: str) -> bool:

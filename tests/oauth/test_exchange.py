@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from acp_launch.mcp.http.clients import judge_place
 from acp_launch.oauth import exchange
 from acp_launch.oauth.exchange import Refused, ask, fetch, revoke
 from acp_launch.oauth.grant import OAuthClient, Tokens
@@ -329,3 +330,18 @@ def test_any_request_is_bounded_and_read_the_same_way(endpoint: Endpoint) -> Non
     answer = asyncio.run(fetch("GET", f"{endpoint.address}/metadata", limit=PATIENCE, headers={"X-Ours": "1"}))
     assert (answer.status, answer.said, answer.headers["x-name"]) == (200, {"issuer": "x"}, "value")
     assert (endpoint.posted[0].method, endpoint.posted[0].headers["X-Ours"]) == ("GET", "1")
+
+
+def test_an_address_whose_name_leads_to_this_machine_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An MCP server elsewhere may name any; the user's own address may be in /etc/hosts."""
+    with socket.create_server(("127.0.0.1", 0)) as plug:
+        port = plug.getsockname()[1]
+        monkeypatch.setattr(
+            socket,
+            "getaddrinfo",
+            lambda *about, **more: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", plug.getsockname())],
+        )
+        url = f"https://auth.example:{port}/token"
+        with pytest.raises(Refused, match=r"its name leads to 127\.0\.0\.1, which is on this machine"):
+            asyncio.run(fetch("GET", url, limit=PATIENCE))
+    assert judge_place(url, is_own=True) == {}

@@ -165,6 +165,32 @@ def test_this_machine_and_hosts_in_no_proxy_are_reached_directly(monkeypatch: py
         asyncio.run(use())
 
 
+@pytest.mark.parametrize("host", ["127.0.0.2", "127.1.1.1", "127.1", "2130706433", "x.localhost", "localhost."])
+@looped
+async def test_this_machine_is_reached_without_a_proxy_however_it_is_called(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A secret header would go to the proxy in the clear."""
+    with tempered() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.port}")
+        async with connected(remote(f"http://{host}:9/mcp")) as peer:
+            peer.ask("initialize", HELLO)
+            assert (await peer.ended()).how.startswith("could not be reached")
+        assert proxy.requests == []
+
+
+@looped
+async def test_the_name_localhost_is_not_believed_where_it_leads_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempered() as server:
+        monkeypatch.setattr("acp_launch.mcp.http.clients.is_loopback", lambda literal: False)
+        async with connected(remote(f"http://localhost:{server.port}/mcp")) as peer:
+            peer.ask("initialize", HELLO)
+            end = await peer.ended()
+        assert "its name leads to 127.0.0.1, which is not on this machine" in end.how
+        assert end.follows == "never"
+        assert server.requests == []
+
+
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @looped
 async def test_a_proxy_that_cannot_be_reached_is_mentioned(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,17 +10,17 @@ httpx2 is imported, and TLS set up, when the first address needs it.
 import os
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from acp_launch.mcp.http.wire import Failure, shown_origin
+from acp_launch.profile.values import is_local, is_loopback
 
 if TYPE_CHECKING:
     import httpx2
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")  # reached without a proxy, whatever NO_PROXY says
 KEPT_ALIVE = 4.0  # seconds an unused connection is kept: many servers close them after 5
 
 CERTIFICATE = (
@@ -39,8 +39,33 @@ class SetUp(Exception):  # noqa: N818 - reads as what it is about
         self.how, self.fix = how, fix
 
 
-def is_loopback(url: str) -> bool:
-    return urlsplit(url).hostname in LOOPBACK
+class MisplacedError(OSError):
+    """Raised if a connection was made to this machine, or elsewhere, and its address says otherwise."""
+
+
+def judge_place(url: str, *, is_own: bool) -> Mapping[str, object]:
+    """Return an extension of a request that refuses a connection by where it was made to, before anything is sent.
+
+    DNS may give the name `localhost` any address; and, unless the address is the user's own (`is_own`), another name
+    one of this machine. A proxy is not judged.
+    """
+    host, is_near = urlsplit(url).hostname or "", is_local(url)
+    if is_loopback(host) or (is_own and not is_near):
+        return {}
+    asked: list[str] = []
+
+    async def judge(event: str, info: Mapping[str, Any]) -> None:
+        if event == "connection.connect_tcp.started":
+            asked[:] = [str(info["host"])]
+        if event != "connection.connect_tcp.complete" or asked != [host]:
+            return
+        stream = info["return_value"]
+        place = str(stream.get_extra_info("server_addr")[0])
+        if is_loopback(place) is not is_near:
+            await stream.aclose()
+            raise MisplacedError(f"its name leads to {place}, which is {'not ' if is_near else ''}on this machine")
+
+    return {"trace": judge}
 
 
 def make_client(url: str) -> "httpx2.AsyncClient":
@@ -62,7 +87,7 @@ def make_client(url: str) -> "httpx2.AsyncClient":
         how = "could not be reached: the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read"
         raise SetUp(how, f"correct that variable, or unset it ({error})") from None
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEPT_ALIVE)
-    uses_proxies = not is_loopback(url)
+    uses_proxies = not is_local(url)  # a near one is reached without, whatever NO_PROXY says
     try:
         return httpx2.AsyncClient(
             verify=context, limits=limits, timeout=None, trust_env=uses_proxies, follow_redirects=False
@@ -89,6 +114,9 @@ def failure(error: BaseException, url: str, *, connect: float) -> Failure:
 
     chain = list(_chain(error))
     where = shown_origin(url)
+    if isinstance(error, MisplacedError):
+        fix = CHECK.format(where=where)
+        return Failure(f"could not be reached: {error}", fix, was_sent=False, is_final=True)
     if tls := next((below for below in chain if isinstance(below, ssl.SSLError)), None):
         return _describe_tls(tls, where)
     if isinstance(error, httpx2.ProxyError):
@@ -149,7 +177,7 @@ def _system_error(chain: list[BaseException]) -> str:
 
 def _has_proxy(url: str, where: str) -> bool:
     names = ("HTTPS_PROXY", "https_proxy") if where.startswith("https") else ("http_proxy", "HTTP_PROXY")
-    return not is_loopback(url) and any(os.environ.get(name) for name in (*names, "ALL_PROXY", "all_proxy"))
+    return not is_local(url) and any(os.environ.get(name) for name in (*names, "ALL_PROXY", "all_proxy"))
 
 
 def _describe_tls(error: ssl.SSLError, where: str) -> Failure:
