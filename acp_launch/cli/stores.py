@@ -257,8 +257,8 @@ class Vault:
             known = self.index.names()
             return known, f"{fault.reason}; {'showing what acp-launch has set' if known else fault.fix}", True
         before = self.index.names()
-        if actual is None:
-            return before, "the store cannot be listed; showing what acp-launch has set", False
+        if actual is None:  # the keyring library lists nothing: these are the names that acp-launch has set
+            return before, "", False
         actual = {name: when for name, when in actual.items() if not is_login(name)}
         gone = sorted(before.keys() - actual.keys())
         remark = f"no longer in the {self.store.label}: {', '.join(gone)}" if gone else ""

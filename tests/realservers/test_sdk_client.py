@@ -10,7 +10,6 @@ import mcp
 import mcp_types as types
 import pytest
 from mcp.client import ClientRequestContext
-from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
 from pydantic import BaseModel, FileUrl
 
 from tests.patience import PATIENCE
@@ -95,35 +94,13 @@ async def everything(client: mcp.Client, seen: list[Any]) -> None:
     seen.append(await client.call_tool("add", {"a": 1, "b": 1}))
 
 
-@pytest.mark.parametrize(("mode", "version"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
-def test_a_server_of_both_eras_is_met_in_the_one_the_client_wants(mode: str, version: str, tmp_path: Path) -> None:
-    """Elicitation, sampling and roots are requests of the server in the older, `input_required` in the newer."""
-    plain, through = both(sdk.server(tmp_path), mode, everything)
-    assert through == plain
-    assert through[0][0] == version
-
-
-def test_a_client_that_insists_on_the_newest_protocol_gets_it(tmp_path: Path) -> None:
-    async def script(client: mcp.Client, seen: list[Any]) -> None:
-        seen.append(await client.call_tool("add", {"a": 1, "b": 2}))
-
-    plain, through = both(sdk.server(tmp_path), "2026-07-28", script)
-    assert through == plain
-
-
-def test_a_stream_of_subscriptions_carries_what_changes(tmp_path: Path) -> None:
-    async def script(client: mcp.Client, seen: list[Any]) -> None:
-        async with client.listen(tools_list_changed=True, resource_subscriptions=[URI]) as stream:
-            seen.append(stream.honored)
-            await client.call_tool("grow", {"name": "grown"})
-            seen.append(await anext(stream))
-            await client.call_tool("touch", {})
-            seen.append(await anext(stream))
-        seen.append(await client.call_tool("grown", {}))
-
-    plain, through = both(sdk.server(tmp_path), "auto", script)
-    assert through == plain
-    assert [type(event) for event in through[2:4]] == [ToolsListChanged, ResourceUpdated]
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_a_server_of_both_eras_is_met_with_a_handshake(mode: str, tmp_path: Path) -> None:
+    """Our ping has made it choose the older one, and says so to a client that asks for the newer first."""
+    with seated(server=sdk.server(tmp_path)) as seats:
+        through = run(shim(seats), mode, everything)
+    assert through == run(direct(sdk.server(tmp_path)), "legacy", everything)
+    assert through[0][0] == "2025-11-25"
 
 
 async def older(client: mcp.Client, seen: list[Any]) -> None:

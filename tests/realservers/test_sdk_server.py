@@ -45,16 +45,7 @@ def test_an_agent_that_asks_for_the_newer_era_is_refused_by_the_server_and_shake
     """A server of both eras goes by the first request, which was our ping."""
     with seated(server=server(tmp_path)) as seats, seats.open() as recorder:
         refused = modern("server/discover", recorder)
-        assert refused["error"]["code"] == -32600
+        assert refused["error"]["code"] in (-32600, -32601)  # the server's own, or ours once it has answered us
         recorder.initialize()
         added = recorder.call("add", {"a": 1, "b": 2})
     assert added["result"]["structuredContent"] == {"result": 3}
-
-
-def test_a_server_without_a_handshake_comes_back_in_its_era(tmp_path: Path) -> None:
-    """There is nothing to replay, and nothing of ours may come before the agent's next request."""
-    with seated(server=server(tmp_path)) as seats, seats.open() as recorder:
-        for tool in ("add", "die", "add"):
-            answer = modern("tools/call", recorder, name=tool, arguments={"a": 1, "b": 2} if tool == "add" else {})
-            assert ("error" in answer) == (tool == "die")
-        assert answer["result"]["structuredContent"] == {"result": 3}

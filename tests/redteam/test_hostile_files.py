@@ -66,7 +66,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         ("version: 1\nagent:\n  command: ${python}\n  command: ./tool\n", "twice"),
         (
             "version: 1\ntrust: true\nagent: {command: ./tool}\n",
-            '"trust" belongs to your own settings; a profile cannot set it',
+            'unknown key "trust"',
         ),
         (
             "version: 1\nsecrets: {command: [./tool]}\nagent: {command: ./tool}\n",
