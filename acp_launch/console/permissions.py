@@ -13,7 +13,7 @@ from acp_launch.console.sessions import ago
 from acp_launch.console.stderr import harmless
 from acp_launch.console.stdout import columns, fit
 from acp_launch.plan.model import RulePlan
-from acp_launch.session.permission.policy import Remembered, Verdict
+from acp_launch.session.permission.policy import OVERRULED, Remembered, Verdict
 
 Considered = Sequence[tuple[RulePlan, str]]  # the reason why it does not match; empty if it does
 WIDEST = 100  # characters of a title or a command in a line
@@ -24,15 +24,25 @@ def verdict(verdict: Verdict, considered: Considered, *, verbose: bool) -> str:
     """Return the lines for `permission test`; with `verbose`, the rules considered come first."""
     lines = [f"{verdict.answer}: {verdict.by}"]
     if verbose:
-        rows = [(f"  {rule.answer}", str(rule), f"no match: {why}" if why else "matches") for rule, why in considered]
+        rows = [(f"  {rule.answer}", str(rule), _match(why)) for rule, why in considered]
         lines += columns(rows) if rows else ["no rules"]
     return "\n".join(harmless(line, keep="") for line in lines)
+
+
+def _match(why: str) -> str:
+    return (why if why.startswith(OVERRULED) else f"no match: {why}") if why else "matches"
 
 
 def verdict_json(verdict: Verdict, considered: Considered) -> dict[str, Any]:
     origin = None if verdict.origin is None else str(verdict.origin)
     rules = [
-        {"rule": rule.origin.path, "origin": str(rule.origin), "answer": rule.answer, "matches": not why, "why": why}
+        {
+            "rule": rule.origin.path,
+            "origin": str(rule.origin),
+            "answer": rule.answer,
+            "matches": not why,
+            "why": why.removeprefix("no match: "),
+        }
         for rule, why in considered
     ]
     return {"answer": verdict.answer, "by": verdict.by, "origin": origin, "rules": rules}

@@ -55,6 +55,8 @@ def parts(profile: Profile, found: Found, said: Sequence[str]) -> Iterator[Repor
             yield from _remote(name, server)
     yield from _references(profile)
     yield ReportRow("asks", f"permissions.default: {profile.permissions.default}")
+    if not profile.permissions.inherit:
+        yield ReportRow("drops", "the permission rules of the profiles it extends", is_potent=True)
     yield from (ReportRow("rule", line.removeprefix(RULES)) for line in said if line.startswith(RULES))
     for line in said:
         if locked := _LOCKED.fullmatch(line):

@@ -2,7 +2,8 @@
 The files of a profile as `Layer`s, and their merge into one tree. Pure.
 
 `gather` finds and reads the files. `merge` combines them: mappings merge by key, everything else replaces, and `null`
-removes (docs/profiles.md).
+removes (docs/profiles.md). Permission rules are the exception: those below stay behind those above, as a file that
+extends another must not lose its `deny` rules without saying so.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -88,6 +89,7 @@ def ordered(problems: Iterable[Problem], layers: Iterable[Layer]) -> tuple[Probl
 # Merging keeps the place of every node. A mapping in several layers has the place of the last one. A list is one value:
 # a `null` in it is an item, and its items do not merge.
 MAX_IDLE = 100  # warnings; more would not help the user
+RULES = "rules"
 # Keys for which `null` is a value, with the same meaning as a missing key. "*" is a server's name.
 NULLABLE = frozenset(
     {
@@ -116,8 +118,54 @@ def merge(layers: Sequence[Node]) -> tuple[Node, tuple[Problem, ...]]:
     """
     tree, idle = layers[0], list[Problem]()
     for above in layers[1:]:
-        tree = _over(tree, above, (), idle)
+        tree = _over(tree, _keeping_rules(tree, above, idle), (), idle)
     return tree, tuple(idle)
+
+
+def _keeping_rules(tree: Node, above: Node, warnings: list[Problem]) -> Node:
+    """Return a layer with the permission rules of those below it behind its own."""
+    below = tree.entries.get("permissions")
+    kept = below[1].entries.get(RULES) if below else None
+    if below is None or kept is None or not kept[1].items or not isinstance(above.value, dict):
+        return above
+    place, own = above.entries.get("permissions", (below[0], Node(below[0], {})))
+    if not isinstance(own.value, dict | None):
+        return above  # a mistake, which is said to be one
+    return _with(above, "permissions", place, _with_rules(own, *kept, warnings))
+
+
+def _with_rules(own: Node, where: Place, kept: Node, warnings: list[Problem]) -> Node:
+    """Return permissions with the rules below them, unless they say `inherit: false`."""
+    where, mine = own.entries.get(RULES, (where, Node(kept.place, [])))
+    if not isinstance(mine.value, list | None):
+        return own
+    if mine.value is None or own.value is None:
+        place = where if mine.value is None else own.place
+        what = "null does not remove the permission rules of what this file extends"
+        warnings.append(_warning(place, "permissions.rules", what, "write permissions.inherit: false to drop them"))
+    switch = own.entries.get("inherit")
+    is_dropped = switch is not None and switch[1].value is False
+    if switch is not None and is_dropped:
+        what = "the permission rules of what this file extends do not hold, and what they deny may be allowed"
+        warnings.append(_warning(switch[0], "permissions.inherit", what, "remove this line to keep them"))
+    rules = Node(mine.place if mine.items else kept.place, [])
+    for item in (*mine.items, *(() if is_dropped else kept.items)):
+        rules.append(item)
+    return _with(own, RULES, where, rules)
+
+
+def _warning(place: Place, path: str, what: str, fix: str) -> Problem:
+    return Problem(place.file, place.line, place.column, path, what, fix, "warning")
+
+
+def _with(node: Node, key: str, place: Place, value: Node) -> Node:
+    """Return a copy of a mapping with another value; of `null`, a mapping with this value alone."""
+    copy = Node(node.place, {})
+    for name, (where, each) in node.entries.items():
+        if name != key:
+            copy.put(name, where, each)
+    copy.put(key, place, value)
+    return copy
 
 
 def _over(below: Node | None, above: Node, path: KeyPath, idle: list[Problem]) -> Node:
@@ -153,4 +201,4 @@ def _idle(path: KeyPath, place: Place, known: Sequence[str]) -> Problem:
     nearest = likeliest(key, known)
     hint, fix = (f'; did you mean "{nearest}"?', f"write {nearest}: null") if nearest else ("", "remove this line")
     what = f'null removes nothing here: no layer below has the key "{shorten(key)}"{hint}'
-    return Problem(place.file, place.line, place.column, dotted(path), what, fix, "warning")
+    return _warning(place, dotted(path), what, fix)

@@ -124,7 +124,10 @@ class Permissions(Shape, frozen=True, kw_only=True):
     default: Approval = "ask"
     """What to answer when the agent asks for permission. `ask` without a terminal means deny."""
     rules: tuple[Rule, ...] = ()
-    """What to answer about some calls; the first rule that matches decides, and `default` where none does."""
+    """What to answer about some calls; the first rule that matches decides, and `default` where none does. Those of
+    profiles that this one extends stand behind its own, and what they deny stays denied."""
+    inherit: Annotated[bool, TRUTH] = True
+    """`false`: the rules of profiles that this one extends do not hold."""
     unattended: Annotated[str, UNATTENDED] = UNATTENDED_WAIT
     """What becomes of a question in a host without a terminal: `wait 30m` waits for one so long, and then denies;
     `allow-reads` allows to read and search, and denies the rest."""

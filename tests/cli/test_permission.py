@@ -10,7 +10,7 @@ import pytest
 from acp_launch.session.permission.audit import Audit
 from acp_launch.session.permission.policy import remember
 from acp_launch.session.permission.remembered import AnswerStore, keep
-from tests.cli.launcher import Launcher
+from tests.cli.launcher import DEMO, Launcher
 
 RM = {"kind": "execute", "title": "Run rm", "rawInput": {"command": "rm -rf x"}}
 RULES = [
@@ -175,3 +175,18 @@ def test_without_a_log_the_answer_is_where_it_would_be(ruled: Launcher) -> None:
     state = ruled.env["ACP_LAUNCH_STATE_DIR"]
     assert ruled("permission", "log", "p").err == f'no permission log of "p" yet; it is kept in {state}/log\n'
     assert ruled("permission", "log").err == f"no permission log yet; it is kept in {state}/log\n"
+
+
+def test_what_a_teams_base_denies_stays_denied_in_a_profile_with_rules_of_its_own(launch: Launcher) -> None:
+    """The example of the README."""
+    call = json.dumps({"kind": "execute", "rawInput": {"command": "git push origin main"}})
+    base = {"agent": DEMO, "permissions": {"rules": [{"deny": {"command": "git push *"}}]}}
+    launch.write(base, name="_base")
+    own: dict[str, Any] = {"default": "deny", "rules": [{"allow": {"kind": "execute", "command": "git *"}}]}
+    for more, answer in (({}, "deny"), ({"inherit": False}, "allow")):
+        launch.write({"extends": "_base", "permissions": own | more}, name="ci")
+        judged = launch("permission", "test", "ci", call, "--approve", "all").out.decode()
+        assert judged.startswith(f"{answer}: ")
+        assert ("drops the permission rules" in " ".join(launch("trust", "ci", "--yes").err.split())) == bool(more)
+        assert ("permissions.inherit: warning: " in launch("validate", "ci").err) == bool(more)
+    assert "_base.yaml" not in launch("plan", "ci").out.decode().partition("permissions")[2].partition("timeouts")[0]

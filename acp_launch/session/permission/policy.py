@@ -5,7 +5,8 @@ permission").
 Pure. The first of these that applies decides:
 
 1. `--approve none` denies everything.
-2. A `deny` rule of the profile, if it is the first rule that matches: it overrides `--approve all` too.
+2. A `deny` rule of the profile, if it is the first rule that matches, or the first of the file it is written in: a
+   profile cannot allow what one that it extends denies. It overrides `--approve all` too.
 3. `--approve all` allows; `--approve reads` allows calls of kind read or search, and nothing else without a question.
 4. The user's remembered answers (`Remembered`); the latest one that matches.
 5. The first rule of the profile that matches, and `permissions.default` if none does.
@@ -164,6 +165,7 @@ Approve = Literal["all", "reads", "none"]
 RUNS = "execute"
 ACTS = {RUNS: "runs a command", "edit": "changes files"}
 
+OVERRULED = "overruled: "  # begins why a rule that matches does not decide
 ALLOW = ("allow_once", "allow_always")
 DENY = ("reject_once", "reject_always")
 
@@ -217,7 +219,7 @@ def judge(policy: Policy, call: dict[str, Any], about: Subject | None = None) ->
     if policy.approve == "none":
         return Verdict("deny", "--approve none")
     about = about or _about(policy, call)
-    rule = next((rule for rule in policy.rules if not _mismatch(policy, rule, about)), None)
+    rule = _deciding(policy, about)
     if rule is not None and rule.answer == "deny":
         return Verdict("deny", str(rule), rule.origin)
     if policy.approve is not None:
@@ -227,6 +229,16 @@ def judge(policy: Policy, call: dict[str, Any], about: Subject | None = None) ->
     if rule is not None:
         return Verdict(rule.answer, str(rule), rule.origin)
     return Verdict(policy.default, f"permissions.default: {policy.default}", is_default=True)
+
+
+def _deciding(policy: Policy, about: Subject) -> RulePlan | None:
+    """Return the first rule that matches; but a file whose own first one denies is not overruled by one above it."""
+    firsts: dict[str, RulePlan] = {}
+    for rule in policy.rules:
+        if rule.origin.source not in firsts and not _mismatch(policy, rule, about):
+            firsts[rule.origin.source] = rule
+    denying = (rule for rule in firsts.values() if rule.answer == "deny")
+    return next(denying, None) or next(iter(firsts.values()), None)
 
 
 def _about(policy: Policy, call: dict[str, Any]) -> Subject:
@@ -240,13 +252,15 @@ def _kept_answer(policy: Policy, call: dict[str, Any], about: Subject) -> Rememb
 
 
 def consider(policy: Policy, call: dict[str, Any]) -> Iterator[tuple[RulePlan, str]]:
-    """Yield every rule up to the first that matches, and why it does not match; an empty text for the one that does."""
+    """Yield every rule up to the one that decides, and why it does not; an empty text for the one that does."""
     about = _about(policy, call)
+    deciding = _deciding(policy, about)
     for rule in policy.rules:
-        why = _mismatch(policy, rule, about)
-        yield rule, why
-        if not why:
+        if rule is deciding:
+            yield rule, ""
             return
+        why = _mismatch(policy, rule, about)
+        yield rule, why or f"{OVERRULED}{deciding} denies"
 
 
 def _approve(policy: Policy, about: Subject) -> Verdict:

@@ -96,6 +96,40 @@ def test_the_command_line_wins_over_the_default_and_harmless_names_are_not_belie
     assert judge(Policy(default, approve), {"kind": kind}).answer == answer
 
 
+def of(file: str, answer: Approval, command: str) -> RulePlan:
+    """A rule of one of several files."""
+    return RulePlan(answer, Match(command=(command,)), Origin(file, 1, 1, f"{file} {answer} {command}"))
+
+
+# A profile, what it extends, and what that extends. Each list is in the order of its file.
+TOP = (of("top", "allow", "git *"), of("top", "deny", "make"), of("top", "ask", "npm *"))
+MIDDLE = (of("middle", "allow", "git push origin main"), of("middle", "deny", "npm publish"))
+LOW = (of("low", "allow", "git push origin dev"), of("low", "deny", "git push *"), of("low", "allow", "make"))
+
+
+@pytest.mark.parametrize(
+    ("command", "answer", "by"),
+    [
+        ("git status", "allow", "top allow git *"),
+        ("git push origin x", "deny", "low deny git push *"),
+        ("git push origin main", "deny", "low deny git push *"),  # an exception above it does not lift a denial
+        ("git push origin dev", "allow", "top allow git *"),  # its own does
+        ("npm publish", "deny", "middle deny npm publish"),
+        ("npm test", "ask", "top ask npm *"),
+        ("make", "deny", "top deny make"),
+        ("ls", "ask", "permissions.default: ask"),
+    ],
+)
+def test_what_a_profile_denies_no_profile_that_extends_it_allows(command: str, answer: str, by: str) -> None:
+    rules = Policy("ask", rules=(*TOP, *MIDDLE, *LOW), cwd="/work")
+    call = {"kind": "execute", "rawInput": {"command": command}}
+    verdict = judge(rules, call)
+    assert (verdict.answer, verdict.by.split(" (")[0]) == (answer, by)
+    assert answer != "deny" or judge(replace(rules, approve="all"), call).answer == "deny"
+    *_, (last, why) = consider(rules, call)
+    assert verdict.is_default or (last.origin, why) == (verdict.origin, "")
+
+
 def rule(answer: Approval, place: int = 0, **match: Any) -> RulePlan:
     globs = {key: (value,) if isinstance(value, str) else tuple(value) for key, value in match.items()}
     return RulePlan(answer, Match(**globs), Origin("p.yaml", 7 + place, 7, f"permissions.rules[{place}]"))
