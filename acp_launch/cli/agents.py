@@ -12,7 +12,6 @@ from acp_launch.errors import RegistryError, UsageError
 from acp_launch.problem import did_you_mean
 
 if TYPE_CHECKING:
-
     from acp_launch.console.agents import Installed
     from acp_launch.registry.index import Copy, PublishedAgent
     from acp_launch.registry.installed import Installation, Reference
