@@ -1,13 +1,41 @@
 """The end of a host that nothing uses (docs/up.md)."""
 
 import asyncio
+import socket
 from types import SimpleNamespace
 from typing import Any, cast
 
-from acp_launch.host.hub import Hub
+import pytest
+from msgspec import Raw
+
+from acp_launch.host.fronts import UnknownMethod
+from acp_launch.host.hub import SILENT, Hub
+from tests.patience import PATIENCE
 from tests.turnedclock import run
 
 KEEP = 900.0  # seconds
+
+
+def test_the_oldest_silent_connection_makes_room_and_one_that_has_asked_stays() -> None:
+    async def story() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            launch = SimpleNamespace(context=SimpleNamespace(max_line=1000), plan=None)
+            hub = Hub(cast(Any, launch), cast(Any, SimpleNamespace(keep=KEEP)), tasks)
+            pairs = [socket.socketpair() for _ in range(SILENT + 2)]
+            for ours, its in pairs:
+                ours.setblocking(False)
+                its.settimeout(PATIENCE)
+            hub.attach(pairs[0][0])
+            with pytest.raises(UnknownMethod):
+                await hub.serve(next(iter(hub.fronts)), "_unknown", {}, Raw())
+            for ours, _ in pairs[1:]:
+                hub.attach(ours)
+            assert await asyncio.to_thread(pairs[1][1].recv, 1) == b""
+            assert len(hub.fronts) in (SILENT + 1, SILENT + 2)  # its end is noticed after ours
+            for _, its in pairs:
+                its.close()
+
+    asyncio.run(story())
 
 
 def test_a_host_ends_when_it_was_without_fronts_and_turns_for_so_long() -> None:
