@@ -120,10 +120,18 @@ def hold_place(state: Path, project: str, profile: str) -> Iterator[Callable[[Ho
         return
     written = path.with_suffix(".json")
     try:
-        yield lambda note: replace(written, msgspec.json.encode(note))
+        yield lambda note: replace(written, _as_json(note))
     finally:
         written.unlink(missing_ok=True)
         os.close(descriptor)
+
+
+def _as_json(note: HostNote) -> bytes:
+    try:
+        return msgspec.json.encode(note)
+    except UnicodeEncodeError as error:
+        what = f"there is no place for a host: {error.object!r} is not valid Unicode"
+        raise StateError(what, fix="rename the directory") from None
 
 
 def any_host(state: Path) -> bool:

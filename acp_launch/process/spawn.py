@@ -406,10 +406,8 @@ def _not_on_windows() -> Problem:
 
 
 _SET_DUMPABLE, _SET_NAME = 4, 15  # prctl(2)
-_ARGUMENTS, _ENVIRONMENT = (
-    45,
-    47,
-)  # where each begins; the next one is its end: fields of /proc/PID/stat, counted after the name (proc(5))
+# Fields of /proc/PID/stat, counted after the name (proc(5)): where each begins; the next field is its end.
+_ARGUMENTS, _ENVIRONMENT = 45, 47
 
 
 def hide() -> None:

@@ -269,6 +269,10 @@ def _read_if_possible(path: Path) -> Acceptance | None:
 def _explain_errors(path: Path, doing: str) -> Iterator[None]:
     try:
         yield
+    except UnicodeEncodeError as error:
+        raise StateError(
+            f"cannot {doing} {path}: {error.object!r} is not valid Unicode", fix="rename the directory"
+        ) from None
     except Unfit as unfit:
         raise StateError(f"{path} {unfit}", fix="remove it, and trust the profile again") from None
     except OSError as error:

@@ -87,6 +87,9 @@ def _is_at(path: Path, descriptor: int) -> bool:
 def _explain(path: Path, name: str) -> Iterator[None]:
     try:
         yield
+    except UnicodeEncodeError as error:
+        what = f'cannot lock session "{name}": {error.object!r} is not valid Unicode'
+        raise SessionError(what, fix="rename the directory") from None
     except OSError as error:
         raise SessionError(
             f'cannot lock session "{name}": {path}: {error.strerror}',
