@@ -310,7 +310,8 @@ class Hub:
     # What the agent says (`session.connection.Listener`), for the client of its session.
 
     def _client(self, session_id: str) -> Client | None:
-        return next((client for client in self.clients if client.session_id == session_id), None)
+        """Return the client of a session; the latest one if the agent has given one id to several."""
+        return next((client for client in reversed(self.clients) if client.session_id == session_id), None)
 
     def updated(self, update: Updated) -> None:
         if (client := self._client(update.session_id)) is not None:
@@ -319,6 +320,8 @@ class Hub:
     def opened(self, opened: Opened) -> None:
         if self.opening is not None:  # one session is opened at a time, and its client is the latest
             self.opening.named(opened.session_id)
+        if opened.how == "new" and self._client(opened.session_id) is not None:
+            self.note(f"the agent gave the id {opened.session_id!r} to two sessions; the latest one has it")
         self.clients[-1].opened(opened)
 
     def asked(self, question: PermissionAsked) -> None:

@@ -59,3 +59,25 @@ def test_a_host_ends_when_it_was_without_fronts_and_turns_for_so_long() -> None:
             assert KEEP - 1 <= now() - since <= KEEP + 1
 
     run(story)
+
+
+def test_an_id_that_the_agent_gives_twice_is_noted_and_the_latest_session_has_it() -> None:
+    notes: list[str] = []
+
+    def client() -> Any:
+        made = SimpleNamespace(session_id="")
+        made.opened = lambda opened: setattr(made, "session_id", opened.session_id)
+        return made
+
+    async def story() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            observer = SimpleNamespace(note=notes.append)
+            launch = SimpleNamespace(context=SimpleNamespace(max_line=1), plan=None, observer=observer)
+            hub = Hub(cast(Any, launch), cast(Any, SimpleNamespace(keep=KEEP)), tasks)
+            for id in ("a", "b", "a"):
+                hub.clients.append(client())
+                hub.opened(cast(Any, SimpleNamespace(how="new", session_id=id)))
+            assert hub._client("a") is hub.clients[2]
+
+    asyncio.run(story())
+    assert notes == ["the agent gave the id 'a' to two sessions; the latest one has it"]
