@@ -3,7 +3,7 @@ Files for the user alone: bounded reads, atomic writes, and locks between proces
 
 Files and directories get modes 0600 and 0700, whatever the umask is. A reader sees the old content or the new one,
 never half of it; a writer that fails leaves the old one. `read_bounded` reads, `create` and `replace` write,
-`locked` and `take_lock` take a lock file.
+`locked` and `take_lock` take a lock file, and `make_digest` tells the names of files apart.
 """
 
 import errno
@@ -16,7 +16,17 @@ from contextlib import contextmanager
 from io import BufferedReader, FileIO
 from pathlib import Path
 
+try:
+    from _blake2 import blake2b  # hashlib would load OpenSSL: 4 ms
+except ImportError:
+    from hashlib import blake2b
+
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+
+
+def make_digest(*parts: str) -> str:
+    """Return 32 hex digits that differ for different parts, also if an attacker chooses them. No part holds a NUL."""
+    return blake2b("\0".join(parts).encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
 class Unfit(Exception):  # noqa: N818 - it reads as what it is

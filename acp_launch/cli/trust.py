@@ -101,14 +101,16 @@ def lock(
 
     from acp_launch.cli.planning import loaded_profile, resolved_from
     from acp_launch.console import stdout
+    from acp_launch.interop.merge import refuse_escaping_link
     from acp_launch.plan.locked import inexact, used
     from acp_launch.problem import ours
-    from acp_launch.profile.lockfile import Locked, write
+    from acp_launch.profile.lockfile import Locked, place, write
 
     loaded = loaded_profile(profile, load_settings())
     if loaded.found.origin not in ("project", "path"):
         fix = "name a profile in .acp-launch of a project"
         raise UsageError(f"{profile} is not a profile of a project, so there is no lock file for it", fix=fix)
+    refuse_escaping_link(place(loaded.found.project), loaded.found.project)
     resolved = resolved_from(loaded, cwd=None)
     if resolved.plan is None:
         raise MachineError(resolved.problems)

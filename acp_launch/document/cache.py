@@ -9,7 +9,6 @@ alone, and must not contain secrets.
 
 import os
 import sys
-import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -20,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 import acp_launch
+from acp_launch.private import make_digest
 
 _Answer = TypeVar("_Answer")
 
@@ -66,7 +66,7 @@ class JsonCache(Struct, frozen=True):
                 entry.unlink(missing_ok=True)
 
     def _entry(self, file: Path) -> Path:
-        return self.folder / f"{file.stem[:60]}-{zlib.crc32(os.fsencode(file)):08x}.json"
+        return self.folder / f"{file.stem[:60]}-{make_digest(str(file))}.json"
 
     def _stamp(self) -> list[object]:
         """Identify what an answer depends on besides its key: this version, this Python, these modules."""

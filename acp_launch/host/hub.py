@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NOTHING = Raw(b"{}")
+SILENT = 64  # connections that have asked for nothing; the oldest is closed for a further one
 PAST = 5  # sessions whose latest turn is kept after their agent has ended
 UPDATE = b'"session/update"'
 FORK = "session/fork"  # its result would be a session that no front can enter
@@ -69,6 +70,7 @@ class Hub:
         self.sessions: dict[str, HostSession] = {}
         self.clients: list[Client] = []
         self.fronts: dict[FrontLine, list[HostSession]] = {}  # and what each has entered
+        self._silent: dict[FrontLine, None] = {}  # those that have asked for nothing yet; the oldest first
         self.past: dict[str, HostSession] = {}  # sessions that ended with their agent, until they are opened again
         self.opening: HostSession | None = None
         self.turns = 0
@@ -308,7 +310,8 @@ class Hub:
     # What the agent says (`session.connection.Listener`), for the client of its session.
 
     def _client(self, session_id: str) -> Client | None:
-        return next((client for client in self.clients if client.session_id == session_id), None)
+        """Return the client of a session; the latest one if the agent has given one id to several."""
+        return next((client for client in reversed(self.clients) if client.session_id == session_id), None)
 
     def updated(self, update: Updated) -> None:
         if (client := self._client(update.session_id)) is not None:
@@ -317,6 +320,8 @@ class Hub:
     def opened(self, opened: Opened) -> None:
         if self.opening is not None:  # one session is opened at a time, and its client is the latest
             self.opening.named(opened.session_id)
+        if opened.how == "new" and self._client(opened.session_id) is not None:
+            self.note(f"the agent gave the id {opened.session_id!r} to two sessions; the latest one has it")
         self.clients[-1].opened(opened)
 
     def asked(self, question: PermissionAsked) -> None:
@@ -362,13 +367,19 @@ class Hub:
     # Fronts.
 
     def attach(self, line: socket.socket) -> None:
-        """Serve a front that has greeted."""
+        """Serve a new front; the oldest of those that have asked for nothing makes room for it."""
         front = FrontLine(self, line)
         self.fronts[front] = []
+        self._silent[front] = None
         self.begin(front.run())
+        if len(self._silent) > SILENT:
+            oldest = next(iter(self._silent))
+            del self._silent[oldest]
+            oldest.close()
 
     def gone(self, front: FrontLine) -> None:
         entered = self.fronts.pop(front)
+        self._silent.pop(front, None)
         self._idle_since = self.now()
         for session in entered:
             session.exit(front)
@@ -382,6 +393,7 @@ class Hub:
                 session.cancel()
 
     async def serve(self, front: FrontLine, method: str, params: dict[str, Any], raw: Raw) -> object:
+        self._silent.pop(front, None)
         if (handler := self._handlers.get(method)) is not None:
             return await handler(front, params)
         if (act := ACTS.get(method)) is not None:

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from zlib import crc32
 
 import msgspec
 from msgspec import Struct
 
 from acp_launch.errors import StateError
-from acp_launch.private import make_private, replace, take_lock
+from acp_launch.private import make_digest, make_private, replace, take_lock
 
 if TYPE_CHECKING:
     from acp_launch.profile.load import Loaded
@@ -71,10 +70,8 @@ class HostNote(Struct, frozen=True, kw_only=True):
 
 
 def digest(text: str) -> str:
-    """Return a digest by which a changed file is known. It is no defence: a file of the same digest that says something
-    else changes nothing, since the host goes on with what the user has trusted."""
-    content = text.encode()
-    return f"{len(content):x}-{crc32(content):08x}"
+    """Return a digest by which a changed file is known."""
+    return make_digest(text)
 
 
 class Content(NamedTuple):
@@ -123,10 +120,18 @@ def hold_place(state: Path, project: str, profile: str) -> Iterator[Callable[[Ho
         return
     written = path.with_suffix(".json")
     try:
-        yield lambda note: replace(written, msgspec.json.encode(note))
+        yield lambda note: replace(written, _as_json(note))
     finally:
         written.unlink(missing_ok=True)
         os.close(descriptor)
+
+
+def _as_json(note: HostNote) -> bytes:
+    try:
+        return msgspec.json.encode(note)
+    except UnicodeEncodeError as error:
+        what = f"there is no place for a host: {error.object!r} is not valid Unicode"
+        raise StateError(what, fix="rename the directory") from None
 
 
 def any_host(state: Path) -> bool:
@@ -166,5 +171,4 @@ def _note(path: Path) -> HostNote | None:
 
 def _path(state: Path, project: str, profile: str) -> Path:
     readable = "".join(mark if mark.isascii() and (mark.isalnum() or mark in "-_.") else "_" for mark in profile[:40])
-    checksum = crc32("\0".join((project, profile)).encode(errors="surrogatepass"))
-    return state / FOLDER / f"{readable}-{checksum:08x}.host"
+    return state / FOLDER / f"{readable}-{make_digest(project, profile)}.host"

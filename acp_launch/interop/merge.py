@@ -207,9 +207,11 @@ def _find(name: str, settings: Settings, start: Path) -> Found | None:
 
 
 def _new(name: str, start: Path) -> Path:
-    """Return the file of a new profile: in the project, or at the given path."""
+    """Return the file of a new profile: in the project, or at the given path. A link out of the project is refused."""
     if re.fullmatch(_NAME, name) and not name.endswith((".yaml", ".yml")):
-        return project_of(start) / HOLDER / f"{name}.yaml"
+        file = project_of(start) / HOLDER / f"{name}.yaml"
+        refuse_escaping_link(file, project_of(start))
+        return file
     file = start / at_home(name)
     if file.suffix not in (".yaml", ".yml"):
         raise UsageError(f"{shown(file)} is not a profile's file", fix="a profile's file ends in .yaml")

@@ -10,9 +10,10 @@ however young it is and however often it changes its pid. If the lower guard die
 which then starts new processes; if both die, to the launcher. Only if all three are killed at the same instant,
 processes are left, and only without a control group (cgroup.py) some of them cannot be found.
 
-A guard is forked from the launcher before there are threads, an event loop or secrets; one that takes the place of a
-killed one, later, is a copy of the launcher with all of its memory. It keeps no descriptor except
-its end of the line, holds the environment of a child only while starting it, and cannot be inspected (Linux). Without a
+A guard is forked from the launcher before there are threads, an event loop or secrets from a store; one that takes the
+place of a killed one, later, is a copy of the launcher with all of its memory. It empties its environment, which may
+hold others, keeps no descriptor except its end of the line, holds the environment of a child only while starting it,
+and cannot be inspected (Linux). Without a
 subreaper (macOS) orphans go to launchd, and only what `LaunchProcesses` finds is ended.
 
 The messages on the line (`GuardLine`), from the launcher:
@@ -52,7 +53,7 @@ from msgspec import Struct
 from acp_launch.process import prepare
 from acp_launch.process.cgroup import Cgroup
 from acp_launch.process.pidfd import NO_PIDFD, block_until_gone
-from acp_launch.process.spawn import hide, rename
+from acp_launch.process.spawn import forget_environment, hide, rename
 from acp_launch.process.table import Process
 from acp_launch.process.tree import rounds, send
 from acp_launch.waits import stretch
@@ -330,6 +331,7 @@ def become(launcher: Launcher, upper: GuardLine, lower: GuardLine, *, mask: Iter
         defaults = _ignore()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         hide()
+        forget_environment()
         prepare.give_back_limit(os.getpid())
         keep_only({upper.fileno(), lower.fileno(), launcher.pidfd})
         _settle(f"acp_launch-guard {os.getppid()}")

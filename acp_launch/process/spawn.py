@@ -406,7 +406,8 @@ def _not_on_windows() -> Problem:
 
 
 _SET_DUMPABLE, _SET_NAME = 4, 15  # prctl(2)
-_ARGUMENTS_BEGIN, _ARGUMENTS_END = 45, 46  # fields of /proc/PID/stat, counted after the name (proc(5))
+# Fields of /proc/PID/stat, counted after the name (proc(5)): where each begins; the next field is its end.
+_ARGUMENTS, _ENVIRONMENT = 45, 47
 
 
 def hide() -> None:
@@ -428,15 +429,26 @@ def rename(title: str) -> None:
 
         text = title.encode()
         ctypes.CDLL(None).prctl(_SET_NAME, text, 0, 0, 0)  # takes 15 bytes of it
-        begin, end = _arguments()
+        begin, end = _block(_ARGUMENTS)
         if 0 < begin < end:
             ctypes.memset(begin, 0, end - begin)
             ctypes.memmove(begin, text, min(len(text), end - begin - 1))
 
 
-def _arguments() -> tuple[int, int]:
-    """Return where our arguments are in our memory: /proc/PID/cmdline shows them."""
+def forget_environment() -> None:
+    """Empty our environment, and the block that exec made of it: /proc/PID/environ of a forked process shows it too."""
+    os.environ.clear()
+    if prepare.IS_LINUX:
+        import ctypes
+
+        begin, end = _block(_ENVIRONMENT)
+        if 0 < begin < end:
+            ctypes.memset(begin, 0, end - begin)
+
+
+def _block(which: int) -> tuple[int, int]:
+    """Return where our arguments, or our environment, are in our memory: /proc/PID/cmdline and environ show that."""
     with open("/proc/self/stat", "rb", buffering=0) as file:  # noqa: PTH123
         text = file.readall()
     fields = text[text.rindex(b")") + 2 :].split()
-    return int(fields[_ARGUMENTS_BEGIN]), int(fields[_ARGUMENTS_END])
+    return int(fields[which]), int(fields[which + 1])

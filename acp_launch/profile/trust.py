@@ -20,14 +20,13 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Literal
-from zlib import crc32
 
 import msgspec
 from msgspec import Struct
 
 from acp_launch.document.nodes import Plain
 from acp_launch.errors import StateError
-from acp_launch.private import Unfit, make_private, read_bounded, real, replace
+from acp_launch.private import Unfit, make_digest, make_private, read_bounded, real, replace
 from acp_launch.profile.discover import HOLDER, boundary
 from acp_launch.profile.layers import Layer
 from acp_launch.profile.load import Loaded
@@ -240,10 +239,9 @@ def _can_be_written_by_all(mode: int) -> bool:
 
 
 def _place(settings: Settings, project: Path, file: Path) -> Path:
-    """Return the path of an acceptance: a readable name, made unique by a checksum of project and file."""
-    key = f"{project}\0{file}".encode(errors="surrogatepass")
+    """Return the path of an acceptance: a readable name, made unique by a digest of project and file."""
     readable = "".join(mark if (mark.isalnum() and mark.isascii()) or mark in "-_" else "_" for mark in file.stem[:40])
-    return settings.state / "trust" / f"{readable}-{crc32(key):08x}-{len(key)}.json"
+    return settings.state / "trust" / f"{readable}-{make_digest(str(project), str(file))}.json"
 
 
 def _read(path: Path) -> Acceptance | None:
@@ -271,6 +269,10 @@ def _read_if_possible(path: Path) -> Acceptance | None:
 def _explain_errors(path: Path, doing: str) -> Iterator[None]:
     try:
         yield
+    except UnicodeEncodeError as error:
+        raise StateError(
+            f"cannot {doing} {path}: {error.object!r} is not valid Unicode", fix="rename the directory"
+        ) from None
     except Unfit as unfit:
         raise StateError(f"{path} {unfit}", fix="remove it, and trust the profile again") from None
     except OSError as error:

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from acp_launch.errors import SessionError
-from acp_launch.private import make_private, take_lock
+from acp_launch.private import make_digest, make_private, take_lock
 
 Key = tuple[str, str, str]  # project, profile, name
 FOLDER = "locks"  # in the state directory
@@ -56,12 +56,10 @@ def hold(state_dir: Path, key: Key, *, verb: str = "run", now: float | None = No
 
 
 def _place(state_dir: Path, key: Key) -> Path:
-    """Return a readable path, made unique by a checksum of the whole key (hashlib would cost 4 ms)."""
-    from zlib import crc32
-
+    """Return a readable path, made unique by a digest of the whole key."""
     readable = "".join(mark if mark.isalnum() or mark in "-_." else "_" for mark in f"{key[1][:40]}-{key[2][:60]}")
-    checksum = crc32("\0".join(key).encode(errors="surrogatepass"))
-    return state_dir / FOLDER / f"{readable.encode('ascii', 'replace').decode().replace('?', '_')}-{checksum:08x}.lock"
+    plain = readable.encode("ascii", "replace").decode().replace("?", "_")
+    return state_dir / FOLDER / f"{plain}-{make_digest(*key)}.lock"
 
 
 def _lock(path: Path, name: str) -> int:
@@ -89,6 +87,9 @@ def _is_at(path: Path, descriptor: int) -> bool:
 def _explain(path: Path, name: str) -> Iterator[None]:
     try:
         yield
+    except UnicodeEncodeError as error:
+        what = f'cannot lock session "{name}": {error.object!r} is not valid Unicode'
+        raise SessionError(what, fix="rename the directory") from None
     except OSError as error:
         raise SessionError(
             f'cannot lock session "{name}": {path}: {error.strerror}',

@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 import json
 import resource
+from unittest.mock import Mock
 
 import pytest
 
-from acp_launch.bridge.http.server import SESSIONS, STRANGERS, HttpLimits
+from acp_launch.bridge.http.server import SESSIONS, STRANGERS, HttpConnection, HttpLimits
 from acp_launch.mcp.message import VERSIONS
 from tests.bridge.fronted import INITIALIZE, KEY, Behind, Json, Wire, echoing, fronted, silent
 from tests.looped import looped
@@ -236,6 +237,20 @@ async def test_a_thousand_connections_leave_room_for_the_agent() -> None:
         assert len([note for note in found.notes if "too many" in note]) == 1
         for wire in crowd:
             wire.close()
+
+
+@looped
+async def test_connections_that_come_all_at_once_are_no_more_than_those_that_come_one_by_one() -> None:
+    """The event loop takes a whole backlog before it tells a connection of its end."""
+    async with fronted() as found:
+        made = [HttpConnection(found.http) for _ in range(3 * STRANGERS)]
+        transports = [Mock(spec=asyncio.Transport) for _ in made]
+        for connection, transport in zip(made, transports, strict=True):
+            connection.connection_made(transport)
+        closed = [transport.abort.called for transport in transports]
+        assert closed == [True] * (2 * STRANGERS) + [False] * STRANGERS
+        for connection in made:
+            connection.connection_lost(None)
 
 
 @looped

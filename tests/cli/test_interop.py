@@ -467,6 +467,16 @@ def test_a_profile_that_leads_out_of_its_project_is_not_written_to(project: Laun
     assert "leads out of the project" in done.err
 
 
+def test_a_new_profile_is_not_written_through_a_directory_that_leads_out_of_the_project(project: Launcher) -> None:
+    outside = project.project.parent / "outside"
+    (project.project / ".acp-launch").rename(outside)
+    (project.project / ".acp-launch").symlink_to(outside)
+    declared(project, PLAIN)
+    done = project("import", "claude", "--into", "other", "--yes")
+    assert (done.code, (outside / "other.yaml").exists()) == (2, False)
+    assert "other.yaml is a link that leads out of the project" in done.err
+
+
 def test_what_is_on_this_machine_is_listed_with_the_commands_that_import_it(project: Launcher) -> None:
     declared(project, PLAIN)
     declared(project, PLAIN, ".cursor/mcp.json")

@@ -160,6 +160,23 @@ def test_what_cannot_be_locked_says_why(project: Launcher) -> None:
     assert (broken.code, "lock.yaml: the lock file cannot be read" in broken.err) == (2, True)
 
 
+@pytest.mark.parametrize("exists", [False, True], ids=["dangling", "existing"])
+def test_a_lock_file_that_leads_out_of_the_project_is_not_written(launch: Launcher, exists: bool) -> None:
+    launch.write({"agent": {"command": "true"}})
+    outside = launch.project.parent / "outside"
+    if exists:
+        outside.write_text('# mine\n{"version": 1, "profiles": {}}\n')
+    before = outside.read_text() if exists else None
+    file(launch).symlink_to(outside)
+    done = launch("lock", "p")
+    assert (done.code, done.err) == (
+        2,
+        "acp-launch: .acp-launch/lock.yaml is a link that leads out of the project\n"
+        "    fix: name the file it leads to\n",
+    )
+    assert (outside.read_text() if outside.exists() else None) == before
+
+
 def test_profiles_share_the_lock_file(project: Launcher) -> None:
     project.write({"agent": {"registry": "agent@1.0.0"}}, name="other")
     for name in ("p", "other", "p"):

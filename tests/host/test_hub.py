@@ -1,13 +1,41 @@
 """The end of a host that nothing uses (docs/up.md)."""
 
 import asyncio
+import socket
 from types import SimpleNamespace
 from typing import Any, cast
 
-from acp_launch.host.hub import Hub
+import pytest
+from msgspec import Raw
+
+from acp_launch.host.fronts import UnknownMethod
+from acp_launch.host.hub import SILENT, Hub
+from tests.patience import PATIENCE
 from tests.turnedclock import run
 
 KEEP = 900.0  # seconds
+
+
+def test_the_oldest_silent_connection_makes_room_and_one_that_has_asked_stays() -> None:
+    async def story() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            launch = SimpleNamespace(context=SimpleNamespace(max_line=1000), plan=None)
+            hub = Hub(cast(Any, launch), cast(Any, SimpleNamespace(keep=KEEP)), tasks)
+            pairs = [socket.socketpair() for _ in range(SILENT + 2)]
+            for ours, its in pairs:
+                ours.setblocking(False)
+                its.settimeout(PATIENCE)
+            hub.attach(pairs[0][0])
+            with pytest.raises(UnknownMethod):
+                await hub.serve(next(iter(hub.fronts)), "_unknown", {}, Raw())
+            for ours, _ in pairs[1:]:
+                hub.attach(ours)
+            assert await asyncio.to_thread(pairs[1][1].recv, 1) == b""
+            assert len(hub.fronts) in (SILENT + 1, SILENT + 2)  # its end is noticed after ours
+            for _, its in pairs:
+                its.close()
+
+    asyncio.run(story())
 
 
 def test_a_host_ends_when_it_was_without_fronts_and_turns_for_so_long() -> None:
@@ -31,3 +59,25 @@ def test_a_host_ends_when_it_was_without_fronts_and_turns_for_so_long() -> None:
             assert KEEP - 1 <= now() - since <= KEEP + 1
 
     run(story)
+
+
+def test_an_id_that_the_agent_gives_twice_is_noted_and_the_latest_session_has_it() -> None:
+    notes: list[str] = []
+
+    def client() -> Any:
+        made = SimpleNamespace(session_id="")
+        made.opened = lambda opened: setattr(made, "session_id", opened.session_id)
+        return made
+
+    async def story() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            observer = SimpleNamespace(note=notes.append)
+            launch = SimpleNamespace(context=SimpleNamespace(max_line=1), plan=None, observer=observer)
+            hub = Hub(cast(Any, launch), cast(Any, SimpleNamespace(keep=KEEP)), tasks)
+            for id in ("a", "b", "a"):
+                hub.clients.append(client())
+                hub.opened(cast(Any, SimpleNamespace(how="new", session_id=id)))
+            assert hub._client("a") is hub.clients[2]
+
+    asyncio.run(story())
+    assert notes == ["the agent gave the id 'a' to two sessions; the latest one has it"]

@@ -110,7 +110,9 @@ class LoopbackServer:
         self._connections[connection] = self._strangers[connection] = None
         if len(self._strangers) > STRANGERS:
             self.note_once("crowd", f"too many connections without a request ({STRANGERS}); closed the oldest")
-            next(iter(self._strangers)).abort()
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]  # at once: it is told of its end only after others that came with this one
+            oldest.abort()
 
     def trust(self, connection: "HttpConnection") -> None:
         """Note that a connection has shown its token."""

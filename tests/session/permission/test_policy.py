@@ -98,7 +98,8 @@ def test_the_command_line_wins_over_the_default_and_harmless_names_are_not_belie
 
 def of(file: str, answer: Approval, command: str) -> RulePlan:
     """A rule of one of several files."""
-    return RulePlan(answer, Match(command=(command,)), Origin(file, 1, 1, f"{file} {answer} {command}"))
+    globs: Any = (command,)
+    return RulePlan(answer, Match(command=globs), Origin(file, 1, 1, f"{file} {answer} {command}"))
 
 
 # A profile, what it extends, and what that extends. Each list is in the order of its file.
