@@ -38,10 +38,25 @@ class SessionEvents:
         """`tell` has the fronts read on."""
         self.window = Window(count=KEPT, size=KEPT_BYTES, age=KEPT_FOR)
         self.began = 0  # the last event before the latest turn
+        self._answer = deque[tuple[int, bytes]]()  # the agent's answer in the latest turn, also once it left the window
+        self._answer_bytes = 0
         self._now, self._tell = now, tell
         self._has_news = False
         self._known: dict[int, FrontLine | Known] = {}  # by event: who knows it already
         self._marks: list[tuple[int, FrontLine | None]] = []  # the event before a turn, or before its end, and whose
+
+    def add_answer(self, line: bytes) -> None:
+        """Add an event of the agent's answer, which is kept until the next turn; of a longer one, its end."""
+        self.add(line)
+        self._answer.append((self.window.newest, line))
+        self._answer_bytes += len(line)
+        while self._answer_bytes > KEPT_BYTES:
+            self._answer_bytes -= len(self._answer.popleft()[1])
+
+    def lost_answer(self, last: int, front: "FrontLine") -> list[bytes]:
+        """Return what is kept of the answer after the event `last`, of events that left the window."""
+        lost = self.window.lost
+        return [line for id, line in self._answer if last < id <= lost and not self.is_hidden(id, front)]
 
     def add(self, line: bytes, known: "FrontLine | Known | None" = None) -> None:
         """Add an event; `known` is who knows it already: one front, all that are here, or those in another session."""
@@ -86,6 +101,8 @@ class SessionEvents:
 
     def begin_turn(self, front: "FrontLine") -> None:
         self.began = self.window.newest
+        self._answer.clear()
+        self._answer_bytes = 0
         self.mark(front)
 
     def mark(self, front: "FrontLine | None") -> None:
@@ -236,8 +253,8 @@ class FrontLine:
             while not (parts or place.is_held):
                 piece = place.stream.window.joined(place.at, PIECE, self._house.now())
                 if piece is None:
-                    parts.append(event("note", MISSED))
-                    place.at = place.stream.window.newest
+                    parts += [event("note", MISSED), *place.stream.lost_answer(place.at, self)]
+                    place.at = place.stream.window.lost
                 elif piece[0] == place.at:
                     break
                 else:

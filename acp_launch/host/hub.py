@@ -433,12 +433,15 @@ class Hub:
         has_turn = session.turn is not None or entrance.waits
         start = session.events.began if has_turn else session.events.window.newest
         if how == "load":
-            known = session.events.window.since(0, self.now())
-            for id, line in known or ():
+            window = session.events.window
+            if window.since(0, self.now()) is None:
+                front.show(event("note", MISSED))
+                if start >= window.lost:  # else it follows with the turn
+                    for line in session.events.lost_answer(0, front):
+                        front.show(line)
+            for id, line in window.since(window.lost, self.now()) or ():
                 if id <= start and UPDATE in line[:50]:
                     front.show(line)
-            if known is None:
-                front.show(event("note", MISSED))
         front.follow(session.events, start)
         if (how == "load" or entrance.watches) and not entrance.editor:
             front.hold(session.events)  # until it has shown the history, or joins the turn

@@ -111,7 +111,9 @@ class Feed:
         self.opened = session
 
     def update(self, update: Updated) -> None:
-        self._session.events.add(
+        events = self._session.events
+        add = events.add_answer if update.kind == "agent_message_chunk" else events.add
+        add(
             b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":%b}}\n'
             % (self._session.id_json, bytes(update.update))
         )

@@ -110,6 +110,14 @@ def test_a_prompt_that_is_sent_in_a_turn_waits_for_its_end_and_is_shown(launch: 
         assert host.methods.count("session/prompt") == 2
 
 
+def test_an_answer_that_has_left_the_window_is_waited_for_all_the_same(launch: Launcher) -> None:
+    launch.profile("flood", "50010", "1")
+    with brought_up(launch, "run", "p", "hi", "--detach", "-s", "big"):
+        for _ in range(2):
+            waited = launch.apart("session", "wait", "big", "-o", "quiet")
+            assert (waited.code, waited.out) == (0, b"x" * 50_010 + b"done\n"), waited.err
+
+
 def test_what_cannot_be_detached_says_so(launch: Launcher, gate: Path) -> None:
     wrong = {
         ("--agent", "true", "hi", "--detach"): "--detach cannot be combined with --agent",

@@ -131,6 +131,33 @@ def test_a_front_that_falls_out_of_the_window_is_told_so_and_goes_on(
     asyncio.run(story())
 
 
+def test_the_answer_of_the_latest_turn_outlives_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A front that comes later gets what is kept of it, then what the window has; the next turn begins anew."""
+    monkeypatch.setattr(fronts, "KEPT", 10)
+    monkeypatch.setattr(fronts, "KEPT_BYTES", 400)
+
+    async def story() -> None:
+        ours, theirs = socket.socketpair()
+        hall, other = Hall(), Other(theirs)
+        with theirs:
+            front = FrontLine(hall, ours)
+            running = asyncio.create_task(front.run())
+            for answer in (range(100, 102), range(200, 230), range(300, 360)):
+                hall.events.begin_turn(front)
+                for number in answer:
+                    hall.events.add_answer(b'{"n":%d}\n' % number)
+            hall.happens(front, 400)
+            front.follow(hall.events, hall.events.began)
+            front.news()
+            missed, *got = await other.lines(1 + 40 + 1)
+            assert missed["params"]["value"] == MISSED
+            assert [each["n"] for each in got] == [*range(320, 360), 400], "400 bytes of the end"
+            theirs.close()
+            await asyncio.wait_for(running, PATIENCE)
+
+    asyncio.run(story())
+
+
 def test_requests_of_a_front_are_answered_whatever_they_are() -> None:
     async def story() -> None:
         ours, theirs = socket.socketpair()
