@@ -13,6 +13,8 @@ from acp_launch.errors import MachineError, UsageError
 from acp_launch.problem import did_you_mean
 from acp_launch.regex import regex
 
+FIRST = ("profiles", "session", "mcp", "secrets", "login", "permissions", "up", "troubleshooting")  # for users
+LAST = ("acp", "bridge", "internals", "contributing")
 WIDEST = 100  # columns of a page; longer lines are hard to read
 _FILE = regex(r"(?m)^<!-- file: (\S+) -->$")
 _COMMENT = regex(r"(?m)^<!--.*-->\n")
@@ -76,8 +78,10 @@ def _directory() -> Path:
 
 
 def topics() -> list[str]:
-    """List the names of all pages in alphabetical order."""
-    return sorted(path.stem for path in _directory().glob("*.md"))
+    """List the names of all pages, those that users need most at first."""
+    names = sorted(path.stem for path in _directory().glob("*.md"))
+    rank = {name: place for place, name in enumerate(FIRST, -len(FIRST))}
+    return sorted(names, key=lambda name: (name in LAST, rank.get(name, 0)))
 
 
 def page(topic: str) -> str:
@@ -107,14 +111,24 @@ def sections(topic: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def search(words: Sequence[str]) -> list[PageMatch]:
-    """Find the sections with all the words, which are in lower case; matches in headings come first."""
+    """Find the sections with all the words, which are in lower case; those of a page about them come first, then those
+    with them in their headings. Pages for contributors come last.
+    """
     found: list[PageMatch] = []
-    for topic in topics():
+    purposes = {topic: about(topic) for topic in topics()}
+    for topic in purposes:
         for heading, lines in sections(topic):
             if _has("\n".join((heading, *lines)), words):
                 having = [line for wanted in (words, words[:1]) for line in lines if _has(line, wanted)]
                 found.append(PageMatch(topic, heading, " ".join(_MARKS.sub("", next(iter(having), "")).split())))
-    return sorted(found, key=lambda match: not _has(match.heading, words))
+    return sorted(
+        found,
+        key=lambda match: (
+            match.topic in LAST,
+            not _has(purposes[match.topic], words),
+            not _has(match.heading, words),
+        ),
+    )
 
 
 def _has(text: str, words: Sequence[str]) -> bool:

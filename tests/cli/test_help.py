@@ -29,7 +29,10 @@ def asked(launch: Launcher, *words: str) -> str:
 
 def test_without_a_topic_each_page_of_docs_has_its_line(launch: Launcher) -> None:
     lines = asked(launch).splitlines()
-    assert [line.split()[0] for line in lines] == sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
+    names = [line.split()[0] for line in lines]
+    assert sorted(names) == sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
+    assert names[:3] == ["profiles", "session", "mcp"], "those for users first"
+    assert set(names[-4:]) == {"acp", "bridge", "internals", "contributing"}
     assert all(line.split(maxsplit=1)[1] and len(line) <= 80 for line in lines)
 
 
@@ -56,6 +59,9 @@ def test_another_word_shows_the_sections_that_have_it_headings_first(launch: Lau
     assert "passphrase" in shown[at + 1].casefold()
     first, *_ = asked(launch, "exit", "codes").splitlines()
     assert first == "scripting: Exit codes"
+    topics = [line.partition(":")[0] for line in asked(launch, "oauth").splitlines() if not line.startswith(" ")]
+    assert topics[0] == "login"
+    assert topics == sorted(topics, key=lambda topic: topic in manual.LAST)
 
 
 def test_a_section_needs_all_the_words(launch: Launcher) -> None:
