@@ -10,6 +10,7 @@ from tests.test_readme import PAGES, README, ROOT
 
 LARGEST = {README: 12_000}  # bytes
 PAGE = 25_000
+TOGETHER = 184_320  # of docs/
 FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]*)\)")
 ORDER = ["Install", "60 seconds", "Your project", "The session", "Moving from", "Teams", "Security", "More"]
@@ -47,6 +48,10 @@ def texts() -> Iterator[tuple[str, str]]:
     for path in TEXTS:
         if path.is_file() and path.suffix in ("", ".py", ".md", ".yaml", ".toml", ".txt") and path != Path(__file__):
             yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8", errors="replace")
+
+
+def test_all_pages_together_stay_short() -> None:
+    assert sum(len(page.read_bytes()) for page in PAGES if page != README) <= TOGETHER
 
 
 def test_a_page_can_be_read_in_one_go() -> None:
