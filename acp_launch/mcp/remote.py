@@ -154,6 +154,7 @@ class Remote:
         self._was_full = False
         self._stopping: asyncio.Task[StopOutcome] | None = None
         self._client: httpx2.AsyncClient | None = None
+        self._place: Mapping[str, object] = {}
         self._tls: str | None = None  # None: nothing was answered yet
         self._mishaps = Mishaps(self.note)
 
@@ -363,7 +364,9 @@ class Remote:
         """Make one request, and tell the connection what comes of it, until it has enough."""
         connection, stream = self._connection, request.stream
         try:
-            self._client = client = self._client or make_client(request.url)
+            if self._client is None:
+                self._client, self._place = make_client(request.url), judge_place(request.url, is_own=True)
+            client = self._client
             response, fix = await self._send_authorized(client, request)
         except TimeoutError:
             late = Failure(f"did not answer within {request.patience:g} s", timed_out=True)
@@ -402,7 +405,7 @@ class Remote:
 
     async def _send(self, client: "httpx2.AsyncClient", request: HttpRequest, headers: Headers) -> "httpx2.Response":
         """Send a request; return its answer as soon as it begins."""
-        made = _build(request, self._program.limits.connect)
+        made = _build(request, self._program.limits.connect, self._place)
         for name, value in headers.items():
             made.headers[name] = value.expose()
         if client.cookies:  # some hosts find the machine that knows the session by them
@@ -486,12 +489,12 @@ def warm_up() -> None:
     httpx2.AsyncClient(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
 
-def _build(request: HttpRequest, connect: float) -> "httpx2.Request":
-    """Make a request of the HTTP library. Values that are not ASCII go out as UTF-8."""
+def _build(request: HttpRequest, connect: float, place: Mapping[str, object]) -> "httpx2.Request":
+    """Make a request of the HTTP library; `place` judges its connection. Values that are not ASCII go out as UTF-8."""
     import httpx2
 
     limits = {"connect": connect, "read": None, "write": None, "pool": None}
-    extensions: dict[str, Any] = {"timeout": limits, **judge_place(request.url, is_own=True)}
+    extensions: dict[str, Any] = {"timeout": limits, **place}
     headers = [(name.encode(), value.encode(errors="replace")) for name, value in request.headers.items()]
     content = request.body if request.method == "POST" else None
     return httpx2.Request(request.method, request.url, headers=headers, content=content, extensions=extensions)
