@@ -29,7 +29,7 @@ from acp_launch.document.shape import Shape, build
 from acp_launch.document.yaml import Document, parse
 from acp_launch.problem import KeyPath, Problem, dotted, errors, likeliest
 from acp_launch.profile.agents import AGENTS
-from acp_launch.profile.layers import Extends, Layer, LayerSet, ParsedLayer, merge
+from acp_launch.profile.layers import Extends, Layer, LayerSet, ParsedLayer, dropping, merge, ruling, without_rules
 from acp_launch.profile.model import (
     Agent,
     Backoff,
@@ -362,7 +362,10 @@ def merge_layers(gathered: LayerSet) -> MergedProfile:
     own = next((part.document for part in gathered.parts if part.layer.role == "profile"), None)
     if own is None:
         return MergedProfile(None, None, tuple(problems))
-    document, idle = _merge(own, [part.document for part in gathered.parts if part.document])
+    ruled = ruling(gathered.parts)
+    trees = [(part.document.tree, part.real in ruled) for part in gathered.parts if part.document]
+    document, idle = _merge(own, trees)
+    idle = (*idle, *dropping(gathered.parts))
     checked = check(document)
     if _is_whole(gathered):
         return MergedProfile(document, checked.profile, tuple(dict.fromkeys((*problems, *idle, *checked.problems))))
@@ -377,10 +380,12 @@ def _is_whole(gathered: LayerSet) -> bool:
     return not gathered.problems and not any((*missing, *cut_off))
 
 
-def _merge(own: Document, documents: Sequence[Document]) -> tuple[Document, tuple[Problem, ...]]:
-    if len(documents) == 1 and EXTENDS not in own.root:
+def _merge(own: Document, trees: Sequence[tuple[Node, bool]]) -> tuple[Document, tuple[Problem, ...]]:
+    """Merge layers; with each, whether its permission rules hold."""
+    if len(trees) == 1 and EXTENDS not in own.root:
         return own, ()
-    tree, idle = merge([_without_extends(document.tree) for document in documents])
+    given = [_without_extends(tree) for tree, _ in trees]
+    tree, idle = merge([each if rules else without_rules(each) for each, (_, rules) in zip(given, trees, strict=True)])
     tree.place = own.tree.place  # missing keys are reported for the profile itself
     return Document(own.file, tree), idle
 

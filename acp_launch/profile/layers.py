@@ -52,12 +52,17 @@ class Extends(Struct, frozen=True):
 
 
 class ParsedLayer(Struct, frozen=True):
-    """A layer and its parsed text. `document` is None if the text is empty, not a mapping, or from the cache."""
+    """A layer and its parsed text. `document` is None if the text is empty, not a mapping, or from the cache.
+
+    `real` is the real path of its file, `parents` are those of the files that it goes over.
+    """
 
     layer: Layer
     extends: tuple[Extends, ...] = ()
     document: "Document | None" = None
     problems: tuple[Problem, ...] = ()
+    real: str = ""
+    parents: tuple[str, ...] = ()
 
 
 class LayerSet(Struct, frozen=True):
@@ -111,6 +116,46 @@ NULLABLE = frozenset(
 )
 
 
+def ruling(parts: Sequence[ParsedLayer]) -> set[str]:
+    """Return the real paths of the files whose permission rules hold.
+
+    Those of a file do, unless each way to it from the profile leads through one that says `inherit: false`.
+    """
+    files = {part.real: part for part in parts}
+    tops = [part for part in parts if part.layer.role == "overlay"] or [parts[-1]]
+    waiting, found = [part.real for part in tops], set[str]()
+    while waiting:
+        if (real := waiting.pop()) not in found:
+            found.add(real)
+            part = files.get(real)
+            waiting += part.parents if part is not None and _switch(part) is None else ()
+    return found
+
+
+def _switch(part: ParsedLayer) -> Place | None:
+    """Return the place of `permissions.inherit: false` in a layer."""
+    tree = part.document.tree if part.document else None
+    permissions = tree.entries.get("permissions") if tree else None
+    switch = permissions[1].entries.get("inherit") if permissions else None
+    return switch[0] if switch and switch[1].value is False else None
+
+
+def dropping(parts: Iterable[ParsedLayer]) -> Iterator[Problem]:
+    """Yield a warning for each layer that drops the permission rules of those below it."""
+    for part in parts:
+        if part.parents and (place := _switch(part)) is not None:
+            what = "the permission rules of what this file extends do not hold, and what they deny may be allowed"
+            yield _warning(place, "permissions.inherit", what, "remove this line to keep them")
+
+
+def without_rules(tree: Node) -> Node:
+    """Return a layer without its permission rules."""
+    place, own = tree.entries.get("permissions", (tree.place, Node(tree.place, {})))
+    if RULES not in own.entries:
+        return tree
+    return _with(tree, "permissions", place, _with(own, RULES, own.entries[RULES][0], Node(own.place, [])))
+
+
 def merge(layers: Sequence[Node]) -> tuple[Node, tuple[Problem, ...]]:
     """Merge layers in order, with a warning for each `null` that removes nothing.
 
@@ -135,7 +180,7 @@ def _keeping_rules(tree: Node, above: Node, warnings: list[Problem]) -> Node:
 
 
 def _with_rules(own: Node, where: Place, kept: Node, warnings: list[Problem]) -> Node:
-    """Return permissions with the rules below them, unless they say `inherit: false`."""
+    """Return permissions with the rules below them."""
     where, mine = own.entries.get(RULES, (where, Node(kept.place, [])))
     if not isinstance(mine.value, list | None):
         return own
@@ -143,13 +188,8 @@ def _with_rules(own: Node, where: Place, kept: Node, warnings: list[Problem]) ->
         place = where if mine.value is None else own.place
         what = "null does not remove the permission rules of what this file extends"
         warnings.append(_warning(place, "permissions.rules", what, "write permissions.inherit: false to drop them"))
-    switch = own.entries.get("inherit")
-    is_dropped = switch is not None and switch[1].value is False
-    if switch is not None and is_dropped:
-        what = "the permission rules of what this file extends do not hold, and what they deny may be allowed"
-        warnings.append(_warning(switch[0], "permissions.inherit", what, "remove this line to keep them"))
     rules = Node(mine.place if mine.items else kept.place, [])
-    for item in (*mine.items, *(() if is_dropped else kept.items)):
+    for item in (*mine.items, *kept.items):
         rules.append(item)
     return _with(own, RULES, where, rules)
 

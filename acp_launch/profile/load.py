@@ -308,27 +308,29 @@ class _Walk(Struct):
             self.problems += problems
             if text is not None:
                 layer = Layer(file=overlay, origin=origin, role="overlay", label=shown(overlay), text=text)
-                self.parts.append(self.parse_layer(layer))
+                below = (os.path.realpath(file),)
+                self.parts.append(with_(self.parse_layer(layer), real=os.path.realpath(overlay), parents=below))
 
     def _visit(self, layer: Layer) -> None:
         part = self.parse_layer(layer)
         self.files += 1
         self.characters += len(layer.text)
         self.values += part.document.tree.size if part.document else 0
+        real, parents = os.path.realpath(layer.file), list[str]()
         if part.extends:
-            real = os.path.realpath(layer.file)
             self.done.add(real)
             self.trail[real] = layer.label
             for extends in part.extends:
                 if not self.full:
-                    self._follow(layer, extends)
+                    parents.append(self._follow(layer, extends))
             del self.trail[real]
-        self.parts.append(part)
+        self.parts.append(with_(part, real=real, parents=tuple(parents)))
 
-    def _follow(self, child: Layer, extends: Extends) -> None:
+    def _follow(self, child: Layer, extends: Extends) -> str:
+        """Read a parent, unless it was read before; return its real path, empty if there is none."""
         target = self._target(child, extends)
         if target is None:
-            return
+            return ""
         file, origin = target
         real = os.path.realpath(file)
         if real in self.trail:
@@ -336,6 +338,7 @@ class _Walk(Struct):
             self._refuse(child, extends, f"this profile extends itself: {chain}", "remove one of these entries")
         elif real not in self.done and not self._is_too_much(child, extends):
             self._parent(child, extends, real, file, origin)
+        return real
 
     def _parent(self, child: Layer, extends: Extends, real: str, file: Path, origin: Origin) -> None:
         text, problems = read(file)
