@@ -413,7 +413,7 @@ class ServerSide:
         if (own := self._own_answer(id, str(message.method))) is not None:
             state.ports.to_server(own)
             return None
-        return state.questions.ask(id, line)
+        return state.questions.ask(id, str(message.method), line)
 
     def _own_answer(self, id: Raw, method: str) -> bytes | None:
         """Answer a request of the server if the agent has not connected yet, does not declare roots, or is behind."""
@@ -568,8 +568,7 @@ class Exchange:
             return
         if self.from_server.upstream is not None:
             self.from_server.upstream.tick()
-        if state.questions.open:
-            self.excuse()  # the server waits for the agent or the user
+        self._excuse_questions(now)
         if self._time_out(now) and is_stopped:
             state.ports.wedged("is stopped (SIGSTOP)")
             return
@@ -578,6 +577,13 @@ class Exchange:
             self.restorer.ping()
         elif verdict == "wedged":
             state.ports.wedged("does not answer any more, not even a ping")
+
+    def _excuse_questions(self, now: float) -> None:
+        """Let a server be silent while it waits for the user; or, to pings alone, for the agent."""
+        if self.state.questions.wait_for_user:
+            self.excuse()
+        elif self.state.questions.open:
+            self.state.health.heard(now)
 
     def _expire_discovery(self, now: float) -> None:
         """Refuse a `server/discover` that a server ignores, as some do with what they do not know, or is not there."""

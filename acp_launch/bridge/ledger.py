@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import UNSET, Raw, Struct
 
-from acp_launch.mcp.era import CANCELLED, INITIALIZE
+from acp_launch.mcp.era import CANCELLED, ELICITATION, INITIALIZE, SAMPLING
 from acp_launch.mcp.message import answer_to, cancelled_id, renumber, reported_token
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded
@@ -87,10 +87,14 @@ QUESTIONS = 1000  # requests of a server that may wait for the agent at once
 
 
 class Question(NamedTuple):
-    """A request of the server, by the id that the agent does not see; `line` is kept if it may be asked again."""
+    """A request of the server, by the id that the agent does not see; `line` is kept if it may be asked again.
+
+    One `for_user` may take as long as a user takes.
+    """
 
     id: Raw
     line: bytes
+    for_user: bool
 
 
 class Questions:
@@ -112,9 +116,13 @@ class Questions:
         """Whether so many wait for the agent that the server's next one must be refused."""
         return len(self.open) >= QUESTIONS or sum(len(each.line) for each in self.open.values()) >= MOST_BYTES
 
-    def ask(self, id: Raw, line: bytes) -> bytes:
+    @property
+    def wait_for_user(self) -> bool:
+        return any(question.for_user for question in self.open.values())
+
+    def ask(self, id: Raw, method: str, line: bytes) -> bytes:
         """Note a question; return it for the agent."""
-        kept = Question(id.copy(), line if self.keeps_lines else b"")
+        kept = Question(id.copy(), line if self.keeps_lines else b"", method in (ELICITATION, SAMPLING))
         if key(id) not in self._stale:
             self.open[key(id)] = kept
             return line

@@ -30,7 +30,8 @@ that long. Being alive is not enough: a server that dies in every slow handshake
 
 Where only the connection to a remote server ended and not the server (a session that timed out), and it had held, the
 next is begun at once and not counted. Where every other would end the same way (a wrong password), the server is
-FAILED at once. A remote server's restarts are not limited by default, as a network may be away for hours.
+FAILED at once; so is one that has answered other requests but no handshake within `start`, as it had time to be busy.
+A remote server's restarts are not limited by default, as a network may be away for hours.
 
 A server of which no process has ever answered is started at most three times, with the first pauses: a wrong command
 line is more likely than a bad moment, and the user who waits for it should know soon.
@@ -130,6 +131,7 @@ class Life(Struct, frozen=True, kw_only=True):
     is_fetching: bool = False  # its package runner is downloading
     fetched: float | None = None  # when it was last seen to do so
     is_proven: bool = False  # some process of it has answered, perhaps not the latest
+    is_met: bool = False  # some process of it has been READY
     verdict: str = ""  # why its process was condemned
     wish: Literal["", "pending", "granted"] = ""  # the user's request for a process: not started yet, or the latest
     is_wanted: bool = True  # False once it was stopped
@@ -152,6 +154,11 @@ class Life(Struct, frozen=True, kw_only=True):
     def is_over(self) -> bool:
         """Whether it will never have a process again, even if the user asks for one."""
         return self.is_final and not self.is_wanted
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether it has answered: the handshake, if that is awaited or it has failed since."""
+        return self.is_met or (self.is_proven and self.awaited is None and self.state != "failed")
 
     @property
     def is_doomed(self) -> bool:
@@ -374,7 +381,7 @@ def _noted(life: Life, event: Event, now: float) -> Life:
         case Answered() | Fetching():
             return _seen(life, event, now)
         case Ready(took):
-            return replace(_up(life, now), took=now - life.begun if took is None else took)
+            return replace(_up(life, now), took=now - life.begun if took is None else took, is_met=True)
         case Condemned(why):
             return replace(life, verdict=life.verdict or why)
         case Ended():
@@ -458,7 +465,8 @@ def _judged(life: Life, end: Ended, now: float) -> Life:
     if life.is_unused and not life.verdict:
         return replace(life, state="asleep", since=now, pause=None, exit="", is_unused=False)
     policy, is_clean = life.restart.policy, end.is_clean and not life.verdict
-    if end.follows == "never":
+    is_late = life.verdict.startswith(OVERDUE) and isinstance(life.restart, RemoteRestart)
+    if end.follows == "never" or (is_late and life.is_proven and not life.is_met):
         return replace(life, state="failed", since=now)
     if end.follows == "again" and not life.verdict and _held(life, now):
         return replace(life, state="resting", since=now, pause=end.pause)

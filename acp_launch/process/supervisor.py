@@ -175,8 +175,8 @@ class Supervisor:
 
     @property
     def has_answered(self) -> bool:
-        """Whether some process of it has answered, perhaps not the latest."""
-        return self._life.is_proven
+        """Whether some process of it has answered, perhaps not the latest, and none owes its first handshake."""
+        return self._life.has_answered
 
     @property
     def is_fetching(self) -> bool:
@@ -204,15 +204,17 @@ class Supervisor:
             self._over.set()
 
     async def up(self) -> bool:
-        """Wait until a process of it has answered, or it is asleep; False if none will answer. The caller sets the
-        time limit."""
+        """Wait until a process of it has answered, even the handshake that is awaited, or it is asleep; False if none
+        will. The caller sets the time limit."""
         while not self._is_settled:
             await self._settled.wait()
         return not self._life.is_final
 
     @property
     def _is_settled(self) -> bool:
-        return self._life.is_up or self._life.is_final or self._life.state == "asleep"
+        life = self._life
+        is_up = life.is_up and (life.awaited is None or life.state == "ready")
+        return is_up or life.is_final or life.state == "asleep"
 
     async def stop(self, hurry: asyncio.Event | None = None) -> StopOutcome:
         """End it by the ladder, once however often this is called, in any state. `hurry` cuts the grace.

@@ -842,6 +842,20 @@ def test_a_person_who_thinks_is_no_silence_of_the_server() -> None:
     assert talker.agent_hears()[0]["error"]["code"] == -32011
 
 
+@pytest.mark.parametrize("method", ["ping", "roots/list"])
+def test_a_question_that_the_agent_leaves_open_does_not_stop_the_clock_of_a_call(method: str) -> None:
+    talker = Talker(call=10).introduced(roots={})
+    talker.server(ask("q", method))
+    talker.agent_hears()
+    talker.agent(call(1))
+    talker.clock += 10
+    talker.exchange.tick()
+    assert talker.agent_hears()[0]["error"]["code"] == -32011
+    talker.clock += 31
+    talker.exchange.tick()
+    assert not any(event.startswith("wedged") for event in talker.events)
+
+
 def test_a_cancelled_call_does_not_make_a_server_busy() -> None:
     talker = knowing_ping()
     talker.agent(call(1), tell("notifications/cancelled", requestId=1))

@@ -292,6 +292,22 @@ def test_a_request_that_a_busy_server_refuses_is_sent_again_a_few_times_if_it_ma
     assert wire.ends == []
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_handshake_that_a_busy_server_refuses_is_sent_again_as_long_as_the_caller_waits(status: int) -> None:
+    wire = Wire()
+    wire.connection.send(b'{"jsonrpc":"2.0","id":0,"method":"ping"}')
+    wire.reply(
+        wire.last.stream, 200, JSON, b'{"jsonrpc":"2.0","id":"acp-launch:1","error":{"code":-32601,"message":"?"}}'
+    )
+    stream, waited = wire.say("initialize", 1, {}), []
+    for _ in range(6):
+        wire.reply(stream, status, {})
+        waited.append(wire.timers[stream])
+        wire.wake_up(stream)
+    assert waited == [1, 2, 4, 8, 16, 16]
+    assert wire.ends == []
+
+
 def test_a_refusal_for_headers_that_the_arguments_of_a_tool_want_is_the_servers_answer() -> None:
     wire = Wire(known="modern")
     modern = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}

@@ -106,6 +106,27 @@ def test_a_required_server_that_is_down_ends_the_run_with_its_reason(launch: Lau
     assert done.event("error")["message"].startswith('the MCP server "web" failed: could not be reached')
 
 
+def test_a_handshake_that_a_busy_server_refuses_is_sent_again_until_it_has_time(launch: Launcher) -> None:
+    busy = {"on": "initialize", "do": "status", "status": 503, "times": 1}
+    with tempered(faults=[busy]) as server:
+        launch.profile("mcp_client", mcp_servers={"web": remote(server)})
+        done = launch("run", "p", 'call web add {"a": 1, "b": 2}', "--output", "json")
+    assert done.code == 0, done.err
+    assert states(done.events) == ["starting", "ready"]
+
+
+@pytest.mark.parametrize("agent", ["call", "start"])
+def test_a_required_server_that_stays_busy_ends_the_run_after_its_start(launch: Launcher, agent: str) -> None:
+    """Whether the agent waits for it or not."""
+    busy = {"on": "initialize", "do": "status", "status": 503}
+    with tempered(faults=[busy]) as server:
+        launch.profile("mcp_client", mcp_servers={"web": remote(server, timeouts={"start": "200ms"})})
+        done = launch("run", "p", f"{agent} web echo", "--output", "json")
+    assert done.code == 8, done.err
+    assert "answered 503 Service Unavailable to the handshake" in done.out.decode()
+    assert states(done.events)[-1] == "failed"
+
+
 @pytest.mark.parametrize("temper", ["remote", "fails", "ends"])
 def test_the_failure_of_a_required_server_is_told_once(launch: Launcher, temper: str) -> None:
     """A program that ends with status 0, and is not started again, has failed, too."""

@@ -725,11 +725,18 @@ class RemoteConnection:
         return self.era == "modern" and not self._session.version
 
     def _asks_again(self, stream: RequestStream) -> bool:
-        """Let a request wait that a busy server has refused, if it may be asked again soon; return whether it may."""
-        status, retry = stream.answer.status, stream.retry
-        is_busy = status == 429 or (status == 503 and retry is not None)
-        pause = AGAIN * 2**stream.repeated if retry is None else max(retry, LEAST)
-        if not is_busy or not self.is_met or stream.is_resuming or pause > SHORT or stream.repeated == REPEATS:
+        """Let a request wait that a busy server has refused, if it may be asked again soon; return whether it may.
+
+        A handshake is asked for again until the server's `timeouts.start`, which is for the caller to watch.
+        """
+        status, retry, is_handshake = stream.answer.status, stream.retry, stream.is_introduction
+        is_busy = status == 429 or (status == 503 and (retry is not None or is_handshake))
+        if not is_busy or not self.is_met or stream.is_resuming:
+            return False
+        pause = AGAIN * 2 ** min(stream.repeated, REPEATS) if retry is None else max(retry, LEAST)
+        if is_handshake:
+            self._note_once(f"answered {phrase(status)} to the handshake, which is sent again")
+        elif pause > SHORT or stream.repeated == REPEATS:
             return False
         self._send_again(stream, pause)
         return True
