@@ -248,7 +248,6 @@ async def _prompt_host(
     prompt: "Prompt",
 ) -> "TurnEnd | None":
     """Return how the turn ended; None if it goes on in the host."""
-    from acp_launch.host.door import connect
     from acp_launch.host.front import HostEntry, handed_over
     from acp_launch.host.front import launch_in_host as launching
     from acp_launch.host.wire import Entrance
@@ -266,7 +265,7 @@ async def _prompt_host(
         alone=True,
     )
     ask = request.asker(person, plan) if person else None
-    entry = HostEntry(connect=partial(connect, note), entrance=lambda name: entrance, ask=ask, stays=False)
+    entry = HostEntry(note=note, entrance=lambda name: entrance, ask=ask, stays=False)
     context = _front_context(request, plan, settings, person)
     async with launching(context, entry, screen.observer, budget=Budget(request.timeout)) as launch:
         if request.detach:
@@ -294,7 +293,6 @@ async def _attach_terminal(request: RunRequest, plan: "LaunchPlan", settings: "S
 
     from acp_launch.cli.interactive_run import SessionTerminal
     from acp_launch.cli.verb import check_session_name
-    from acp_launch.host.door import connect
     from acp_launch.host.front import HostEntry
     from acp_launch.host.front import launch_in_host as launching
     from acp_launch.host.wire import Entrance
@@ -319,7 +317,7 @@ async def _attach_terminal(request: RunRequest, plan: "LaunchPlan", settings: "S
 
     context = _front_context(request, plan, settings, terminal.person, terminal.in_front)
     ask = request.asker(terminal.person, plan)
-    entry = HostEntry(connect=partial(connect, note), entrance=entrance, ask=ask, stays=True)
+    entry = HostEntry(note=note, entrance=entrance, ask=ask, stays=True)
     with open_registry(settings.state) as registry:
         sessions = HeldSessions(registry, plan, lambda name: nullcontext(), check=check_session_name, is_hosted=True)
         return await run_session(

@@ -2,9 +2,8 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -13,9 +12,8 @@ from acp_launch.errors import AgentError, LaunchError, NotTrusted, ProfileError,
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
-    import socket
-
     from acp_launch.cli.planning import Ready
+    from acp_launch.host.place import HostNote
     from acp_launch.launch.context import LaunchContext
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.process.flow import Lent
@@ -113,8 +111,8 @@ class _Served:
         self.request, self.settings = request, load()
         self.loaded = loaded_profile(request.profile, self.settings)
         self.spawned: Spawned | None = None
-        self.connect = self._find_host(stack)
-        if self.connect is not None:
+        self.host = self._find_host(stack)
+        if self.host is not None:
             return
         with _name_place(here()):
             resolved = resolve_trusted(
@@ -127,8 +125,8 @@ class _Served:
         )
         self.guard, self.plan, self.spawned, self.trace = started.guard, started.plan, started.spawned, started.trace
 
-    def _find_host(self, stack: ExitStack) -> "Callable[[], socket.socket] | None":
-        """Return what connects to the host of the profile; None if none is up that can be used here."""
+    def _find_host(self, stack: ExitStack) -> "HostNote | None":
+        """Find the host of the profile; None if none is up that can be used here."""
         from acp_launch.host.place import any_host
 
         if self.request.locked or not any_host(self.settings.state):
@@ -138,26 +136,24 @@ class _Served:
         from acp_launch.cli.start import guard, write_trace
 
         plan = resolved_for_front(self.loaded, self.request.cwd, None)
-        connect = self._connector(plan) if plan is not None else None
-        if plan is not None and connect is not None:
+        note = self._host_of(plan) if plan is not None else None
+        if plan is not None and note is not None:
             self.ready, self.plan = Ready(plan, {}, {}), plan
             self.guard = stack.enter_context(guard(self.settings, plan, "serve"))
             self.trace = stack.enter_context(write_trace(self.request.trace, plan, "serve"))
-        return connect
+        return note
 
-    def _connector(self, plan: "LaunchPlan") -> "Callable[[], socket.socket] | None":
+    def _host_of(self, plan: "LaunchPlan") -> "HostNote | None":
         from acp_launch.cli.attach import present, usable_host
-        from acp_launch.host.door import connect
 
-        note = usable_host(present(self.settings, plan), self.loaded, plan)
-        return None if note is None else partial(connect, note)
+        return usable_host(present(self.settings, plan), self.loaded, plan)
 
-    def _host_again(self) -> "Callable[[], socket.socket]":
+    def _host_again(self) -> "HostNote":
         """Find the host, also after its end."""
-        connect = self._connector(self.plan)
-        if connect is None:
+        note = self._host_of(self.plan)
+        if note is None:
             raise AgentError(f"the host of {self.plan.called} has ended", fix=ours("up", self.plan.called))
-        return connect
+        return note
 
     def run(self, source: int, sink: int) -> int:
         import asyncio
@@ -206,7 +202,7 @@ class _Served:
         plan, observer = self.plan, self.observer
         async with supervise(self.guard) as interrupts:
             servers = LaunchServers(plan, observer, interrupts.budget, context.server_logs)  # none: sessions have them
-            if self.connect is None:
+            if self.host is None:
                 launch = Launch(context, observer, interrupts, servers, self.spawned)
             else:
                 from acp_launch.host.front import HostAsAgent
@@ -225,7 +221,7 @@ class _Served:
         from acp_launch.serve.session import SessionPlan
         from acp_launch.session.store import open_registry
 
-        if self.connect is not None:
+        if self.host is not None:
             from acp_launch.host.front import enter_from_editor
 
             _require_place(self.plan, cwd)

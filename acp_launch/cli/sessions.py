@@ -148,7 +148,6 @@ async def _show_turn(
     record: "Record", note: "HostNote", settings: "Settings", screen: "Screen", timeout: float | None
 ) -> "TurnEnd":
     from acp_launch.errors import RunExpired, WaitExpired
-    from acp_launch.host.door import connect
     from acp_launch.host.front import watch_turn, with_host
     from acp_launch.host.wire import Entrance
     from acp_launch.launch.loop import Interrupts
@@ -166,7 +165,7 @@ async def _show_turn(
 
     async with Interrupts(budget=Budget(timeout)) as interrupts:
         try:
-            end = await with_host(connect(note), observer, story, interrupts, max_line=settings.max_line)
+            end = await with_host(note, observer, story, interrupts, max_line=settings.max_line)
         except RunExpired:
             raise WaitExpired(f"the turn was not over within {interrupts.budget}; it goes on") from None
         interrupts.check()

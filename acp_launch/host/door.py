@@ -88,6 +88,17 @@ def connect(note: HostNote) -> socket.socket:
     return line
 
 
+def excuse(note: HostNote) -> StateError | None:
+    """Return why a host is silent, if it is stopped."""
+    from acp_launch.process import prepare
+
+    process = prepare.table().read(note.pid)
+    if process is None or not process.is_stopped:
+        return None
+    fix = f"kill -CONT {note.pid}; or end it: {ours('down', note.called)}"
+    return StateError(f"the host of {note.called} (pid {note.pid}) is stopped (SIGSTOP)", fix=fix)
+
+
 def read_status(note: HostNote) -> HostStatus:
     """Ask a host for its state.
 

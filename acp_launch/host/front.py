@@ -5,9 +5,9 @@ a front has the user.
 It is a client of ACP whose agent is the host, so a turn, its updates and its end are handled by the code of every run.
 """
 
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from math import inf
 from typing import Any, TypeVar
 
@@ -15,6 +15,8 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from acp_launch.host import door
+from acp_launch.host.place import HostNote
 from acp_launch.host.wire import (
     ASK,
     DETACH,
@@ -158,7 +160,7 @@ def entrance_meta(entrance: Entrance) -> dict[str, object]:
 
 
 async def with_host(
-    line: socket.socket,
+    note: HostNote,
     observer: Observer,
     story: Callable[[Attached], Awaitable[T]],
     interrupts: Interrupts,
@@ -167,17 +169,21 @@ async def with_host(
     limit: float = ANSWERS,
     offers: Offers | None = None,
 ) -> T:
-    """Do the handshake with a host within `limit` seconds, and run `story`. The line is closed at the end.
+    """Connect to a host, do the handshake within `limit` seconds, and run `story`.
 
     Raises:
+        StateError: as `door.connect`.
         LaunchError: as `launch.run.with_agent`; the host's own errors as they are raised there.
     """
+
+    line = door.connect(note)
 
     async def attach() -> T:
         with line:
             async with connect(
                 SocketTransport(line, ENDED), observer, max_line=max_line, longer=in_profile, budget=interrupts.budget
             ) as connection:
+                connection.excuse = partial(door.excuse, note)
                 attached = Attached(connection, observer)
                 await negotiate(connection, limit=limit, offers=offers)
                 connection.conversation.serving([ASK])
@@ -218,12 +224,12 @@ async def watch_turn(attached: Attached, client: Client, session_id: str, entran
 
 
 class HostEntry(Struct, frozen=True, kw_only=True):
-    """How a front enters its host: how it connects, how it enters a session of a name, and how it asks its user.
+    """How a front enters its host: where it is, how it enters a session of a name, and how it asks its user.
 
     A front that `stays` for more than one turn shows the servers, and what happens between turns.
     """
 
-    connect: Callable[[], socket.socket]
+    note: HostNote
     entrance: Callable[[str], Entrance]
     ask: Ask | None
     stays: bool
@@ -256,9 +262,9 @@ class HostedLaunch(Launch):
                 await self._request(RENEW)
                 raise
 
-        context, line = self.context, self._entry.connect()
+        context, note = self.context, self._entry.note
         limit, offers, longest = context.plan.timeouts.initialize, context.offers, context.max_line
-        return await with_host(line, self.observer, met, self.interrupts, max_line=longest, limit=limit, offers=offers)
+        return await with_host(note, self.observer, met, self.interrupts, max_line=longest, limit=limit, offers=offers)
 
     def completed(self, request: SessionRequest) -> SessionRequest:
         """Return the request as a front of the host makes it: the host keeps the record, and asks the user here."""
@@ -323,19 +329,22 @@ class HostAsAgent(Launch):
         observer: Observer,
         interrupts: Interrupts,
         servers: LaunchServers,
-        find: Callable[[], Callable[[], socket.socket]],
+        find: Callable[[], HostNote],
     ) -> None:
-        """Prepare it. `find` gives what connects to the host, or raises AgentError."""
+        """Prepare it. `find` finds the host, or raises AgentError."""
         super().__init__(context, observer, interrupts, servers)
         self._find = find
 
     async def meet(self, story: Story[T], ending: Ending) -> T:
         """Run `story` with a connection to the host."""
 
+        note = self._find()
+
         async def met(connection: Connection) -> T:
+            connection.excuse = partial(door.excuse, note)
             return await story(Attached(connection, self.observer).connection)
 
-        with self._find()() as line:
+        with door.connect(note) as line:
             transport = SocketTransport(line, ENDED)
             told = converse(self.context, transport, self.observer, met, self.interrupts)
             return await self.interrupts.watch(told)

@@ -46,7 +46,7 @@ from acp_launch.serve.session import EditorSession, SessionPlan
 from acp_launch.session.connection import Connection
 from acp_launch.session.login import LIMIT as LOGIN
 from acp_launch.session.observer import SessionReady, TurnEnd
-from acp_launch.waits import seconds, to_beat
+from acp_launch.waits import FIRST_WORD, seconds, to_beat
 
 BEAT = 1.0  # seconds between two looks at what the agent has not answered
 LAST_WORDS = 5  # stderr lines of an agent that has ended
@@ -293,16 +293,25 @@ class EditorFace(EditorLines):
         """
         connection, now = self._connection, asyncio.get_running_loop().time
         assert connection is not None
-        spoke = now()
+        spoke, has_told = now(), False
         while True:
             await asyncio.sleep(to_beat(now(), BEAT))
             spoke = now() if self._asked or self.is_full else max(spoke, connection.heard())
             if self._hangs is not None:
-                raise self._hangs
+                raise connection.excused(self._hangs)
+            if now() >= spoke + FIRST_WORD and not has_told:
+                has_told = self._tell_excuse(connection)
             for request in self._passed.values():
                 limit = request.limit or self._limits.get(request.method)
                 if limit is not None and now() >= max(request.since, spoke) + limit:
-                    raise WaitExpired(f"no sign of life from the agent within {seconds(limit)}")
+                    raise connection.excused(WaitExpired(f"no sign of life from the agent within {seconds(limit)}"))
+
+    def _tell_excuse(self, connection: Connection) -> bool:
+        """Say what explains the silence of an agent that has to answer; return whether anything does."""
+        excuse = connection.excuse() if self._passed else None
+        if excuse is not None:
+            self.observer.note(f"{excuse.message}: {excuse.fix}")
+        return excuse is not None
 
     # What sessions need.
 

@@ -43,6 +43,7 @@ from acp_launch.waits import awaited
 # How to make a wait for the agent longer, and the time limit of a whole run.
 
 T = TypeVar("T")
+L = TypeVar("L", bound=LaunchError)
 
 
 def in_profile(wait: str) -> str:
@@ -154,6 +155,7 @@ class Connection:
         self.drained: set[Callable[[float], None]] = set()  # hear how long it was not read
         self.understood: Callable[[jsonrpc.Fault], LaunchError | None] = lambda fault: None  # reads a host's own errors
         self.extension: Callable[[Extension], None] = lambda extension: None  # takes what a host says besides ACP
+        self.excuse: Callable[[], LaunchError | None] = lambda: None  # what else than the agent explains a silence
         self._passing: Callable[[Passing], None] = lambda message: None  # passes a message on to an editor
         self._longer, self._budget, self._command = longer, budget or Budget(), command
         self._listener: Listener | None = None
@@ -267,7 +269,9 @@ class Connection:
 
     def _waiting_word(self, what: str, waited: float, limit: float) -> None:
         limit = self._budget.clamped(waited, limit)
-        if limit < inf:  # a wait without one is known to the user
+        if (excuse := self.excuse()) is not None:
+            self.observer.note(f"{excuse.message}: {excuse.fix}")
+        elif limit < inf:  # a wait without one is known to the user
             self.observer.waiting(what, waited, limit)
 
     def _error_of(self, method: str, fault: jsonrpc.Fault) -> LaunchError:
@@ -343,6 +347,12 @@ class Connection:
         if command := self._command():
             told = f"command: {command}"
             error.detail = (told, *(line for line in error.detail if line != told))
+        return self.excused(error)
+
+    def excused(self, error: L) -> L:
+        """Let what explains the silence take the place of the error that blames the agent."""
+        if (excuse := self.excuse()) is not None:
+            error.message, error.fix = excuse.message, excuse.fix
         return error
 
 

@@ -6,11 +6,13 @@ import signal
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from tests.cli.hosted import up
 from tests.cli.launcher import Launcher
 from tests.cli.serving import serving
 from tests.cli.test_serve_sessions import choosing
-from tests.cli.test_up_kills import until_gone
+from tests.cli.test_up_kills import until, until_gone
 
 
 def test_an_editor_and_a_terminal_share_a_session(launch: Launcher, tmp_path: Path) -> None:
@@ -80,6 +82,21 @@ def test_the_editor_goes_on_when_its_host_has_ended_and_is_up_again(launch: Laun
         again = later.enter_context(up(launch))
         assert editor.prompt(session, "four")["result"] == {"stopReason": "end_turn"}
         assert again.methods[:2] == ["initialize", "session/resume"]
+
+
+@pytest.mark.slow
+def test_a_host_that_is_stopped_in_a_turn_is_named(launch: Launcher) -> None:
+    launch.profile("cancellable")
+    with up(launch) as host, serving(launch) as editor:
+        editor.begin()
+        session = editor.open()
+        asked = editor.start("session/prompt", editor.words(session, "hi"))
+        editor.expect("session/update")
+        os.kill(host.pid, signal.SIGSTOP)
+        until(lambda: f"the host of p (pid {host.pid}) is stopped (SIGSTOP): kill -CONT {host.pid}" in editor.told)
+        os.kill(host.pid, signal.SIGCONT)
+        editor.notify("session/cancel", {"sessionId": session})
+        assert editor.answer(asked)["result"]["stopReason"] == "cancelled"
 
 
 def test_a_host_of_another_content_is_not_used(launch: Launcher) -> None:

@@ -254,6 +254,23 @@ def test_a_stopped_host_is_said_to_be_silent(launch: Launcher) -> None:
 
 
 @pytest.mark.slow
+def test_a_host_that_is_stopped_in_a_turn_is_named_and_the_agent_is_not_blamed(launch: Launcher) -> None:
+    launch.profile("cancellable")
+    with up(launch) as host:
+        named = f"the host of p (pid {host.pid}) is stopped (SIGSTOP)"
+        with launch.start("run", "p", "hi") as running:
+            running.complains("execute: Long work")
+            os.kill(host.pid, signal.SIGSTOP)
+            running.complains(f"acp-launch: {named}: kill -CONT {host.pid}; or end it: acp-launch down p")
+            running.kill(signal.SIGINT)
+            done = running.end()
+        os.kill(host.pid, signal.SIGCONT)
+    assert done.code == 130
+    assert f"acp-launch: cancelled; {named}\n" in done.err
+    assert "the agent went on" not in done.err
+
+
+@pytest.mark.slow
 def test_two_hundred_fronts_are_served(launch: Launcher) -> None:
     launch.profile("polite")
     with up(launch) as host:
