@@ -18,7 +18,7 @@ if sys.platform != "win32":
 
 CONNECT = 5.0  # seconds; the socket's backlog stays full only if the launcher hangs
 KNOCK = 0.02  # seconds between two attempts
-WHY = "acp-launch has ended or refused it; start the agent through acp-launch again"
+WHY = "acp-launch or the session has ended, or it was refused"
 
 
 def main(argv: list[str]) -> int:

@@ -121,6 +121,7 @@ def dealt_with() -> None:
 
 
 AGENT = "the agent"
+SHIM = "acp-launch: no connection for the MCP server"  # on its stderr, from what it starts in place of servers
 
 
 class Listener(Protocol):
@@ -340,7 +341,8 @@ class Connection:
 
     def died(self, how: str, last_words: tuple[str, ...], method: str) -> LaunchError:
         before = f" before it answered {method}" if method else ""
-        return self.blamed(AgentError(f"the agent {how}{before}", detail=last_words))
+        its_own = tuple(line for line in last_words if not line.startswith(SHIM))
+        return self.blamed(AgentError(f"the agent {how}{before}", detail=its_own))
 
     def blamed(self, error: LaunchError) -> LaunchError:
         """Add the command line to the error of an agent that ended, hung or is not an ACP agent."""

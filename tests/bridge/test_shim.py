@@ -26,8 +26,7 @@ from tests.patience import PATIENCE
 PROMPT = 5  # seconds; the promise is 1, the rest is for a machine with much to do
 SHIM = str(Path(shim.__file__))
 REFUSED = (
-    b'acp-launch: no connection for the MCP server "github": acp-launch has ended or refused it; '
-    b"start the agent through acp-launch again\n"
+    b'acp-launch: no connection for the MCP server "github": acp-launch or the session has ended, or it was refused\n'
 )
 MUCH = 50_000_000  # bytes
 # The shim where descriptors cannot be passed.

@@ -28,6 +28,7 @@ from acp_launch.session.opening import Stay, end_session, list_sessions, open_se
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import Policy
 from tests import rawjson
+from tests.bridge.test_shim import REFUSED
 from tests.session.recording import Agent, Recorder, connected, negotiated, question, update
 from tests.turnedclock import run
 
@@ -79,14 +80,14 @@ async def open_new(connection: module.Connection) -> None:
 
 
 def test_the_death_of_the_agent_fails_every_open_request_at_once_with_its_last_words() -> None:
-    """C-12."""
+    """C-12; what runs in place of its servers writes to its stderr, too."""
 
     async def story() -> None:
         async with negotiated() as (connection, agent, _, _):
             calls = [asyncio.create_task(open_new(connection)) for _ in range(3)]
             for _ in calls:
                 await agent.hears("session/new")
-            await agent.dies("was killed by SIGKILL", "out of memory", "good bye")
+            await agent.dies("was killed by SIGKILL", "out of memory", REFUSED.decode().rstrip(), "good bye")
             for call in calls:
                 with pytest.raises(AgentError) as caught:
                     await call
