@@ -4,7 +4,6 @@ import os
 import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 from acp_launch.cli.run_request import RunRequest, settings_of
 from acp_launch.cli.verb import check_session_name
@@ -14,6 +13,7 @@ from acp_launch.interactive.output import session_output
 from acp_launch.interactive.session import choose_front, run_session
 from acp_launch.interactive.state import HeldSession, HeldSessions, SessionSetup
 from acp_launch.plan.model import LaunchPlan
+from acp_launch.private import make_digest
 from acp_launch.problem import ours
 from acp_launch.process.program import LocalProgram
 from acp_launch.profile.discover import here
@@ -89,7 +89,7 @@ class SessionTerminal:
 def history_name(plan: LaunchPlan) -> str:
     """Name the history file: one for each project, because users give the same prompts to different agents."""
     readable = "".join(mark if mark.isalnum() or mark in "-_." else "_" for mark in plan.project.name[:40])
-    return f"{readable}-{crc32(str(plan.project).encode(errors='surrogatepass')):08x}"
+    return f"{readable}-{make_digest(str(plan.project))}"
 
 
 async def run_interactive(request: RunRequest, started: "Launched", chosen: "ChosenSession", held: ExitStack) -> int:
