@@ -273,6 +273,7 @@ async def _host(
         if pipe is not None:
             loop.remove_reader(pipe)
         _tell_ready(request.profile, seconds, pipe)
+        notices.is_silent = pipe is not None
 
     with _host_context(request, started, registry, notices, up, reloading) as (context, host):
         try:

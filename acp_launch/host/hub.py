@@ -9,6 +9,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -322,7 +323,15 @@ class Hub:
             self.opening.named(opened.session_id)
         if opened.how == "new" and self._client(opened.session_id) is not None:
             self.note(f"the agent gave the id {opened.session_id!r} to two sessions; the latest one has it")
+            self._lose_id(opened.session_id)
         self.clients[-1].opened(opened)
+
+    def _lose_id(self, session_id: str) -> None:
+        """Close the sessions whose id the agent has given to the one that is being opened."""
+        id = msgspec.json.encode(session_id)
+        for session in self.sessions.values():
+            if session.id_json == id and session is not self.opening:
+                session.leave()
 
     def asked(self, question: PermissionAsked) -> None:
         if (client := self._client(question.session_id)) is not None:
@@ -523,28 +532,31 @@ ANSWERS: Mapping[str, Callable[[Hub], object]] = {
 
 
 class HostNotices(Notices):
-    """The observer of what concerns no session: servers, and notes."""
+    """The observer of what concerns no session: servers, and notes.
+
+    Once `is_silent`, as its terminal is gone, notes go to the log alone.
+    """
 
     log: "LogFile"
 
     def __init__(self) -> None:
         self._hub: Hub | None = None
-        self.is_up = False
+        self.is_silent = False
 
     def of(self, hub: "Hub") -> None:
         self._hub = hub
 
     def note(self, text: str) -> None:
         text = redactor.text(text)
-        if not self.is_up:
-            super().note(text)
-        else:
+        with suppress(OSError):  # a full disk; the agent's next line meets it, too
             self.log.mark(text)
+        if not self.is_silent:
+            super().note(text)
         for session in self._sessions():
             session.feed.note(text)
 
     def server(self, change: Change) -> None:
-        if not self.is_up:
+        if not self.is_silent:
             super().server(change)
         for session in self._sessions():
             session.feed.server(change)
@@ -554,7 +566,7 @@ class HostNotices(Notices):
             session.feed.standing(servers, when)
 
     def waiting(self, what: str, seconds: float, limit: float) -> None:
-        if not self.is_up:
+        if not self.is_silent:
             super().waiting(what, seconds, limit)
 
     def _sessions(self) -> "Sequence[HostSession]":

@@ -145,6 +145,20 @@ def test_an_agent_that_cannot_be_started_again_is_named_and_the_host_stays(launc
         assert "crasher: last words" in host.run("hi").err
 
 
+def test_of_sessions_to_which_the_agent_gives_one_id_the_latest_goes_on(launch: Launcher) -> None:
+    launch.profile("one_id")
+    twice = "the agent gave the id 'same' to two sessions; the latest one has it"
+    with up(launch) as host:
+        assert host.run("hi", "-s", "first").out == b"You said: hi\n"
+        second = host.run("hi", "-s", "second")
+        assert (second.out, f"acp-launch: {twice}\n" in second.err) == (b"You said: hi\n", True), second.err
+        lost = host.run("hi", "-s", "first")
+        assert (lost.code, lost.out) == (3, b"")
+        assert 'the agent can neither load nor resume a session, so "first" cannot be continued' in lost.err
+        assert host.run("again", "-s", "second").out == b"You said: again\n"
+        assert twice in launch("logs", "p").out.decode()
+
+
 def test_another_version_is_told_in_words_with_the_way_out(launch: Launcher) -> None:
     launch.profile("polite")
     with up(launch) as host:
