@@ -11,22 +11,36 @@ import os
 import stat
 import sys
 import time
+from _operator import _compare_digest
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader, FileIO
 from pathlib import Path
 
 try:
-    from _blake2 import blake2b  # hashlib would load OpenSSL: 4 ms
+    from _blake2 import blake2b as blake2b  # hashlib and hmac would load OpenSSL: 4 ms
 except ImportError:
-    from hashlib import blake2b
+    from hashlib import blake2b as blake2b
+try:
+    from _sha2 import sha256  # type: ignore[import-not-found]  # Python 3.12
+except ImportError:
+    try:
+        from _sha256 import sha256  # type: ignore[import-not-found]
+    except ImportError:
+        from hashlib import sha256
 
+compare_digest = _compare_digest  # what hmac gives
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
 def make_digest(*parts: str) -> str:
     """Return 32 hex digits that differ for different parts, also if an attacker chooses them. No part holds a NUL."""
     return blake2b("\0".join(parts).encode(errors="surrogatepass"), digest_size=16).hexdigest()
+
+
+def hash_content(data: bytes) -> str:
+    """Return the SHA-256 of a content, in hex."""
+    return str(sha256(data).hexdigest())
 
 
 class Unfit(Exception):  # noqa: N818 - it reads as what it is

@@ -27,6 +27,7 @@ from acp_launch.mcp.era import (
     Knowledge,
 )
 from acp_launch.mcp.message import capabilities
+from acp_launch.private import blake2b
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope, Mishaps
@@ -127,8 +128,6 @@ class Listing:
     """The digest and length of one list, fed page by page (MCP "pagination")."""
 
     def __init__(self, method: str) -> None:
-        from hashlib import blake2b  # loads OpenSSL, which would delay the agent's start
-
         self._member = LISTS[method][0]
         self._hash = blake2b(digest_size=16)
         self.count = 0

@@ -29,6 +29,7 @@ from acp_launch.bridge.conversation import answer_broken, each
 from acp_launch.bridge.ledger import NULL, NumberedRequests
 from acp_launch.mcp.era import CANCELLED, INITIALIZE, INITIALIZED, PROGRESS, UPDATED
 from acp_launch.mcp.message import reported_token
+from acp_launch.private import compare_digest
 from acp_launch.protocol import jsonrpc, splice
 from acp_launch.protocol.acp import decoded, mapping
 from acp_launch.protocol.jsonrpc import Envelope, Mishaps, key
@@ -119,8 +120,6 @@ class Elevations:
         return id
 
     def find(self, server: str, id: str) -> "Elevation | None":
-        from hmac import compare_digest  # loads OpenSSL, which would delay the agent's start
-
         given = id.encode(errors="replace")
         found = [one for known, one in self._sessions.get(server, {}).items() if compare_digest(known.encode(), given)]
         return found[0] if found else None

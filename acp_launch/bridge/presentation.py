@@ -17,6 +17,7 @@ from msgspec import Raw
 from acp_launch.document.cache import JsonCache
 from acp_launch.mcp.message import capabilities
 from acp_launch.plan.model import INHERITED, ServerPlan, StdioPlan, Value
+from acp_launch.private import make_digest
 from acp_launch.secret.redact import redactor
 
 CODE = ("bridge/*.py", "mcp/adapter.py", "mcp/era.py")  # what a presentation depends on besides the server
@@ -107,15 +108,13 @@ def _answers(kept: Any) -> dict[str, dict[str, _Pages]]:
 
 def _identity(plan: ServerPlan) -> str:
     """Return a hash of what runs. Secrets count as their references, and of inherited variables only the names."""
-    from hashlib import blake2b  # loads OpenSSL, which only lazy servers need
-
     runs: list[object]
     if isinstance(plan, StdioPlan):
         runs = [str(plan.command), [each.display() for each in plan.args], str(plan.cwd or "")]
     else:
         runs = [plan.type, plan.url.display(), _shown(plan.headers)]
     runs += [plan.name, plan.roots, plan.protocol, _shown(plan.env)]
-    return blake2b(msgspec.json.encode(runs), digest_size=16).hexdigest()
+    return make_digest(msgspec.json.encode(runs).decode())
 
 
 def _shown(values: Mapping[str, Value]) -> list[tuple[str, str]]:

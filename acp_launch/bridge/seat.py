@@ -23,7 +23,6 @@ import socket
 import stat
 import struct
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Callable, Container, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -31,7 +30,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from acp_launch.errors import StateError
-from acp_launch.private import is_private
+from acp_launch.private import compare_digest, is_private
 from acp_launch.process.flow import Lent, lend
 from acp_launch.waits import stretch
 
@@ -39,7 +38,7 @@ from acp_launch.waits import stretch
 
 SOCKET = "seat"
 LONGEST = 107 if sys.platform == "linux" else 103  # bytes; sun_path less its NUL, and the BSDs have 4 fewer
-_MADE_UP = "12345678"  # as long as what mkdtemp adds
+_MADE_UP = "12345678"  # as long as what tells two directories of one process apart
 
 
 @contextmanager
@@ -67,7 +66,8 @@ def _make() -> Path:
             continue
         try:
             _sweep(home, prefix.removesuffix(f"{os.getpid()}-"))
-            made = Path(tempfile.mkdtemp(prefix=prefix, dir=home))
+            made = home / f"{prefix}{os.urandom(len(_MADE_UP) // 2).hex()}"
+            made.mkdir(mode=0o700)
             made.chmod(0o700)  # whatever the umask takes away
         except OSError as error:
             reasons.append(f"{home}: {error.strerror}")
@@ -180,9 +180,7 @@ def check_greeting(line: bytes, token: str, names: Container[str]) -> str:
         raise GreetingRefused("its first line is not a shim's greeting")
     if version != _VERSION:
         raise GreetingRefused(f"its shim speaks version {_shown(version)}, this acp-launch version 2")
-    import hmac  # loads OpenSSL, which would delay the agent's start
-
-    if not (separator and hmac.compare_digest(given, token.encode())):
+    if not (separator and compare_digest(given, token.encode())):
         raise GreetingRefused("its token is not the one of this launch")
     name = asked.decode(errors="replace")
     if name not in names:

@@ -7,7 +7,6 @@ checks that wherever something is about to start.
 
 import os
 import shlex
-import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -386,26 +385,27 @@ def _offer_to_install(resolved: Resolved, again: Callable[[], Resolved]) -> Reso
 
 def _installers(resolved: Resolved) -> Mapping[str, Sequence[str]]:
     """Map each missing command to the command line that installs it; empty if one cannot be installed."""
+    from shutil import which  # takes 2 ms
+
     from acp_launch.profile.agents import installer
 
     wrong = {problem.path for problem in errors(resolved.problems)}
     absent = [reason.absent for path, reason in resolved.missing.items() if dotted(path) in wrong]
     found = {command: installer(command) for command in absent}
-    return found if all(argv and shutil.which(argv[0]) for argv in found.values()) else {}
+    return found if all(argv and which(argv[0]) for argv in found.values()) else {}
 
 
 def _install(argv: Sequence[str]) -> None:
     """Run an installer on the terminal, in the home directory: the project must not replace its settings."""
     import asyncio
+    from shutil import which
 
     from acp_launch.launch.loop import hear_guards
     from acp_launch.plan.environment import inherited
     from acp_launch.process.foreground import foreground
     from acp_launch.process.program import LocalProgram
 
-    program = LocalProgram(
-        argv[0], (shutil.which(argv[0]) or argv[0], *argv[1:]), inherited(os.environ, "all"), Path.home()
-    )
+    program = LocalProgram(argv[0], (which(argv[0]) or argv[0], *argv[1:]), inherited(os.environ, "all"), Path.home())
 
     guards = start_guards()
 

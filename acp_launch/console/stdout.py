@@ -6,7 +6,6 @@ the same file or pipe, our mark is removed from the text. Anywhere else the text
 everywhere: unprintable characters in it are escapes.
 """
 
-import shutil
 import sys
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -135,4 +134,8 @@ def labelled(texts: Mapping[str, str]) -> str:
 
 def terminal_width() -> int | None:
     """Return the columns of the terminal on stdout; None if stdout is not a terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if not sys.stdout.isatty():
+        return None
+    from shutil import get_terminal_size  # takes 2 ms
+
+    return get_terminal_size().columns

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from acp_launch.document.nodes import Node, Place, shorten
+from acp_launch.private import hash_content
 from acp_launch.problem import KeyPath, Problem, dotted, likeliest
 from acp_launch.profile.discover import Origin
 
@@ -34,9 +35,7 @@ class Layer(Struct, frozen=True, kw_only=True):
     @property
     def digest(self) -> str:
         """SHA-256 of the text, in hex."""
-        from hashlib import sha256
-
-        return sha256(self.text.encode()).hexdigest()
+        return hash_content(self.text.encode())
 
     def __repr__(self) -> str:  # without the text, which may hold a credential
         return f"Layer({str(self.file)!r}, origin={self.origin!r}, role={self.role!r})"

@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from acp_launch.document.nodes import Plain
 from acp_launch.errors import StateError
-from acp_launch.private import Unfit, make_digest, make_private, read_bounded, real, replace
+from acp_launch.private import Unfit, hash_content, make_digest, make_private, read_bounded, real, replace
 from acp_launch.profile.discover import HOLDER, boundary
 from acp_launch.profile.layers import Layer
 from acp_launch.profile.load import Loaded
@@ -54,9 +54,7 @@ def _content(loaded: Loaded) -> tuple[str, ...]:
 
 def digest(project: str, lines: Sequence[str]) -> str:
     """Return the SHA-256 of these lines in this project, in hex."""
-    from hashlib import sha256  # loads OpenSSL
-
-    return sha256("\0".join([project, *lines]).encode(errors="surrogatepass")).hexdigest()
+    return hash_content("\0".join([project, *lines]).encode(errors="surrogatepass"))
 
 
 def changes(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:

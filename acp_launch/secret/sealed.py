@@ -16,12 +16,12 @@ One line of JSON, in the only accepted form (the members in this order, no space
 import os
 import zlib
 from collections.abc import Mapping
-from hmac import compare_digest
 from typing import Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from acp_launch.private import compare_digest
 from acp_launch.secret.value import MAX_VALUE, Secret
 
 FORMAT = "acp-launch sealed secrets"

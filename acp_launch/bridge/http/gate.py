@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from acp_launch.private import compare_digest
+
 JSON, EVENTS = "application/json", "text/event-stream"
 METHODS = ("GET", "POST", "DELETE")
 _SHOWN = 80  # characters of a header that a message repeats
@@ -79,8 +81,6 @@ class RequestGate:
 
     def find(self, head: Head) -> str:
         """Return the server of the request's path, if the request has its token."""
-        from hmac import compare_digest  # loads OpenSSL, which would delay the agent's start
-
         path = head.target.encode(errors="replace")
         found = [name for name, key in self._keys.items() if compare_digest(path, key.path.encode())]
         if not found:

@@ -22,7 +22,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from acp_launch.errors import StateError
-from acp_launch.private import make_private, take_lock
+from acp_launch.private import hash_content, make_private, take_lock
 from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
 from acp_launch.session.permission.subject import subject
@@ -41,9 +41,7 @@ def of_profile(profile: str) -> str:
 
 def digest(*words: str) -> str:
     """Return 16 hexadecimal digits that identify these words."""
-    from hashlib import sha256  # loads OpenSSL: not while an agent is being started
-
-    return sha256("\0".join(words).encode(errors="surrogateescape")).hexdigest()[:16]
+    return hash_content("\0".join(words).encode(errors="surrogateescape"))[:16]
 
 
 SUFFIX = ".permissions.ndjson"

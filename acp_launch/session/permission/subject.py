@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
+from acp_launch.private import hash_content
 from acp_launch.protocol import acp
 from acp_launch.regex import regex
 from acp_launch.session.permission.globs import Links, real, script
@@ -234,9 +235,8 @@ def input_digest(call: dict[str, Any], about: Subject) -> str:
     if rest in (None, {}, [], ""):
         return NOTHING
     import json
-    from hashlib import sha256  # loads OpenSSL
 
-    return sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hash_content(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode())
 
 
 def _all_texts(call: dict[str, Any]) -> list[str]:
