@@ -187,6 +187,13 @@ async def ask_address(name: str, complaint: str) -> str:
     return text
 
 
+async def ask_whether(question: str) -> bool:
+    """Ask the user at the terminal a question about a login; no answer means no."""
+    from acp_launch.console.ask.terminal import choose_yes_or_no
+
+    return await choose_yes_or_no(harmless(question, keep="")) is True
+
+
 def _host(url: str) -> str:
     from acp_launch.mcp.http.wire import shown_origin
 
