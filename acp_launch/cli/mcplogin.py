@@ -336,7 +336,7 @@ async def _log_in(target: LoginTarget, before: Grant | None, opener: "Opener", l
                 more=more,
                 registered=before,
                 device=device,
-                confirm=logins.ask_whether if possible() else None,
+                confirm=logins.confirm if possible() else None,
                 waiting=say_waiting,
                 patience=limit,
             )

@@ -187,11 +187,12 @@ async def ask_address(name: str, complaint: str) -> str:
     return text
 
 
-async def ask_whether(question: str) -> bool:
-    """Ask the user at the terminal a question about a login; no answer means no."""
+async def confirm(what: str, question: str) -> bool:
+    """Tell the user at the terminal something about a login, and ask whether it is right; no answer means no."""
     from acp_launch.console.ask.terminal import choose_yes_or_no
 
-    return await choose_yes_or_no(harmless(question, keep="")) is True
+    _say(f"acp-launch: {what}")
+    return await choose_yes_or_no(question) is True
 
 
 def _host(url: str) -> str:

@@ -76,14 +76,14 @@ class ClientSecret(Struct, frozen=True):
         """
         if client.method == "none" or client.issuer.rstrip("/") == self.issuer:
             return self.value
-        named = f": that is for {self.issuer}" if self.issuer else ", as the profile does not name it"
-        fix = f"log in again, or if it may, {issuer_line(client.issuer, self.place)}"
-        raise Refused(f"{printable(client.issuer)} may not get the client secret{named}", fix, is_final=True)
+        lacks = f"as the profile lacks {issuer_line(client.issuer, self.place)}"
+        why = f"which is for {self.issuer}" if self.issuer else lacks
+        raise Refused(f"{printable(client.issuer)} may not get the client secret, {why}", is_final=True)
 
 
 def issuer_line(issuer: str, place: str) -> str:
-    """Say what to write, and where, so that an authorization server may get the client secret."""
-    return f"write `issuer: {printable(issuer)}` beside client_secret ({place})"
+    """Return what says in a profile that an authorization server may get the client secret, and where."""
+    return f"`issuer: {printable(issuer)}` beside client_secret ({place})"
 
 
 class TokenAnswer(Struct, frozen=True):

@@ -39,7 +39,7 @@ LONGEST_CODE = 64  # characters that the user has to type
 ASK = "do not log in again before the server's operator has explained that"
 
 ShowDevice = Callable[[str, str], None]  # the page, and the code to type there
-Confirm = Callable[[str], Awaitable[bool]]  # asks the user a question that yes or no answers
+Confirm = Callable[[str, str], Awaitable[bool]]  # what to tell the user, and the question that yes or no answers
 Waiting = Callable[[str, float, float], None]  # the name of a wait, for how many seconds, until when
 T = TypeVar("T")
 
@@ -220,7 +220,7 @@ class _Flow:
             where = shown_origin(server.token_endpoint)
             at = "" if where == shown_origin(issuer) else f" at {where}"
             how = f"{self._server} names {issuer} as its authorization server, which would get the client secret{at}"
-            fix = f"if it may, {issuer_line(issuer, wanted.place)}, or run this on a terminal"
+            fix = f"if it may, write {issuer_line(issuer, wanted.place)}, or run this on a terminal"
             await self._confirm(how, "May it?", fix)
         self.secret_to = issuer
 
@@ -229,7 +229,7 @@ class _Flow:
             raise Refused(how, fix)
         try:
             async with asyncio.timeout(self._patience):
-                is_confirmed = await self._ask(f"{how}. {question}")
+                is_confirmed = await self._ask(how, question)
         except TimeoutError:
             raise Refused(f"no answer to a question within {seconds(self._patience)}", "log in again") from None
         if not is_confirmed:

@@ -219,7 +219,7 @@ class TokenStore:
         """Use what another process, one that did not take the lock, has stored meanwhile; else the login has ended."""
         now = self._read()
         if now.access == stored.access:
-            raise self._end(stored, refused.how, "" if refused.error else refused.fix)
+            raise self._end(stored, refused.how)
         self._grant, self._failure = now, None
         return now.access
 
@@ -292,9 +292,9 @@ class TokenStore:
         self._failure = _Failure(error, monotonic() + min(pause or REST, LONGEST_REST))
         return error
 
-    def _end(self, grant: Grant, why: str, fix: str = "") -> NoToken:
+    def _end(self, grant: Grant, why: str) -> NoToken:
         self._over = grant
-        return self._fail(NoToken(f"{NOT_LOGGED_IN} any more: {why}", fix or self._command))
+        return self._fail(NoToken(f"{NOT_LOGGED_IN} any more: {why}", self._command))
 
     @property
     def _in_use(self) -> Secret:

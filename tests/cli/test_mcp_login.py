@@ -285,7 +285,7 @@ def test_a_configured_client_uses_its_secret_and_its_port(home: Launcher) -> Non
         profile(home, server, **pinned)
         out = home("mcp", "logout", "p")
         assert (out.code, len(server.asked("as /revoke"))) == (0, 2)
-    assert f"{server.issuer} may not get the client secret, as the profile does not name it" in out.err
+    assert f"{server.issuer} may not get the client secret, as the profile lacks `issuer: {server.issuer}`" in out.err
 
 
 def test_a_terminal_asks_once_who_gets_the_client_secret_and_the_login(home: Launcher) -> None:

@@ -74,7 +74,7 @@ class Session:
         return {f"io.modelcontextprotocol/{name}": value for name, value in about.items()}
 
 
-async def agree(question: str) -> bool:
+async def agree(what: str, question: str) -> bool:
     return True
 
 

@@ -204,8 +204,8 @@ class User:
     def __init__(self, answer: bool = True) -> None:
         self.answer, self.questions = answer, list[str]()
 
-    async def __call__(self, question: str) -> bool:
-        self.questions.append(question)
+    async def __call__(self, what: str, question: str) -> bool:
+        self.questions.append(f"{what}. {question}")
         return self.answer
 
 
@@ -245,7 +245,7 @@ def test_what_was_confirmed_is_kept_with_the_login_and_is_not_asked_again() -> N
 
 
 def test_a_question_that_is_not_answered_has_a_limit() -> None:
-    async def silent(question: str) -> bool:
+    async def silent(what: str, question: str) -> bool:
         return await asyncio.Event().wait()
 
     with authority(server={"token_endpoint": "{mcp}/token"}) as site:

@@ -214,7 +214,10 @@ def test_a_client_with_a_secret_uses_it(scene: Scene, is_configured: bool) -> No
 
 @pytest.mark.parametrize(
     ("issuer", "why"),
-    [("", ", as the profile does not name it"), ("https://other.example", ": that is for https://other.example")],
+    [
+        ("", "as the profile lacks `issuer: {}` beside client_secret (p.yaml:5:9)"),
+        ("https://other.example", "which is for https://other.example"),
+    ],
 )
 def test_a_renewal_posts_the_secret_to_no_other_authorization_server(scene: Scene, issuer: str, why: str) -> None:
     client = scene.endpoint.client(method="client_secret_basic")
@@ -222,8 +225,8 @@ def test_a_renewal_posts_the_secret_to_no_other_authorization_server(scene: Scen
     error = no_token(scene.keeper(secret=configured(issuer)))
     assert scene.endpoint.posted == []
     assert error.is_final
-    assert error.how == f"is not logged in any more: {client.issuer} may not get the client secret{why}"
-    assert error.fix == f"log in again, or if it may, write `issuer: {client.issuer}` beside client_secret (p.yaml:5:9)"
+    told = f"is not logged in any more: {client.issuer} may not get the client secret, {why.format(client.issuer)}"
+    assert (error.how, error.fix) == (told, COMMAND)
 
 
 def test_a_renewal_without_the_secret_needs_no_issuer(scene: Scene) -> None:
