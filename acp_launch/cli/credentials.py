@@ -33,6 +33,7 @@ from acp_launch.waits import awaited
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
+    from acp_launch.oauth.exchange import ClientSecret
     from acp_launch.oauth.keeper import TokenStore
 
     MakeTokenStore = Callable[[Login, Grant | None, Callable[[str], None]], TokenStore]
@@ -116,6 +117,16 @@ def printer_of(server: RemotePlan, settings: Settings) -> str:
 def record_of(server: RemotePlan, records: Logins) -> Login | None:
     """Find the record of the login to a server."""
     return None if server.url.secrets else records.find(*_key(server))
+
+
+def secret_of(server: RemotePlan, login: Login | None, secrets: Mapping[str, Secret]) -> "ClientSecret | None":
+    """Return the secret of the client that the profile names, with who may get it by the profile or by the login."""
+    if server.oauth is None or (written := server.oauth.client_secret) is None:
+        return None
+    from acp_launch.oauth.exchange import ClientSecret
+
+    issuer = server.oauth.issuer or (login.secret_to if login is not None else "")
+    return ClientSecret(written.concealed(secrets), issuer, str(written.origin))
 
 
 def _key(server: RemotePlan) -> tuple[str, str]:
@@ -371,14 +382,13 @@ class Wallet(Struct, frozen=True, kw_only=True):
     ) -> "TokenStore":
         from acp_launch.oauth.keeper import TokenStore  # runs without a login do without it
 
-        written = server.oauth.client_secret if server.oauth is not None else None
         return TokenStore(
             record.item,
             self.opening,
             records,
             command=ours("mcp", "login", self.called, server.name),
             grant=grant,
-            secret=written.concealed(self.secrets) if written is not None else None,
+            secret=secret_of(server, record, self.secrets),
             limit=self.settings.secrets.timeout,
             note=note,
         )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_launch.cli.credentials import printer_of, record_of
+from acp_launch.cli.credentials import printer_of, record_of, secret_of
 from acp_launch.cli.planning import find_server, loaded_profile, plan_with_secrets, require, resolved_from
 from acp_launch.console.logins import State, is_valid
 from acp_launch.errors import (
@@ -44,6 +44,7 @@ from acp_launch.waits import stretch
 if TYPE_CHECKING:
     from acp_launch.cli.operation import VerbProcesses
     from acp_launch.cli.stores import Vault
+    from acp_launch.oauth.exchange import ClientSecret
     from acp_launch.oauth.flow import Waiting
 
     Opener = tuple[str, ...] | None  # the command that opens a page
@@ -60,7 +61,7 @@ class LoginTarget(Struct, frozen=True):
 
     server: RemotePlan
     login: Login | None
-    client_secret: Secret | None = None
+    client_secret: "ClientSecret | None" = None
     headers: Mapping[str, Secret] = field(default_factory=dict)
 
     @property
@@ -250,11 +251,11 @@ def _targets(plan: LaunchPlan, secrets: Mapping[str, Secret], records: Logins) -
         known = {
             name: value for name, value in server.sent.items() if {each.name for each in value.secrets} <= set(secrets)
         }
-        secret = server.oauth.client_secret if server.oauth is not None else None
+        login = record_of(server, records)
         yield LoginTarget(
             server,
-            record_of(server, records),
-            secret.concealed(secrets) if secret is not None else None,
+            login,
+            secret_of(server, login, secrets),
             {name: value.concealed(secrets) for name, value in known.items() if name.lower() != "authorization"},
         )
 
@@ -299,18 +300,22 @@ async def _log_in(target: LoginTarget, before: Grant | None, opener: "Opener", l
     """Log in with the command that opens a page, or on a terminal, within seconds."""
     from acp_launch.cli.stores import say_waiting
     from acp_launch.console import logins
+    from acp_launch.console.ask.terminal import possible
     from acp_launch.oauth.exchange import Refused
     from acp_launch.oauth.flow import Wanted, log_in
     from acp_launch.oauth.listener import LoopbackListener
 
-    url, oauth = target.server.url.reveal({}), target.oauth
+    url, oauth, secret = target.server.url.reveal({}), target.oauth, target.client_secret
     wanted = Wanted(
         name=target.name,
         url=url,
         type="sse" if target.server.type == "sse" else "http",
         scopes=oauth.scopes,
         client_id=oauth.client_id,
-        client_secret=target.client_secret,
+        client_secret=secret.value if secret else None,
+        place=secret.place if secret else "",
+        issuer=oauth.issuer,
+        before=target.login,
         client_metadata_url=oauth.client_metadata_url,
         headers=target.headers,
     )
@@ -326,7 +331,14 @@ async def _log_in(target: LoginTarget, before: Grant | None, opener: "Opener", l
     try:
         async with browser.listen(oauth.callback_port or 0):
             grant, login = await log_in(
-                wanted, browser, more=more, registered=before, device=device, waiting=say_waiting, patience=limit
+                wanted,
+                browser,
+                more=more,
+                registered=before,
+                device=device,
+                confirm=logins.confirm if possible() else None,
+                waiting=say_waiting,
+                patience=limit,
             )
     except Refused as refused:
         fix = refused.fix or "ask the operator of the server"
@@ -371,7 +383,7 @@ def _store(vault: "Vault", grant: Grant, login: Login, target: LoginTarget) -> N
             _take_back(vault, before.item, target.client_secret)  # if the server does not, the new login counts
 
 
-def _take_back(vault: "Vault", item: str, secret: Secret | None) -> str:
+def _take_back(vault: "Vault", item: str, secret: "ClientSecret | None") -> str:
     """Remove tokens, and let the server take them back. Return what is left to say of that, empty if it did."""
     grant = _read_grant(vault, item)
     fault = "the store had no tokens of it any more" if grant is None else _revoke(grant, secret)
@@ -404,7 +416,7 @@ def _lock(records: Logins, item: str, settings: Settings) -> Iterator[None]:
         yield
 
 
-def _revoke(grant: Grant, secret: Secret | None) -> str:
+def _revoke(grant: Grant, secret: "ClientSecret | None") -> str:
     """Let the server take the tokens back. Return what is left to say of it, or empty if they are of no use now."""
     import asyncio
 
@@ -414,7 +426,7 @@ def _revoke(grant: Grant, secret: Secret | None) -> str:
         for hint, token in (("refresh_token", grant.refresh), ("access_token", grant.access)):
             if token is None:
                 continue
-            client_secret = grant.client_secret or secret
+            client_secret = grant.client_secret if secret is None else secret.reveal_to(grant.client)
             if not asyncio.run(revoke(grant.client, client_secret, token, hint=hint, limit=PARTING)):
                 return "the server cannot take tokens back, so they are valid there until they expire"
     except Refused as refused:

@@ -187,6 +187,14 @@ async def ask_address(name: str, complaint: str) -> str:
     return text
 
 
+async def confirm(what: str, question: str) -> bool:
+    """Tell the user at the terminal something about a login, and ask whether it is right; no answer means no."""
+    from acp_launch.console.ask.terminal import choose_yes_or_no
+
+    _say(f"acp-launch: {what}")
+    return await choose_yes_or_no(question) is True
+
+
 def _host(url: str) -> str:
     from acp_launch.mcp.http.wire import shown_origin
 

@@ -167,6 +167,7 @@ def _login(oauth: LoginPlan) -> dict[str, Any]:
         "scopes": list(oauth.scopes),
         "client_id": masked(oauth.client_id) or None,
         "client_secret": secret.get("client_secret"),
+        "issuer": masked(oauth.issuer) or None,
         "client_metadata_url": masked(oauth.client_metadata_url) or None,
         "callback_port": oauth.callback_port,
     }
@@ -342,12 +343,13 @@ def _remote_lines(server: RemotePlan, plan: LaunchPlan, verbose: bool, login: st
 
 def _login_text(oauth: LoginPlan) -> str:
     """Describe a login: `OAuth, for the scopes read, write, as the client docs with ${secret:docs}`."""
+    at = f" at {masked(oauth.issuer)}" if oauth.issuer else ""
     scopes = f"the scopes {', '.join(oauth.scopes)}" if oauth.scopes else "the scopes that the server names"
     known_as = oauth.client_id or oauth.client_metadata_url
     client = f", as the client {masked(known_as)}" if known_as else ""
     secrets = ", ".join(map(str, oauth.client_secret.secrets)) if oauth.client_secret else ""
     port = f", answered at port {oauth.callback_port}" if oauth.callback_port else ""
-    return f"OAuth, for {scopes}{client}{f' with {secrets}' if secrets else ''}{port}"
+    return f"OAuth{at}, for {scopes}{client}{f' with {secrets}' if secrets else ''}{port}"
 
 
 def _program_lines(program: ProcessPlan | StdioPlan, path: KeyPath, plan: LaunchPlan, verbose: bool) -> Iterator[str]:

@@ -93,7 +93,8 @@ def _remote(name: str, server: RemoteServer) -> Iterator[ReportRow]:
 def _login(oauth: OAuth) -> str:
     scopes = f"the scopes {', '.join(oauth.scopes)}" if oauth.scopes else "the scopes that it names"
     known_as = oauth.client_id or oauth.client_metadata_url
-    return discreet(f"asks you to log in, for {scopes}{f', as the client {known_as}' if known_as else ''}")
+    at = f" at {oauth.issuer}" if oauth.issuer else ""
+    return discreet(f"asks you to log in{at}, for {scopes}{f', as the client {known_as}' if known_as else ''}")
 
 
 def _where(server: StdioServer, there: Path | None) -> str:

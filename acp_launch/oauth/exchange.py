@@ -58,6 +58,34 @@ class Refused(Exception):  # noqa: N818 - it reads as what it is
         self.how, self.fix, self.error, self.is_final, self.pause = how, fix, error, is_final, pause
 
 
+class ClientSecret(Struct, frozen=True):
+    """The secret of a client that the profile names. `issuer` alone may get it, none if that is empty.
+
+    `place` is its place in the profile.
+    """
+
+    value: Secret
+    issuer: str
+    place: str
+
+    def reveal_to(self, client: OAuthClient) -> Secret:
+        """Return the secret for a request of this client.
+
+        Raises:
+            Refused: its authorization server may not get it.
+        """
+        if client.method == "none" or client.issuer.rstrip("/") == self.issuer:
+            return self.value
+        lacks = f"as the profile lacks {issuer_line(client.issuer, self.place)}"
+        why = f"which is for {self.issuer}" if self.issuer else lacks
+        raise Refused(f"{printable(client.issuer)} may not get the client secret, {why}", is_final=True)
+
+
+def issuer_line(issuer: str, place: str) -> str:
+    """Return what says in a profile that an authorization server may get the client secret, and where."""
+    return f"`issuer: {printable(issuer)}` beside client_secret ({place})"
+
+
 class TokenAnswer(Struct, frozen=True):
     """An answer of an authorization server. `said` is its body if that is a JSON object, else it is empty."""
 

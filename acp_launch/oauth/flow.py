@@ -10,7 +10,7 @@ import base64
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from acp_launch.mcp.http.wire import NONE, Challenge, first_scopes, origin, phrase, read_challenges, shown_origin
 from acp_launch.mcp.message import CLIENT_INFO, VERSIONS
 from acp_launch.oauth import metadata
-from acp_launch.oauth.exchange import Refused, TokenAnswer, ask, excerpt, fetch, post, refusal
+from acp_launch.oauth.exchange import Refused, TokenAnswer, ask, excerpt, fetch, issuer_line, post, refusal
 from acp_launch.oauth.grant import Grant, Login, Method, OAuthClient, Tokens
 from acp_launch.oauth.metadata import OFFLINE, AuthorizationServer, Resource, Unusable
 from acp_launch.profile.values import is_in_the_clear, is_local
@@ -39,12 +39,17 @@ LONGEST_CODE = 64  # characters that the user has to type
 ASK = "do not log in again before the server's operator has explained that"
 
 ShowDevice = Callable[[str, str], None]  # the page, and the code to type there
+Confirm = Callable[[str, str], Awaitable[bool]]  # what to tell the user, and the question that yes or no answers
 Waiting = Callable[[str, float, float], None]  # the name of a wait, for how many seconds, until when
 T = TypeVar("T")
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """A server to log in to, and what the profile says of it. `headers` are for requests to its origin only."""
+    """A server to log in to, and what the profile says of it. `headers` are for requests to its origin only.
+
+    `issuer` is the only authorization server to log in at. If it is empty, the user confirms the one that may get
+    `client_secret`, which is at `place` in the profile. `before` is the record of the login before.
+    """
 
     name: str
     url: str
@@ -52,6 +57,9 @@ class Wanted(Struct, frozen=True, kw_only=True):
     scopes: tuple[str, ...] = ()
     client_id: str = ""
     client_secret: Secret | None = None
+    place: str = ""
+    issuer: str = ""
+    before: Login | None = None
     client_metadata_url: str = ""
     headers: Mapping[str, Secret] = msgspec.field(default_factory=dict)
 
@@ -74,6 +82,7 @@ async def log_in(
     more: tuple[str, ...] = (),
     registered: Grant | None = None,
     device: ShowDevice | None = None,
+    confirm: Confirm | None = None,
     waiting: Waiting = lambda what, word, limit: None,
     patience: float = 300.0,
 ) -> tuple[Grant, Login]:
@@ -82,15 +91,17 @@ async def log_in(
     `more` are scopes to ask for besides those of the profile and of the server. `registered` is an earlier grant of
     the server: its registration is used again if the issuer and the redirect address are still the same. `device`
     shows a page and the code to type there; if it is given and the authorization server offers that, the browser may
-    be on any machine, does not come back (RFC 8628), and has `patience` seconds.
+    be on any machine, does not come back (RFC 8628), and has `patience` seconds. `confirm` asks the user; None if there
+    is no user to ask.
 
     Raises:
         Refused: there is no login; nothing is left to undo.
     """
-    flow = _Flow(wanted, browser, device, waiting, patience)
+    flow = _Flow(wanted, browser, device, confirm, waiting, patience)
     with flow.explain():
         challenge = challenge or await flow.challenge()
         resource, server = await flow.servers(challenge)
+        await flow.confirm_origins(server)
         scopes = first_scopes((*more, *metadata.wanted_scopes(wanted.scopes, challenge or NONE, resource, server)))
         name = resource.resource if resource else metadata.canonical(wanted.url)
         ours = await flow.client(server, scopes, registered)
@@ -98,7 +109,8 @@ async def log_in(
         redirect_uri, secret = (browser.redirect_uri, ours.secret) if ours.is_registered else ("", None)
         blank = Grant(client=ours.client, resource=name, access=tokens.access, scopes=scopes)
         grant = replace(blank, client_secret=secret, redirect_uri=redirect_uri).after(tokens)
-        return grant, Login.of(grant, url=wanted.url, client=wanted.client_id, account=tokens.account)
+        login = Login.of(grant, url=wanted.url, client=wanted.client_id, account=tokens.account)
+        return grant, replace(login, origins=flow.origins, secret_to=flow.secret_to)
 
 
 class _Ours(Struct, frozen=True):
@@ -113,10 +125,18 @@ class _Flow:
     """The steps of one login."""
 
     def __init__(
-        self, wanted: Wanted, browser: BrowserLogin, device: ShowDevice | None, waiting: Waiting, patience: float
+        self,
+        wanted: Wanted,
+        browser: BrowserLogin,
+        device: ShowDevice | None,
+        confirm: Confirm | None,
+        waiting: Waiting,
+        patience: float,
     ) -> None:
-        self._wanted, self._browser, self._device = wanted, browser, device
+        self._wanted, self._browser, self._device, self._ask = wanted, browser, device, confirm
         self._waiting, self._patience = waiting, patience
+        self.origins: tuple[str, ...] = ()  # that the user has confirmed to belong together
+        self.secret_to = ""  # the issuer that may get the client secret, as the user has confirmed
         self._server = f'the MCP server "{wanted.name}"'
 
     @contextmanager
@@ -146,14 +166,17 @@ class _Flow:
 
     async def servers(self, challenge: Challenge | None) -> tuple[Resource | None, AuthorizationServer]:
         """Find the metadata of the server and of its authorization server."""
-        url = self._wanted.url
+        url, ours = self._wanted.url, self._wanted.issuer
         places = metadata.resource_addresses(url, challenge or NONE)
-        resource = await self._find(places, self._server, partial(metadata.read_resource, url=url))
+        resource = await self._find(places, self._server, partial(metadata.read_resource, url=url, issuer=ours))
         named = resource.authorization_servers if resource else None
         issuer = named[0] if named else shown_origin(url)  # the latter in MCP 2025-03-26
         asked = f"the authorization server {shown_origin(issuer)}" if named else self._server
         read = partial(metadata.read_server, asked=issuer, near=is_local(url), is_old=not named)
         if found := await self._find(metadata.server_addresses(issuer), asked, read):
+            if ours and found.issuer.rstrip("/") != ours:
+                how = f"{self._server} names {found.issuer} as its authorization server, and the profile {ours}"
+                raise Refused(how, f"{ASK}, or correct mcp_servers.{self._wanted.name}.oauth.issuer")
             return resource, found
         if not named and challenge is None:
             raise Refused(f"{asked} does not ask for a login", "remove `oauth` from its entry in the profile")
@@ -174,11 +197,51 @@ class _Flow:
             raise Refused(f"{server} answered {phrase(failed)} for its metadata", "try again later")
         return None
 
+    async def confirm_origins(self, server: AuthorizationServer, page: str = "") -> None:
+        """Let the user confirm that the page where they log in belongs to what gets the login.
+
+        Else an MCP server could name the page of another party, and get what that gives at an endpoint of its own.
+        """
+        at, *others = metadata.list_origins(server, page)
+        if not others:
+            return
+        if not {at, *others} <= {*self.origins, *(self._wanted.before.origins if self._wanted.before else ())}:
+            how = f"{self._server} sends you to {at} to log in, and {' and '.join(others)} would get that login"
+            fix = "run this on a terminal, and confirm that these belong together"
+            await self._confirm(how, "Do these belong together?", fix)
+        self.origins = tuple(dict.fromkeys((*self.origins, at, *others)))
+
+    async def _confirm_secret(self, server: AuthorizationServer) -> None:
+        """Let the user confirm who gets the client secret, if the profile does not say it."""
+        wanted, issuer = self._wanted, server.issuer.rstrip("/")
+        if wanted.issuer:
+            return
+        if wanted.before is None or wanted.before.secret_to != issuer:
+            where = shown_origin(server.token_endpoint)
+            at = "" if where == shown_origin(issuer) else f" at {where}"
+            how = f"{self._server} names {issuer} as its authorization server, which would get the client secret{at}"
+            fix = f"if it may, write {issuer_line(issuer, wanted.place)}, or run this on a terminal"
+            await self._confirm(how, "May it?", fix)
+        self.secret_to = issuer
+
+    async def _confirm(self, how: str, question: str, fix: str) -> None:
+        if self._ask is None:
+            raise Refused(how, fix)
+        try:
+            async with asyncio.timeout(self._patience):
+                is_confirmed = await self._ask(how, question)
+        except TimeoutError:
+            raise Refused(f"no answer to a question within {seconds(self._patience)}", "log in again") from None
+        if not is_confirmed:
+            raise Refused(f"{how}, and you said no", ASK)
+
     async def client(self, server: AuthorizationServer, scopes: tuple[str, ...], registered: Grant | None) -> _Ours:
         """Return our client at this authorization server: configured, by document, or registered now or before."""
         wanted = self._wanted
         if wanted.client_id:
             method = metadata.secret_method(server) if wanted.client_secret else "none"
+            if wanted.client_secret:
+                await self._confirm_secret(server)
             return _Ours(_client(server, wanted.client_id, method), wanted.client_secret)
         if wanted.client_metadata_url and server.takes_documents:
             return _Ours(_client(server, wanted.client_metadata_url, "none"))
@@ -264,6 +327,7 @@ class _Flow:
         metadata.check_address(
             address, "has an authorization server with the login page", near=is_local(self._wanted.url)
         )
+        await self.confirm_origins(server, address)
         assert self._device is not None
         self._device(address, page.user_code)
         limit = min(self._patience, page.expires_in)

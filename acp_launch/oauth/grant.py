@@ -123,6 +123,8 @@ class Login(Struct, frozen=True, kw_only=True):
     demanded: tuple[str, ...] = ()
     is_lacking: bool = False
     step_ups: int = 0
+    origins: tuple[str, ...] = ()  # of endpoints, which the user has confirmed to belong together
+    secret_to: str = ""  # the issuer that may get the client secret, as the user has confirmed
 
     @classmethod
     def of(cls, grant: Grant, *, url: str, client: str, account: str) -> "Login":

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from acp_launch.errors import StateError
 from acp_launch.mcp.http.wire import NoToken
-from acp_launch.oauth.exchange import Refused, ask
+from acp_launch.oauth.exchange import ClientSecret, Refused, ask
 from acp_launch.oauth.grant import NOT_LOGGED_IN, Grant, Logins, Tokens, decode_grant, encode_grant
 from acp_launch.private import locked
 from acp_launch.secret.isolate import beside_a_session
@@ -68,7 +68,7 @@ class TokenStore:
         *,
         command: str,
         grant: Grant | None = None,
-        secret: Secret | None = None,
+        secret: ClientSecret | None = None,
         limit: float = STORE,
         note: Callable[[str], None] = lambda text: None,
         clock: Callable[[], float] = time.time,
@@ -212,7 +212,7 @@ class TokenStore:
         form: dict[str, str | Secret] = {"grant_type": "refresh_token", "refresh_token": stored.refresh}
         if stored.resource:
             form["resource"] = stored.resource
-        secret = self._secret or stored.client_secret
+        secret = stored.client_secret if self._secret is None else self._secret.reveal_to(stored.client)
         return asyncio.run(ask(stored.client, secret, form, limit=ANSWER, clock=self._clock))
 
     def _use_other(self, stored: Grant, refused: Refused) -> Secret:

@@ -20,6 +20,7 @@ from acp_launch.waits import awaited, stretch
 HEAD = 16 * 1024  # bytes of a request's head
 HEAD_TIME = stretch(10.0)  # seconds for a request's head, and for its page to be taken
 QUOTED = 200  # characters that a page quotes of an answer
+IDLE = 16  # connections whose request has not come; the oldest is closed for a further one
 HOST = "127.0.0.1"
 PATH = "/callback"
 Pasted = Callable[[str], Awaitable[str]]
@@ -57,7 +58,7 @@ class LoopbackListener:
         self._state = ""
         self._answer: asyncio.Future[Mapping[str, str]] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._idle: set[asyncio.StreamWriter] = set()  # connections whose request has not come
+        self._idle: dict[asyncio.StreamWriter, None] = {}  # connections whose request has not come, the oldest first
 
     @property
     def redirect_uri(self) -> str:
@@ -111,7 +112,11 @@ class LoopbackListener:
                 answer.set_exception(error)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._idle.add(writer)
+        self._idle[writer] = None
+        if len(self._idle) > IDLE:
+            oldest = next(iter(self._idle))
+            del self._idle[oldest]
+            oldest.transport.abort()
         self._tasks.add(task := asyncio.get_running_loop().create_task(self._serve(reader, writer)))
         task.add_done_callback(self._tasks.discard)
 
@@ -119,14 +124,14 @@ class LoopbackListener:
         try:
             async with asyncio.timeout(HEAD_TIME):
                 head = await reader.readuntil(b"\r\n\r\n")
-                self._idle.discard(writer)
+                self._idle.pop(writer, None)
                 writer.write(self._reply(head))
                 writer.close()
                 await writer.wait_closed()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # a connection that brings no request, or takes no page, changes nothing
         finally:
-            self._idle.discard(writer)
+            self._idle.pop(writer, None)
             writer.transport.abort()
 
     def _reply(self, head: bytes) -> bytes:

@@ -93,8 +93,10 @@ def server_addresses(issuer: str) -> list[str]:
     return list(dict.fromkeys(_at(issuer, place) for place in (SERVER + path, OPENID + path, path + OPENID)))
 
 
-def read_resource(said: Mapping[str, Any], url: str) -> Resource | None:
+def read_resource(said: Mapping[str, Any], url: str, issuer: str = "") -> Resource | None:
     """Read the metadata of the resource at `url`; None if it says nothing.
+
+    Of its authorization servers it has one: `issuer`, if that is among them, else the first.
 
     Raises:
         Unusable: it is of another resource, or names no authorization server that may be asked.
@@ -107,8 +109,10 @@ def read_resource(said: Mapping[str, Any], url: str) -> Resource | None:
         raise Unusable(f"has metadata of another resource: {found}", "check its `url`, or ask its operator")
     if not read.authorization_servers:
         raise Unusable("has protected-resource metadata that names no authorization server")
-    check_address(read.authorization_servers[0], "names, as its authorization server,", near=is_local(url))
-    return read
+    named = read.authorization_servers
+    used = next((each for each in named if each.rstrip("/") == issuer), named[0])
+    check_address(used, "names, as its authorization server,", near=is_local(url))
+    return msgspec.structs.replace(read, authorization_servers=(used,))
 
 
 def covers(resource: str, url: str) -> bool:
@@ -145,7 +149,15 @@ def read_server(said: Mapping[str, Any], asked: str, *, near: bool, is_old: bool
     for name in ENDPOINTS:
         if (address := getattr(read, name)) is not None:
             check_address(address, f"has an authorization server with the `{name}`", near=near)
+    if read.issuer:
+        check_address(read.issuer, "has an authorization server with the issuer", near=near)
     return read if read.issuer else msgspec.structs.replace(read, issuer=asked)
+
+
+def list_origins(server: AuthorizationServer, page: str = "") -> list[str]:
+    """Return the origins of its endpoints, first that of the page to log in at."""
+    named = (page or server.authorization_endpoint, *(getattr(server, name) or "" for name in ENDPOINTS))
+    return list(dict.fromkeys(shown_origin(each) for each in named if each))
 
 
 def secret_method(server: AuthorizationServer) -> Method:
@@ -182,7 +194,8 @@ def check_address(address: str, what: str, *, near: bool) -> str:
     """
     try:
         parts, scheme = urlsplit(address), origin(address)[0]
-        is_fit = len(address) <= LONGEST_ADDRESS and not (_BAD.search(address) or "@" in parts.netloc or parts.fragment)
+        is_fit = len(address) <= LONGEST_ADDRESS and address.isascii()  # letters of others could imitate a host
+        is_fit = is_fit and not (_BAD.search(address) or "@" in parts.netloc or parts.fragment)
     except ValueError:
         is_fit = False
     if is_fit and (near if is_local(address) else scheme == "https"):

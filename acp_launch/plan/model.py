@@ -155,11 +155,15 @@ class StdioPlan(BridgedPlan, frozen=True, kw_only=True):
 
 
 class LoginPlan(Struct, frozen=True, kw_only=True):
-    """What the profile says of a server's login; `client_id` is empty if it names no client."""
+    """What the profile says of a server's login; `client_id` is empty if it names no client.
+
+    `issuer` is empty if it names none; it has no `/` at its end.
+    """
 
     scopes: tuple[str, ...] = ()
     client_id: str = ""
     client_secret: Value | None = None
+    issuer: str = ""
     client_metadata_url: str = ""
     callback_port: int | None = None
 

@@ -381,6 +381,7 @@ def _login(substitution: Substitution, path: KeyPath, oauth: OAuth) -> LoginPlan
         scopes=oauth.scopes,
         client_id="" if client_id is None else substitution.text((*path, "client_id"), client_id) or "",
         client_secret=None if secret is None else substitution.value((*path, "client_secret"), secret),
+        issuer=(oauth.issuer or "").rstrip("/"),
         client_metadata_url=oauth.client_metadata_url or "",
         callback_port=oauth.callback_port,
     )

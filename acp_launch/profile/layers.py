@@ -109,7 +109,7 @@ NULLABLE = frozenset(
         ("mcp_servers", "*", "oauth"),
         *(
             ("mcp_servers", "*", "oauth", key)
-            for key in ("client_id", "client_secret", "client_metadata_url", "callback_port")
+            for key in ("client_id", "client_secret", "issuer", "client_metadata_url", "callback_port")
         ),
     }
 )

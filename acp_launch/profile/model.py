@@ -258,6 +258,9 @@ class OAuth(Shape, frozen=True, kw_only=True):
     for you, or known by `client_metadata_url`."""
     client_secret: Template | None = None
     """The secret of that client: `${secret:NAME}`."""
+    issuer: str | None = None
+    """The authorization server to log in at, `https://`: no other one gets `client_secret`. Default: the one that the
+    server names; a login asks you once whether it may get `client_secret`."""
     client_metadata_url: str | None = None
     """The address of a client id metadata document, `https://`, for authorization servers that accept one."""
     callback_port: Annotated[int | None, PORT] = None

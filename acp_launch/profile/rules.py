@@ -399,6 +399,8 @@ def _oauth(oauth: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
             words = ", ".join(map(in_list, scope.split()))
             yield Fault(where, fault, f"write scopes: [{words}]" if words else "write a scope, or remove it")
     yield from _client(oauth, path)
+    if isinstance(issuer := oauth.get("issuer"), str):
+        yield from _issuer((*path, "issuer"), issuer)
 
 
 def _client(oauth: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
@@ -428,6 +430,13 @@ def _client_secret(path: KeyPath, text: str) -> Iterator[Fault]:
         name = f"{path[1]}/client-secret"
         fix = f'acp-launch secret set {name}, then write "${{secret:{name}}}" here'
         yield Fault(path, LITERAL, fix)
+
+
+def _issuer(path: KeyPath, url: str) -> Iterator[Fault]:
+    fault = url_fault(url) or user_fault(url)
+    if fault or is_in_the_clear(url) or any(mark in url for mark in "?#$"):
+        what = fault or f'expected an https url without a query, found "{shorten(url)}"'
+        yield Fault(path, what, "write the address of the authorization server: https://...")
 
 
 def _document(path: KeyPath, url: str) -> Iterator[Fault]:

@@ -158,6 +158,7 @@ def _restrict_login(oauth: dict[str, Any]) -> None:
         scope["pattern"] = f"^{SCOPE.pattern}$"
     _text(keys["client_id"])["pattern"] = r"\S"
     _text(keys["client_secret"])["pattern"] = r"^(?:\$\{(?:secret|env):[^}]+\})+$"
+    _text(keys["issuer"])["pattern"] = "^[Hh][Tt][Tt][Pp][Ss]?://[^/?#@]+(?:/[^?#]*)?$"
     _text(keys["client_metadata_url"])["pattern"] = "^[Hh][Tt][Tt][Pp][Ss]://[^/?#@]+/[^#]"
 
 

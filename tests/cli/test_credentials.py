@@ -7,11 +7,13 @@ import pytest
 from msgspec.structs import replace
 
 from acp_launch.cli import credentials as module
-from acp_launch.cli.credentials import RECORD, LoginCredentials, ServerLogin
+from acp_launch.cli.credentials import RECORD, LoginCredentials, ServerLogin, secret_of
 from acp_launch.mcp.http.wire import Challenge, NoToken
+from acp_launch.oauth.exchange import ClientSecret
 from acp_launch.oauth.grant import Login, Logins
 from acp_launch.oauth.keeper import TokenStore
 from acp_launch.plan.model import LoginPlan, Origin, RemotePlan, Value
+from acp_launch.secret.reference import SecretReference
 from acp_launch.secret.value import Secret
 from tests.clock import Clock
 
@@ -69,6 +71,23 @@ def sent(credentials: LoginCredentials, refused: str = "") -> str:
     before = {"Authorization": Secret(f"Bearer {refused}")} if refused else None
     found = asyncio.run(credentials.headers(before))
     return found["Authorization"].expose().removeprefix("Bearer ") if found else ""
+
+
+@pytest.mark.parametrize(
+    ("written", "confirmed", "issuer"),
+    [
+        ("https://a.example", "https://b.example", "https://a.example"),
+        ("", "https://b.example", "https://b.example"),
+        ("", "", ""),
+    ],
+)
+def test_a_client_secret_is_for_the_issuer_of_the_profile_else_for_the_confirmed_one(
+    written: str, confirmed: str, issuer: str
+) -> None:
+    secret = Value((SecretReference("web"),), Origin("p.yaml", 5, 9))
+    server = replace(SERVER, oauth=LoginPlan(client_id="us", client_secret=secret, issuer=written))
+    found = secret_of(server, replace(FIRST, secret_to=confirmed), {"web": Secret("s3cret")})
+    assert found == ClientSecret(Secret("s3cret"), issuer, "p.yaml:5:9")
 
 
 def test_the_record_is_read_once_a_minute_at_most(clock: Clock, records: Records) -> None:

@@ -268,12 +268,41 @@ def test_a_configured_client_uses_its_secret_and_its_port(home: Launcher) -> Non
         missing = home("mcp", "login", "p")
         assert (missing.code, 'secret "docs" is not set' in missing.err) == (3, True)
         home.env["ACP_LAUNCH_SECRET_DOCS"] = "s3cret-s3cret"
+        alone = home("mcp", "login", "p")
+        assert (alone.code, server.asked("as /token"), browser.addresses) == (6, [], [])
+        line = f"write `issuer: {server.issuer}` beside client_secret (.acp-launch/p.yaml:12:22)"
+        assert f"names {server.issuer} as its authorization server" in alone.err and line in alone.err
+        pinned = {"client_id": "ours", "client_secret": "${secret:docs}", "callback_port": port}
+        profile(home, server, **pinned, issuer=f"{server.issuer}/")
+        assert home("validate", "p").code == 0
         said = logged_in(home)
         assert f"redirect_uri=http%3A%2F%2F127.0.0.1%3A{port}%2Fcallback" in browser.addresses[0]
         assert (server.asked("as /register"), records(home)[0]["client"]) == ([], "ours")
         assert "s3cret-s3cret" not in said
         assert home("mcp", "logout", "p").code == 0
         assert len(server.asked("as /revoke")) == 2
+        logged_in(home)
+        profile(home, server, **pinned)
+        out = home("mcp", "logout", "p")
+        assert (out.code, len(server.asked("as /revoke"))) == (0, 2)
+    assert f"{server.issuer} may not get the client secret, as the profile lacks `issuer: {server.issuer}`" in out.err
+
+
+def test_a_terminal_asks_once_who_gets_the_client_secret_and_the_login(home: Launcher) -> None:
+    home.env["ACP_LAUNCH_SECRET_DOCS"] = "s3cret-s3cret"
+    elsewhere = {"revocation_endpoint": "{mcp}/revoke"}
+    with authority(clients={"ours": "s3cret-s3cret"}, server=elsewhere) as server, browsing(home):
+        profile(home, server, client_id="ours", client_secret="${secret:docs}")
+        with on_terminal("mcp", "login", "p", cwd=home.project, env=home.env) as terminal:
+            for question in ("Do these belong together?", "May it?"):
+                terminal.until(question)
+                terminal.until(f"{question}\n▐ [y] Yes  [n] No")
+                terminal.types("y")
+            assert terminal.ends() == 0, terminal.text
+        rows = " ".join(terminal.text.replace("▐", "").split()).replace(" | ", " ")
+        assert f"sends you to {server.issuer} to log in, and {server.mcp} would get that login" in rows
+        assert f"names {server.issuer} as its authorization server, which would get the client secret" in rows
+        logged_in(home)  # without a terminal
 
 
 def test_a_server_that_takes_nothing_back_is_told_and_the_tokens_are_removed(home: Launcher) -> None:

@@ -98,10 +98,11 @@ def test_a_remote_server_is_shown_with_what_is_sent_to_it_and_given_away(project
 def test_a_login_is_shown_with_its_scopes_and_client(project: Path, run: Run) -> None:
     there = {"type": "http", "url": "https://docs.example.com/mcp"}
     oauth = {"client_id": "ours", "client_secret": "${secret:docs}", "scopes": ["read", "write"]}
-    write(project, mcp_servers={"docs": {**there, "oauth": oauth}, "wiki": {**there, "oauth": True}})
+    pinned = {**oauth, "issuer": "https://login.example.com"}
+    write(project, mcp_servers={"docs": {**there, "oauth": pinned}, "wiki": {**there, "oauth": True}})
     said = " ".join(run("run", "review", "hi").stderr.split())
     docs, wiki = said.split("server wiki: ")
-    assert "asks you to log in, for the scopes read, write, as the client ours" in docs
+    assert "asks you to log in at https://login.example.com, for the scopes read, write, as the client ours" in docs
     assert "asks you to log in, for the scopes that it names" in wiki
 
 

@@ -52,7 +52,7 @@ class Session:
             held = self._grant.scopes if self._grant else ()
             more = (*held, *challenge.scopes) if challenge.wants_more else ()
             self._grant, _ = await log_in(
-                self._wanted, Browser(), challenge=challenge, more=more, registered=self._grant
+                self._wanted, Browser(), challenge=challenge, more=more, registered=self._grant, confirm=agree
             )
         raise SystemExit("the server wants a login again and again")
 
@@ -72,6 +72,10 @@ class Session:
     def _meta(self) -> Mapping[str, Any]:
         about = {"protocolVersion": MODERN, "clientInfo": {"name": "test", "version": "1"}, "clientCapabilities": {}}
         return {f"io.modelcontextprotocol/{name}": value for name, value in about.items()}
+
+
+async def agree(what: str, question: str) -> bool:
+    return True
 
 
 async def main(url: str) -> None:

@@ -371,7 +371,9 @@ mcp_servers:
   docs:
     type: http
     url: https://docs.example/mcp
-    oauth: {client_id: ours, client_secret: "${secret:docs}", scopes: [read, write], callback_port: 8976}
+    oauth:
+      {client_id: ours, client_secret: "${secret:docs}", scopes: [read, write], callback_port: 8976,
+       issuer: https://login.example/}
   wiki: {type: sse, url: "https://wiki.example/sse", oauth: true}
 """
 
@@ -382,15 +384,16 @@ def test_a_plan_names_the_servers_that_ask_for_a_login_and_the_scopes(tmp_path: 
     assert made.plan is not None and not made.problems
     lines = [line for line in as_text(made.plan).replace(f"{tmp_path}/", "").splitlines() if "login" in line]
     assert lines == [
-        "  login      OAuth, for the scopes read, write, as the client ours with ${secret:docs}, answered at port 8976"
-        "  p.yaml:7",
-        "  login      OAuth, for the scopes that the server names  p.yaml:8:61",
+        "  login      OAuth at https://login.example, for the scopes read, write, as the client ours with "
+        "${secret:docs}, answered at port 8976  p.yaml:8,9",
+        "  login      OAuth, for the scopes that the server names  p.yaml:10:61",
     ]
     docs, wiki = json.loads(json.dumps(plan_json(made.plan)))["mcp_servers"]
     assert docs["oauth"] == {
         "scopes": ["read", "write"],
         "client_id": "ours",
-        "client_secret": {"origin": f"{tmp_path}/p.yaml:7:45", "secrets": ["docs"]},
+        "client_secret": {"origin": f"{tmp_path}/p.yaml:8:40", "secrets": ["docs"]},
+        "issuer": "https://login.example",
         "client_metadata_url": None,
         "callback_port": 8976,
     }

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import pytest
+from msgspec.structs import replace
 
 from acp_launch.oauth import flow
 from acp_launch.oauth.exchange import Refused, TokenAnswer
@@ -24,7 +25,7 @@ DOCUMENT = "https://us.example/client.json"
 def logged_in(site: Authority, browser: Browser | None = None, **how: Any) -> tuple[Grant, Login]:
     login = {
         name: how.pop(name)
-        for name in ("challenge", "more", "registered", "waiting", "patience", "device")
+        for name in ("challenge", "more", "registered", "waiting", "patience", "device", "confirm")
         if name in how
     }
     wanted = Wanted(name="docs", url=how.pop("url", site.url), **how)
@@ -172,6 +173,7 @@ EVIL = "https://evil.example"
         ({"server": {"code_challenge_methods_supported": None}}, "does not protect the login with PKCE"),
         ({"server": {"token_endpoint": None}}, "missing required field `token_endpoint`"),
         ({"server": {"authorization_endpoint": "javascript:alert(1)"}}, "javascript:alert(1), which cannot be used"),
+        ({"server": {"token_endpoint": "https://gіthub.example/t"}}, "which cannot be used"),  # noqa: RUF001
         ({"server": {"token_endpoint_auth_methods_supported": ["private_key_jwt"]}}, "private_key_jwt"),
         ({"server": {"registration_endpoint": None}}, "takes registered clients only"),
         ({"metadata_path": "/nowhere"}, "has no metadata"),
@@ -194,6 +196,106 @@ def test_no_browser_is_opened_for_what_cannot_be_trusted(temper: dict[str, Any],
         assert said in failed(site, browser).how
         assert site.asked("as /token") == []
     assert browser.addresses == []
+
+
+class User:
+    """A user who is asked, and answers all questions alike."""
+
+    def __init__(self, answer: bool = True) -> None:
+        self.answer, self.questions = answer, list[str]()
+
+    async def __call__(self, what: str, question: str) -> bool:
+        self.questions.append(f"{what}. {question}")
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "authorization_endpoint",
+        "token_endpoint",
+        "registration_endpoint",
+        "revocation_endpoint",
+        "device_authorization_endpoint",
+    ],
+)
+def test_endpoints_of_several_origins_are_used_after_the_user_has_confirmed_both(endpoint: str) -> None:
+    """A server may name the page of another party, and an endpoint of its own that gets the code."""
+    browser, user = Browser(), User(answer=False)
+    with authority(server={endpoint: "{mcp}/elsewhere"}) as site:
+        at, other = (site.mcp, site.issuer) if endpoint == "authorization_endpoint" else (site.issuer, site.mcp)
+        told = f'the MCP server "docs" sends you to {at} to log in, and {other} would get that login'
+        alone = failed(site, browser)
+        assert (alone.how, alone.fix) == (told, "run this on a terminal, and confirm that these belong together")
+        assert failed(site, browser, confirm=user).how == f"{told}, and you said no"
+        assert user.questions == [f"{told}. Do these belong together?"]
+        assert [each["path"] for each in site.log if each["verb"] == "POST" and each["path"] != "/mcp"] == []
+    assert browser.addresses == []
+
+
+def test_what_was_confirmed_is_kept_with_the_login_and_is_not_asked_again() -> None:
+    user, late = User(), User()
+    with authority(server={"revocation_endpoint": "{mcp}/revoke"}) as site:
+        _, login = logged_in(site, confirm=user)
+        assert (len(user.questions), login.origins) == (1, (site.issuer, site.mcp))
+        _, again = logged_in(site, confirm=late, before=login)
+        assert (late.questions, again.origins) == ([], login.origins)
+        elsewhere = replace(login, origins=(site.issuer, EVIL))
+        assert "would get that login" in failed(site, before=elsewhere).how
+
+
+def test_a_question_that_is_not_answered_has_a_limit() -> None:
+    async def silent(what: str, question: str) -> bool:
+        return await asyncio.Event().wait()
+
+    with authority(server={"token_endpoint": "{mcp}/token"}) as site:
+        how = failed(site, confirm=silent, patience=0.05).how
+    assert how == "no answer to a question within 0.05 s"
+
+
+SECRET: dict[str, Any] = {"client_id": "us", "client_secret": Secret("s3cret-s3cret"), "place": "p.yaml:5:9"}
+
+
+def test_the_client_secret_goes_to_no_authorization_server_that_only_the_server_names() -> None:
+    browser, user = Browser(), User(answer=False)
+    with authority(clients={"us": "s3cret-s3cret"}) as site:
+        told = (
+            f'the MCP server "docs" names {site.issuer} as its authorization server, which would get the client secret'
+        )
+        alone = failed(site, browser, **SECRET)
+        line = f"write `issuer: {site.issuer}` beside client_secret (p.yaml:5:9)"
+        assert (alone.how, alone.fix) == (told, f"if it may, {line}, or run this on a terminal")
+        assert failed(site, browser, confirm=user, **SECRET).how == f"{told}, and you said no"
+        assert user.questions == [f"{told}. May it?"]
+        assert (site.asked("as /token"), browser.addresses) == ([], [])
+
+
+def test_the_user_confirms_once_who_gets_the_client_secret() -> None:
+    user, late = User(), User()
+    with authority(clients={"us": "s3cret-s3cret"}) as site:
+        _, login = logged_in(site, confirm=user, **SECRET)
+        assert (len(user.questions), login.secret_to) == (1, site.issuer)
+        _, again = logged_in(site, confirm=late, before=login, **SECRET)
+        assert (late.questions, again.secret_to) == ([], site.issuer)
+        assert "would get the client secret" in failed(site, before=replace(login, secret_to=EVIL), **SECRET).how
+
+
+def test_an_issuer_of_the_profile_is_the_only_authorization_server() -> None:
+    browser = Browser()
+    with authority(clients={"us": "s3cret-s3cret"}) as site:
+        _, login = logged_in(site, issuer=site.issuer, **SECRET)
+        assert login.secret_to == "", "only what the user has confirmed is kept"
+        for how in (SECRET, {}):
+            refused = failed(site, browser, issuer="https://login.example", confirm=User(), **how)
+            named = f'the MCP server "docs" names {site.issuer} as its authorization server, and the profile'
+            assert refused.how == f"{named} https://login.example"
+            assert "or correct mcp_servers.docs.oauth.issuer" in refused.fix
+    assert browser.addresses == []
+
+
+def test_the_issuer_of_the_profile_is_used_where_the_server_names_several() -> None:
+    with authority(resource={"authorization_servers": [EVIL, "{as}"]}) as site:
+        assert logged_in(site, issuer=site.issuer)[1].issuer == site.issuer
 
 
 def test_a_redirect_to_another_origin_is_not_followed() -> None:
@@ -236,7 +338,7 @@ def test_a_request_without_an_answer_has_a_limit(place: str, monkeypatch: pytest
 
 def test_a_wrong_client_secret_is_told() -> None:
     with authority(clients={"us": "right"}) as site:
-        how = failed(site, client_id="us", client_secret=Secret("wrong-secret")).how
+        how = failed(site, client_id="us", client_secret=Secret("wrong-secret"), issuer=site.issuer).how
     assert "invalid_client" in how
     assert "wrong-secret" not in how
 
@@ -482,6 +584,17 @@ def test_a_server_that_offers_devices_nothing_is_logged_in_to_by_the_browser(ser
 def test_a_code_that_cannot_be_trusted_is_not_shown(temper: dict[str, Any], said: str) -> None:
     with authority(**with_device(**temper)) as site:
         assert said in failed(site, device=lambda page, code: pytest.fail("it was shown")).how
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_page_for_a_code_of_another_origin_is_shown_after_the_user_has_confirmed_it() -> None:
+    shown, user = list[str](), User()
+    with authority(**with_device(page={"verification_uri": "{mcp}/type"})) as site:
+        told = f'the MCP server "docs" sends you to {site.mcp} to log in, and {site.issuer} would get that login'
+        assert failed(site, device=lambda page, code: pytest.fail("it was shown")).how == told
+        _, login = logged_in(site, device=lambda page, code: shown.append(page), confirm=user)
+        assert (shown, user.questions) == ([f"{site.mcp}/type"], [f"{told}. Do these belong together?"])
+        assert set(login.origins) == {site.issuer, site.mcp}
 
 
 @pytest.mark.usefixtures("quick")

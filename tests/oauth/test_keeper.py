@@ -10,6 +10,7 @@ import pytest
 
 from acp_launch.mcp.http.wire import NoToken
 from acp_launch.oauth import keeper as module
+from acp_launch.oauth.exchange import ClientSecret
 from acp_launch.oauth.grant import Grant, Login, Logins, decode_grant, encode_grant
 from acp_launch.oauth.keeper import TokenStore
 from acp_launch.private import locked
@@ -195,15 +196,42 @@ def test_a_server_that_keeps_the_refresh_token_does_so_for_ever(scene: Scene) ->
         scene.now += 3600
 
 
+def configured(issuer: str) -> ClientSecret:
+    return ClientSecret(Secret("configured"), issuer, "p.yaml:5:9")
+
+
 @pytest.mark.parametrize("is_configured", [True, False])
 def test_a_client_with_a_secret_uses_it(scene: Scene, is_configured: bool) -> None:
     """The configured one; else that of its registration."""
     scene.put(
         left=0, client=scene.endpoint.client(method="client_secret_post"), client_secret=Secret("of registration")
     )
-    assert token(scene.keeper(secret=Secret("configured") if is_configured else None)) == access(2)
+    secret = configured(scene.endpoint.client().issuer) if is_configured else None
+    assert token(scene.keeper(secret=secret)) == access(2)
     (posted,) = scene.endpoint.posted
     assert posted.form["client_secret"] == ("configured" if is_configured else "of registration")
+
+
+@pytest.mark.parametrize(
+    ("issuer", "why"),
+    [
+        ("", "as the profile lacks `issuer: {}` beside client_secret (p.yaml:5:9)"),
+        ("https://other.example", "which is for https://other.example"),
+    ],
+)
+def test_a_renewal_posts_the_secret_to_no_other_authorization_server(scene: Scene, issuer: str, why: str) -> None:
+    client = scene.endpoint.client(method="client_secret_basic")
+    scene.put(left=0, client=client)
+    error = no_token(scene.keeper(secret=configured(issuer)))
+    assert scene.endpoint.posted == []
+    assert error.is_final
+    told = f"is not logged in any more: {client.issuer} may not get the client secret, {why.format(client.issuer)}"
+    assert (error.how, error.fix) == (told, COMMAND)
+
+
+def test_a_renewal_without_the_secret_needs_no_issuer(scene: Scene) -> None:
+    scene.put(left=0)
+    assert token(scene.keeper(secret=configured(""))) == access(2)
 
 
 # Clocks.

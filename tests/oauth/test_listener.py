@@ -232,6 +232,21 @@ async def test_connections_that_ask_nothing_neither_keep_it_open_nor_keep_the_br
         each.close()
 
 
+@looped
+async def test_the_oldest_connection_that_asks_nothing_makes_room_for_the_newest() -> None:
+    async with waiting() as login, asyncio.timeout(PATIENCE):
+        idle = [await asyncio.open_connection("127.0.0.1", login.port) for _ in range(listener.IDLE + 1)]
+        with suppress(ConnectionResetError):
+            assert await idle[0][0].read() == b""
+        reader, writer = idle[-1]
+        writer.write(f"GET /callback?code=x&state={STATE} HTTP/1.1\r\nHost: 127.0.0.1:{login.port}\r\n\r\n".encode())
+        assert read(await reader.read())[0] == 200
+        assert [each.at_eof() for each, _ in idle[1:-1]] == [False] * (listener.IDLE - 1)
+        assert await login.answer
+    for _, each in idle:
+        each.close()
+
+
 def test_nothing_listens_after_the_login() -> None:
     async def story() -> int:
         async with waiting() as login:

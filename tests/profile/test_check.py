@@ -344,6 +344,18 @@ login {client_secret: '${secret:a}'}
 f.yaml:4:43: mcp_servers.s.oauth.client_secret: a client secret belongs to a client_id
     fix: add: client_id: ...
 
+login {issuer: 'http://login.example'}
+f.yaml:4:51: mcp_servers.s.oauth.issuer: expected an https url without a query, found "http://login.example"
+    fix: write the address of the authorization server: https://...
+
+login {issuer: 'https://${env:HOST}'}
+f.yaml:4:51: mcp_servers.s.oauth.issuer: expected an https url without a query, found "https://${env:HOST}"
+    fix: write the address of the authorization server: https://...
+
+login {issuer: login.example}
+f.yaml:4:51: mcp_servers.s.oauth.issuer: expected an http or https url, found "login.example"
+    fix: write the address of the authorization server: https://...
+
 login {client_metadata_url: 'http://x/y'}
 f.yaml:4:64: mcp_servers.s.oauth.client_metadata_url: expected an https url with a path, found "http://x/y"
     fix: write the https:// address of the document
@@ -1112,6 +1124,8 @@ def test_the_agents_with_a_built_in_profile_are_those_in_the_directory() -> None
             OAuth(client_id=Template("${env:ID}"), client_secret=Template("${secret:a}"), callback_port=8976),
         ),
         ("{client_metadata_url: 'https://x/y'}", OAuth(client_metadata_url="https://x/y")),
+        ("{issuer: 'https://login.example/tenant'}", OAuth(issuer="https://login.example/tenant")),
+        ("{issuer: 'http://127.0.0.1:9'}", OAuth(issuer="http://127.0.0.1:9")),
     ],
 )
 def test_a_login_is_true_or_a_mapping(written: str, oauth: OAuth | None) -> None:

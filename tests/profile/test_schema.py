@@ -102,6 +102,8 @@ BAD = [
             "{client_secret: '${secret:a}'}",
             "{client_id: a, client_secret: literal}",
             "{client_metadata_url: 'http://x/y'}",
+            "{issuer: login.example}",
+            "{issuer: 'https://x?y'}",
             "{callback_port: 80}",
             "{callback_port: '8976'}",
             "{callback_port: true}",
@@ -126,6 +128,7 @@ LOGINS = [
     "{scopes: [read, write], callback_port: 8976}",
     "{client_id: '${env:A}', client_secret: '${secret:a}'}",
     "{client_metadata_url: 'https://x.example/client.json'}",
+    "{client_id: a, client_secret: '${secret:a}', issuer: 'https://login.example/tenant/'}",
 ]
 
 

@@ -239,13 +239,14 @@ async def ask_for_paste(prompt: str) -> str | None:
 
 def ask_yes_or_no(prompt: str, yes: str = "Yes", no: str = "No") -> bool | None:
     """Ask a yes-or-no question while no event loop runs. None, which also means no, if it is dismissed."""
+    return asyncio.run(choose_yes_or_no(prompt, yes, no))
 
-    async def ask() -> str | None:
-        questions = TerminalQuestions(lambda: None)
-        async with questions.floor():
-            return await questions.choose(prompt, [Choice("y", yes), Choice("n", no)])
 
-    key = asyncio.run(ask())
+async def choose_yes_or_no(prompt: str, yes: str = "Yes", no: str = "No") -> bool | None:
+    """Ask the same in an event loop."""
+    questions = TerminalQuestions(lambda: None)
+    async with questions.floor():
+        key = await questions.choose(prompt, [Choice("y", yes), Choice("n", no)])
     return None if key is None else key == "y"
 
 
