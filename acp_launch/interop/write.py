@@ -443,7 +443,7 @@ def standalone_text(found: Exported, tool: Tool) -> str:
 def _write_toad(name: str, entry: Entry) -> str:
     """Write a command line. Toad gives the agent's own to a shell, so variables go before it; it would show its first
     word as the agent's name."""
-    variables = [f"{name}={value}" for name, value in entry["env"].items()]
+    variables = [f"{key}={value}" for key, value in entry["env"].items()]
     command = shlex.join([*(("env", *variables) if variables else ()), entry["command"], *entry["args"]])
     return f"toad acp --title {_quote_for_shell(name)} {_quote_for_shell(command)} .\n"
 
@@ -514,36 +514,38 @@ _EMACS = """\
 
 def _write_lua(name: str, entry: Entry) -> str:
     """Write Lua for each of Neovim's plugins that start agents."""
-    env = ", ".join(f"[{_lua(key)}] = {_lua(value)}" for key, value in entry["env"].items())
+    env = ", ".join(f"[{_quote_lua(key)}] = {_quote_lua(value)}" for key, value in entry["env"].items())
     every = f'vim.tbl_extend("force", vim.fn.environ(), {{ {env} }})' if env else "vim.fn.environ()"
-    args = ", ".join(map(_lua, entry["args"]))
-    return _fill(_NEOVIM, NAME=_lua(name), COMMAND=_lua(entry["command"]), ARGS=args, ENV=env, ALL=every)
+    args = ", ".join(map(_quote_lua, entry["args"]))
+    return _fill_template(
+        _NEOVIM, NAME=_quote_lua(name), COMMAND=_quote_lua(entry["command"]), ARGS=args, ENV=env, ALL=every
+    )
 
 
 def _write_elisp(name: str, entry: Entry) -> str:
     """Write Lisp for Emacs's agent-shell."""
-    env = " ".join(_elisp(f"{key}={value}") for key, value in entry["env"].items())
-    args = " ".join(map(_elisp, entry["args"]))
-    return _fill(_EMACS, NAME=_elisp(name), COMMAND=_elisp(entry["command"]), ARGS=args, ENV=env)
+    env = " ".join(_quote_elisp(f"{key}={value}") for key, value in entry["env"].items())
+    args = " ".join(map(_quote_elisp, entry["args"]))
+    return _fill_template(_EMACS, NAME=_quote_elisp(name), COMMAND=_quote_elisp(entry["command"]), ARGS=args, ENV=env)
 
 
-def _fill(template: str, **values: str) -> str:
+def _fill_template(template: str, **values: str) -> str:
     return re.sub(rf"\b(?:{'|'.join(values)})\b", lambda word: values[word[0]], template)
 
 
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n"}
 
 
-def _lua(text: str) -> str:
+def _quote_lua(text: str) -> str:
     """Quote a text for LuaJIT."""
-    return _quote(text, "\\u{{{:x}}}")
+    return _quote_text(text, "\\u{{{:x}}}")
 
 
-def _elisp(text: str) -> str:
+def _quote_elisp(text: str) -> str:
     """Quote a text for Emacs."""
-    return _quote(text, "\\U{:08x}")
+    return _quote_text(text, "\\U{:08x}")
 
 
-def _quote(text: str, escape: str) -> str:
+def _quote_text(text: str, escape: str) -> str:
     shown = (_ESCAPES.get(one) or (one if one.isprintable() else escape.format(ord(one))) for one in text)
     return f'"{"".join(shown)}"'
