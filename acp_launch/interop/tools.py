@@ -23,7 +23,7 @@ from acp_launch.private import Unfit, read_bounded
 from acp_launch.problem import Problem
 from acp_launch.profile.load import shown
 
-Syntax = Literal["json", "toml", "yaml", "shell", "lua"]
+Syntax = Literal["json", "toml", "yaml", "shell", "lua", "elisp"]
 # The notation of a tool's references: none; `${VAR}`; also `$VAR`; `${env:VAR}` and `${input:x}`; `{env:VAR}`.
 Dialect = Literal["none", "shell", "dollar", "code", "braces"]
 
@@ -206,6 +206,7 @@ PRINTED = {
     for tool in (
         Tool("toad", "toad", syntax="shell", agents="agents"),
         Tool("neovim", "Neovim", syntax="lua", agents="agents"),
+        Tool("emacs", "Emacs", syntax="elisp", agents="agents"),
     )
 }
 

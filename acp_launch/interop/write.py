@@ -423,9 +423,10 @@ def _input(id: str, secret: str) -> dict[str, Any]:
 def standalone_text(found: Exported, tool: Tool) -> str:
     """Write the entries on their own, under their keys, for the user to paste."""
     if tool.syntax == "shell":
-        return "".join(f"toad acp {_quote_for_shell(_command_line(entry))} .\n" for entry in found.agents.values())
-    if tool.syntax == "lua":
-        return "\n".join(_neovim(name, entry) for name, entry in found.agents.items())
+        return "".join(_write_toad(name, entry) for name, entry in found.agents.items())
+    if tool.syntax in ("lua", "elisp"):
+        write = _write_lua if tool.syntax == "lua" else _write_elisp
+        return "\n".join(write(name, entry) for name, entry in found.agents.items())
     everything = {tool.agents: found.agents, tool.servers: found.servers}
     if tool.syntax == "json":
         shown: dict[str, Any] = {key: value for key, value in everything.items() if key and value}
@@ -439,10 +440,12 @@ def standalone_text(found: Exported, tool: Tool) -> str:
     return "\n".join(formats.put_table("", (tool.servers, name), value) for name, value in found.servers.items())
 
 
-def _command_line(entry: Mapping[str, Any]) -> str:
-    """Toad gives this to a shell, so variables go before the command."""
-    variables = [f"{name}={value}" for name, value in entry["env"].items()]
-    return shlex.join([*(("env", *variables) if variables else ()), entry["command"], *entry["args"]])
+def _write_toad(name: str, entry: Entry) -> str:
+    """Write a command line. Toad gives the agent's own to a shell, so variables go before it; it would show its first
+    word as the agent's name."""
+    variables = [f"{key}={value}" for key, value in entry["env"].items()]
+    command = shlex.join([*(("env", *variables) if variables else ()), entry["command"], *entry["args"]])
+    return f"toad acp --title {_quote_for_shell(name)} {_quote_for_shell(command)} .\n"
 
 
 def _quote_for_shell(text: str) -> str:
@@ -453,17 +456,19 @@ def _quote_for_shell(text: str) -> str:
     return "$'" + "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in escaped) + "'"
 
 
-# CodeCompanion's preset for goose is extended since it has neither a login nor variables of its own.
+# CodeCompanion sends `authenticate` to each agent that offers a login, unless its preset has an `auth` handler that
+# returns true, as opencode's has. The two others start an agent with PATH and its `env` alone, so that is Neovim's own.
 _NEOVIM = """\
 -- CodeCompanion
 require("codecompanion").setup({
   adapters = {
     acp = {
       [NAME] = function()
-        return require("codecompanion.adapters").extend("goose", {
+        return require("codecompanion.adapters").extend("opencode", {
           name = NAME,
           formatted_name = NAME,
-          commands = { default = { WORDS } },
+          commands = { default = { COMMAND, ARGS } },
+          defaults = { timeout = 120000 }, -- milliseconds
           env = { ENV },
         })
       end,
@@ -475,29 +480,72 @@ require("codecompanion").setup({
 require("avante").setup({
   provider = NAME,
   acp_providers = {
-    [NAME] = { command = COMMAND, args = { ARGS }, env = { ENV } },
+    [NAME] = { command = COMMAND, args = { ARGS }, env = ALL },
+  },
+})
+
+-- agentic.nvim
+require("agentic").setup({
+  provider = NAME,
+  acp_providers = {
+    [NAME] = { name = NAME, command = COMMAND, args = { ARGS }, env = ALL },
   },
 })
 """
+_EMACS = """\
+;; agent-shell
+(with-eval-after-load 'agent-shell
+  (add-to-list
+   'agent-shell-agent-configs
+   (agent-shell-make-agent-config
+    :identifier (intern NAME)
+    :mode-line-name NAME
+    :buffer-name NAME
+    :shell-prompt (concat NAME "> ")
+    :shell-prompt-regexp (regexp-quote (concat NAME "> "))
+    :client-maker (lambda (buffer)
+                    (acp-make-client
+                     :command COMMAND
+                     :command-params '(ARGS)
+                     :environment-variables '(ENV)
+                     :context-buffer buffer)))))
+"""
 
 
-def _neovim(name: str, entry: Mapping[str, Any]) -> str:
+def _write_lua(name: str, entry: Entry) -> str:
     """Write Lua for each of Neovim's plugins that start agents."""
-    command, args = _lua(entry["command"]), [_lua(word) for word in entry["args"]]
-    values = {
-        "NAME": _lua(name),
-        "WORDS": ", ".join([command, *args]),
-        "COMMAND": command,
-        "ARGS": ", ".join(args),
-        "ENV": ", ".join(f"[{_lua(key)}] = {_lua(value)}" for key, value in entry["env"].items()),
-    }
-    return re.sub(r"\b(?:NAME|WORDS|COMMAND|ARGS|ENV)\b", lambda word: values[word[0]], _NEOVIM)
+    env = ", ".join(f"[{_quote_lua(key)}] = {_quote_lua(value)}" for key, value in entry["env"].items())
+    every = f'vim.tbl_extend("force", vim.fn.environ(), {{ {env} }})' if env else "vim.fn.environ()"
+    args = ", ".join(map(_quote_lua, entry["args"]))
+    return _fill_template(
+        _NEOVIM, NAME=_quote_lua(name), COMMAND=_quote_lua(entry["command"]), ARGS=args, ENV=env, ALL=every
+    )
+
+
+def _write_elisp(name: str, entry: Entry) -> str:
+    """Write Lisp for Emacs's agent-shell."""
+    env = " ".join(_quote_elisp(f"{key}={value}") for key, value in entry["env"].items())
+    args = " ".join(map(_quote_elisp, entry["args"]))
+    return _fill_template(_EMACS, NAME=_quote_elisp(name), COMMAND=_quote_elisp(entry["command"]), ARGS=args, ENV=env)
+
+
+def _fill_template(template: str, **values: str) -> str:
+    return re.sub(rf"\b(?:{'|'.join(values)})\b", lambda word: values[word[0]], template)
 
 
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n"}
 
 
-def _lua(text: str) -> str:
-    """Quote a text for LuaJIT, whose strings have the escape `\\u{...}`."""
-    shown = (_ESCAPES.get(one) or (one if one.isprintable() else f"\\u{{{ord(one):x}}}") for one in text)
+def _quote_lua(text: str) -> str:
+    """Quote a text for LuaJIT."""
+    return _quote_text(text, "\\u{{{:x}}}")
+
+
+def _quote_elisp(text: str) -> str:
+    """Quote a text for Emacs."""
+    return _quote_text(text, "\\U{:08x}")
+
+
+def _quote_text(text: str, escape: str) -> str:
+    shown = (_ESCAPES.get(one) or (one if one.isprintable() else escape.format(ord(one))) for one in text)
     return f'"{"".join(shown)}"'

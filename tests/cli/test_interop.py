@@ -676,11 +676,11 @@ def test_a_tools_file_that_leads_out_of_the_project_is_not_written_to(project: L
 
 
 def test_an_unknown_tool_is_answered_with_the_list_of_tools(project: Launcher) -> None:
-    done = project("export", "p", "--to", "emacs")
+    done = project("export", "p", "--to", "ed")
     assert done.code == 2
     assert done.err == (
-        'acp-launch: unknown tool "emacs"\n    fix: choose one of claude-desktop, claude, vscode, cursor, codex,'
-        " gemini, zed, jetbrains, opencode, goose, acpx, toad, neovim\n"
+        'acp-launch: unknown tool "ed"\n    fix: choose one of claude-desktop, claude, vscode, cursor, codex,'
+        " gemini, zed, jetbrains, opencode, goose, acpx, toad, neovim, emacs\n"
     )
 
 

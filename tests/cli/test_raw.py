@@ -37,6 +37,7 @@ TOOLS = (
     "claude-desktop",
     "toad",
     "neovim",
+    "emacs",
 )
 
 

@@ -62,23 +62,54 @@ def test_a_command_of_ours_is_known_however_it_is_started(words: list[str], prof
     assert served_profile(words) == profile
 
 
-def test_toad_gets_a_line_for_the_shell() -> None:
-    assert text("toad") == "toad acp '/opt/acp-launch serve review' .\n"
+def direct(tool: str) -> str:
+    """The export of an agent that has a variable."""
+    agents = {"review": {"command": "agent", "args": ["--acp"], "env": {"A": 'b "c'}}}
+    return standalone_text(replace(export_whole("review", PRINTED[tool], ["x"]), agents=agents), PRINTED[tool])
+
+
+def test_toad_gets_a_line_for_the_shell_that_names_the_agent() -> None:
+    assert text("toad") == "toad acp --title review '/opt/acp-launch serve review' .\n"
     assert all(mark.isprintable() or mark == "\n" for mark in text("toad", ODD))
     plain = "/a'b\\c\"d${x} /p.yaml"
-    toad, acp, command, here = shlex.split(text("toad", plain))
-    assert (toad, acp, here) == ("toad", "acp", ".")
+    toad, acp, option, name, command, here = shlex.split(text("toad", plain))
+    assert (toad, acp, option, name, here) == ("toad", "acp", "--title", "review", ".")
     assert shlex.split(command) == ["/opt/acp-launch", "serve", plain]
 
 
-def test_neovim_gets_lua_for_its_two_plugins() -> None:
+def test_neovim_gets_lua_for_its_three_plugins() -> None:
     lua = text("neovim")
+    assert lua.startswith("-- CodeCompanion\n")
     assert 'commands = { default = { "/opt/acp-launch", "serve", "review" } }' in lua
-    assert '["review"] = { command = "/opt/acp-launch", args = { "serve", "review" }, env = {  } },' in lua
+    entry = 'command = "/opt/acp-launch", args = { "serve", "review" }, env = vim.fn.environ() },\n'
+    assert '-- avante.nvim\nrequire("avante").setup({\n  provider = "review",\n' in lua
+    assert f'["review"] = {{ {entry}' in lua
+    assert f'["review"] = {{ name = "review", {entry}' in lua.partition("-- agentic.nvim\n")[2]
     assert '"/a\'b\\\\c\\"d\\u{202e}\\n${x}/p.yaml"' in text("neovim", ODD)
 
 
+def test_codecompanion_sends_no_login_of_its_own_and_waits_for_the_servers_of_a_profile() -> None:
+    """Its preset for goose has no `auth` handler, so it sent `authenticate` to every agent, and gave a start 20 s."""
+    lua = text("neovim")
+    assert '.extend("opencode", {' in lua
+    assert "defaults = { timeout = 120000 }" in lua
+
+
+def test_a_plugin_that_starts_agents_with_path_alone_passes_the_environment_of_neovim_on() -> None:
+    """Its names are not written down, so that a profile may read further variables later; values never are."""
+    env = '{ ["A"] = "b \\"c" }'
+    assert direct("neovim").count(f'env = vim.tbl_extend("force", vim.fn.environ(), {env}) }},') == 2
+    assert f"env = {env},\n" in direct("neovim")
+
+
+def test_emacs_gets_lisp_for_agent_shell() -> None:
+    lisp = text("emacs")
+    assert ':command "/opt/acp-launch"\n' in lisp
+    assert ':command-params \'("serve" "review")\n' in lisp
+    assert ":environment-variables '()\n" in lisp
+    assert ':environment-variables \'("A=b \\"c")\n' in direct("emacs")
+    assert '"/a\'b\\\\c\\"d\\U0000202e\\n${x}/p.yaml"' in text("emacs", ODD)
+
+
 def test_a_variable_of_the_agent_goes_to_toad_before_its_command() -> None:
-    agents = {"review": {"command": "agent", "args": ["--acp"], "env": {"A": "b c"}}}
-    found = replace(export_whole("review", PRINTED["toad"], ["x"]), agents=agents)
-    assert shlex.split(shlex.split(standalone_text(found, PRINTED["toad"]))[2]) == ["env", "A=b c", "agent", "--acp"]
+    assert shlex.split(shlex.split(direct("toad"))[4]) == ["env", 'A=b "c', "agent", "--acp"]
