@@ -10,6 +10,7 @@ from acp_launch.document.nodes import Plain, Positions
 from acp_launch.problem import KeyPath, Problem, count, errors, ours
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, shown
+from acp_launch.protocol import acp
 from acp_launch.secret.value import Outcome
 
 Entry = tuple[Found, Loaded | None, Sequence[Problem]]
@@ -119,6 +120,10 @@ def as_yaml(loaded: Loaded) -> str:
     """Return the merged profile as YAML that ends in a newline."""
     layers = [f"#   {harmless(layer.label, keep='')}" for layer in loaded.layers]
     head = [f"# {harmless(loaded.found.name, keep='')}, merged from", *layers]
+    path = ("permissions", "rules")
+    rules = acp.sequence(acp.mapping(loaded.merged.get(path[0])).get(path[1]))
+    if len({loaded.positions.where((*path, index)).file for index in range(len(rules))}) > 1:
+        head.append("# What the rules of one of these files deny stays denied, though a rule above it may allow it.")
     return "\n".join([*head, *_yaml_lines(loaded.merged, (), loaded.positions), ""])
 
 

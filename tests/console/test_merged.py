@@ -139,6 +139,15 @@ def same(one: Plain, other: Plain) -> bool:
     return bool(one == other)
 
 
+def test_rules_of_several_files_are_more_than_one_list(holder: Path) -> None:
+    said = "# What the rules of one of these files deny stays denied, though a rule above it may allow it."
+    (holder / "base.yaml").write_text(BASE)
+    (holder / "work.yaml").write_text(WORK)
+    assert said not in as_yaml(load(found(holder / "work.yaml")))
+    (holder / "work.yaml").write_text(f"{WORK}permissions: {{rules: [{{deny: {{kind: edit}}}}]}}\n")
+    assert f"{said}\nversion: 1" in as_yaml(load(found(holder / "work.yaml")))
+
+
 def test_a_problem_of_a_parent_that_two_children_have_is_said_once(
     holder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
