@@ -393,6 +393,8 @@ async def _detach(interactive: InteractiveState, current: CurrentSession, rest: 
         profile = interactive.launch.plan.called
         raise UsageError("this launch ends with its terminal", fix=f"to have one that stays: {ours('up', profile)}")
     await interactive.launch.host.detach()
+    interactive.resume = lambda name: ours("attach", name)
+    current.held_session.is_used = True  # it is open in the host, also before its first prompt
     return Leave(0)
 
 

@@ -389,9 +389,14 @@ class _InteractiveSession:
         self._inbox: asyncio.Queue[Event] = asyncio.Queue()  # events while nothing runs
         self._log_in = interactive.launch.context.log_in
         interactive.launch.began = lambda text: self._inbox.put_nowait(Began(text))
+        interactive.launch.asked = self._note_question
         self._can_resume = False
         self._interrupted = 0.0  # loop time of the last Ctrl-C without an effect
         interactive.output.changed = self._showing.refresh_soon
+
+    def _note_question(self, is_asked: bool) -> None:
+        self._interactive.output.pulse.is_asked_elsewhere = is_asked  # where it is asked here, the front says so
+        self._showing.refresh_soon()
 
     async def run(self) -> int:
         interactive, launch = self._interactive, self._interactive.launch
