@@ -38,7 +38,6 @@ from acp_launch.interactive.front import (
     Submitted,
     Unqueued,
     can_draw,
-    is_ours,
 )
 from acp_launch.interactive.state import (
     CurrentSession,
@@ -254,7 +253,7 @@ class InteractiveTurn:
     ) -> Coroutine[Any, Any, None] | None:
         """Return work to do during the turn, if any."""
         match event:
-            case Submitted(text) if is_ours(text) and commands.works_in_turn(text):
+            case Submitted(text) if commands.is_for_us(text, current) and commands.works_in_turn(text):
                 return self._carried_out(text, current)
             case Submitted(text):
                 self.enter(text)
@@ -536,7 +535,7 @@ class _InteractiveSession:
                     return left
                 case Pressed(key):
                     outcome = await self._carried_out(commands.press(self._interactive, current, key))
-                case Submitted(text) if is_ours(text):
+                case Submitted(text) if commands.is_for_us(text, current):
                     outcome = await self._carried_out(commands.run(self._interactive, current, text))
                 case Submitted(text):
                     outcome = await self._turning.take(current, commands.prompt_of(text))

@@ -300,7 +300,7 @@ def test_our_commands(tmp_path: Path) -> None:
         terminal.types(f"::add 1 1{ENTER}")
         terminal.until_it(lambda: bool(after(terminal, ":add 1 1")), "a prompt that begins with a colon")
         terminal.until("ready ·")
-        terminal.types(f":quit{ENTER}")
+        terminal.types(f"/exit{ENTER}")
         assert terminal.ends() == 0, terminal.dump()
 
 
