@@ -35,6 +35,7 @@ from acp_launch.interactive.front import (
     Interrupted,
     Left,
     Pressed,
+    Redirected,
     Submitted,
     Unqueued,
     can_draw,
@@ -141,7 +142,7 @@ class InteractiveTurn:
         self._turn: Turn | None = None
         self._running: asyncio.Task[None] | None = None
         self._outcome: Leave | None = None
-        self._is_cancelled = False
+        self._is_cancelled = self._is_redirected = False
 
     def enter(self, text: str) -> None:
         """Queue a prompt that was entered during other work."""
@@ -182,7 +183,8 @@ class InteractiveTurn:
             interactive.show_error(error)
             interactive.front.offer(text)
             return None
-        self._unanswered, self._outcome, self._is_cancelled = text, None, False
+        self._unanswered, self._outcome = text, None
+        self._is_cancelled = self._is_redirected = False
         current.first_prompt = current.first_prompt or " ".join(text.split())[:TITLE]
         interactive.show_prompt(text)
         if blocks[1:]:
@@ -191,7 +193,8 @@ class InteractiveTurn:
         current.held_session.is_used = True
         await self._await_turn(current, blocks)
         self._unanswered = ""
-        if self._is_cancelled and self.queue:  # the queued text may refer to the cancelled answer
+        is_offered = self._is_cancelled and not self._is_redirected
+        if is_offered and self.queue:  # the queued text may refer to the cancelled answer
             interactive.front.offer(self.give_back())
         self._showing.mood = "idle"
         return self._outcome
@@ -259,6 +262,8 @@ class InteractiveTurn:
                 self.enter(text)
             case Unqueued():
                 self.take_back()
+            case Redirected():
+                self._redirect(running)
             case Pressed(key):
                 return commands.press(self._interactive, current, key)
             case HungUp() if self._interactive.launch.host is not None:
@@ -279,6 +284,13 @@ class InteractiveTurn:
             self._outcome = Leave(0)
         if not (isinstance(event, Cancelled) and self._is_cancelled):
             self._cancel(running)
+
+    def _redirect(self, running: "asyncio.Task[None]") -> None:
+        """Cancel the turn for the prompt that is typed next. Those that were queued before are edited again."""
+        while self.queue:
+            self.take_back()
+        self._is_redirected = True
+        self._cancel(running)
 
     async def _carried_out(self, text: str, current: CurrentSession) -> None:
         outcome = await commands.run(self._interactive, current, text)
