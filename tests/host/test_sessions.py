@@ -7,11 +7,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec import Raw
 
 from acp_launch.host import fronts
 from acp_launch.host.fronts import SessionEvents
 from acp_launch.host.sessions import HostSession
 from acp_launch.host.wire import Entrance, event
+from acp_launch.protocol.conversation import PermissionAsked, ServiceAsked
+from acp_launch.session.client import Client
+
+NOTHING = Raw(b"1")
 
 
 def test_what_a_front_knows_already_is_forgotten_with_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,6 +86,19 @@ def test_an_open_question_goes_to_the_front_that_takes_the_questions() -> None:
 
     asyncio.run(story())
     assert asked == ["first", "withdrawn", "second"]
+
+
+@pytest.mark.parametrize(
+    ("question", "is_asking"),
+    [
+        (PermissionAsked(NOTHING, "s", {}, [], b""), True),
+        (ServiceAsked(NOTHING, "elicitation/create", "s", {}), True),
+        (ServiceAsked(NOTHING, "fs/read_text_file", "s", {}), False),
+    ],
+)
+def test_a_session_waits_for_the_user_while_a_permission_or_a_form_is_asked(question: Any, is_asking: bool) -> None:
+    client = SimpleNamespace(_open={b"1": (question, None)})
+    assert Client.is_asking.fget(client) == is_asking  # type: ignore[attr-defined]
 
 
 class FakeFront:
